@@ -173,6 +173,12 @@ def _add_verification(verbs: _Verbs) -> None:
         "--sentences", type=int, default=500, metavar="N", help="of either sort (default 500)"
     )
     parser.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
+    parser.add_argument(
+        "--minutes", type=int, default=60, metavar="N", help="end then, of either sort (default 60)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="draws the sentences (default 1)"
+    )
     parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was changed there")
 

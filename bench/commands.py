@@ -173,6 +173,7 @@ def quality(options: argparse.Namespace) -> int:
 def verification(options: argparse.Namespace) -> int:
     """Measure what `verify` finds and costs; the table goes to stdout."""
     from bench.runs.verification import (
+        VerificationPlan,
         measure_verification,
         verification_markdown,
         write_verification,
@@ -188,14 +189,13 @@ def verification(options: argparse.Namespace) -> int:
     files = zip(options.source, options.reference, strict=True)
     pairs = [pair for each in files for pair in read_pairs(*each)]
     translator = Translator(options.bundle, threads=_cores(options.threads))
-    result = measure_verification(
-        translator,
-        (source, target),
-        pairs,
-        _at_least_one("--sentences", options.sentences),
-        _at_least_one("--repetitions", options.repetitions),
-        _progress,
+    plan = VerificationPlan(
+        sample=_at_least_one("--sentences", options.sentences),
+        repetitions=_at_least_one("--repetitions", options.repetitions),
+        seed=options.seed,
+        minutes=_at_least_one("--minutes", options.minutes),
     )
+    result = measure_verification(translator, (source, target), pairs, plan, _progress)
     print(verification_markdown([result]))
     if options.json is not None:
         write_verification(options.json, [result])

@@ -4,17 +4,36 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from bench.errors import BenchError
 from serving.checking.invariants import faults, is_noteworthy
 from serving.translation.results import Translation
 from serving.translation.translator import ModelTranslator
 from training.corpora.pairs import Pair
+
+_CHUNK = 32
+"""Texts that are translated in turns, so that little else changes on the machine between them."""
+_MINUTE = 60
+
+
+@dataclass(frozen=True)
+class VerificationPlan:
+    """Which sentences, and for how long."""
+
+    sample: int
+    """Of either sort, at most."""
+    repetitions: int
+    seed: int
+    """Another one draws other sentences."""
+    minutes: float
+    """After these no further sentences are begun, of either sort."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +60,16 @@ class VerificationResult:
     wrong_before: int
     wrong_after: int
     changed: list[Changed]
+    false_alarms: list[Changed]
+    """Changed though the text passed as a whole, or had the digits of its reference and has them
+    no more."""
     references: int
     """References that the invariants would not pass: free or wrong ones, and false alarms."""
     cost: float
     """Seconds with over seconds without, less 1, for those sentences."""
+    plain_sentences: int
     plain_cost: float
-    """The same for as many sentences without any such thing."""
+    """The same for sentences without any such thing."""
 
     @property
     def repaired(self) -> dict[str, int]:
@@ -54,52 +77,87 @@ class VerificationResult:
         return Counter(by for each in self.changed for by in set(each.by))
 
 
+@dataclass
+class _Turns:
+    """What came of the sentences that have been translated without `verify` and with it."""
+
+    pairs: list[Pair] = field(default_factory=list)
+    before: list[Translation] = field(default_factory=list)
+    after: list[Translation] = field(default_factory=list)
+    seconds: list[list[float]] = field(default_factory=list)
+    """Of each repetition, without and with."""
+
+    @property
+    def cost(self) -> float:
+        """The median over the repetitions."""
+        return statistics.median(with_it / without for without, with_it in self.seconds) - 1
+
+
 def measure_verification(
     translator: ModelTranslator,
     languages: tuple[str, str],
     pairs: Sequence[Pair],
-    sample: int,
-    repetitions: int,
+    plan: VerificationPlan,
     progress: Callable[[str], None],
 ) -> VerificationResult:
     """Translate a sample of the pairs of either sort, with and without `verify` in turns; costs are
-    medians over the repetitions."""
+    medians over the repetitions. Raises BenchError where there are no pairs of one sort."""
     chosen = list(pairs)
-    random.Random(1).shuffle(chosen)
-    noteworthy = [pair for pair in chosen if is_noteworthy(pair[0])][:sample]
-    plain = [pair for pair in chosen if not is_noteworthy(pair[0])][:sample]
+    random.Random(plan.seed).shuffle(chosen)
     name = "-".join(languages)
-    progress(f"{name}: {len(noteworthy)} noteworthy sentences of {len(pairs)}")
-    cost, before, after = _in_turns(translator, languages, noteworthy, repetitions)
-    plain_cost, _, _ = _in_turns(translator, languages, plain, repetitions)
-    changed = []
+    noteworthy = [pair for pair in chosen if is_noteworthy(pair[0])][: plan.sample]
+    plain = [pair for pair in chosen if not is_noteworthy(pair[0])][: plan.sample]
+    for kind, of_kind in (("with", noteworthy), ("without", plain)):
+        if not of_kind:
+            raise BenchError(f"--source must have sentences {kind} figures or codes, got none")
+
+    def tell(done: int) -> None:
+        progress(f"{name}: {done} sentences")
+
+    found = _in_turns(translator, languages, noteworthy, plan, tell)
+    others = _in_turns(translator, languages, plain, plan, tell)
+    changed, false_alarms = [], []
     wrong_before = wrong_after = 0
-    for (source, reference), old, new in zip(noteworthy, before, after, strict=True):
-        found = faults(source, old.text, languages)
-        wrong_before += bool(found)
+    for (source, reference), old, new in zip(found.pairs, found.before, found.after, strict=True):
+        wrong = faults(source, old.text, languages)
+        wrong_before += bool(wrong)
         wrong_after += bool(faults(source, new.text, languages))
-        if found or old.text != new.text:
-            what = [f"{fault.kind} {fault.what}" for fault in found]
-            by = [repair.by for repair in new.repaired]
-            changed.append(Changed(source, reference, old.text, new.text, what, by))
-    references = sum(bool(faults(*pair, languages)) for pair in noteworthy)
-    sizes = len(noteworthy), wrong_before, wrong_after
-    return VerificationResult(name, *sizes, changed, references, cost, plain_cost)
+        what = [f"{fault.kind} {fault.what}" for fault in wrong]
+        by = [repair.by for repair in new.repaired]
+        each = Changed(source, reference, old.text, new.text, what, by)
+        if wrong or old.text != new.text:
+            changed.append(each)
+        if old.text != new.text and (not wrong or _leaves_reference(each)):
+            false_alarms.append(each)
+    return VerificationResult(
+        name=name,
+        sentences=len(found.pairs),
+        wrong_before=wrong_before,
+        wrong_after=wrong_after,
+        changed=changed,
+        false_alarms=false_alarms,
+        references=sum(bool(faults(*pair, languages)) for pair in found.pairs),
+        cost=found.cost,
+        plain_sentences=len(others.pairs),
+        plain_cost=others.cost,
+    )
 
 
 def verification_markdown(results: Sequence[VerificationResult]) -> str:
     """A table with a row for each direction."""
     lines = [
         "| direction | sentences | right before | right after | by another hypothesis, a second "
-        "search, the source's form | references flagged | cost | cost of plain sentences |",
-        "|---|---|---|---|---|---|---|---|",
+        "search, the source's form | false alarms | references flagged | cost "
+        "| cost of plain sentences (number) |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for r in results:
         before, after = (100 * (1 - n / r.sentences) for n in (r.wrong_before, r.wrong_after))
         by = ", ".join(str(r.repaired.get(by, 0)) for by in ("hypothesis", "search", "source"))
         lines.append(
-            f"| {r.name} | {r.sentences} | {before:.1f} % | {after:.1f} % | {by} | {r.references} "
-            f"| {100 * r.cost:+.1f} % | {100 * r.plain_cost:+.1f} % |"
+            f"| {r.name} | {r.sentences:,} | {before:.1f} % | {after:.1f} % | {by} "
+            f"| {len(r.false_alarms)} | {r.references} | {100 * r.cost:+.1f} % "
+            f"| {100 * r.plain_cost:+.1f} % ({r.plain_sentences:,}) |"
         )
     return "\n".join(lines)
 
@@ -110,20 +168,45 @@ def write_verification(path: Path, results: Sequence[VerificationResult]) -> Non
     path.write_text(record + "\n", encoding="utf-8")
 
 
+def _leaves_reference(each: Changed) -> bool:
+    """Whether a translation had the digits of a human one, and has them no more."""
+    before, after, wanted = (_digits(text) for text in (each.before, each.after, each.reference))
+    return before == wanted != after
+
+
+def _digits(text: str) -> list[str]:
+    return sorted(re.findall(r"[0-9]+", text))
+
+
+def _chunks(pairs: Sequence[Pair]) -> Iterator[Sequence[Pair]]:
+    return (pairs[at : at + _CHUNK] for at in range(0, len(pairs), _CHUNK))
+
+
 def _in_turns(
-    translator: ModelTranslator, languages: tuple[str, str], pairs: Sequence[Pair], repetitions: int
-) -> tuple[float, list[Translation], list[Translation]]:
-    """What `verify` costs, and the translations without and with it."""
+    translator: ModelTranslator,
+    languages: tuple[str, str],
+    pairs: Sequence[Pair],
+    plan: VerificationPlan,
+    progress: Callable[[int], None],
+) -> _Turns:
+    """Each few sentences without and with `verify`, which of them first by turns."""
     source, target = languages
-    texts = [pair[0] for pair in pairs]
-    found: list[list[Translation]] = [[], []]
-    ratios = []
-    for _ in range(repetitions):
-        seconds = []
-        for verify in (False, True):
-            options = replace(translator.default_options, verify=verify)
-            began = time.process_time()  # other work of the machine does not count
-            found[verify] = translator.translate(texts, options, source=source, target=target)
-            seconds.append(time.process_time() - began)
-        ratios.append(seconds[1] / seconds[0])
-    return statistics.median(ratios) - 1, found[False], found[True]
+    found = _Turns(seconds=[[0.0, 0.0] for _ in range(plan.repetitions)])
+    end = time.monotonic() + plan.minutes * _MINUTE
+    for number, chunk in enumerate(_chunks(pairs)):
+        if number and time.monotonic() > end:
+            break
+        texts = [pair[0] for pair in chunk]
+        turns: dict[bool, list[Translation]] = {}
+        for repetition in range(plan.repetitions):
+            first = bool((number + repetition) % 2)
+            for verify in (first, not first):
+                options = replace(translator.default_options, verify=verify)
+                began = time.process_time()  # other work of the machine does not count
+                turns[verify] = translator.translate(texts, options, source=source, target=target)
+                found.seconds[repetition][verify] += time.process_time() - began
+        found.pairs += chunk
+        found.before += turns[False]
+        found.after += turns[True]
+        progress(len(found.pairs))
+    return found

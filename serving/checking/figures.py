@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from serving.checking.number_words import has_large_word, has_number_word
+from serving.checking.units import other_units
 from serving.text.alignment import Span
 
 _DIGIT = re.compile(r"[0-9]")
@@ -33,30 +34,29 @@ _NUMBER = re.compile(
     r"|[0-9]+(?:[.,][0-9]+)*"
 )
 _GROUPED = {
-    language: re.compile(
-        rf"(?<![0-9.,])[1-9][0-9]{{0,2}}(?:{sign}[0-9]{{3}})+(?:[.,][0-9]+)?(?![0-9]|[.,][0-9])"
-    )
-    for language, sign in {"en": ",", "de": r"\."}.items()
+    "en": re.compile(
+        r"(?<![0-9.,])[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:[.,][0-9]+)?(?![0-9]|[.,][0-9])"
+    ),
+    "de": re.compile(
+        r"(?<![0-9.,])(?:[1-9][0-9]{0,2}(?:\.[0-9]{3})+(?:[.,][0-9]+)?|[0-9]{1,3},[0-9]{2}[1-9])"
+        r"(?![0-9]|[.,][0-9])"
+    ),
 }
+"""Thousands, and German decimals that English would read as such; one that ends in a zero may be
+written in the English manner."""
 _GROUPING = {"en": ",", "de": ".", "fr": ".", "es": ".,"}
 _DECIMAL = {"en": ".", "de": ",", "fr": ",", "es": ".,"}
 _EITHER = ".,"
 _BLANKS = " \u00a0\u202f'’"
+_HOURS = 24
 _SMALL = 100
 """Figures up to here are often written in words."""
-_CURRENCIES = {
-    "$": r"\$|dollar|d[óo]lar|usd|peso|bucks?|real|réa",
-    "€": r"€|eur",
-    "£": r"£|gbp|pound|pfund|livre|libra|sterling|quid",
-    "¥": r"¥|yen|jpy|yuan|rmb|cny",
-}
 _HALF = re.compile(
     r"half|quarter|past|\bto\b|halb|viertel|\bvor\b|\bnach\b|demi|quart|moins|media|cuarto|menos",
     re.IGNORECASE,
 )
+_CLOCK = re.compile(r"\bUhr|[ap]\.?\s?m\b|o\W?clock|\bheures?\b|[0-9]\s?h\b|\bhoras?\b", re.I)
 _CENTURY = re.compile(r"centur|jahrhundert|siècle|siglo|[0-9]0['’]?s\b", re.IGNORECASE)
-_SIGN = re.compile("[$€£¥]")
-_DOUBLE_SIGN = re.compile(r"(?P<sign>[$€£¥%])(?P<more>[ \u00a0]?(?P=sign))(?!\w)")
 
 
 @dataclass(frozen=True)
@@ -107,12 +107,18 @@ def unmatched(
     for agree in (_same, _same_but_scale, _same_year, _same_hour):
         if (scaled or agree != _same_but_scale) and (halves or agree != _same_hour):
             missing, extra = _without_pairs(missing, extra, agree)
+    if _CLOCK.search(source) and _CLOCK.search(output):
+        missing, extra = _without_pairs(missing, extra, _same_half_day)
     missing, extra = _without_parts(missing, extra)
     if _digits(missing) == _digits(extra) and not misread:
         return Unmatched()
     if not (missing and extra):  # CO2 may be carbon dioxide, and MP3 a music file
         missing = [f for f in missing if not _in_a_word(f, source)]
         extra = [f for f in extra if not _in_a_word(f, output)]
+    if other_units(source, output):
+        return Unmatched()
+    missing = [f for f in missing if not _year_again(f, output)]
+    extra = [f for f in extra if not _year_again(f, source)]
     lost = [f for f in missing if not _excused(f, output, target_language)]
     added = [f for f in extra if not _excused(f, source, source_language)]
     if (lost or added) and len(missing) == len(extra) == 1:
@@ -168,20 +174,6 @@ def written(figure: str, source_language: str | None, target_language: str | Non
     decimal = {"en": ".", "de": ",", "fr": ",", "es": ","}[theirs]
     whole = re.sub(r"[^0-9]", group, grouped[1])
     return whole + (decimal + grouped[2] if grouped[2] else "")
-
-
-def strange_sign(source: str, output: str) -> tuple[str, Span] | None:
-    """The sign of a currency of which the source has neither sign nor name, though it has those of
-    another, or one that stands twice in a row."""
-    double = _DOUBLE_SIGN.search(output)
-    if double and not _DOUBLE_SIGN.search(source):
-        return double["more"], double.span("more")
-    if not any(re.search(name, source, re.IGNORECASE) for name in _CURRENCIES.values()):
-        return None
-    for match in _SIGN.finditer(output):
-        if not re.search(_CURRENCIES[match[0]], source, re.IGNORECASE):
-            return match[0], match.span()
-    return None
 
 
 def _value(token: str, language: str | None) -> frozenset[str] | None:
@@ -341,6 +333,22 @@ def _same_hour(ours: Figure, theirs: Figure) -> bool:
         if all(re.fullmatch(r"t[0-9:]+|[0-9]{1,2}", r) for r in figure.readings)
     ]
     return len(hours) == 2 and any((a - b) % 12 in (0, 1, 11) for a in hours[0] for b in hours[1])
+
+
+def _same_half_day(ours: Figure, theirs: Figure) -> bool:
+    """`19 und 21 Uhr` for `7 and 9 pm`: the first of them is a plain number."""
+    if not (ours.text.isdecimal() and theirs.text.isdecimal()):
+        return False
+    low, high = sorted((int(ours.text), int(theirs.text)))
+    return high <= _HOURS and high - low == _HOURS // 2
+
+
+def _year_again(figure: Figure, other: str) -> bool:
+    """Whether it is a year that the other side has as well, but not as often: one of a range."""
+    return (
+        re.fullmatch(r"1[5-9][0-9]{2}|20[0-9]{2}", figure.text) is not None
+        and re.search(rf"(?<![0-9]){figure.text}(?![0-9])", other) is not None
+    )
 
 
 def _digits(found: Sequence[Figure]) -> str:

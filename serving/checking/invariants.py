@@ -7,13 +7,15 @@ lost is not looked at: there is no telling without a parser of both languages.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from serving.checking.figures import strange_sign, unmatched, written
+from serving.checking.figures import unmatched, written
 from serving.checking.letters import has_similar, lost_words, strange_letters
+from serving.checking.units import strange_sign
 from serving.text.alignment import Span
 from serving.text.masks import MASKS
 from serving.text.placeholders import likely_tags, placeholders
@@ -27,12 +29,22 @@ _LONGEST, _LEAST_LONG = 4, 80
 _SHORTEST, _LEAST_SHORT = 6, 90
 _CODE = r"[@#$%{}\[\]<>\\_`|~=/*^&]|[.:][A-Za-z]"
 _CODES = re.compile(_CODE)
+_SERIAL = re.compile(r"\b(?=[0-9A-Za-z]{10})[0-9A-Za-z]*[0-9][A-Za-z]+[0-9][0-9A-Za-z]*\b")
+"""Digits and letters by turns, as in check sums, keys and numbers of accounts."""
 _NOTEWORTHY = re.compile(rf"[0-9]|[^\x00-\x7f\u00a0-\u00ff\u2010-\u2026\u0152\u0153\u20ac]|{_CODE}")
-_LAST_PART = re.compile(r"(?<=\w)-[^\W\d_]{3,}\Z")
-"""Of a compound, as `.doc-Format`: a word like others."""
+_LAST_PART = re.compile(r"(?<=\w)-[^\W\d_]{3,}\Z|['’]s\Z")
+"""Of a compound, as `.doc-Format`, or of a genitive: a word like others."""
+_NUMBERED = re.compile(r"\w*#[0-9]+")
+"""`#5` and `Bug#5`, which are `n° 5` and `Fehler 5` as well; the figure is looked at as such."""
+_CONVERSION = re.compile(r"(?:(?<=\w)|\A)(%(?:[0-9]+\$)?[-0-9.]*[sdifgxc])(?:\w*| [$€£¥])\Z")
+"""At the end of a thing, with letters or a currency's sign at it: `to%s`, `%1$ss`, `%d $`."""
+_ENDING = re.compile(r"\.([A-Za-z]{2,4})")
+"""Of a file's name, which stands in any case and without its dot: `MSI-Datei` for `.msi`."""
 _BROKEN_WORD = re.compile("[^\\W\\d_]*[\ufffd\u2600-\u27bf\U0001f000-\U0001faff]+[^\\W\\d_]*")
 """A word with a broken character or a picture in it."""
 _CLOSING = ".,;:!?"
+_REMEMBERED = 64
+"""Sources whose codes are kept: each is compared with several hypotheses."""
 
 
 @dataclass(frozen=True)
@@ -106,16 +118,11 @@ def codes(
     source: str, output: str, source_language: str | None, target_language: str | None
 ) -> Iterator[Fault]:
     """Placeholders, links, codes and tags stand as often as in the source."""
-    if not _CODES.search(source):
+    if not (_CODES.search(source) or _SERIAL.search(source)):
         return
-    spans = [p.span for p in placeholders(source) if p.kind == "word"]
-    spans += [span for span, _, _ in likely_tags(source)]
-    seen: set[str] = set()
-    for begin, end in sorted(spans):
-        thing = _LAST_PART.sub("", source[begin:end].rstrip(_CLOSING))
-        if thing not in seen and _count(thing, output) != _count(thing, source):
-            yield Fault("codes", thing, source=(begin, begin + len(thing)), wanted=thing)
-        seen.add(thing)
+    for thing, span in _things(source):
+        if not _kept(thing, source, output):
+            yield Fault("codes", thing, source=span, wanted=thing)
 
 
 def names(
@@ -150,6 +157,30 @@ def shape(
 
 INVARIANTS: tuple[Invariant, ...] = (figures, letters, codes, names, shape)
 """All that is looked at."""
+
+
+@functools.lru_cache(_REMEMBERED)
+def _things(source: str) -> tuple[tuple[str, Span], ...]:
+    """Codes, links and tags of a source, each once, and where it has them."""
+    spans = [p.span for p in placeholders(source) if p.kind == "word"]
+    spans += [span for span, _, _ in likely_tags(source)]
+    serials = [match.span() for match in _SERIAL.finditer(source)]
+    spans += [s for s in serials if not any(b < s[1] and s[0] < e for b, e in spans)]
+    found: dict[str, Span] = {}
+    for begin, end in sorted(spans):
+        thing = _LAST_PART.sub("", source[begin:end].rstrip(_CLOSING))
+        found.setdefault(thing, (begin, begin + len(thing)))
+    return tuple(found.items())
+
+
+def _kept(thing: str, source: str, output: str) -> bool:
+    """Whether a translation has a thing as often as its source, or what matters of it."""
+    if _NUMBERED.fullmatch(thing) or _count(thing, output) == _count(thing, source):
+        return True
+    conversion, ending = _CONVERSION.search(thing), _ENDING.fullmatch(thing)
+    if ending:
+        return re.search(rf"\b{ending[1]}\b", output, re.IGNORECASE) is not None
+    return conversion is not None and output.count(conversion[1]) == source.count(conversion[1])
 
 
 def _count(thing: str, text: str) -> int:

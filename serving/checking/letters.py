@@ -97,8 +97,9 @@ def _script(character: str) -> str:
 
 
 def _is_greek_sign(word: str) -> bool:
-    """Whether it is a letter of a formula, which words may stand for."""
-    return len(word) == 1 and _script(word) in ("GREEK", "MODIFIER", "COMBINING")
+    """Whether it is a letter of a formula, which words may stand for, or one of Cyrillic that looks
+    like a Latin one."""
+    return len(word) == 1 and _script(word) in ("GREEK", "CYRILLIC", "MODIFIER", "COMBINING")
 
 
 def has_similar(word: str, output: str) -> bool:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.checking.figures import figures, strange_sign, unmatched, written
+from serving.checking.figures import figures, unmatched, written
+from serving.checking.units import strange_sign
 
 RIGHT = [
     ("de", "en", "Preis: 100 $", "Price: $100"),
@@ -41,6 +42,14 @@ RIGHT = [
     ("en", "de", "at 6 oclock", "um 18 Uhr"),
     ("de", "en", "Die Adresse 192.168.100.200", "The address 192.168.100.200"),
     ("en", "de", "Windows 8.1", "Windows 8.1"),
+    ("de", "en", "kostet 1,335 €", "costs €1.335"),
+    ("de", "en", "zwischen 19 und 21 Uhr", "between 7 and 9 pm"),
+    ("en", "fr", "at 3, 6 and 9 p.m.", "à 15, 18 et 21 heures"),
+    ("en", "de", "it weighs 300 pounds", "sie wiegt 140 kg"),
+    ("fr", "en", "à 16 km de la frontière", "10 miles from the border"),
+    ("es", "en", "una fiebre de 39 grados Celsius", "a fever of 102 degrees Fahrenheit"),
+    ("fr", "en", "du 6 au 27 février 2002", "February 6th, 2002 to February 27th, 2002"),
+    ("en", "es", "events in 2005 in the timeline for 2005", "la cronología de 2005"),
 ]
 WRONG = [
     ("de", "en", "Preis: 100 $", "Price: $1", ["100"], ["1"]),
@@ -56,6 +65,12 @@ WRONG = [
     ("de", "en", "Ein XL kostet 19,92", "An XL is 7.92", ["19,92"], ["7.92"]),
     ("de", "en", "777 777 6666", "777 6666", ["777"], []),
     ("de", "en", "16 000 Liter", "100 litres", ["16 000"], ["100"]),
+    ("en", "de", "10 miles and 3 pounds", "12 Meilen und 3 Pfund", ["10"], ["12"]),
+    ("en", "de", "at 7 am", "um 19 Uhr", ["7 am"], ["19"]),
+    ("de", "en", "kostet 1,335 €", "costs €1,335", ["1,335"], ["1,335"]),
+    ("de", "en", "0,125 mm dick", "0,125 mm thick", ["0,125"], ["0,125"]),
+    ("de", "en", "7 Hunde", "19 dogs", ["7"], ["19"]),
+    ("en", "de", "from 1998 to 1999", "von 1998 bis 1989", ["1999"], ["1989"]),
 ]
 GROUPS = {"en": ",", "de": ".", "fr": "\u202f", "es": "."}
 DECIMALS = {"en": ".", "de": ",", "fr": ",", "es": ","}

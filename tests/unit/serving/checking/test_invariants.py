@@ -25,6 +25,13 @@ RIGHT = [
     ("de", "en", "nein nein nein nein", "no no no no"),
     ("de", "en", "...", ""),
     (None, None, "Ja", "Yes"),
+    ("en", "de", "Bug#394544: orphaned", "Fehler 394544: verwaist"),
+    ("en", "fr", "radeon: fewer checks (#697229)", "radeon : moins de contrôles (n° 697229)"),
+    ("en", "es", "This can be refitted%s.", "Esto se puede ajustar%s."),
+    ("es", "en", "El %1$santes de activarlo", "The %1$s before activating it"),
+    ("de", "en", "Dein Anteil ist %d $!", "Your share is $%d!"),
+    ("en", "de", "The Windows Installer (.msi) file", "Die Windows Installer-Datei (MSI-Datei)"),
+    ("fr", "en", "С’est gentil.", "That's kind."),  # noqa: RUF001
 ]
 WRONG = [
     ("de", "en", "Ich bin Łukasz.", "I'm \ufffd\ufffdukasz.", "letters"),
@@ -35,6 +42,8 @@ WRONG = [
     ("de", "en", "Ja", "Да", "letters"),
     ("de", "en", "{n} Dateien", "files", "codes"),
     ("de", "en", "{n} Dateien", "{n} {n} files", "codes"),
+    ("en", "es", "This can be refitted%s.", "Esto se puede ajustar.", "codes"),
+    ("en", "de", "Bug#394544: orphaned", "Fehler 394554: verwaist", "figures"),
     ("de", "en", "<b>Ja</b>", "<b>Yes", "codes"),
     ("de", "en", "Siehe https://a.de/b", "See https://a.de/c", "codes"),
     ("de", "en", "Datei Tom öffnen", "Open a file", "codes"),
@@ -81,6 +90,18 @@ def test_a_random_name_or_code_that_is_lost_is_found(name, code):
     assert [f.what for f in faults(text, f"Here is {name} with xalo.", ("de", "en"))] == [code]
 
 
+@given(
+    st.from_regex(r"[a-f]{2}[0-9][a-f]{2}[0-9]{2}[a-f][0-9]{3}[a-f]{2}", fullmatch=True), st.data()
+)
+def test_a_check_sum_of_which_one_sign_was_changed_is_found(serial, data):
+    place = data.draw(st.integers(0, len(serial) - 1))
+    changed = serial[:place] + ("1" if serial[place] == "0" else "0") + serial[place + 1 :]
+
+    assert faults(f"SHA1: {serial}", f"La SHA1 : {serial}", ("en", "fr")) == []
+    found = faults(f"SHA1: {serial}", f"La SHA1 : {changed}", ("en", "fr"))
+    assert serial in {fault.wanted for fault in found}
+
+
 @given(st.sampled_from("🚀😀✅\ufffd"), st.sampled_from(["Ja", "Frau García", "Gut, 5 €"]))
 def test_a_stray_picture_or_broken_character_is_found(stray, text):
     found = faults(text, f"{text} {stray}", ("de", "en"))
@@ -93,6 +114,12 @@ def test_any_two_texts_can_be_compared(source, output):
     for fault in faults(source, output, ("de", "en")):
         assert fault.source is None or source[slice(*fault.source)] == fault.what
         assert fault.target is None or output[slice(*fault.target)] == fault.what
+
+
+def test_a_check_sum_within_a_link_is_part_of_it():
+    link = "https://a.de/bebcb64d38e34e7c"
+
+    assert [fault.what for fault in faults(f"Siehe {link}", "See it", ("de", "en"))] == [link]
 
 
 def test_a_sentence_is_noteworthy_with_figures_other_letters_or_codes():
