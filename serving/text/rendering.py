@@ -79,7 +79,8 @@ def render(passage: Passage, placed: Placed) -> Rendered:
                 text = passage.written(piece.source[0] + index - begin)
             else:
                 text = placed.target[index]
-                text = escaped(text, markup, passage.quotes)
+                if markup != "text" or passage.quotes:
+                    text = escaped(text, markup, passage.quotes)
             if markup == "cdata" and text == ">" and rendered.ends_with("]]"):
                 text = f"{_END_OF_CDATA}{CDATA}>"
             rendered.write(text)
