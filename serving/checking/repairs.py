@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from serving.checking.invariants import Fault, FaultKind, Languages, faults
+from serving.checking.letters import has_similar
 from serving.text.alignment import Link, Span
 
 RepairedBy = Literal["hypothesis", "search", "source"]
@@ -50,10 +51,20 @@ def repairs(found: Sequence[Fault], by: RepairedBy) -> tuple[Repair, ...]:
     return tuple(dict.fromkeys(Repair(fault.kind, fault.what, by) for fault in found))
 
 
-def first_without_faults(source: str, outputs: Sequence[str], languages: Languages) -> int | None:
-    """The number of the first output that has no fault."""
+def first_without_faults(
+    source: str, outputs: Sequence[str], languages: Languages, wrong: Sequence[Fault]
+) -> int | None:
+    """The number of the first output that has no fault, and every word that was lost where the
+    output with the faults `wrong` has broken characters."""
+    lost = [fault.what for fault in wrong if fault.kind == "letters" and fault.wanted]
     return next(
-        (n for n, output in enumerate(outputs) if not faults(source, output, languages)), None
+        (
+            number
+            for number, output in enumerate(outputs)
+            if not faults(source, output, languages)
+            and all(word in output or has_similar(word, output) for word in lost)
+        ),
+        None,
     )
 
 

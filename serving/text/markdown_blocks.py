@@ -1,6 +1,7 @@
 """What Markdown has beyond CommonMark, line by line: containers (`::: tip`), admonitions
-(`!!! note`), imports of MDX, formulas, shortcodes, definitions. Each line of it is given as one of
-CommonMark that is read in its place; there are as many lines, and each ends with the same text."""
+(`!!! note`), imports of MDX, formulas, shortcodes, definitions, bars in the code of a table. Each
+line of it is given as one of CommonMark that is read in its place; there are as many lines, and
+each ends with the same text, but for the bars."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 _HINT = re.compile(
-    r"^[ \t]*(?::|[!?]{3}|===|\$\$|\{[{%:]|import\s|export\s|\\\[|\\begin)", re.MULTILINE
+    r"^[ \t]*(?::|[!?]{3}|===|\$\$|\{[{%:]|import\s|export\s|\\\[|\\begin)|`[^`\n]*\|", re.MULTILINE
 )
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
 _CONTAINER = re.compile(
@@ -29,6 +30,10 @@ _FORMULA = re.compile(r"[ \t]*(\$\$|\\\[|\\begin\{\w+\*?\})")
 _END_OF_FORMULA = {"$$": "$$", "\\[": "\\]"}
 _LONGEST = 100
 """Lines of a formula; what does not end by then is text."""
+_DELIMITERS = re.compile(r"[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
+"""The second line of a table, of one column if it has no bar."""
+_CODE = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)")
+_BAR = re.compile(r"(?<!\\)\|")
 _ALONE = re.compile(
     r"[ \t]*(?:\{\{[<%][^\n]*[>%]\}\}|\{%[^%\n]*%\}|\{:[^{}\n]*\}|\[\[?_?(?i:toc)_?\]?\])\s*$"
 )
@@ -70,7 +75,24 @@ def as_commonmark(lines: Sequence[str]) -> list[str]:
         else:
             found.append(_DEFINITION.sub("- ", line))
         number += 1
-    return found
+    return _with_whole_cells(found)
+
+
+def _with_whole_cells(lines: list[str]) -> list[str]:
+    """The lines, with the bars in code of tables escaped, which would divide their cells."""
+    inside = False
+    for number, line in enumerate(lines):
+        if not inside and "|" in line and _DELIMITERS.match(line) and number:
+            inside = True
+            lines[number - 1] = _with_bars_escaped(lines[number - 1])
+        inside = inside and not line.isspace()
+        if inside:
+            lines[number] = _with_bars_escaped(line)
+    return lines
+
+
+def _with_bars_escaped(line: str) -> str:
+    return _CODE.sub(lambda code: _BAR.sub(r"\\|", code[0]), line)
 
 
 def _heading(indent: str, title: str | None) -> str:

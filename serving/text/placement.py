@@ -303,14 +303,15 @@ class _Placement:
 
     def _put_kept(self, place: _Place, begin: int, end: int) -> int:
         """Put a thing that a word stands for between two characters of the target."""
-        inline = place.inline
+        inline, target = place.inline, self.placed.target
         opening = self._openings.get(inline.begin, inline.opening)
         if self._piece(inline.begin).translated is None:  # it stands where it was
             if inline.begin in self._openings:
                 self.placed.replaced[begin] = (begin + inline.end - inline.begin, opening)
         elif self._found.get(inline.begin, (-1, 0))[0] == begin and place.end <= end:
-            self.placed.replaced[begin] = (place.end, opening)
-            begin = place.end
+            last = place.end + (inline.figure and _again(opening, target, place.end))
+            self.placed.replaced[begin] = (last, opening)
+            begin = last
         else:
             if inline.begin in self._found:
                 self.placed.replaced[place.begin] = (place.end, "")
@@ -379,3 +380,13 @@ def masked_things(inlines: Sequence[Inline]) -> Iterator[Inline]:
 
 def _moved(spans: Sequence[Span], by: int) -> list[Span]:
     return [(begin + by, end + by) for begin, end in spans]
+
+
+def _again(figure: str, target: str, place: int) -> int:
+    """How many characters from there on say the unit of a figure once more: ` Uhr` behind
+    `7:15 Uhr`."""
+    unit = re.search(r"\d([^\d\w]*[^\W\d]+)\Z", figure)
+    if unit is None:
+        return 0
+    more = re.compile(rf"{re.escape(unit[1])}(?!\w)").match(target, place)
+    return len(more[0]) if more else 0

@@ -64,7 +64,7 @@ def _after_first(
     if not wrong:
         return Done(translation)
     if not sentence.streamed:
-        better = _better(original, translation, others())
+        better = _better(original, translation, others(), wrong)
         if better is not None:
             return Done(_repaired(better, wrong, "hypothesis"))
         edits = put_right(original.text, translation.text, (), languages)
@@ -91,11 +91,11 @@ def _after_second(
     if second.hypotheses[0].score < first.hypotheses[0].score - _WORSE and not sentence.streamed:
         return _from_source(original, first, wrong) or _warned(first, wrong)
     left = faults(original.text, second.text, languages)
-    if not left:
+    if first_without_faults(original.text, [second.text], languages, wrong) == 0:
         return _repaired(second, wrong, "search")
     if sentence.streamed:
         return _warned(second, left)
-    better = _better(original, second, others())
+    better = _better(original, second, others(), wrong)
     if better is not None:
         return _repaired(better, wrong, "search")
     for tried in (second, first):
@@ -115,11 +115,14 @@ def _from_source(
     return _repaired(_edited(tried, edits), wrong, "source") if edits else None
 
 
-def _better(original: Original, translation: Translation, others: Hypotheses) -> Translation | None:
-    """The translation with the best hypothesis that has no fault before the others."""
+def _better(
+    original: Original, translation: Translation, others: Hypotheses, wrong: Sequence[Fault]
+) -> Translation | None:
+    """The translation with the best hypothesis that has none of the faults `wrong`, and no other,
+    before the rest."""
     hypotheses = (*translation.hypotheses, *others)
     texts = [hypothesis.text for hypothesis in hypotheses]
-    number = first_without_faults(original.text, texts, (original.source, original.target))
+    number = first_without_faults(original.text, texts, (original.source, original.target), wrong)
     if number is None:
         return None
     ordered = (hypotheses[number], *hypotheses[:number], *hypotheses[number + 1 :])

@@ -28,8 +28,14 @@ def linked(source, target, *pairs):
 
 
 def test_the_first_output_without_a_fault_is_taken():
-    assert first_without_faults("100 Hunde", ["10 dogs", "100 dogs", "100 hounds"], DE_EN) == 1
-    assert first_without_faults("100 Hunde", ["10 dogs"], DE_EN) is None
+    assert first_without_faults("100 Hunde", ["10 dogs", "100 dogs", "100 hounds"], DE_EN, []) == 1
+    assert first_without_faults("100 Hunde", ["10 dogs"], DE_EN, []) is None
+
+
+def test_an_output_is_no_better_that_loses_the_same_word_without_a_broken_letter():
+    outputs = ["Mrs. \U0001f680", "Mrs. WebAuthn", "Mrs. Garcia"]
+    wrong = faults("Sra. García", outputs[0], ("es", "en"))
+    assert first_without_faults("Sra. García", outputs, ("es", "en"), wrong) == 2
 
 
 def test_a_second_search_must_write_what_is_missing():

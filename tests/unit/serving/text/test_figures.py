@@ -7,6 +7,7 @@ import pytest
 from serving.text.document import Document, Format
 from serving.text.figures import in_convention
 from serving.text.placeholders import placeholders
+from serving.text.placement import Translated
 from tests.unit.serving.text.fakes import TRANSLATORS, Translator, read, translated, upper
 
 PRICES = [
@@ -159,6 +160,21 @@ def test_figures_are_written_as_the_target_does(
     document.divide(source, lambda _: True, target=target)
     result = document.render([upper(sentence) for sentence in document.sentences]).text
     assert result == f"ES, {wanted}, IST"
+
+
+@pytest.mark.parametrize(
+    ("translation", "wanted"),
+    [
+        ("Er kam um 10 Uhr.", "Er kam um 7:15 Uhr."),
+        ("Er kam um 10 Uhr Uhr.", "Er kam um 7:15 Uhr Uhr."),
+        ("Er kam um 10 Uhrzeit.", "Er kam um 7:15 Uhr Uhrzeit."),
+        ("Um 10 kam er.", "Um 7:15 Uhr kam er."),
+    ],
+)
+def test_a_unit_that_the_model_writes_is_not_written_twice(translation: str, wanted: str) -> None:
+    document = Document("He came at 7:15 am.", "text")
+    document.divide("en", lambda _: True, target="de")
+    assert document.render([Translated(translation)]).text == wanted
 
 
 def test_the_full_stop_of_a_sentence_is_not_doubled() -> None:

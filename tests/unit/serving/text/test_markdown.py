@@ -92,6 +92,13 @@ def test_marks_come_out_once(translator: Translator) -> None:
         ("Es kostet $5 und dann $10 heute.", ["Es kostet 27 und dann 38 heute."]),
         ("Siehe [[wiki|Der Link]] und [[Seite]] hier", ["Siehe Der Link und Tom hier"]),
         ("| a | b |\n|---|---|\n| Hund `a\\|b` da | Katze |", ["a", "b", "Hund Tom da", "Katze"]),
+        ("| a | b |\n|---|---|\n| Hund `a|b` da | Katze |", ["a", "b", "Hund Tom da", "Katze"]),
+        (
+            "| `a|b` | ja |\n|:-:|---|\n|  ``|`` | Katze |",
+            ["ja", "Katze"],
+        ),
+        ("> Hund `|` da | b\n> -|-\n> `||` ja | nein", ["Hund Tom da", "b", "Boston ja", "nein"]),
+        ("Hund `a|b` da | dort", ["Hund Tom da", "dort"]),
         ("$$\nx = y\n$$\n\nDer Hund", ["Der Hund"]),
         ("\\begin{align}\nx\n\\end{align}\nDer Hund", ["Der Hund"]),
         ("Wort\n: Der Hund\n", ["Wort", "Der Hund"]),
