@@ -70,7 +70,7 @@ def main() -> None:
     """What the child process does: load the bundle, warm up, and print a Load as JSON."""
     asked = json.loads(sys.stdin.read())
     job, search = BenchJob(**asked["job"]), Search(**asked["search"])
-    limits = Settings.from_environment({}).batch_limits
+    limits = Settings.from_environment({}).batch_limits("cpu")
     translator = IsolatedTranslator(
         Path(asked["bundle"]), threads=job.threads, workers=job.workers, limits=limits
     )

@@ -151,7 +151,7 @@ def main() -> None:
     bundle = Path(first["bundle"])
     settings = Settings.from_environment({})
     if job.kind == "onnx":
-        limits = settings.batch_limits
+        limits = settings.batch_limits("cpu")
         translator = IsolatedTranslator(
             bundle, threads=job.threads, workers=job.workers, limits=limits
         )

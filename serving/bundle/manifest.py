@@ -247,7 +247,7 @@ class CacheSizes:
     process that only fills batches needs no session."""
 
     def __init__(self, manifest: Manifest) -> None:
-        self._kind = manifest.decoder_kind
+        self._kind, self._target = manifest.decoder_kind, manifest.target
         self.lookback = manifest.lookback
         """How many slots of its nearest ancestors each query is told; 0 where none."""
         self._caches = manifest.caches
@@ -261,8 +261,8 @@ class CacheSizes:
     @property
     def most_states(self) -> int | None:
         """Rows x beams x source positions beyond which a batch of a joint model is no faster; None
-        for others, whose batches may have any size."""
-        return MOST_JOINT_STATES if self._kind == "joint" else None
+        for others, and on CUDA, where batches are as large as their caches may be."""
+        return MOST_JOINT_STATES if self._kind == "joint" and self._target != "cuda" else None
 
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
         """Bytes that caches of that size take, the spare copy that a repack writes included."""

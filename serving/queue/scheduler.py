@@ -34,6 +34,8 @@ class Scheduler(Generic[Task, News, Outcome]):
         """Start a thread for each engine, which it is to close at the end. They share the memory of
         `limits`; the other limits are each one's own. `unit` is what messages call a request, in
         the plural."""
+        self.limits = limits
+        """What a batch may hold; its memory is that of all engines together."""
         each = replace(limits, max_cache_bytes=limits.max_cache_bytes // len(engines))
         self._open = OpenTickets()
         self._queue: RequestQueue[Work[Task, News, Outcome]] = RequestQueue(max_queue, unit)

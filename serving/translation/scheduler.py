@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from serving.bundle.manifest import Manifest
 from serving.errors import RequestError
 from serving.queue.engine import Engine
-from serving.queue.limits import BatchLimits
+from serving.queue.limits import BatchLimits, usual_limits
 from serving.queue.observer import Observer
 from serving.queue.scheduler import Scheduler
 from serving.runtime.session import DeviceUse
@@ -71,7 +71,7 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         super().__init__(
             [model.engine() for _ in range(workers)],
             self._texts.sizes,
-            limits or BatchLimits(),
+            limits or usual_limits(model.device.name),
             max_queue=max_queue,
             unit="sentences",
             observer=self._observer,

@@ -13,7 +13,7 @@ from serving.bundle.folder import parse_manifest
 from serving.bundle.manifest import Manifest
 from serving.errors import DecodingError, InvalidOptionError, RequestError, ServingError
 from serving.queue.engine import Engine
-from serving.queue.limits import BatchLimits
+from serving.queue.limits import BatchLimits, usual_limits
 from serving.runtime.device import batches_at_once, open_device
 from serving.runtime.encoder import Encoder
 from serving.runtime.session import ON_CPU, Device, DeviceUse
@@ -119,7 +119,7 @@ class ModelTranslator:
         of languages are allowed on which the model was not trained."""
         self._zero_shot = zero_shot
         self.texts, self.steppers = texts, steppers
-        self.workers, self._limits = workers, limits or BatchLimits()
+        self.workers, self._limits = workers, limits or usual_limits(device.name)
         self.device = device
         """What it runs on."""
 

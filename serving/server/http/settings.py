@@ -19,14 +19,12 @@ from pydantic import (
 )
 
 from serving.errors import SettingsError
-from serving.queue.limits import BatchLimits
+from serving.queue.limits import BatchLimits, usual_limits
 from serving.threads import Preset, default_threads
 
 PREFIX = "MACARON_"
 ROOT = Path(__file__).resolve().parents[3]
 """The repository, or the source folder of a built Bento."""
-
-_BATCH = BatchLimits()
 
 
 def _share_of_threads(before: dict[str, Any]) -> int:
@@ -95,15 +93,15 @@ class Settings(BaseModel):
 
     max_queue: int = Field(512, ge=1)
     """Sentences that may wait for a model, and that a request may have."""
-    max_batch_rows: int = Field(_BATCH.max_rows, ge=1)
-    """Texts decoded together."""
+    max_batch_rows: int | None = Field(None, ge=1)
+    """Texts decoded together; where not set, what suits the device of a model."""
     max_terms: int = Field(100, ge=1)
     """Glossary entries, required and forbidden terms in one request."""
     max_term_chars: int = Field(100, ge=1)
     """Characters of a term."""
-    max_batch_tokens: int = Field(_BATCH.max_tokens, ge=1)
-    """Texts x longest source, in tokens, decoded together."""
-    max_cache_bytes: int = Field(_BATCH.max_cache_bytes, ge=2**20)
+    max_batch_tokens: int | None = Field(None, ge=1)
+    """Texts x longest source, in tokens, decoded together; where not set, what suits the device."""
+    max_cache_bytes: int = Field(BatchLimits().max_cache_bytes, ge=2**20)
     """Bytes of the caches of a model, shared by the batches that it decodes at once; a text that
     may need more than one batch's share is refused."""
     default_timeout_s: float = Field(30.0, gt=0, allow_inf_nan=False)
@@ -164,12 +162,13 @@ class Settings(BaseModel):
                 )
         return self
 
-    @property
-    def batch_limits(self) -> BatchLimits:
-        """The settings that bound a batch, as schedulers take them."""
+    def batch_limits(self, device: str) -> BatchLimits:
+        """What bounds a batch of a model on a device (`cpu`, `cuda`, `tensorrt`), as schedulers
+        take it."""
+        usual = usual_limits(device)
         return BatchLimits(
-            max_rows=self.max_batch_rows,
-            max_tokens=self.max_batch_tokens,
+            max_rows=self.max_batch_rows or usual.max_rows,
+            max_tokens=self.max_batch_tokens or usual.max_tokens,
             max_cache_bytes=self.max_cache_bytes,
         )
 

@@ -77,8 +77,9 @@ def load_bundle(
         if manifest.task == "generate":
             return load_generator(folder, settings.preset, settings.threads)
         if settings.decode_in == "processes":
-            return processes.load(folder, settings.batch_limits)
-        return load_translator(folder, settings.preset, settings.threads, settings.batch_limits)
+            return processes.load(folder, settings.batch_limits(manifest.target))
+        limits = settings.batch_limits(manifest.target)
+        return load_translator(folder, settings.preset, settings.threads, limits)
     except BundleError:
         raise
     except Exception as error:  # whatever a damaged file makes a library raise

@@ -232,9 +232,12 @@ class Registry(Catalogue):
             scheduler.retire()
             scheduler.abandon()
 
+    def loaded(self) -> list[LoadedModel]:
+        """The models that are loaded, of every task."""
+        return [model for model in self._all_models() if isinstance(model, LoadedModel)]
+
     def _schedulers(self) -> list[AnyScheduler]:
-        loaded = [model for model in self._all_models() if isinstance(model, LoadedModel)]
-        return [*(model.scheduler for model in loaded), *self._retired]
+        return [*(model.scheduler for model in self.loaded()), *self._retired]
 
     def _state(self) -> State:
         states = list(map(_model_state, self._all_models()))

@@ -62,7 +62,7 @@ class Starter:
         scheduler = TranslationScheduler(
             translator,
             max_queue=self._settings.max_queue,
-            limits=self._settings.batch_limits,
+            limits=self._settings.batch_limits(translator.device.name),
             workers=translator.workers,
             answer_cache_bytes=self._settings.answer_cache_bytes,
             observer=self._metrics.observer(translator.manifest.name),
@@ -75,7 +75,7 @@ class Starter:
             generator,
             max_queue=self._settings.max_queue,
             max_context_tokens=self._settings.max_context_tokens,
-            limits=self._settings.batch_limits,
+            limits=self._settings.batch_limits(generator.device.name),
             workers=generator.workers,
             observer=self._metrics.observer(generator.manifest.name),
         )
@@ -86,7 +86,7 @@ class Starter:
         scheduler = TextScheduler(
             reader.encoder,
             max_queue=self._settings.max_queue,
-            limits=self._settings.batch_limits,
+            limits=self._settings.batch_limits(reader.device.name),
             workers=reader.workers,
             observer=self._metrics.observer(reader.manifest.name),
         )

@@ -17,6 +17,7 @@ from serving.server.dialects.native.answers import (
     server_sent,
 )
 from serving.server.dialects.native.wire import (
+    BatchLimit,
     ClassifyRequest,
     ClassifyResponse,
     Language,
@@ -127,7 +128,8 @@ class _NativeEndpoints:
         return json_response(classified(read))
 
     async def limits(self, _: Request, __: RequestContext) -> Response:
-        """List every setting that is a number, with the variable that sets it."""
+        """List every setting that is a number, with the variable that sets it, and what a batch of
+        each loaded model may hold."""
         return json_response(
             Limits(
                 limits=[
@@ -138,8 +140,18 @@ class _NativeEndpoints:
                         description=field.description or "",
                     )
                     for name, field in Settings.model_fields.items()
-                    if field.annotation in (int, float)
-                ]
+                    if field.annotation in (int, float, int | None)
+                ],
+                batches=[
+                    BatchLimit(
+                        model=model.name,
+                        device=model.device.name,
+                        max_rows=model.scheduler.limits.max_rows,
+                        max_tokens=model.scheduler.limits.max_tokens,
+                        max_cache_bytes=model.scheduler.limits.max_cache_bytes,
+                    )
+                    for model in self._backend.registry.loaded()
+                ],
             )
         )
 

@@ -335,16 +335,32 @@ class Limit(Wire):
     """One limit of this server."""
 
     name: str
-    value: int | float
+    value: int | float | None
+    """Null where `batches` tells it of each model."""
     variable: str
     """Environment variable that sets it."""
     description: str
+
+
+class BatchLimit(Wire):
+    """What a batch of a loaded model may hold."""
+
+    model: str
+    device: str
+    """`cpu`, `cuda` or `tensorrt`."""
+    max_rows: int
+    """Texts decoded together."""
+    max_tokens: int
+    """Texts x longest source."""
+    max_cache_bytes: int
+    """Of all batches of the model together."""
 
 
 class Limits(Wire):
     """Every limit of this server."""
 
     limits: list[Limit]
+    batches: list[BatchLimit]
 
 
 class Status(Wire):

@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 from starlette.types import Message
 
 from serving.errors import SettingsError
+from serving.runtime.session import DeviceUse
 from serving.server.app import create_app
 from serving.server.http.settings import ROOT, Settings, variable
 from serving.server.models.registry import Registry
@@ -55,8 +56,34 @@ def test_limits_lists_every_limit_and_no_path(client: TestClient) -> None:
     no_limits |= {"log_level", "log_format", "root_path", "zero_shot", "load"}
     assert set(limits) == set(Settings.model_fields) - no_limits
     assert limits["max_body_bytes"]["value"] == 4096
+    assert limits["max_batch_rows"]["value"] is None
     assert all(limit["variable"] == variable(name) for name, limit in limits.items())
     assert all(limit["description"] for limit in limits.values())
+
+
+@pytest.mark.parametrize(
+    ("device", "given", "wanted"),
+    [
+        ("cpu", {}, (32, 2048)),
+        ("cuda", {}, (256, 16_384)),
+        ("tensorrt", {}, (32, 2048)),
+        ("cuda", {"max_batch_rows": 8}, (8, 16_384)),
+        ("cpu", {"max_batch_rows": 64, "max_batch_tokens": 4096}, (64, 4096)),
+    ],
+)
+def test_batches_are_as_large_as_a_model_s_device_takes(
+    device: str, given: dict[str, int], wanted: tuple[int, int]
+) -> None:
+    settings = Settings(**given)
+    registry = Registry(settings)
+    translator = EchoTranslator()
+    translator.device = DeviceUse(device, "a test")
+    registry.start([translator])
+    with TestClient(create_app(registry, settings)) as client:
+        (batch,) = client.get("/limits").json()["batches"]
+    assert (batch["model"], batch["device"]) == ("echo-de-en", device)
+    assert (batch["max_rows"], batch["max_tokens"]) == wanted
+    assert batch["max_cache_bytes"] == settings.max_cache_bytes
 
 
 def test_live_and_ready() -> None:
