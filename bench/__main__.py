@@ -85,6 +85,17 @@ def _add_engine(verbs: _Verbs) -> None:
     parser.add_argument("--shortlist", action="store_true", help=_SHORTLIST)
     parser.add_argument("--compiled", action="store_true", help=_COMPILED)
     parser.add_argument("--device", choices=("cpu", "cuda"), help=_DEVICE)
+    parser.add_argument(
+        "--materials",
+        type=Path,
+        metavar="DIR",
+        help="where the model in each system's form is kept: made where it is missing, else read",
+    )
+    parser.add_argument(
+        "--prepare",
+        action="store_true",
+        help="make the materials and measure nothing; for --device cuda, too, no GPU is needed",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
 
 

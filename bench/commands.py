@@ -46,7 +46,13 @@ from bench.runs.training_speed import (
     training_markdown,
 )
 from bench.runs.translate import BEAM, TranslatePlan, run_translate, translate_markdown
-from bench.subjects.materials import RANDOM_SENTENCES, DecodedModel, random_subject, trained_subject
+from bench.subjects.materials import (
+    RANDOM_SENTENCES,
+    DecodedModel,
+    random_subject,
+    trained_subject,
+    write_materials,
+)
 from bench.subjects.scenarios import PEER_INT8, SHAPES, Scenario, order_scenarios
 from bench.systems.compiled import check_compiler
 from serving.search.options import RANGES
@@ -71,6 +77,7 @@ def engine(options: argparse.Namespace) -> int:
         ),
         repetitions=_at_least_one("--repetitions", options.repetitions),
         cores=cores,
+        materials=options.materials,
     )
     _check_file("--json", options.json)
     device = options.device or "cpu"
@@ -78,9 +85,15 @@ def engine(options: argparse.Namespace) -> int:
         check_compiler(device)
     if device == "cuda" and options.shortlist:
         raise BenchError("shortlists are for int8 on a CPU; leave out --shortlist or --device cuda")
-    gpu = look_at_gpu() if device == "cuda" else None
+    gpu = look_at_gpu() if device == "cuda" and not options.prepare else None
     subject = _subject(options, shortlist=options.shortlist)
     subject = replace(subject, compiled=options.compiled, device=device)
+    if options.prepare:
+        if options.materials is None:
+            raise BenchError("--prepare needs --materials DIR, where what it makes is kept")
+        for system, reason in write_materials(subject, subject.systems, options.materials).items():
+            _progress(f"{system.name} is left out: {reason}")
+        return 0
     machine = _idle_machine(cores, busy=options.busy, gpu=gpu)
     result = run_engine(subject, plan, _progress)
     machine = _look_again(machine)

@@ -1,17 +1,30 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one call of at most ten minutes: installs what is missing, runs the tests marked gpu and
-# the benches, and leaves what they print in OUT. A part that fails or runs out of time does not stop the others; the
-# exit status is the number of parts that failed.
-# Usage: bench/gpu_check.sh [OUT] [WHEELS]
-#   OUT     a folder for logs and tables (default gpu_check)
-#   WHEELS  a folder of wheels, where there is no package index
+# the benches, and leaves what they print in OUT, line by line as it comes. A part that fails or runs out of time does
+# not stop the others; the exit status is the number of parts that failed.
+# Usage: bench/gpu_check.sh [OUT] [WHEELS] [MATERIALS]
+#        bench/gpu_check.sh --prepare MATERIALS
+#   OUT        a folder for logs and tables (default gpu_check)
+#   WHEELS     a folder of wheels, where there is no package index; '' where there is one
+#   MATERIALS  the models in the form of each system (default OUT/materials), whose exports take two minutes:
+#              --prepare makes them on any machine, with the Python of .venv, to be carried to the one with the GPU
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export BENTOML_DO_NOT_TRACK=True ORT_DISABLE_TELEMETRY=1
+shapes=(base iwslt-joint-fast)
+
+if [ "${1:-}" = --prepare ]; then
+  materials=$(realpath -m "${2:?name the folder of MATERIALS}")
+  for shape in "${shapes[@]}"; do
+    .venv/bin/python -m bench engine --device cuda --shape "$shape" --materials "$materials/$shape" --prepare || exit
+  done
+  exit
+fi
 out=$(realpath -m "${1:-gpu_check}")
 wheels=${2:+$(realpath "$2")}
+materials=$(realpath -m "${3:-$out/materials}")
 end=$((SECONDS + ${GPU_CHECK_SECONDS:-580}))
 failed=0
-export BENTOML_DO_NOT_TRACK=True ORT_DISABLE_TELEMETRY=1
 
 # part NAME SHARE COMMAND...: run within that percentage of the time that is left.
 part() {
@@ -22,13 +35,14 @@ part() {
     failed=$((failed + 1))
     return
   fi
-  timeout "$seconds" "$@" > "$out/$name.txt" 2> "$out/$name.log"
-  local status=$?
+  : > "$out/$name.txt"
+  : > "$out/$name.log"
+  timeout "$seconds" "$@" >> "$out/$name.txt" 2>> "$out/$name.log" &
+  local process=$! status=0
+  tail -q -n +1 -f --pid=$process "$out/$name.txt" "$out/$name.log"
+  wait $process || status=$?
   echo "$name: status $status after $((SECONDS - start)) s"
-  if [ "$status" -ne 0 ]; then
-    tail -n 3 "$out/$name.log"
-    failed=$((failed + 1))
-  fi
+  [ "$status" -eq 0 ] || failed=$((failed + 1))
 }
 
 if ! command -v nvidia-smi > /dev/null; then
@@ -72,11 +86,14 @@ printf '__path__ = ["%s/tests"]\n' "$PWD" > "$site/tests/__init__.py"
 # -W: another PyTorch warns of other things, and here a warning is an error. What memory is free is asked alone.
 mapfile -t marked < <(grep -rl 'mark\.gpu' tests --include='test_*.py')
 pytest=("$python" -m pytest -W default -p no:cacheprovider -v -rfEs --tb=short)
-part tests 40 "${pytest[@]}" -n 6 -m "gpu and not slow" "${marked[@]}"
-part memory 30 "${pytest[@]}" -m "gpu and slow" "${marked[@]}"
-part engine 45 "$python" -m bench engine --device cuda --shape base --batch 1,32,256 --beam 1,5 --repetitions 3 --busy \
-  --json "$out/engine.json"
-part joint 50 "$python" -m bench engine --device cuda --shape iwslt-joint-fast --batch 1,32 --beam 5 --repetitions 3 --busy
-part training 60 "$python" -m bench training --device cuda --bf16 --preset transformer_base --token-budget 16384 --busy
-part compiled 90 "$python" -m bench engine --device cuda --shape base --batch 1,32 --beam 5 --repetitions 3 --busy --compiled
+bench=("$python" -m bench)
+part tests 45 "${pytest[@]}" -n 6 -m "gpu and not slow" "${marked[@]}"
+for shape in "${shapes[@]}"; do
+  part "$shape" 50 "${bench[@]}" engine --device cuda --shape "$shape" --materials "$materials/$shape" --busy \
+    --batch 1,32,256 --beam 5 --repetitions 3 --json "$out/$shape.json"
+done
+part training 50 "${bench[@]}" training --device cuda --bf16 --preset transformer_base --token-budget 16384 --busy
+part memory 50 "${pytest[@]}" -m "gpu and slow" "${marked[@]}"
+part compiled 90 "${bench[@]}" engine --device cuda --shape base --materials "$materials/base" --busy \
+  --batch 1,32 --beam 5 --repetitions 3 --compiled
 exit "$failed"

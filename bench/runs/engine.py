@@ -44,6 +44,8 @@ class EnginePlan:
     scenarios: Sequence[Scenario]
     repetitions: int
     cores: int
+    materials: Path | None = None
+    """Where the model in each system's form is kept; None is a folder for this run."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +122,11 @@ class Result:
 def run_engine(subject: DecodedModel, plan: EnginePlan, progress: Progress) -> Result:
     """Measure every system on one subject."""
     result = Result()
-    with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name, ExitStack() as stack:
-        folder = Path(name)
+    with ExitStack() as stack:
+        folder = plan.materials
+        if folder is None:
+            scratch = tempfile.TemporaryDirectory(prefix="macaron-bench-")
+            folder = Path(stack.enter_context(scratch))
         progress("exporting and converting the model")
         result.left_out |= write_materials(subject, subject.systems, folder)
         workers: dict[_Key, Worker] = {}
@@ -151,6 +156,7 @@ def run_engine(subject: DecodedModel, plan: EnginePlan, progress: Progress) -> R
                 progress,
                 forced=subject.forced,
             )
+            progress(f"{scenario}: {_medians(result.measured, scenario)}")
             if subject.forced and subject.device == "cuda":
                 result.work[scenario] = _work(subject, scenario)
             elif subject.forced:
@@ -162,6 +168,14 @@ def run_engine(subject: DecodedModel, plan: EnginePlan, progress: Progress) -> R
         setting = result.best(ours, plan.scenarios[-1]).setting
         result.slots = workers[ours, setting].slots(rows)
     return result
+
+
+def _medians(measured: Sequence[Measured], scenario: Scenario) -> str:
+    """What is known of a scenario, in one line, for a run that is cut off later."""
+    found = [each for each in measured if each.scenario == scenario]
+    return ", ".join(
+        f"{each.system.name} {each.setting} {each.median:.2f} ms a sentence" for each in found
+    )
 
 
 def failures(result: Result, *, forced: bool) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,6 +47,7 @@ from training.runs.folder import load_trained
 
 RANDOM_SENTENCES = 64
 _RANGE_SENTENCES = 16
+_LABEL = "subject.txt"
 _ENGINES = "capacity=64,128,256"
 """The slots for which TensorRT's engines are built; what needs more is run by the graphs."""
 
@@ -153,10 +155,21 @@ def trained_subject(
 def write_materials(
     subject: DecodedModel, systems: Sequence[System], folder: Path
 ) -> dict[System, str]:
-    """Write what the jobs of `job_for` load; returns the systems that this machine has no library
-    for, and what is missing."""
+    """Write what the jobs of `job_for` load, but for what is there; returns the systems that this
+    machine has no library for, and what is missing.
+
+    Raises BenchError for a folder that has those of another subject.
+    """
     missing: dict[System, str] = {}
     lacking: dict[Path, str] = {}
+    folder.mkdir(parents=True, exist_ok=True)
+    label = folder / _LABEL
+    if label.exists() and label.read_text(encoding="utf-8") != subject.name:
+        raise BenchError(
+            f"--materials must name a folder of one model; {folder} has {label.read_text()!r}, "
+            f"not {subject.name!r}"
+        )
+    label.write_text(subject.name, encoding="utf-8")
     if subject.tokenizer is not None:
         (folder / TOKENIZER_FILE).write_bytes(subject.tokenizer.serialized())
     for system in systems:
@@ -164,8 +177,12 @@ def write_materials(
         if place in lacking:
             missing[system] = lacking[place]
         elif not place.exists():  # with and without CUDA graphs
+            part = folder / f"{place.name}.part"  # what a run that was cut off has left
+            shutil.rmtree(part, ignore_errors=True)
+            part.unlink(missing_ok=True)
             try:
-                _write_model(subject, place, system)
+                _write_model(subject, part, system)
+                part.rename(place)
             except (BundleError, ExportError, ImportError) as error:
                 if system not in MAY_BE_MISSING:
                     raise

@@ -13,6 +13,9 @@ from bench.systems.worker import RepetitionTime, Worker
 
 _SETTLE_SECONDS = 0.25
 """Threads of the system before spin for up to 200 ms after a call (OpenMP's default)."""
+_CAPTURED_AFTER = 4
+"""Calls after which the steps of a batch on a GPU are CUDA graphs: each is captured at its fourth
+run."""
 
 Progress = Callable[[str], None]
 
@@ -72,6 +75,9 @@ def repeat(
             few = warm_up and measured.system.kind != "compiled"
             chosen = rows[: 2 * scenario.batch] if few else rows
             worker = workers[measured.system, measured.setting]
+            if warm_up and measured.system.on_gpu:  # until each of its steps is captured
+                for _ in range(_CAPTURED_AFTER):
+                    worker.measure(scenario, max_length, chosen)
             timing = worker.measure(scenario, max_length, chosen)
             if forced:
                 _check_length(measured.system, timing, max_length)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -249,3 +250,22 @@ def test_a_profile_has_a_row_for_each_part(
         times["a whole step"], abs=0.02
     )
     assert all(times[name] > 0 for name in names if name != "moves of cache slots")
+
+
+@pytest.mark.slow
+def test_materials_are_made_once_and_belong_to_one_model(
+    one_layer: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["engine", "--shape", "tiny", "--materials", str(tmp_path / "kept")]
+    assert main(["engine", "--shape", "tiny", "--prepare"]) == 1
+    assert "--prepare needs --materials DIR" in capsys.readouterr().err
+    assert main([*command, "--prepare"]) == 0
+    made = {path: path.stat().st_mtime_ns for path in (tmp_path / "kept").rglob("*.onnx")}
+    assert len(made) >= 4  # encoder and step, of fp32 and int8
+    (tmp_path / "kept" / "bundle.part").mkdir()
+    options = ["--batch", "2", "--beam", "1", "--repetitions", "1", "--threads", "1", "--busy"]
+    assert main([*command, *options]) == 0
+    assert {path: path.stat().st_mtime_ns for path in made} == made
+    assert re.search(r"batch 2, beam 1: .* ms a sentence", capsys.readouterr().err)
+    assert main([*command, "--random-weights", "2", "--prepare"]) == 1
+    assert "--materials must name a folder of one model" in capsys.readouterr().err

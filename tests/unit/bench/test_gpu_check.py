@@ -7,7 +7,7 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
-from shutil import which
+from shutil import copy2, which
 
 import pytest
 
@@ -57,7 +57,8 @@ def test_parts_go_on_after_one_that_fails(torch: str, installed: bool, tmp_path:
     assert "memory: status 1 after" in told
     assert "1 failed" in told
     assert "tensorrt: cannot be installed here" in told
-    for part in ("install", "engine", "joint", "training", "compiled"):
+    assert told.count("a table\n") == 5
+    for part in ("install", "base", "iwslt-joint-fast", "training", "compiled"):
         assert f"{part}: status 0 after" in told
         assert (tmp_path / "out" / f"{part}.txt").read_text() == "a table\n"
     install, tensorrt = [line for line in asked if " pip install " in line]
@@ -65,7 +66,29 @@ def test_parts_go_on_after_one_that_fails(torch: str, installed: bool, tmp_path:
     assert "onnxruntime-gpu==" in install
     assert ("torch==" in install) is installed
     assert f"--no-index --find-links {tmp_path} tensorrt-cu13" in tensorrt
-    assert len([line for line in asked if "--device cuda" in line]) == 4
+    benches = [line for line in asked if "--device cuda" in line]
+    assert len(benches) == 4
+    assert f"--shape base --materials {tmp_path}/out/materials/base" in benches[0]
+
+
+def test_materials_are_carried_or_made_elsewhere(tmp_path: Path) -> None:
+    _, _, asked = check(tmp_path, "echo", "", str(tmp_path / "carried"))
+    benches = [line for line in asked if "--shape" in line]
+    assert all(f"--materials {tmp_path}/carried/" in line for line in benches)
+    assert not [line for line in asked if "--no-index" in line]
+    checkout = tmp_path / "checkout"
+    (checkout / "bench").mkdir(parents=True)
+    copy2(ROOT / "bench/gpu_check.sh", checkout / "bench")
+    (checkout / ".venv/bin").mkdir(parents=True)
+    (checkout / ".venv/bin/python").symlink_to(tmp_path / "out/venv/bin/python")
+    (tmp_path / "noted").unlink()
+    command = ["bash", "bench/gpu_check.sh", "--prepare", str(tmp_path / "made")]
+    subprocess.run(command, cwd=checkout, check=True, capture_output=True)
+    for shape, asked_for in zip(
+        ("base", "iwslt-joint-fast"), (tmp_path / "noted").read_text().splitlines(), strict=True
+    ):
+        materials = f"--materials {tmp_path}/made/{shape} --prepare"
+        assert asked_for == f"-m bench engine --device cuda --shape {shape} {materials}"
 
 
 def test_its_requirements_are_the_pinned_ones_with_the_gpus_runtime(tmp_path: Path) -> None:
