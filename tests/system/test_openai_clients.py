@@ -81,6 +81,17 @@ def test_openai_completes_as_the_python_interface_does(
     assert answer.usage.completion_tokens == sum(len(output.tokens) for output in flat)
 
 
+def test_usage_counts_what_tokenize_counts(client: openai.OpenAI, server: Server) -> None:
+    counted = [
+        httpx.post(f"{server.url}/tokenize", json={"model": "lm", "prompt": prompt}).json()["count"]
+        for prompt in ("the old man", "")
+    ]
+    assert counted[1] == 1  # the token that begins a text
+    answer = client.completions.create(model="lm", prompt=["the old man", ""], max_tokens=1)
+    assert answer.usage is not None
+    assert answer.usage.prompt_tokens == sum(counted)
+
+
 def test_openai_streams_the_same_text(client: openai.OpenAI) -> None:
     request = {"model": "lm", "prompt": "the", "max_tokens": 30, "seed": 3, "n": 2}
     whole = client.completions.create(**request)  # type: ignore[call-overload]
@@ -159,7 +170,10 @@ def test_openai_streams_the_same_chat(client: openai.OpenAI) -> None:
         usage = chunk.usage or usage
         for choice in chunk.choices:
             texts[choice.index] += choice.delta.content or ""
-            if choice.delta.role:
+            told = choice.delta.to_dict()
+            assert None not in told.values()
+            if "role" in told:
+                assert choice.index not in roles
                 roles[choice.index] = choice.delta.role
             if choice.finish_reason:
                 reasons[choice.index] = choice.finish_reason

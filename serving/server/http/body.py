@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pydantic_core
@@ -26,6 +27,8 @@ from serving.server.http.wire import JSON
 BodyT = TypeVar("BodyT", bound=BaseModel)
 
 _MAX_DISCARD = 16 * 1024 * 1024
+_VARIANT = re.compile(r"str|int|float|bool|list|dict|[A-Z].*|.*[\[(-].*")
+"""What pydantic calls one type of several that a value may have: no field is called so."""
 
 
 class TimedBody:
@@ -192,29 +195,39 @@ def _too_large(max_bytes: int) -> TooLongError:
 def _described_error(errors: Sequence[Any]) -> RequestError:
     """One error for pydantic's many: the one that lies deepest counts. Several stand in that place
     where a value may be of several types."""
-    depth = max(len(error["loc"]) for error in errors)
-    deepest = [error for error in errors if len(error["loc"]) == depth]
+    depth = max(len(_path(error)) for error in errors)
+    deepest = [error for error in errors if len(_path(error)) == depth]
     first = deepest[0]
-    # Names of the variants of a union stand in the path too; they are no part of the body.
-    path = "".join(
-        f"[{part}]" if isinstance(part, int) else f".{part}"
-        for number, part in enumerate(first["loc"])
-        if number == 0 or isinstance(part, int)
-    )
-    name, field = path.removeprefix("."), str(first["loc"][0])
+    name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in _path(first))
+    name = name.removeprefix(".")
     if first["type"] == "missing":
         # Some clients know these words for a whole field.
-        missing = f"Invalid request: missing {name} parameter" if name == field else None
-        return RequestError(missing or f"{name} is missing", parameter=field)
-    if first["input"] == [] and any(error["type"] == "too_short" for error in deepest):
+        missing = f"Invalid request: missing {name} parameter" if depth == 1 else None
+        return RequestError(missing or f"{name} is missing", parameter=name)
+    same = [error for error in deepest if _fields(error) == _fields(first)]
+    if first["input"] == [] and any(error["type"] == "too_short" for error in same):
         reason = f"{name} must have at least one item, got an empty list"
-        return RequestError(reason, parameter=field)
-    same = [error for error in deepest if error["loc"][0] == first["loc"][0]]
+        return RequestError(reason, parameter=name)
     wanted = " or ".join(
-        dict.fromkeys(error["msg"].removeprefix("Input should be ") for error in same)
+        dict.fromkeys(
+            "an object"
+            if error["type"] == "model_type"
+            else error["msg"].removeprefix("Input should be ")
+            for error in same
+        )
     )
     got = _kind(first["input"])
-    return RequestError(f"{name} must be {wanted}, got {got}", parameter=field)
+    return RequestError(f"{name} must be {wanted}, got {got}", parameter=name)
+
+
+def _path(error: Mapping[str, Any]) -> list[str | int]:
+    """Where an error of pydantic lies in the body: variants of a union, which stand in its path
+    too, are no part of that."""
+    return [part for part in error["loc"] if isinstance(part, int) or not _VARIANT.fullmatch(part)]
+
+
+def _fields(error: Mapping[str, Any]) -> list[str]:
+    return [part for part in _path(error) if isinstance(part, str)]
 
 
 def _kind(value: object) -> str:

@@ -87,7 +87,7 @@ class CompletionAnswer:
                     text = self._texts[number] + text
                     tokens = [*self._shown(number, done.prompt_tokens), *tokens]
                 choices.append(self._choice(number, place, text, tokens, output.finish_reason))
-        return self._completion(choices, self._usage(results))
+        return self._completion(choices, _usage(results))
 
     def prompt_chunks(self, number: int, event: PromptRead) -> list[Completion]:
         """Chunks that begin each output with its prompt; there are none without `echo`."""
@@ -107,7 +107,7 @@ class CompletionAnswer:
 
     def usage_chunk(self, results: Sequence[GenerationDone]) -> Completion:
         """The chunk that ends a stream with the token counts, and has no choices."""
-        return self._completion([], self._usage(results))
+        return self._completion([], _usage(results))
 
     def _completion(
         self, choices: list[CompletionChoice], usage: UsageBody | None = None
@@ -133,14 +133,6 @@ class CompletionAnswer:
             text=text,
             logprobs=None if self._body.logprobs is None else log_probs(tokens),
             finish_reason=cast(Literal["stop", "length"] | None, finish_reason or None),
-        )
-
-    def _usage(self, results: Sequence[GenerationDone]) -> UsageBody:
-        # What stands before a prompt that is text is ours, not the caller's.
-        prompt = sum(done.num_prompt_tokens for done in results) - sum(self._added)
-        generated = sum(done.num_generated_tokens for done in results)
-        return UsageBody(
-            prompt_tokens=prompt, completion_tokens=generated, total_tokens=prompt + generated
         )
 
     def _moved(self, number: int, tokens: Sequence[TokenScore]) -> list[TokenScore]:
@@ -259,7 +251,8 @@ class ChatAnswer:
 
 
 def _usage(results: Sequence[GenerationDone]) -> UsageBody:
-    """What the template has written counts as the caller's: it is of their messages."""
+    """What the model has read, as `/tokenize` counts it: with what stands before a prompt that is
+    text, and with what the template has written around messages."""
     prompt = sum(done.num_prompt_tokens for done in results)
     generated = sum(done.num_generated_tokens for done in results)
     return UsageBody(

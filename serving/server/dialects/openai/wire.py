@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 from serving.bundle.manifest import Task
 from serving.server.http.wire import Wire
@@ -213,10 +219,14 @@ class ChatLogProbs(Wire):
 
 
 class ChatAnswerMessage(Wire):
-    """The assistant's message; of a chunk what is new of it."""
+    """The assistant's message; of a chunk what is new of it, without the fields that are not."""
 
     role: Literal["assistant"] | None = None
     content: str | None = None
+
+    @model_serializer(mode="wrap")
+    def _what_is_new(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in fields(self).items() if value is not None}
 
 
 class ChatChoice(Wire):
