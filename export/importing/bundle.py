@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from export.bundles.folder import check_apart
 from export.bundles.subject import Form, Subject, write_bundle
 from export.errors import ExportError
 from export.importing.encoder_folder import read_encoder
@@ -115,6 +116,7 @@ def import_bundle(
     a text is given to which they are fitted. Raises ExportError (ParityError), with file and entry,
     without leaving anything behind.
     """
+    check_apart(out, [source, *texts.files])
     if form.activations is None and texts.dev is None and texts.text is None:
         form = replace(form, activations="row")
     reader = recognise(source, told.family)
