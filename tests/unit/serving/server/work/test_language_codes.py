@@ -68,6 +68,12 @@ def test_codes_are_matched_and_the_answer_names_what_was_asked(
     assert (found["text"], found["detected_source_language"]) == ("[en]Hallo", "DE")
 
 
+def test_codes_are_matched_in_python_too() -> None:
+    translator = EchoTranslator("many", languages=several("de-en", "en-fr"))
+    (found,) = translator.translate("Hallo", source="DE-at", target="en_GB")
+    assert found.text == "[en]Hallo"
+
+
 @pytest.mark.parametrize(
     ("target", "model"),
     [
