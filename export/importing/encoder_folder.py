@@ -18,6 +18,7 @@ from export.bundles.encoder import ReadEncoder
 from export.errors import ExportError
 from export.importing.folder import CONFIG, Weights, read_json, read_objects, read_weights
 from export.importing.model import ACTIVATIONS
+from export.importing.pointers import refuse_pointer
 from training.errors import ConfigError
 from training.models import (
     BertConfig,
@@ -170,6 +171,7 @@ def load_encoder(encoder: BidirectionalEncoder, weights: BertWeights) -> None:
 def read_tokenizer(folder: Path) -> FastTokenizer:
     """The tokenizer of a folder, without truncation and padding; raises ExportError."""
     path = folder / TOKENIZER
+    refuse_pointer(path)
     if path.exists():
         try:
             tokenizer = FastTokenizer.from_file(str(path))
@@ -217,6 +219,14 @@ def _labels(tree: dict[str, Any], weights: BertWeights, path: Path) -> tuple[str
     """The names of the classes in order; those of `config.json`, or LABEL_0 and so on."""
     count = weights.rows("classifier.weight")
     names = tree.get("id2label") or {str(number): f"LABEL_{number}" for number in range(count)}
+    if isinstance(names, list):
+        if len(names) != count:
+            raise ExportError(f"{path}: id2label has {len(names)} names, of {count} classes")
+        names = {str(number): name for number, name in enumerate(names)}
+    if not isinstance(names, dict):
+        raise ExportError(
+            f"{path}: id2label must map numbers to names, or list the names, got {names!r}"
+        )
     try:
         labels = tuple(str(names[str(number)]) for number in range(count))
     except KeyError as error:
