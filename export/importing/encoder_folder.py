@@ -70,9 +70,11 @@ def read_encoder(folder: Path, pooling: Pooling | None = None) -> ReadEncoder:
     found, normalised = _pooling(folder)
     pooling = pooling or found
     if pooling is None:
+        trained = tree.get("architectures")
+        told = f" ({trained[0]})" if isinstance(trained, list) and trained else ""
         raise ExportError(
-            f"{folder}: neither a classifier nor a pooling is in it; say --pooling cls or mean to "
-            "`python -m macaron export import`"
+            f"{folder}: neither a classifier nor a pooling is in it{told}; say --pooling cls or "
+            "mean to `python -m macaron export import`, for its vectors"
         )
     model = SentenceEmbedder(encoder, pooling, normalised=normalised)
     return ReadEncoder(model.eval(), tokenizer, length, ())
@@ -231,6 +233,12 @@ def _labels(tree: dict[str, Any], weights: BertWeights, path: Path) -> tuple[str
         labels = tuple(str(names[str(number)]) for number in range(count))
     except KeyError as error:
         raise ExportError(f"{path}: id2label has no {error.args[0]}, of {count} classes") from error
+    for number, label in enumerate(map(names.get, map(str, range(count)))):
+        if label is None or isinstance(label, list | dict):
+            raise ExportError(
+                f"{path}: id2label must have one name for class {number}, got {label!r}; write a "
+                "name there"
+            )
     if tree.get("problem_type") == "multi_label_classification":
         raise ExportError(f"{path}: problem_type multi_label_classification is not supported")
     return labels

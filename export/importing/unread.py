@@ -17,6 +17,8 @@ _UNPACKERS = {".gz": "gunzip", ".bz2": "bunzip2", ".xz": "unxz", ".zst": "unzstd
 """Of what packs one file, unless that is a `.tar`."""
 _PARTS = frozenset((".safetensors", ".json", ".spm", ".model", ".h5", ".msgpack", ".ot"))
 """How files end of which none is a checkpoint by itself."""
+_PICKLES = frozenset((".pt", ".pth", ".pkl", ".pickle", ".ckpt"))
+"""How files of PyTorch and of Python's own end."""
 _OF_TOKENIZERS = re.compile(
     r"(tokenizer|special_tokens|added_tokens|vocab|merges|chat_template|spiece|source|target"
     r"|sentencepiece|preprocessor|README|LICENSE).*"
@@ -148,6 +150,14 @@ def _folder(source: Path, supported: str) -> ExportError:
             f"{source}: holds a tokenizer alone ({', '.join(path.name for path in files[:3])}); "
             f"{CONFIG} and the weights ({' or '.join(WEIGHTS)}) are missing: put them beside it, "
             "or download the whole checkpoint"
+        )
+    pickles = [path.name for path in files if path.suffix in _PICKLES]
+    if pickles:
+        return ExportError(
+            f"{source}: no {CONFIG}, and nothing else says what {', '.join(pickles[:3])} hold; "
+            "pickles are not executed to find out: name the one that is a checkpoint of OpenNMT-py "
+            "or fairseq (.pt), or save the model by save_pretrained(FOLDER) of transformers, and "
+            "import that FOLDER"
         )
     return ExportError(
         f"{source}: no {CONFIG}, which says what the checkpoint is, and no model of Marian, "

@@ -127,6 +127,13 @@ UNREAD: list[tuple[str, Change, str, list[str]]] = [
         "",
         ["a tokenizer alone", "config.json and the weights", "model.safetensors"],
     ),
+    (
+        "pickles",
+        files(model__pkl="x", optimizer__pth="x"),
+        "",
+        ["what model.pkl, optimizer.pth hold", "not executed", "save_pretrained(FOLDER)"],
+    ),
+    ("several checkpoints", files(a__pt="x", b__pt="x"), "", ["name the one", "OpenNMT-py"]),
     ("a bundle", files(manifest__json="{}"), "", ["a bundle already", "macaron serve --model"]),
     (
         "a folder around one",
