@@ -60,7 +60,10 @@ def folder_of(models: Sequence[Path]) -> Path:
 def _bundle_of(model: Path) -> Path:
     model = model.expanduser().absolute()
     if not model.exists():
-        raise StoreError(f"--model {model}: there is no such file or folder")
+        raise StoreError(
+            f"--model {model}: there is no such file or folder; a model on a hub is downloaded "
+            "first, with `hf download OWNER/NAME --local-dir FOLDER`"
+        )
     if (model / MANIFEST).is_file():
         return model
     try:

@@ -18,7 +18,7 @@ import torch
 from onnx import numpy_helper
 from torch import Tensor
 
-from export.bundles.folder import check_free, new_folder
+from export.bundles.folder import check_apart, check_free, new_folder
 from export.errors import ExportError
 from export.graphs.writing import write_graphs, write_language_graphs
 from serving.arrays import Floats
@@ -60,6 +60,7 @@ def recover_checkpoint(bundle: Path, out: Path, *, force: bool = False) -> Recip
     Returns the recipe. Raises ExportError where the bundle was not made of a run of ours, is for a
     GPU, or holds weights that are not found, and leaves nothing behind then.
     """
+    check_apart(out, [bundle])
     manifest = read_manifest(bundle)
     recipe = _recipe(bundle, manifest)
     check_free(out, force=force)

@@ -7,7 +7,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path, PurePath
@@ -25,6 +25,28 @@ def check_free(out: Path, *, force: bool) -> None:
     """Raise ExportError where there is a bundle already that is not to be replaced."""
     if out.exists() and not force:
         raise ExportError(f"{out} exists already; give --force to replace it")
+
+
+def check_apart(out: Path, read: Iterable[Path]) -> None:
+    """Raise ExportError where something is at `out` already that is, holds or lies in one of the
+    files and folders to `read`: to replace it would delete what the bundle is made of."""
+    if not out.exists():
+        return
+    place = out.resolve()
+    for path in read:
+        other = path.resolve()
+        if place == other:
+            how = "is"
+        elif place in other.parents:
+            how = "holds"
+        elif other in place.parents:
+            how = "lies in"
+        else:
+            continue
+        raise ExportError(
+            f"{out}: {how} {path}, which is read, and would be deleted to make room for the "
+            "bundle; name a folder outside of it that is not there yet"
+        )
 
 
 @contextmanager

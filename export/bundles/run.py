@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from export.bundles.encoder import trained_encoder
+from export.bundles.folder import check_apart
 from export.bundles.language import trained_language_model
 from export.bundles.subject import Form, Subject, write_bundle
 from export.bundles.translation import trained_translation
@@ -33,6 +34,7 @@ def export_run(
     for which the run's training text is read. Raises ExportError (ParityError) without leaving
     anything behind.
     """
+    check_apart(out, [path, *texts.files])
     recipe = read_run_recipe(find_checkpoint(path))
     _refuse_others(recipe, form, texts, shortlist=shortlist)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import onnx
 
 from export.bundles.card import finish
-from export.bundles.folder import check_free, new_folder
+from export.bundles.folder import check_apart, check_free, new_folder
 from export.engines.builder import EngineBuilder, input_shapes
 from export.engines.profiles import choose_sizes
 from export.engines.static_caches import drop_softmax_precision, static_caches
@@ -73,6 +73,7 @@ def export_engines(
     on if it was ended. Raises ExportError for a bundle of which no engines can be built, and
     BundleError where there is no library or, for TensorRT itself, no GPU.
     """
+    check_apart(out, [bundle])
     manifest = read_manifest(bundle)
     _check_form(bundle, manifest)
     check_free(out, force=force)

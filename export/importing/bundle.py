@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from export.bundles.folder import check_apart
 from export.bundles.subject import Form, Subject, write_bundle
 from export.errors import ExportError
 from export.importing.encoder_folder import read_encoder
@@ -27,6 +28,7 @@ from export.importing.subjects import ENCODER, LANGUAGE_MODEL, TRANSLATION, Kind
 from export.importing.toolkits.ctranslate2 import find_model, read_ctranslate2
 from export.importing.toolkits.fairseq import has_fairseq, read_fairseq
 from export.importing.toolkits.opennmt import read_opennmt
+from export.importing.unread import refuse_adapter, refuse_head, refuse_missing, unknown
 from export.texts.texts import NO_TEXTS, Texts
 from serving.bundle.manifest import Manifest
 
@@ -115,6 +117,7 @@ def import_bundle(
     a text is given to which they are fitted. Raises ExportError (ParityError), with file and entry,
     without leaving anything behind.
     """
+    check_apart(out, [source, *texts.files])
     if form.activations is None and texts.dev is None and texts.text is None:
         form = replace(form, activations="row")
     reader = recognise(source, told.family)
@@ -128,22 +131,16 @@ def import_bundle(
 
 def recognise(source: Path, family: str | None = None) -> Reader:
     """What reads the checkpoint at `source`, by the family if one is named; raises ExportError
-    where nothing does."""
+    where nothing does, with what it is instead."""
+    refuse_missing(source)
+    refuse_adapter(source)
     for reader in READERS:
         if reader.recognises(source) if family is None else reader.family == family:
+            refuse_head(source, reads_whole_texts=reader.kind is ENCODER)
             return reader
-    if family is not None or has_config(source):
+    if family is not None or (has_config(source) and "model_type" in read_json(source / CONFIG)):
         raise ExportError(
             f"{source / CONFIG}: model_type {family or _model_type(source)!r} is not supported; "
             f"supported: {_SUPPORTED}; --family says which of them it is where the file does not"
         )
-    if not source.is_dir():
-        raise ExportError(
-            f"{source}: must be a folder that holds a checkpoint ({CONFIG}), a file of GGUF, a "
-            "model of Marian (.npz, .bin or its decoder's .yml) or a checkpoint of OpenNMT-py or "
-            "fairseq (.pt)"
-        )
-    raise ExportError(
-        f"{source}: no {CONFIG}, which says what the checkpoint is, and no model of Marian, "
-        f"CTranslate2, OpenNMT-py or fairseq; supported families: {_SUPPORTED}"
-    )
+    raise unknown(source, _SUPPORTED)

@@ -18,6 +18,7 @@ from export.bundles.encoder import ReadEncoder
 from export.errors import ExportError
 from export.importing.folder import CONFIG, Weights, read_json, read_objects, read_weights
 from export.importing.model import ACTIVATIONS
+from export.importing.pointers import refuse_pointer
 from training.errors import ConfigError
 from training.models import (
     BertConfig,
@@ -69,9 +70,11 @@ def read_encoder(folder: Path, pooling: Pooling | None = None) -> ReadEncoder:
     found, normalised = _pooling(folder)
     pooling = pooling or found
     if pooling is None:
+        trained = tree.get("architectures")
+        told = f" ({trained[0]})" if isinstance(trained, list) and trained else ""
         raise ExportError(
-            f"{folder}: neither a classifier nor a pooling is in it; say --pooling cls or mean to "
-            "`python -m macaron export import`"
+            f"{folder}: neither a classifier nor a pooling is in it{told}; say --pooling cls or "
+            "mean to `python -m macaron export import`, for its vectors"
         )
     model = SentenceEmbedder(encoder, pooling, normalised=normalised)
     return ReadEncoder(model.eval(), tokenizer, length, ())
@@ -170,6 +173,7 @@ def load_encoder(encoder: BidirectionalEncoder, weights: BertWeights) -> None:
 def read_tokenizer(folder: Path) -> FastTokenizer:
     """The tokenizer of a folder, without truncation and padding; raises ExportError."""
     path = folder / TOKENIZER
+    refuse_pointer(path)
     if path.exists():
         try:
             tokenizer = FastTokenizer.from_file(str(path))
@@ -217,10 +221,24 @@ def _labels(tree: dict[str, Any], weights: BertWeights, path: Path) -> tuple[str
     """The names of the classes in order; those of `config.json`, or LABEL_0 and so on."""
     count = weights.rows("classifier.weight")
     names = tree.get("id2label") or {str(number): f"LABEL_{number}" for number in range(count)}
+    if isinstance(names, list):
+        if len(names) != count:
+            raise ExportError(f"{path}: id2label has {len(names)} names, of {count} classes")
+        names = {str(number): name for number, name in enumerate(names)}
+    if not isinstance(names, dict):
+        raise ExportError(
+            f"{path}: id2label must map numbers to names, or list the names, got {names!r}"
+        )
     try:
         labels = tuple(str(names[str(number)]) for number in range(count))
     except KeyError as error:
         raise ExportError(f"{path}: id2label has no {error.args[0]}, of {count} classes") from error
+    for number, label in enumerate(map(names.get, map(str, range(count)))):
+        if label is None or isinstance(label, list | dict):
+            raise ExportError(
+                f"{path}: id2label must have one name for class {number}, got {label!r}; write a "
+                "name there"
+            )
     if tree.get("problem_type") == "multi_label_classification":
         raise ExportError(f"{path}: problem_type multi_label_classification is not supported")
     return labels

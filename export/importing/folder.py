@@ -16,9 +16,15 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from export.errors import ExportError
+from export.importing.pointers import refuse_pointer
 
 CONFIG = "config.json"
 _SAFETENSORS, _PICKLED = "model.safetensors", "pytorch_model.bin"
+_WHOLE = (_SAFETENSORS, _PICKLED)
+WEIGHTS = (*_WHOLE, *(f"{name}.index.json" for name in _WHOLE))
+"""Files of which one holds the weights, or says which do."""
+_OTHERS = (".h5", ".msgpack", ".ot", ".onnx", ".ckpt", ".gguf", ".gz", ".zip")
+"""How weights end that are of another form, or packed."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -38,6 +44,7 @@ def read_objects(path: Path) -> list[dict[str, Any]]:
 
 
 def _read_value(path: Path) -> Any:
+    refuse_pointer(path)
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -194,13 +201,18 @@ class Weights:
 def read_weights(folder: Path) -> Weights:
     """All tensors of a folder; raises ExportError where there are none, or a file is damaged or
     holds more than tensors. Nothing in it is ever executed."""
-    for name in (_SAFETENSORS, _PICKLED):
+    for name in _WHOLE:
         if (folder / name).is_file():
             return Weights(folder / name, _read_file(folder / name))
         index = folder / f"{name}.index.json"
         if index.is_file():
             return Weights(index, _read_shards(index))
-    raise ExportError(f"{folder}: no weights there: neither {_SAFETENSORS} nor {_PICKLED}")
+    others = sorted(path.name for path in folder.iterdir() if path.suffix in _OTHERS)
+    hint = f", but {', '.join(others)}, in a form that is not read" if others else ""
+    raise ExportError(
+        f"{folder}: no weights there: neither {_SAFETENSORS} nor {_PICKLED}{hint}; put one of them "
+        "beside the config.json, unpacked"
+    )
 
 
 def _read_shards(index: Path) -> dict[str, Tensor]:
@@ -217,6 +229,7 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
 
 def _read_file(path: Path) -> dict[str, Tensor]:
     if path.suffix == ".safetensors":
+        refuse_pointer(path)
         try:
             tensors: Any = load_file(path)
         except (OSError, ValueError, SafetensorError) as error:
@@ -232,6 +245,7 @@ def read_pickled(path: Path, advice: str, *, allowed: Sequence[type] = ()) -> An
     """What `torch.save` wrote, of tensors, numbers, texts and their lists, and of objects of the
     `allowed` types, which must be without code. Raises ExportError, with the advice, for anything
     else, which is never executed."""
+    refuse_pointer(path)
     try:
         with warnings.catch_warnings(), torch.serialization.safe_globals(list(allowed)):
             warnings.simplefilter("ignore")  # of forms of pickles, which are refused or read

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from export.errors import ExportError
 from export.importing.folder import CONFIG, Options, read_json
+from export.importing.pointers import refuse_pointer
 from serving.bundle.languages import Languages
 from serving.bundle.shortlist import Shortlist
 from serving.errors import InvalidOptionError
@@ -179,4 +180,5 @@ def find_file(folder: Path, name: str, what: str) -> Path:
     """A file that the checkpoint needs; raises ExportError where it is missing."""
     if not (folder / name).is_file():
         raise ExportError(f"{folder}: {name} is missing, {what}; put it beside the weights")
+    refuse_pointer(folder / name)
     return folder / name

@@ -136,6 +136,14 @@ class Texts:
     task: Path | None = None
     """Labelled texts to score an encoder of others on."""
 
+    @property
+    def files(self) -> list[Path]:
+        """All files that are named."""
+        pairs = [pair for pair in (self.dev, *self.tests) if pair is not None]
+        found = [file for pair in pairs for file in (pair.source, pair.reference)]
+        found += [each.file for each in self.test_texts]
+        return [*found, *(file for file in (self.text, self.task) if file is not None)]
+
 
 NO_TEXTS = Texts()
 

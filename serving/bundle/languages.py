@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -12,6 +13,26 @@ from serving.errors import UnknownLanguageError
 
 _MOST_LISTED = 40
 """Pairs of languages in one message."""
+_MOST_SUBTAGS = 4
+"""Behind the language: script, region and variants."""
+
+
+def match_language(asked: str, known: Collection[str]) -> str | None:
+    """The one of the `known` codes that is asked for, None where there is none.
+
+    A code counts as it is written, else without regard to case and with `_` for `-`, else without
+    its last parts: `zh-Hans-CN` is `zh-Hans` or `zh`, and `EN_gb` is `en` (RFC 4647, lookup).
+    """
+    if asked in known:
+        return asked
+    codes = {_folded(code): code for code in known}
+    parts = _folded(asked).split("-", _MOST_SUBTAGS)
+    shorter = ("-".join(parts[:count]) for count in range(len(parts), 0, -1))
+    return next((codes[code] for code in shorter if code in codes), None)
+
+
+def _folded(code: str) -> str:
+    return code.lower().replace("_", "-")
 
 
 class Languages(Strict):
@@ -93,11 +114,15 @@ class Languages(Strict):
         allowing: str = "",
         zero_shot: bool = False,
     ) -> tuple[str, str]:
-        """The pair that is meant, where what is None is clear from the rest.
+        """The pair that is meant, where what is None is clear from the rest; codes are matched by
+        `match_language`.
 
         Raises UnknownLanguageError, which lists the pairs, where none is, or several, and for a
         pair that the model was not trained on unless `zero_shot` is set; `allowing` tells how.
         """
+        given = f"{source or 'any language'} to {target or 'any language'}"
+        source = source and (match_language(source, self.source) or source)
+        target = target and (match_language(target, self.target) or target)
         if source is not None and target is not None and self.translates(source, target):
             return source, target
         fitting = [
@@ -114,7 +139,6 @@ class Languages(Strict):
                 f"the model was trained on {self.listing}, not from {source} to {target}{hint}",
                 parameter=parameter,
             )
-        given = f"{source or 'any language'} to {target or 'any language'}"
         raise UnknownLanguageError(
             f"source and target must be one of {self.listing}, got {given}", parameter=parameter
         )

@@ -67,6 +67,8 @@ def test_libretranslatepy_translates(libre: LibreTranslateAPI, wanted: dict[str,
     for text, translation in wanted.items():
         assert libre.translate(text, "de", "en") == translation
     assert libre.translate(GERMAN, "auto", "en") == wanted[GERMAN]
+    assert libre.translate(GERMAN, "de-AT", "EN") == wanted[GERMAN]
+    assert libre.translate(GERMAN, "en", "en-GB") == GERMAN
 
 
 def test_libretranslatepy_detects(libre: LibreTranslateAPI) -> None:
@@ -109,6 +111,12 @@ def test_deepl_translates(client: deepl.DeepLClient, wanted: dict[str, str]) -> 
     assert [result.text for result in several] == list(wanted.values())
 
 
+def test_deepl_keeps_a_text_that_is_in_its_target_language(client: deepl.DeepLClient) -> None:
+    result = client.translate_text("A <b>dog</b>.", source_lang="EN", target_lang="EN-GB")
+    assert isinstance(result, deepl.TextResult)
+    assert result.text == "A <b>dog</b>."
+
+
 def test_deepl_detects(client: deepl.DeepLClient, wanted: dict[str, str]) -> None:
     result = client.translate_text(GERMAN, target_lang="EN-US", model_type="quality_optimized")
     assert isinstance(result, deepl.TextResult)
@@ -133,6 +141,10 @@ def test_deepl_lists_languages(client: deepl.DeepLClient) -> None:
     assert [str(language) for language in targets] == ["EN-GB", "EN-US"]
     assert not any(language.supports_formality for language in targets)
     assert client.get_glossary_languages() == []
+    assert client.list_glossaries() == []
+    assert client.list_multilingual_glossaries() == []
+    with pytest.raises(deepl.DeepLException, match="glossaries are not stored on this server"):
+        client.create_glossary("mine", "EN", "DE", {"dog": "Hund"})
 
 
 def test_deepl_counts_usage(client: deepl.DeepLClient) -> None:

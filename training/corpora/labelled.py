@@ -39,6 +39,17 @@ _MOST_RATINGS = 20
 """Different whole numbers that are taken for classes rather than scores."""
 
 
+class _Structured(str):
+    """The JSON of a list or an object, which is neither a text nor a label."""
+
+
+_NO_TEXT = "a text must be one string; join its words"
+_NO_LABEL = (
+    "a line has one label, a string or a number: several labels of a text cannot be learnt at "
+    "once; fit a model to each, or keep one"
+)
+
+
 @dataclass(frozen=True)
 class LabelledLine:
     """A text or two with their label."""
@@ -63,11 +74,18 @@ class Sheet:
     def lines(self, columns: Sequence[Column], num_texts: int) -> list[LabelledLine]:
         """Those columns of each row, the texts first.
 
-        Raises CorpusError, with the line, for a column that is missing and an empty text.
+        Raises CorpusError, with the line, for a column that is missing, an empty text and a list
+        or an object in place of a text or a label.
         """
         places = [self._place(column) for column in columns]
         found = []
         for number, cells in self.rows:
+            for position, place in enumerate(places):
+                if isinstance(cells[place], _Structured):
+                    raise CorpusError(
+                        f"{self.path}:{number}: column {columns[position]!r} is "
+                        f"{cells[place]:.80}; {_NO_TEXT if position < num_texts else _NO_LABEL}"
+                    )
             chosen = [cells[place].strip() for place in places]
             if not all(chosen):
                 raise CorpusError(
@@ -160,7 +178,10 @@ def _read_objects(path: Path) -> Sheet:
 
 
 def _cell(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str) or value is None:
+        return value or ""
+    kind = _Structured if isinstance(value, list | dict) else str
+    return kind(json.dumps(value, ensure_ascii=False))
 
 
 def _holds_names(cells: Sequence[str]) -> bool:

@@ -23,7 +23,7 @@ from training.corpora.labelled import (
     read_sheet,
     scores,
 )
-from training.errors import ConfigError, StorageError, reason_of
+from training.errors import ConfigError, CorpusError, StorageError, reason_of
 from training.loop.trainer import train
 from training.models.bert_config import BertConfig
 from training.recipe.config import (
@@ -179,6 +179,10 @@ def resolve(task: Labelled) -> LabelledConfig:
     if kind == "regression":
         values = scores(task.train, lines)
         range_ = (min(values), max(values))
+        if range_[0] == range_[1]:
+            raise CorpusError(
+                f"{task.train}: all lines have the score {range_[0]:g}; give lines of two scores"
+            )
     return LabelledConfig(
         train=str(task.train),
         validation=None if task.validation is None else str(task.validation),

@@ -22,6 +22,7 @@ from serving.bundle.encoder_tokenizer import EncodedText, EncoderTokenizer
 from training.batches.packing import PackedTexts, pack_texts
 from training.corpora.labelled import LabelledLine, hold_out, read_sheet, targets
 from training.corpora.pairs import read_lines
+from training.errors import CorpusError
 from training.metrics.labels import Figures, class_metrics, matching_metrics, score_metrics
 from training.models import TextModel
 from training.recipe.config import VOCABULARIES, FineTuningRecipe, LabelledConfig, expand
@@ -318,11 +319,27 @@ def prepare_labelled(recipe: FineTuningRecipe, run: Path) -> LabelledData:
 
 
 def read_splits(data: LabelledConfig) -> tuple[list[LabelledLine], list[LabelledLine]]:
-    """Training and validation lines; raises CorpusError where they cannot be read."""
+    """Training and validation lines; raises CorpusError where they cannot be read, or are too few
+    to learn from or to validate on."""
     train = _read(expand(data.train), data)
+    whole = len(train)
     if data.validation is not None:
-        return train, _read(expand(data.validation), data)
-    return hold_out(train, data.held_out_share, classes=data.kind in CLASSES)
+        validation = _read(expand(data.validation), data)
+    else:
+        train, validation = hold_out(train, data.held_out_share, classes=data.kind in CLASSES)
+    if not validation:
+        raise CorpusError(
+            f"{data.train}: no line is left to validate on, for each of its {whole} has a label "
+            "that no other has; give more lines of a label, or others to validate on with --dev "
+            "FILE (data.validation)"
+        )
+    least = 2 if data.kind == "contrastive" else 1  # a pair is told from another one
+    if len(train) < least:
+        raise CorpusError(
+            f"{data.train}: at least {least} lines must be left to learn from, got {len(train)} of "
+            f"{whole}; give more lines, or others to validate on with --dev FILE (data.validation)"
+        )
+    return train, validation
 
 
 def _read(path: Path, data: LabelledConfig) -> list[LabelledLine]:

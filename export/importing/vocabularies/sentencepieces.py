@@ -7,10 +7,12 @@ from pathlib import Path
 from sentencepiece import SentencePieceProcessor
 
 from export.errors import ExportError
+from export.importing.pointers import refuse_pointer
 
 
 def read_sentencepiece(path: Path) -> SentencePieceProcessor:
     """The model in a file; raises ExportError where there is none."""
+    refuse_pointer(path)
     try:
         return SentencePieceProcessor(model_file=str(path))
     except (OSError, RuntimeError) as error:

@@ -80,11 +80,19 @@ async def read_fields(
     """`read_json` where the body may also be a form, urlencoded or multipart, or be left out.
 
     Fields of a form and of the query are strings, which `clean` makes ready, and are read as what
-    `schema` wants; with a JSON body the query counts for nothing.
+    `schema` wants; with a JSON body the query counts for nothing. A GET whose body cannot be read
+    for its media type is answered by its query.
     """
-    body = await _checked(request, max_bytes, (JSON, URLENCODED, MULTIPART, ""))
     content_type = request.headers.get("content-type", "")
-    if _media_type(content_type) == JSON and (body or request.method != "GET"):
+    try:
+        body = await _checked(request, max_bytes, (JSON, URLENCODED, MULTIPART, ""))
+    except MediaTypeError:
+        if request.method != "GET":
+            raise
+        body = b""
+    if request.method == "GET" and not (body and content_type):
+        body, content_type = b"", ""  # some clients declare what they do not send
+    if _media_type(content_type) == JSON:
         return _validated(lambda: schema.model_validate(_json_tree(body)))
     if body and not content_type:
         raise _wrong_media_type("", (JSON, URLENCODED, MULTIPART))

@@ -18,6 +18,8 @@ MULTIPART = "multipart/form-data"
 Fields = dict[str, str | list[str]]
 
 _MAX_FIELDS = 10_000
+_IN_LIST = re.compile(r"(\w+)\[(\d{0,5})\]")
+"""How some clients, PHP's among them, name the items of a list: `text[]`, `text[0]`."""
 _LINE_END = re.compile(r"\r\n?")
 
 
@@ -27,7 +29,8 @@ def clean_lines(text: str) -> str:
 
 
 def form_fields(query: bytes, body: bytes, content_type: str) -> Fields:
-    """The fields of the query and then of the body; one that is repeated is a list.
+    """The fields of the query and then of the body; one that is repeated is a list, and so is one
+    that is written `name[]` or, in the order of the numbers, `name[0]`.
 
     Raises RequestError where they are no form in UTF-8, or hold a file.
     """
@@ -67,7 +70,19 @@ def _multipart(body: bytes, content_type: str) -> list[tuple[str, str]]:
 
 
 def _gathered(pairs: Iterable[tuple[str, str]]) -> Fields:
-    lists: dict[str, list[str]] = {}
-    for name, value in pairs:
-        lists.setdefault(name, []).append(value)
-    return {name: values[0] if len(values) == 1 else values for name, values in lists.items()}
+    lists: dict[str, list[tuple[int, str]]] = {}
+    listed = set()
+    for given, value in pairs:
+        found = _IN_LIST.fullmatch(given)
+        name, number = (found[1], found[2]) if found else (given, "")
+        if found:
+            listed.add(name)
+        values = lists.setdefault(name, [])
+        # What has no number stands behind what is written before it.
+        following = values[-1][0] + 1 if values else 0
+        values.append((int(number) if number else following, value))
+    fields: Fields = {}
+    for name, numbered in lists.items():
+        texts = [value for _, value in sorted(numbered, key=lambda item: item[0])]
+        fields[name] = texts if len(texts) > 1 or name in listed else texts[0]
+    return fields

@@ -7,6 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
+from serving.bundle.languages import match_language
 from serving.bundle.manifest import Task
 from serving.errors import NotReadyError, RequestError, UnknownLanguageError, UnknownModelError
 from serving.server.http.settings import Settings, variable
@@ -172,6 +173,37 @@ class Catalogue(ABC):
             parameter="source",
             hint=hint,
         )
+
+    def codes(self, source: str, target: str, name: str | None = None) -> tuple[str, str]:
+        """What the models call the source and the target that a client names, by
+        `match_language`; what is not read, or not written, stays as it is named. Both may be one
+        language that is only read or only written.
+
+        Raises UnknownModelError, which names what there is.
+        """
+        models = self._candidates(name)
+        if any((source, target) in model.pairs for model in models):
+            return source, target
+        read = _languages(model.manifest.languages.source for model in models)
+        written = _languages(model.manifest.languages.target for model in models)
+        if source.lower() == AUTO:
+            return AUTO, match_language(target, written) or target
+        same = match_language(source, [*read, *written])
+        if same is not None and same == match_language(target, [*read, *written]):
+            return same, same
+        return match_language(source, read) or source, match_language(target, written) or target
+
+    def keeper(self, source: str, target: str, name: str | None = None) -> ServedTranslator | None:
+        """The model that answers for texts that are to stay as they are, for source and target are
+        one language; None where they are not, where a model was trained on just that (one that
+        corrects or shortens), and where none knows the language."""
+        models = self._candidates(name)
+        if source != target or any((source, target) in model.pairs for model in models):
+            return None
+        for model in models:
+            if source in (*model.manifest.languages.target, *model.manifest.languages.source):
+                return self._use(model)
+        return None
 
     def pivot(self, source: str, target: str, name: str | None = None) -> str | None:
         """The language by way of which two models, or the one named alone, translate the pair in

@@ -19,7 +19,14 @@ from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
 from serving.server.work.pipeline import Caller, Chosen, Pipeline, TimeLimit, apart
 from serving.server.work.pivot import Part, first_leg, joined_legs, second_leg
-from serving.server.work.planning import Plan, Planner, common_name, job_result, requests
+from serving.server.work.planning import (
+    Plan,
+    Planner,
+    common_name,
+    job_result,
+    naming_languages,
+    requests,
+)
 from serving.server.work.translation_job import JobResult, TextPartial, TextResult, TranslationJob
 from serving.text.growing import GrowingTexts
 from serving.translation.ticket import Completed, TranslationTicket
@@ -56,6 +63,12 @@ class Jobs:
 
     async def _begun(self, job: TranslationJob, caller: Caller) -> _Events:
         """Submit the texts of a job, or a first part of them; gives what is to be read of all."""
+        matched = self._planner.matched(job)
+        with naming_languages(job, matched):
+            return await self._matched(matched, caller)
+
+    async def _matched(self, job: TranslationJob, caller: Caller) -> _Events:
+        """The same for a job whose languages are those of the models."""
         limit = self._pipeline.limit(job.timeout_s)
         open_source = job.source == AUTO
         parts = await apart(caller, self._planner.parts, job) if open_source else []

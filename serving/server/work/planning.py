@@ -4,9 +4,10 @@ language."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
-from serving.errors import RequestError
+from serving.errors import RequestError, UnknownLanguageError
 from serving.search.options import SearchOptions
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
@@ -52,6 +53,11 @@ class Planner:
         """Whether a plan may have to wait for a model that is loaded."""
         return self._catalogue.may_load
 
+    def matched(self, job: TranslationJob) -> TranslationJob:
+        """The job with its languages as the models call them (`Catalogue.codes`)."""
+        source, target = self._catalogue.codes(job.source, job.target, job.model)
+        return replace(job, source=source, target=target)
+
     def parts(self, job: TranslationJob) -> list[Part]:
         """The parts of a job whose source is left open, where some texts are in a language that
         goes to the target through a third only; none of any other, which is to stay whole."""
@@ -77,6 +83,7 @@ class Planner:
         a single one is at fault. Texts that are no client's are `counted` already: neither their
         size nor their cost is looked at."""
         documents = list(_documents(job)) if counted else self._checked_documents(job)
+        keeper = self._catalogue.keeper(job.source, job.target, job.model)
         # Asked first: a target that nothing writes is at fault before any text is.
         readable = self._catalogue.sources(job.target, job.model) if job.source == AUTO else []
         plans: list[Plan] = []
@@ -85,8 +92,9 @@ class Planner:
             source, confidence = job.source, None
             if source == AUTO:
                 source, confidence = detect_among(document.visible, readable, job.target)
-            translated = job.source != AUTO or source in readable  # else it is in the target
-            model = self._catalogue.choose(
+            # Else it is in the target language already.
+            translated = keeper is None and (job.source != AUTO or source in readable)
+            model = keeper or self._catalogue.choose(
                 source if translated else readable[0], job.target, job.model
             )
             if model.name not in options:
@@ -149,6 +157,19 @@ class Planner:
         return choose_options(
             job.options, model.defaults, self._settings, alternatives=job.alternatives
         )
+
+
+@contextmanager
+def naming_languages(asked: TranslationJob, matched: TranslationJob) -> Iterator[None]:
+    """An error of languages names those that were asked for, where the models call them
+    otherwise."""
+    try:
+        yield
+    except UnknownLanguageError as error:
+        pairs = ((asked.source, matched.source), (asked.target, matched.target))
+        taken = [f"{given!r} was taken for {found!r}" for given, found in pairs if given != found]
+        error.hint = "; ".join([*filter(None, [error.hint]), *taken]) or None
+        raise
 
 
 def _documents(job: TranslationJob) -> Iterator[Document]:

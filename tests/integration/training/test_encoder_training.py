@@ -298,6 +298,37 @@ def test_labels_that_training_never_saw_are_told(
     assert not list(tmp_path.rglob("*.safetensors"))
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "words", "message"),
+    [
+        ("a.tsv", "size\tthe big cat\nage\tthe old cat\nsize\tthe red cat\n", [], None),
+        ("a.tsv", "the cat\t0.5\nthe dog\t1.5\nthe bird\t1\n", [], None),
+        ("a.csv", "a,b\nc,d\ne,f\n", ["--kind", "contrastive"], None),
+        ("a.tsv", "a\tx\nb\ty\nc\tz\n", [], "a.tsv: no line is left to validate on"),
+        ("a.csv", "a,b\nc,d\n", ["--kind", "contrastive"], "at least 2 lines must be left"),
+        ("a.jsonl", '{"text": "a", "label": ["x", "y"]}\n' * 3, [], "a line has one label"),
+    ],
+)
+def test_three_lines_are_learnt_or_what_is_needed_is_told(
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    text: str,
+    words: list[str],
+    message: str | None,
+) -> None:
+    (tmp_path / name).write_text(text)
+    words = [*words, "--epochs", "1"]
+    if message is None:
+        finetune(folder / "bert", tmp_path / name, tmp_path / "run", *words)
+        assert (tmp_path / "run" / "best").is_dir()
+        return
+    task = [str(folder / "bert"), str(tmp_path / name), "--run", str(tmp_path / "run")]
+    assert message in refusal(capsys, "finetune", *task, *words)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_metric_without_positives_is_told(
     folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -199,6 +199,7 @@ def test_models_of_one_name_are_told_apart_by_content(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--model", "nowhere"], "there is no such file or folder"),
+        (["--model", "org/name"], "hf download OWNER/NAME"),
         (["--model", "."], "no config.json"),
         (["--model", "a", "--bundles", "b"], "not allowed with argument --model"),
     ],

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 
 from starlette.responses import Response
 
+from serving.bundle.languages import match_language
 from serving.errors import QuotaExceededError, ServingError, UnknownLanguageError
 from serving.server.dialects.deepl.wire import (
     DeepLError,
@@ -76,18 +77,17 @@ def render_error(error: ServingError) -> Response:
     return json_response(DeepLError(message=error.full_message, code=error.code), status=status)
 
 
-def language_code(parameter: str, given: str, known: Iterable[str]) -> str:
-    """Our code of a language that `parameter` gives; one with a region counts without it where it
-    is not known with it. Raises UnknownLanguageError, which names what there is."""
-    codes = {code.lower(): code for code in known}
-    for code in (given.lower(), given.lower().partition("-")[0]):
-        if code in codes:
-            return codes[code]
-    raise UnknownLanguageError(
-        f"Value for '{parameter}' not supported: must be one of {sorted(map(str.upper, codes))}, "
-        f"got {given!r}",
-        parameter=parameter,
-    )
+def language_code(parameter: str, given: str, known: Collection[str]) -> str:
+    """Our code of a language that `parameter` gives, by `match_language`; raises
+    UnknownLanguageError, which names what there is."""
+    found = match_language(given, known)
+    if found is None:
+        raise UnknownLanguageError(
+            f"Value for '{parameter}' not supported: must be one of "
+            f"{sorted(map(str.upper, known))}, got {given!r}",
+            parameter=parameter,
+        )
+    return found
 
 
 def tag_names(given: str | list[str] | None) -> frozenset[str]:

@@ -20,6 +20,7 @@ from serving.server.dialects.deepl.answers import (
 )
 from serving.server.dialects.deepl.wire import (
     DeepLError,
+    DeepLGlossaries,
     DeepLGlossaryPairs,
     DeepLLanguage,
     DeepLLanguagesRequest,
@@ -109,6 +110,16 @@ class _DeepLEndpoints:
         """Tell that there are no language pairs for glossaries, since none are stored here."""
         return json_response(DeepLGlossaryPairs(supported_languages=[]))
 
+    async def glossaries(self, request: Request, _: RequestContext) -> Response:
+        """List no glossaries, since none are stored here; raises RequestError where one is to
+        be."""
+        if request.method == "POST":
+            raise RequestError(
+                "glossaries are not stored on this server; send the terms with each request to its "
+                "own /translate, in the field 'glossary'"
+            )
+        return json_response(DeepLGlossaries(glossaries=[]))
+
     async def _read(
         self, request: Request, context: RequestContext, schema: type[RequestT]
     ) -> RequestT:
@@ -138,19 +149,28 @@ class _DeepLEndpoints:
                 f"leave it out or send 'prefer_{body.formality}'",
                 parameter="formality",
             )
-        registry, source = self._backend.registry, AUTO
-        if body.source_lang:
-            source = language_code("source_lang", body.source_lang, registry.source_languages)
+        source, target = self._languages(body)
         if body.split_sentences == "nonewlines" and body.tag_handling is None:
             texts = [_LINE_ENDS.sub(" ", text) for text in texts]
         return TranslationJob(
             texts=texts,
             source=source,
-            target=language_code("target_lang", body.target_lang, registry.target_languages),
+            target=target,
             format=body.tag_handling or "text",
             ignored=tag_names(body.ignore_tags),
             split_sentences=body.split_sentences != "0",
         )
+
+    def _languages(self, body: DeepLTranslateRequest) -> tuple[str, str]:
+        """Our codes of source and target; raises UnknownLanguageError, in DeepL's words, for one
+        that is not read or not written, unless both are one language."""
+        registry, source = self._backend.registry, AUTO
+        if body.source_lang:
+            source, target = registry.codes(body.source_lang, body.target_lang)
+            if source == target:
+                return source, target
+            source = language_code("source_lang", body.source_lang, registry.source_languages)
+        return source, language_code("target_lang", body.target_lang, registry.target_languages)
 
 
 _KEY = KeyRule.HEAD_OR_BODY
@@ -204,6 +224,18 @@ DEEPL = Dialect(
             "None",
             DeepLGlossaryPairs,
             errors=(403, 429),
+        ),
+        *(
+            DialectRoute(
+                f"/{version}/glossaries",
+                _DeepLEndpoints.glossaries,
+                f"{name}_glossaries",
+                "None; none are stored",
+                DeepLGlossaries,
+                methods=("GET", "POST"),
+                errors=(400, 403, 429),
+            )
+            for version, name in (("v2", "deepl"), ("v3", "deepl_multilingual"))
         ),
     ),
     error=DeepLError,

@@ -108,6 +108,12 @@ class DeepLGlossaryPairs(Wire):
     supported_languages: list[dict[str, str]]
 
 
+class DeepLGlossaries(Wire):
+    """The glossaries that are stored: none."""
+
+    glossaries: list[dict[str, str]]
+
+
 class DeepLError(Wire):
     """Every answer that is not 2xx."""
 

@@ -91,7 +91,7 @@ def _texts(body: TranslateRequest) -> list[str]:
 
 def answer_of(body: TranslateRequest, result: JobResult) -> TranslateResponse:
     """The answer with all translations; of a single text its fields are no lists."""
-    translations = [_translated(text) for text in result.translations]
+    translations = [_translated(body, text) for text in result.translations]
     texts = [translation.text for translation in translations]
     others = [
         [h.text for h in t.hypotheses[1 : body.alternatives + 1] if h.text != t.text]
@@ -120,7 +120,7 @@ def _common(values: Sequence[str]) -> str | None:
     return values[0] if len(set(values)) == 1 else None
 
 
-def _translated(result: TextResult) -> TranslatedText:
+def _translated(body: TranslateRequest, result: TextResult) -> TranslatedText:
     timing, confidence = result.timing, result.confidence
     return TranslatedText(
         text=result.text,
@@ -146,7 +146,7 @@ def _translated(result: TextResult) -> TranslatedText:
             batch_size=timing.batch_size,
         ),
         model=result.model.name,
-        source=result.source,
+        source=body.source if confidence is None else result.source,
         detected=None
         if confidence is None
         else Detected(language=result.source, confidence=round(confidence, 4)),

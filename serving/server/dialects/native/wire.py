@@ -69,9 +69,10 @@ class TranslateRequest(LenientRequest):
     q: str | Annotated[list[str], Field(min_length=1)]
     """Text, or a list of texts that are decoded together."""
     source: str
-    """Language code, or `auto`: detected, for each text by itself."""
+    """Language code, or `auto`: detected, for each text by itself. It counts in capitals too, and
+    with a region or a script that no model knows, without that; the answer has it as it is here."""
     target: str
-    """Language code."""
+    """Language code, likewise. Texts whose source and target are one language stay as they are."""
     model: str | None = None
     """Name of a model; by default the first for the language pair, as `/models` lists them."""
     format: Annotated[

@@ -12,6 +12,7 @@ from pathlib import Path
 import onnxruntime
 import pytest
 
+from export.__main__ import main
 from export.bundles import folder
 from export.errors import ExportError
 
@@ -83,3 +84,67 @@ def test_versions_are_those_of_the_modules_that_are_imported(
     assert found.pop("onnxruntime") == "9.8.7"
     del found["python"]
     assert found == {name: version(name) for name in found}
+
+
+@pytest.mark.parametrize(
+    ("out", "read", "how"),
+    [
+        ("model", "model", "is"),
+        ("model", "other/../model", "is"),
+        ("link", "model", "is"),
+        ("model", "link", "is"),
+        ("model", "model/best", "holds"),
+        ("model", "model/dev.txt", "holds"),
+        (".", "model", "holds"),
+        ("model/best", "model", "lies in"),
+        ("model/best", "link", "lies in"),
+        ("model", "other", None),
+        ("model", "model-2", None),  # whose name begins alike
+        ("model/new", "model", None),  # which is not there yet
+    ],
+)
+def test_nothing_that_is_read_is_replaced(
+    tmp_path: Path, out: str, read: str, how: str | None
+) -> None:
+    for name in ("model/best", "other", "model-2"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "model" / "dev.txt").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "model")
+    if how is None:
+        folder.check_apart(tmp_path / out, [tmp_path / read])
+        return
+    with pytest.raises(ExportError, match=rf" {how} .*, which is read.*name a folder outside"):
+        folder.check_apart(tmp_path / out, [tmp_path / "other", tmp_path / read])
+
+
+VERBS_BY_FORCE = [
+    ["bundle", "{source}", "{out}"],
+    ["import", "{source}", "{out}"],
+    ["checkpoint", "{source}", "{out}"],
+    ["engine", "{source}", "{out}"],
+    ["bundle", "other", "{out}", "--dev", "{source}/a.de", "{source}/a.en"],
+    ["bundle", "other", "{out}", "--text", "{source}/a.de"],
+    ["bundle", "other", "{out}", "--test", "news", "{source}/a.de", "{source}/a.en"],
+    ["bundle", "other", "{out}", "--test-text", "news", "{source}/a.de"],
+    ["import", "other", "{out}", "--text", "{source}/a.de"],
+    ["import", "other", "{out}", "--task", "{source}/a.tsv"],
+]
+
+
+@pytest.mark.parametrize("words", VERBS_BY_FORCE, ids=" ".join)
+def test_no_verb_of_export_deletes_what_it_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    source = tmp_path / "source"
+    (source / "inner").mkdir(parents=True)
+    for name in ("config.json", "a.de", "a.en", "a.tsv", "inner/file"):
+        (source / name).write_text("kept")
+    outs = [source, tmp_path]
+    if words[1] == "{source}":
+        outs.append(source / "inner")
+    for out in outs:
+        command = [word.format(source=source, out=out) for word in words]
+        assert main([*command, "--force"]) == 1
+        assert ", which is read, and would be deleted" in capsys.readouterr().err
+    assert {path.read_text() for path in source.rglob("*") if path.is_file()} == {"kept"}
+    assert len(list(source.rglob("*"))) == 6

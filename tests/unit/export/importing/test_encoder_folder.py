@@ -87,6 +87,26 @@ def test_a_classifier_keeps_its_labels(tmp_path: Path) -> None:
     torch.testing.assert_close(found.model(ids), foreign(ids).logits, rtol=1e-4, atol=1e-5)
 
 
+def test_a_list_of_names_of_classes_counts_in_its_order(tmp_path: Path) -> None:
+    folder = save_encoder(tmp_path / "classifier", labels=("no", "perhaps", "yes"))
+    edit(folder, "config.json", lambda tree: tree.update(id2label=["a", "b", "c"]))
+    assert read_encoder(folder).labels == ("a", "b", "c")
+    for names, message in (
+        (["a", "b"], "id2label has 2 names, of 3 classes"),
+        (["a", "b", "c", "d"], "id2label has 4 names, of 3 classes"),
+        ("a b c", "id2label must map numbers to names, or list the names, got 'a b c'"),
+        ({"0": "a", "1": "b"}, "id2label has no 2, of 3 classes"),
+        (
+            {"0": "a", "1": ["b", "c"], "2": "d"},
+            "one name for class 1, got \\['b', 'c'\\]",
+        ),
+        (["a", "b", None], "must have one name for class 2, got None"),
+    ):
+        edit(folder, "config.json", lambda tree, names=names: tree.update(id2label=names))
+        with pytest.raises(ExportError, match=message):
+            read_encoder(folder)
+
+
 MISTAKES: list[tuple[Callable[[Path], object], str]] = [
     (lambda f: edit(f, "config.json", lambda t: t.update(model_type="gpt2")), "model_type must be"),
     (lambda f: edit(f, "config.json", lambda t: t.update(hidden_act="tanh")), "hidden_act must be"),
@@ -120,7 +140,10 @@ def test_a_pickle_with_code_in_it_is_refused(folder: Path) -> None:
 
 
 def test_without_a_pooling_it_must_be_told(folder: Path) -> None:
-    with pytest.raises(ExportError, match="say --pooling cls or mean"):
+    with pytest.raises(ExportError, match=r"\(BertModel\); say --pooling cls or mean"):
+        read_encoder(folder)
+    edit(folder, "config.json", lambda tree: tree.update(architectures=["BertForMaskedLM"]))
+    with pytest.raises(ExportError, match=r"\(BertForMaskedLM\); say --pooling .* its vectors"):
         read_encoder(folder)
 
 

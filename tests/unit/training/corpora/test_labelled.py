@@ -11,6 +11,7 @@ from training.corpora.labelled import LabelledLine, hold_out, read_sheet, target
 from training.derive.grid import Labelled, find_files, resolve
 from training.errors import ConfigError, CorpusError
 from training.recipe.encoder_sections import LabelledConfig
+from training.tasks.finetuning import read_splits
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -138,3 +139,60 @@ def test_a_folder_is_a_task(tmp_path: Path) -> None:
     train.unlink()
     with pytest.raises(ConfigError, match=r"holds no train"):
         find_files(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"text": "a", "label": ["x", "y"]}', r"a.jsonl:2: column 'label' is \["),
+        ('{"text": "a", "label": ["x", "y"]}', "a line has one label, a string or a number"),
+        ('{"text": "a", "label": ["x"]}', "column 'label' is .* fit a model to each, or keep one"),
+        ('{"text": "a", "label": []}', "a line has one label"),
+        ('{"text": "a", "label": {"x": 1}}', "a line has one label"),
+        ('{"text": ["a", "b"], "label": "x"}', "column 'text' is .* a text must be one string"),
+        ('{"text": "a", "label": null}', "column 'label' is empty"),
+        ('{"text": null, "label": "x"}', "column 'text' is empty"),
+    ],
+)  # fmt: skip
+def test_a_text_and_a_label_are_no_lists(tmp_path: Path, text: str, message: str) -> None:
+    good = '{"text": "c", "label": "y"}\n'
+    path = write(tmp_path, "a.jsonl", f"{good}{text}\n{good}")
+    with pytest.raises(CorpusError, match=message):
+        config(path)
+
+
+def test_lists_in_columns_that_nobody_reads_do_not_matter(tmp_path: Path) -> None:
+    lines = '{"text": "a", "label": 1, "tags": [1]}\n{"text": "b", "label": true, "tags": null}\n'
+    assert config(write(tmp_path, "a.jsonl", lines)).labels == ("1", "true")
+
+
+FEW = [
+    ("a\tx\nb\ty\nc\tz\n", None, "no line is left to validate on, for each of its 3 .* --dev FILE"),
+    ("a\tx\nb\ty\n", "single", "no line is left to validate on"),
+    ("a\tx\n", None, "all lines have the label 'x'; give lines of two classes"),
+    ("a\t0.5\n", None, "all lines have the score 0.5; give lines of two scores"),
+    ("a\t0.5\nb\t0.5\nc\t0.5\n", None, "all lines have the score 0.5"),
+    ("a\tb\n", "contrastive", "at least 2 lines must be left to learn from, got 0 of 1"),
+    ("a\tb\nc\td\n", "contrastive", "at least 2 lines .* got 1 of 2; give more lines, or others"),
+    ("a\tx\nb\ty\nc\tx\n", None, None),
+    ("a\t0.5\nb\t1.5\n", None, None),
+    ("a\tb\nc\td\ne\tf\n", "contrastive", None),
+]
+
+
+@pytest.mark.parametrize(("text", "kind", "message"), FEW)
+def test_a_few_lines_are_learnt_or_what_is_needed_is_told(
+    tmp_path: Path, text: str, kind: str | None, message: str | None
+) -> None:
+    path = write(tmp_path, "a.tsv", text)
+    if message is None:
+        assert all(read_splits(config(path, kind)))
+        return
+    with pytest.raises(CorpusError, match=message):
+        read_splits(config(path, kind))
+
+
+def test_lines_to_validate_on_leave_all_others_to_learn_from(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tsv", "a\tx\nb\ty\n")
+    found = resolve(Labelled(path, write(tmp_path, "dev.tsv", "c\tx\n")))
+    assert [len(lines) for lines in read_splits(found)] == [2, 1]

@@ -237,11 +237,11 @@ def test_what_is_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str
     for name, content in {"a.bin": b"0" * 9, "b.npz": b"none", "c.txt": b"models:\n"}.items():
         (tmp_path / name).write_bytes(content)
         assert main(["import", str(tmp_path / name), str(tmp_path / "out")]) == 1
-        assert f"{name}: must be a folder" in capsys.readouterr().err
+        assert f"{name}: no checkpoint that is known; SOURCE must" in capsys.readouterr().err
     assert main(["import", str(tmp_path), str(tmp_path / "out")]) == 1
     assert "no model of Marian" in capsys.readouterr().err
     assert main(["import", str(tmp_path / "nothing"), str(tmp_path / "out")]) == 1
-    assert "nothing: must be a folder" in capsys.readouterr().err
+    assert "nothing: there is no such file or folder; SOURCE must" in capsys.readouterr().err
     words = ["import", str(tmp_path / "nothing" / "m.bin"), str(tmp_path / "out")]
     assert main([*words, "--family", "marian-nmt"]) == 1
     assert "m.bin: there is no such file or folder" in capsys.readouterr().err

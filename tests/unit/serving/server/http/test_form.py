@@ -14,7 +14,9 @@ from serving.errors import RequestError
 from serving.server.http.form import MULTIPART, URLENCODED, form_fields
 
 BOUNDARY = f"{MULTIPART}; boundary=x"
-PAIRS = st.lists(st.tuples(st.text(max_size=5), st.text(max_size=10)), max_size=5)
+NAMES = st.text(st.characters(exclude_characters="[", codec="utf-8"), max_size=5)
+"""With a bracket they may be those of lists."""
+PAIRS = st.lists(st.tuples(NAMES, st.text(max_size=10)), max_size=5)
 SCRAPS = [
     *(b"--x", b"--", b"\r\n", b"\r", b"\n", b"=", b"&", b";", b'"', b"%", b"\0", b"\xff", b"a"),
     *(b"Content-Disposition", b": form-data", b"; name=", b'"q"', b"; filename=", b"{"),
@@ -65,3 +67,23 @@ def test_scraps_are_fields_or_an_error(content_type: str, data: list[bytes]) -> 
             fields = form_fields(query, body, content_type)
         for value in as_lists(fields).values():
             assert all(isinstance(text, str) for text in value)
+
+
+@pytest.mark.parametrize(
+    ("query", "fields"),
+    [
+        (b"q[]=a", {"q": ["a"]}),
+        (b"q[0]=a&q[1]=b", {"q": ["a", "b"]}),
+        (b"q[1]=b&q[0]=a", {"q": ["a", "b"]}),
+        (b"q[10]=b&q[9]=a", {"q": ["a", "b"]}),
+        (b"q[3]=a&q[]=b&q[]=c&q[4]=d", {"q": ["a", "b", "d", "c"]}),
+        (b"q[0]=a&q[0]=b", {"q": ["a", "b"]}),  # none is lost
+        (b"q=a&q[]=b", {"q": ["a", "b"]}),
+        (b"%71%5B%5D=a", {"q": ["a"]}),
+        (b"q[x]=a&q[1=b&q1]=c&[0]=d&q[0][a]=e", None),  # other names
+        (b"q[123456]=a&q[-1]=b", None),
+    ],
+)
+def test_items_of_a_list_may_be_numbered(query: bytes, fields: dict[str, list[str]] | None) -> None:
+    pairs = [part.split("=") for part in query.decode().split("&")]
+    assert form_fields(query, b"", "") == (dict(pairs) if fields is None else fields)

@@ -147,7 +147,6 @@ def test_languages_list_what_can_be_had_by_way_of_another(client: TestClient) ->
         ({"source": "de", "target": "fr"}, "fr is not supported"),
         ({"source": "de", "target": "en"}, "de is not supported"),
         ({"model": "b"}, "fr is not supported"),
-        ({"source": "fr", "target": "fr"}, "fr is not supported"),
     ],
 )
 def test_what_no_two_models_can_do_is_refused(

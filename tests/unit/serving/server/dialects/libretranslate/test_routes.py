@@ -85,6 +85,27 @@ def test_a_field_that_is_repeated_is_a_list(client: TestClient, form: Any) -> No
     assert response.json()["translatedText"] == ["eins", "zwei"]
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("fields", "texts"),
+    [
+        ({"q[]": "eins"}, ["eins"]),
+        ({"q[0]": "eins"}, ["eins"]),
+        ({"q[1]": "zwei", "q[0]": "eins"}, ["eins", "zwei"]),
+        ({"q[10]": "drei", "q[9]": "zwei", "q[]": "vier"}, ["zwei", "drei", "vier"]),
+    ],
+)
+def test_a_list_may_be_written_with_brackets(
+    client: TestClient, form: Any, fields: dict[str, str], texts: list[str]
+) -> None:
+    languages = {"source": "de", "target": "en"}
+    response = client.post("/translate", **form({**languages, **fields}))
+    assert response.json()["translatedText"] == texts
+    assert client.post("/detect", **form(fields)).status_code == 200
+    refused = client.post("/translate", **form({"q": "a", "source[]": "de", "target": "en"}))
+    assert "source must be a valid string, got a list" in error(refused)
+
+
 @pytest.mark.parametrize("form", ALL)
 @pytest.mark.parametrize("name", ["q", "source", "target"])
 def test_missing_fields(client: TestClient, form: Any, name: str) -> None:

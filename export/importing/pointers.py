@@ -1,0 +1,32 @@
+"""Pointers of Git LFS: the few lines that stand in a checkout for a large file until it is
+fetched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from export.errors import ExportError
+
+_START = b"version https://git-lfs.github.com/spec/"
+
+
+def is_pointer(path: Path) -> bool:
+    """Whether a file holds a pointer in place of its content."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_START)) == _START
+
+
+def refuse_pointer(path: Path) -> None:
+    """Raise ExportError where a file that is to be read holds a pointer in place of its content."""
+    if is_pointer(path):
+        raise pointed(path)
+
+
+def pointed(path: Path) -> ExportError:
+    """What to raise for a pointer."""
+    return ExportError(
+        f"{path}: is a pointer of Git LFS, not the file itself; fetch it with `git lfs pull` in "
+        "its folder, or download the checkpoint anew"
+    )
