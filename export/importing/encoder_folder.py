@@ -31,6 +31,14 @@ from training.models import (
 from training.models.bert import Pooling
 
 TOKENIZER, VOCABULARY = "tokenizer.json", "vocab.txt"
+TOKENIZER_SETTINGS = "tokenizer_config.json"
+_SENTENCES, _PROMPTS = "sentence_bert_config.json", "config_sentence_transformers.json"
+_OF_NORMALIZER = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+"""What a tokenizer's settings say of BERT's normalizer, which wins over `tokenizer.json`."""
 _LAYER = {
     "self_attention.out_proj": "attention.output.dense",
     "self_attention_residual.norm": "attention.output.LayerNorm",
@@ -53,12 +61,18 @@ def read_encoder(folder: Path, pooling: Pooling | None = None) -> ReadEncoder:
     encoder = BidirectionalEncoder(config, find_block(config.block))
     load_encoder(encoder, weights)
     tokenizer = read_tokenizer(folder)
+    sentences = _settings(folder, _SENTENCES)
+    if sentences.get("do_lower_case"):
+        _put_first(tokenizer, normalizers.Lowercase())
     if tokenizer.get_vocab_size() > config.vocab_size:
         raise ExportError(
             f"{folder}: the tokenizer has {tokenizer.get_vocab_size()} ids, the model "
             f"{config.vocab_size}; take both from one checkpoint"
         )
-    length = min(config.max_positions, _sentence_length(folder) or config.max_positions)
+    longest = sentences.get("max_seq_length")
+    length = min(
+        config.max_positions, longest if isinstance(longest, int) else config.max_positions
+    )
     model: TextModel
     if weights.has("classifier.weight"):
         labels = _labels(tree, weights, folder / CONFIG)
@@ -68,6 +82,7 @@ def read_encoder(folder: Path, pooling: Pooling | None = None) -> ReadEncoder:
         weights.copy(model.pooler.dense, "pooler.dense")
         return ReadEncoder(model.eval(), tokenizer, length, labels)
     found, normalised = _pooling(folder)
+    _check_prompt(folder)
     pooling = pooling or found
     if pooling is None:
         trained = tree.get("architectures")
@@ -181,6 +196,12 @@ def read_tokenizer(folder: Path) -> FastTokenizer:
             raise ExportError(f"{path}: not a tokenizer: {error}") from error
         tokenizer.no_truncation()
         tokenizer.no_padding()
+        if isinstance(tokenizer.normalizer, normalizers.BertNormalizer):
+            normalizer = tokenizer.normalizer
+            for key, value in _settings(folder, TOKENIZER_SETTINGS).items():
+                if key in _OF_NORMALIZER:
+                    setattr(normalizer, _OF_NORMALIZER[key], value)
+            tokenizer.normalizer = normalizer
         return tokenizer
     if (folder / VOCABULARY).exists():
         return _word_pieces(folder)
@@ -189,8 +210,7 @@ def read_tokenizer(folder: Path) -> FastTokenizer:
 
 def _word_pieces(folder: Path) -> FastTokenizer:
     """BERT's own tokenizer of a list of pieces."""
-    settings = folder / "tokenizer_config.json"
-    tree = read_json(settings) if settings.exists() else {}
+    tree = _settings(folder, TOKENIZER_SETTINGS)
     lower = bool(tree.get("do_lower_case", True))
     path = folder / VOCABULARY
     try:
@@ -203,7 +223,9 @@ def _word_pieces(folder: Path) -> FastTokenizer:
         raise ExportError(f"{path}: there is no piece {missing[0]!r}")
     tokenizer = FastTokenizer(models.WordPiece(ids, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(
-        lowercase=lower, handle_chinese_chars=bool(tree.get("tokenize_chinese_chars", True))
+        lowercase=lower,
+        strip_accents=tree.get("strip_accents"),
+        handle_chinese_chars=bool(tree.get("tokenize_chinese_chars", True)),
     )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.TemplateProcessing(
@@ -244,11 +266,28 @@ def _labels(tree: dict[str, Any], weights: BertWeights, path: Path) -> tuple[str
     return labels
 
 
-def _sentence_length(folder: Path) -> int | None:
-    """The longest input that sentence-transformers gives the model, where it is said."""
-    path = folder / "sentence_bert_config.json"
-    found = read_json(path).get("max_seq_length") if path.exists() else None
-    return found if isinstance(found, int) else None
+def _settings(folder: Path, name: str) -> dict[str, Any]:
+    """What a file says that need not be there."""
+    path = folder / name
+    return read_json(path) if path.exists() else {}
+
+
+def _put_first(tokenizer: FastTokenizer, first: normalizers.Normalizer) -> None:
+    """Have texts pass a normalizer before the tokenizer's own."""
+    own = tokenizer.normalizer
+    tokenizer.normalizer = normalizers.Sequence([first, own] if own else [first])
+
+
+def _check_prompt(folder: Path) -> None:
+    """Raise ExportError where sentence-transformers would put words before every text."""
+    tree = _settings(folder, _PROMPTS)
+    name, prompts = tree.get("default_prompt_name"), tree.get("prompts") or {}
+    if name is not None and prompts.get(name, name):
+        raise ExportError(
+            f"{folder / _PROMPTS}: default_prompt_name must be null, got {name!r}, which puts "
+            f"{prompts.get(name)!r} before every text, as bundles do not; set it to null, and send "
+            "texts with what is to stand before them"
+        )
 
 
 def _pooling(folder: Path) -> tuple[Pooling | None, bool]:

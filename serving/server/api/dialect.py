@@ -52,6 +52,14 @@ class DialectRoute(Generic[EndpointsT]):
     errors: tuple[int, ...] = ()
     """Statuses of its errors."""
     key: KeyRule = KeyRule.HEAD
+    among_others: bool = False
+    """Whether it lies below a path of another dialect, whose other errors look as that one's."""
+
+    @property
+    def error_path(self) -> str:
+        """The beginning of the paths whose errors look as its own."""
+        first, slash, _ = self.path.removeprefix("/").partition("/")
+        return self.path if self.among_others else f"/{first}{slash}"
 
 
 @dataclass(frozen=True)
@@ -75,9 +83,4 @@ class Dialect(Generic[EndpointsT]):
     def error_paths(self) -> tuple[str, ...]:
         """Beginnings of the paths whose errors look as this dialect's, whether there is such a
         route or not: `/v1/` where a route is below it, `/embed` where a route is just that."""
-        return tuple(dict.fromkeys(map(_beginning, (route.path for route in self.routes))))
-
-
-def _beginning(path: str) -> str:
-    first, slash, _ = path.removeprefix("/").partition("/")
-    return f"/{first}{slash}"
+        return tuple(dict.fromkeys(route.error_path for route in self.routes))

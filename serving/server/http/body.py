@@ -220,6 +220,8 @@ def _described_error(errors: Sequence[Any]) -> RequestError:
         dict.fromkeys(
             "an object"
             if error["type"] == "model_type"
+            else "left out"
+            if error["type"] == "none_required"
             else error["msg"].removeprefix("Input should be ")
             for error in same
         )

@@ -13,7 +13,7 @@ from serving.bundle.encoder_tokenizer import EncodedText
 from serving.bundle.manifest import Task
 from serving.encoding.reader import Input
 from serving.encoding.scheduler import ReadTicket
-from serving.errors import RequestError
+from serving.errors import InvalidOptionError, RequestError
 from serving.server.http.access_log import RequestContext
 from serving.server.models.served import ServedEncoder
 from serving.server.work.admission import check_texts
@@ -75,6 +75,17 @@ class Readings:
         encoder, tickets, tokens = await self._pipeline.begin(caller, choose)
         found = await self._pipeline.results(tickets, caller, limit.timeout_s)
         return Read(encoder, np.stack(found), tokens)
+
+
+def check_dimensions(read: Read, dimensions: int | None) -> None:
+    """Raise InvalidOptionError for vectors of another size than the model's."""
+    width = read.found_BW.shape[1]
+    if dimensions not in (None, width):
+        raise InvalidOptionError(
+            f"dimensions of the model {read.model.name!r} must be {width}, got {dimensions}; "
+            "leave it out",
+            parameter="dimensions",
+        )
 
 
 def inputs_of(given: str | list[int] | list[str] | list[list[int]]) -> list[Given]:

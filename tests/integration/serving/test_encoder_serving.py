@@ -249,6 +249,36 @@ def test_teis_rerank(client: TestClient, bundles: Path) -> None:
     assert refused["error"] == "texts[1]: a text must not be empty"
 
 
+@pytest.mark.parametrize("path", ["/rerank", "/v1/rerank"])
+def test_documents_are_ranked_as_texts_are(client: TestClient, path: str) -> None:
+    texts = [LINES[0], LINES[1], "a dog"]
+    wanted = ask(client, "/rerank", {"query": "the cat", "texts": texts, "model": "tiny-ranker"})
+    body = {"query": "the cat", "documents": [texts[0], {"text": texts[1]}, texts[2]]}
+    found = ask(client, path, {**body, "model": "tiny-ranker"})
+    assert (found["model"], set(found["results"][0])) == (
+        "tiny-ranker",
+        {"index", "relevance_score"},
+    )
+    told = [(rank["index"], rank["relevance_score"]) for rank in found["results"]]
+    assert told == [(rank["index"], rank["score"]) for rank in wanted]
+    assert found["usage"]["total_tokens"] > 3 * len(texts)
+    few = ask(client, path, {**body, "model": "tiny-ranker", "top_n": 2, "return_documents": True})
+    assert [(rank["index"], rank["document"]) for rank in few["results"]] == [
+        (index, {"text": texts[index]}) for index, _ in told[:2]
+    ]
+    refused = ask(client, path, {**body, "documents": ["a", ""], "model": "tiny-ranker"}, 400)
+    assert "documents[1]" in refused["error"]
+
+
+def test_vectors_have_the_model_s_size_or_the_request_is_refused(client: TestClient) -> None:
+    (vector,) = ask(client, "/embed", {"inputs": "the cat", "dimensions": None})
+    assert ask(client, "/embed", {"inputs": "the cat", "dimensions": len(vector)}) == [vector]
+    refused = ask(client, "/embed", {"inputs": "the cat", "dimensions": 2}, 400)
+    assert refused["error"] == (
+        f"dimensions of the model 'tiny-embedder' must be {len(vector)}, got 2; leave it out"
+    )
+
+
 def test_teis_predict(client: TestClient, classifier: Classifier) -> None:
     named = {"model": "tiny-classifier"}
 

@@ -341,10 +341,16 @@ def _event(body: BaseModel) -> bytes:
     return b"data: " + body.model_dump_json(exclude=_unused(body)).encode() + b"\n\n"
 
 
-def _unused(body: BaseModel) -> set[str]:
+def _unused(body: BaseModel) -> dict[str, Any]:
     """The fields that are left out of an event: the counts of every chunk but the one that is there
-    to tell them."""
-    return {"usage"} if getattr(body, "usage", 0) is None else set()
+    to tell them, and what is not new of a message."""
+    unused: dict[str, Any] = {"usage": True} if getattr(body, "usage", 0) is None else {}
+    if isinstance(body, ChatChunk):
+        unused["choices"] = {
+            place: {"delta": {name for name, value in choice.delta if value is None}}
+            for place, choice in enumerate(body.choices)
+        }
+    return unused
 
 
 def generation_options(

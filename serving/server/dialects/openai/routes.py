@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from serving.errors import InvalidOptionError, RequestError
+from serving.errors import RequestError
 from serving.generation.choices import Prompt, written_form
 from serving.generation.ticket import GenerationRequest
 from serving.server.api.dialect import QUICK, WORK, Dialect, DialectRoute
@@ -45,7 +45,7 @@ from serving.server.http.body import read_json
 from serving.server.http.wire import STREAM_HEADERS, json_response
 from serving.server.models.served import ServedEncoder, ServedLanguageModel
 from serving.server.work.backend import Backend
-from serving.server.work.encoding import Readings, inputs_of
+from serving.server.work.encoding import Readings, check_dimensions, inputs_of
 from serving.server.work.pipeline import Caller, Chosen, Pipeline, TimeLimit
 from serving.text.characters import check_text
 
@@ -168,13 +168,7 @@ class _OpenAIEndpoints:
         except RequestError as error:
             named = error.within("input") if isinstance(body.input, list) else error
             raise named.renamed({"text": "input"}) from error
-        width = read.found_BW.shape[1]
-        if body.dimensions not in (None, width):
-            raise InvalidOptionError(
-                f"dimensions of the model {body.model!r} must be {width}, got {body.dimensions}; "
-                "leave it out",
-                parameter="dimensions",
-            )
+        check_dimensions(read, body.dimensions)
         return json_response(embedded(body, read))
 
     async def tokenizer_info(self, request: Request, _: RequestContext) -> Response:

@@ -12,8 +12,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
 )
 
 from serving.bundle.manifest import Task
@@ -223,10 +221,6 @@ class ChatAnswerMessage(Wire):
 
     role: Literal["assistant"] | None = None
     content: str | None = None
-
-    @model_serializer(mode="wrap")
-    def _what_is_new(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in fields(self).items() if value is not None}
 
 
 class ChatChoice(Wire):

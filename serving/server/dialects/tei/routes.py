@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,13 +14,18 @@ from serving.errors import InvalidOptionError, RequestError
 from serving.server.api.dialect import WORK, Dialect, DialectRoute
 from serving.server.dialects.tei.answers import of_length_one, pairs_of, render_error
 from serving.server.dialects.tei.wire import (
+    Document,
+    DocumentRank,
     EmbedRequest,
     Prediction,
     Predictions,
     PredictRequest,
     Rank,
+    RankedDocuments,
     Ranks,
+    Reranked,
     RerankRequest,
+    RerankUsage,
     Similarities,
     SimilarityRequest,
     TeiError,
@@ -28,7 +35,7 @@ from serving.server.http.access_log import RequestContext
 from serving.server.http.body import read_json
 from serving.server.http.wire import json_response
 from serving.server.work.backend import Backend
-from serving.server.work.encoding import Given, Readings, inputs_of
+from serving.server.work.encoding import Given, Readings, check_dimensions, inputs_of
 
 
 class _TeiEndpoints:
@@ -51,6 +58,7 @@ class _TeiEndpoints:
             )
         except RequestError as error:
             raise error.within("inputs") if isinstance(body.inputs, list) else error from error
+        check_dimensions(read, body.dimensions)
         reading = read.model.manifest.reading
         assert reading is not None
         if body.normalize is False and reading.normalised:
@@ -86,7 +94,8 @@ class _TeiEndpoints:
     async def rerank(self, request: Request, context: RequestContext) -> Response:
         """Texts in the order in which they answer a query."""
         body = await read_json(request, RerankRequest, self._max_bytes)
-        pairs: list[Given] = [(body.query, text) for text in body.texts]
+        texts = body.given
+        pairs: list[Given] = [(body.query, text) for text in texts]
         try:
             read = await self._readings.read(
                 pairs,
@@ -97,7 +106,7 @@ class _TeiEndpoints:
                 truncate=bool(body.truncate),
             )
         except RequestError as error:
-            raise error.within("texts") from error
+            raise error.within("texts" if body.texts else "documents") from error
         if read.found_BW.shape[1] != 1:
             raise RequestError(
                 f"the model {read.model.name!r} has {read.found_BW.shape[1]} classes, and "
@@ -105,16 +114,28 @@ class _TeiEndpoints:
                 parameter="model",
             )
         scores_B1 = read.found_BW if body.raw_scores else probabilities(read.found_BW)
-        order = np.argsort(-scores_B1[:, 0], kind="stable")
-        ranks = [
-            Rank(
-                index=int(index),
-                score=float(scores_B1[index, 0]),
-                text=body.texts[index] if body.return_text else None,
+        order = np.argsort(-scores_B1[:, 0], kind="stable")[: body.top_n]
+        found = [(int(index), float(scores_B1[index, 0]), texts[index]) for index in order]
+        whole = body.return_documents or body.return_text
+        if body.texts is not None:
+            ranks = [
+                Rank(index=index, score=score, text=text if whole else None)
+                for index, score, text in found
+            ]
+            return json_response(Ranks(ranks), exclude_none=True)
+        documents = [
+            DocumentRank(
+                index=index, relevance_score=score, document=Document(text=text) if whole else None
             )
-            for index in order
+            for index, score, text in found
         ]
-        return json_response(Ranks(ranks), exclude_none=True)
+        answer = RankedDocuments(
+            id=f"rerank-{uuid.uuid4().hex}",
+            model=read.model.name,
+            results=documents,
+            usage=RerankUsage(total_tokens=read.tokens),
+        )
+        return json_response(answer, exclude_none=True)
 
     async def predict(self, request: Request, context: RequestContext) -> Response:
         """The classes of each text or pair."""
@@ -169,10 +190,21 @@ TEI = Dialect(
             _TeiEndpoints.rerank,
             "rerank",
             "Texts by how they answer a query",
-            Ranks,
+            Reranked,
             methods=("POST",),
             request=RerankRequest,
             errors=WORK,
+        ),
+        DialectRoute(
+            "/v1/rerank",
+            _TeiEndpoints.rerank,
+            "v1_rerank",
+            "Documents by how they answer a query",
+            Reranked,
+            methods=("POST",),
+            request=RerankRequest,
+            errors=WORK,
+            among_others=True,
         ),
         DialectRoute(
             "/predict",

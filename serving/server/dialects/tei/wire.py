@@ -10,21 +10,34 @@ from typing import Annotated, Literal
 
 from pydantic import Field, RootModel
 
+from serving.errors import RequestError
 from serving.server.http.wire import Wire
 
 Ids = Annotated[list[int], Field(min_length=1)]
 Texts = Annotated[list[str], Field(min_length=1)]
+Right = Literal["right", "Right"]
 
 
-class EmbedRequest(Wire):
+class Reading(Wire):
+    """How texts are read."""
+
+    truncate: bool | None = None
+    """Cut the ends of texts that are too long off; default false."""
+    truncation_direction: Right | None = None
+    """The side that is cut off; there is no other."""
+    prompt_name: None = None
+    """Models have no prompts of their own: write what is to stand before a text."""
+
+
+class EmbedRequest(Reading):
     """Texts whose vectors are wanted."""
 
     inputs: str | Texts | Ids | Annotated[list[Ids], Field(min_length=1)]
     """A text or a list of token ids without special ones, or several of either."""
     normalize: bool | None = None
     """Give vectors of length one; default true."""
-    truncate: bool | None = None
-    """Cut the end of texts that are too long off; default false."""
+    dimensions: Annotated[int, Field(ge=1)] | None = None
+    """Numbers of a vector; models have one size, and no other is possible."""
     model: str | None = None
     """Name of an encoder (not in TEI's API); default the first."""
 
@@ -36,46 +49,59 @@ class SimilarityInputs(Wire):
     sentences: Texts
 
 
-class SimilarityParameters(Wire):
-    """How the texts are read."""
-
-    truncate: bool | None = None
-    """Cut the end of texts that are too long off; default false."""
-
-
 class SimilarityRequest(Wire):
     """Texts to compare with one."""
 
     inputs: SimilarityInputs
-    parameters: SimilarityParameters | None = None
+    parameters: Reading | None = None
     model: str | None = None
     """Name of an encoder (not in TEI's API); default the first."""
 
 
-class RerankRequest(Wire):
-    """Texts to put in the order in which they answer a query."""
+class Document(Wire):
+    """A text, as some clients send it."""
+
+    text: str
+
+
+class RerankRequest(Reading):
+    """Texts to put in the order in which they answer a query: `texts`, as TEI calls them, or
+    `documents`, as Cohere, Jina and vLLM do, whose answer `documents` get."""
 
     query: str
-    texts: Texts
+    texts: Texts | None = None
+    documents: Annotated[list[str | Document], Field(min_length=1)] | None = None
+    top_n: Annotated[int, Field(ge=1)] | None = None
+    """Give so many of them; default all."""
+    return_documents: bool | None = None
+    """Give each document back with its score; default false."""
     raw_scores: bool | None = None
     """Give logits in place of scores between 0 and 1; default false."""
     return_text: bool | None = None
     """Give each text back with its score; default false."""
-    truncate: bool | None = None
-    """Cut the ends of texts that are too long off; default false."""
     model: str | None = None
     """Name of a classifier with one class (not in TEI's API); default the first classifier."""
 
+    @property
+    def given(self) -> list[str]:
+        """The texts of either; raises RequestError where there are none, or both."""
+        if (self.texts is None) == (self.documents is None):
+            raise RequestError(
+                "either texts or documents must be given, and not both", parameter="texts"
+            )
+        return [
+            part if isinstance(part, str) else part.text
+            for part in self.texts or self.documents or []
+        ]
 
-class PredictRequest(Wire):
+
+class PredictRequest(Reading):
     """Texts or pairs of texts to classify."""
 
     inputs: str | Texts | Annotated[list[Texts], Field(min_length=1)]
     """A text; a list of one text or of the two of a pair; or several such lists."""
     raw_scores: bool | None = None
     """Give logits in place of probabilities; default false."""
-    truncate: bool | None = None
-    """Cut the ends of texts that are too long off; default false."""
     model: str | None = None
     """Name of a classifier (not in TEI's API); default the first."""
 
@@ -99,6 +125,34 @@ class Rank(Wire):
 
 class Ranks(RootModel[list[Rank]]):
     """Texts, the one that answers best first."""
+
+
+class DocumentRank(Wire):
+    """The score of one document."""
+
+    index: int
+    """Its place in the request."""
+    relevance_score: float
+    document: Document | None = None
+
+
+class RerankUsage(Wire):
+    """Tokens that were read, special ones included."""
+
+    total_tokens: int
+
+
+class RankedDocuments(Wire):
+    """Documents, the one that answers best first."""
+
+    id: str
+    model: str
+    results: list[DocumentRank]
+    usage: RerankUsage
+
+
+class Reranked(RootModel[list[Rank] | RankedDocuments]):
+    """What `texts` get, or `documents`."""
 
 
 class Prediction(Wire):

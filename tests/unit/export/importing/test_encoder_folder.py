@@ -44,6 +44,54 @@ def test_word_pieces_are_those_of_berts_own_tokenizer(folder: Path) -> None:
     assert (pair.ids, pair.type_ids) == (told["input_ids"], told["token_type_ids"])
 
 
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"do_lower_case": False},
+        {"do_lower_case": True, "strip_accents": False},
+        {"do_lower_case": False, "strip_accents": True},
+        {"do_lower_case": True, "tokenize_chinese_chars": False},
+    ],
+)
+def test_settings_of_the_tokenizer_hold(
+    folder: Path, settings: dict[str, bool], fast: bool
+) -> None:
+    """Those of `tokenizer_config.json` win over what `tokenizer.json` has, as in transformers."""
+    if fast:
+        BertTokenizer(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
+        assert (folder / "tokenizer.json").exists()
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    wanted = BertTokenizer(vocab=str(folder / "vocab.txt"), **settings)
+    tokenizer = read_encoder(folder, "mean").tokenizer
+    for text in [*LINES, "The CAT sät", "Un-known, WORDS! äöü 中文"]:
+        assert tokenizer.encode(text).ids == wanted(text)["input_ids"], settings
+
+
+def test_sentences_are_in_small_letters_where_sentence_transformers_has_them_so(
+    folder: Path,
+) -> None:
+    cased = {"do_lower_case": False}
+    (folder / "tokenizer_config.json").write_text(json.dumps(cased))
+    wanted = BertTokenizer(vocab=str(folder / "vocab.txt"), **cased)
+    before = read_encoder(folder, "mean").tokenizer.encode("The CAT sat").ids
+    assert before == wanted("The CAT sat")["input_ids"]
+    (folder / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+    found = read_encoder(folder, "mean").tokenizer.encode("The CAT sat").ids
+    assert found == wanted("the cat sat")["input_ids"] != before
+
+
+def test_a_prompt_before_every_text_ends_the_import(folder: Path) -> None:
+    path = folder / "config_sentence_transformers.json"
+    prompts = {"query": "query: ", "passage": ""}
+    for name in (None, "passage"):
+        path.write_text(json.dumps({"prompts": prompts, "default_prompt_name": name}))
+        read_encoder(folder, "mean")
+    path.write_text(json.dumps({"prompts": prompts, "default_prompt_name": "query"}))
+    with pytest.raises(ExportError, match=r"default_prompt_name must be null, got 'query', which"):
+        read_encoder(folder, "mean")
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
 def test_an_encoder_gives_the_vectors_of_transformers(folder: Path, name: str) -> None:
     foreign = BertModel.from_pretrained(folder).eval()

@@ -184,7 +184,7 @@ def test_what_a_route_says_of_itself_is_in_the_document() -> None:
         (TOY, {"/toy/"}),
         (DEEPL, {"/v2/", "/v3/"}),
         (OPENAI, {"/v1/", "/tokenizer_info", "/tokenize", "/detokenize"}),
-        (TEI, {"/embed", "/similarity", "/rerank", "/predict"}),
+        (TEI, {"/embed", "/similarity", "/rerank", "/v1/rerank", "/predict"}),
     ],
 )
 def test_the_paths_whose_errors_are_a_dialects_follow_from_its_routes(
