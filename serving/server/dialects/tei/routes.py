@@ -14,7 +14,6 @@ from serving.errors import InvalidOptionError, RequestError
 from serving.server.api.dialect import WORK, Dialect, DialectRoute
 from serving.server.dialects.tei.answers import of_length_one, pairs_of, render_error
 from serving.server.dialects.tei.wire import (
-    Document,
     DocumentRank,
     EmbedRequest,
     Prediction,
@@ -29,6 +28,7 @@ from serving.server.dialects.tei.wire import (
     Similarities,
     SimilarityRequest,
     TeiError,
+    TextDocument,
     Vectors,
 )
 from serving.server.http.access_log import RequestContext
@@ -125,7 +125,9 @@ class _TeiEndpoints:
             return json_response(Ranks(ranks), exclude_none=True)
         documents = [
             DocumentRank(
-                index=index, relevance_score=score, document=Document(text=text) if whole else None
+                index=index,
+                relevance_score=score,
+                document=TextDocument(text=text) if whole else None,
             )
             for index, score, text in found
         ]

@@ -18,7 +18,7 @@ Texts = Annotated[list[str], Field(min_length=1)]
 Right = Literal["right", "Right"]
 
 
-class Reading(Wire):
+class ReadingFields(Wire):
     """How texts are read."""
 
     truncate: bool | None = None
@@ -29,7 +29,7 @@ class Reading(Wire):
     """Models have no prompts of their own: write what is to stand before a text."""
 
 
-class EmbedRequest(Reading):
+class EmbedRequest(ReadingFields):
     """Texts whose vectors are wanted."""
 
     inputs: str | Texts | Ids | Annotated[list[Ids], Field(min_length=1)]
@@ -53,24 +53,24 @@ class SimilarityRequest(Wire):
     """Texts to compare with one."""
 
     inputs: SimilarityInputs
-    parameters: Reading | None = None
+    parameters: ReadingFields | None = None
     model: str | None = None
     """Name of an encoder (not in TEI's API); default the first."""
 
 
-class Document(Wire):
+class TextDocument(Wire):
     """A text, as some clients send it."""
 
     text: str
 
 
-class RerankRequest(Reading):
+class RerankRequest(ReadingFields):
     """Texts to put in the order in which they answer a query: `texts`, as TEI calls them, or
     `documents`, as Cohere, Jina and vLLM do, whose answer `documents` get."""
 
     query: str
     texts: Texts | None = None
-    documents: Annotated[list[str | Document], Field(min_length=1)] | None = None
+    documents: Annotated[list[str | TextDocument], Field(min_length=1)] | None = None
     top_n: Annotated[int, Field(ge=1)] | None = None
     """Give so many of them; default all."""
     return_documents: bool | None = None
@@ -95,7 +95,7 @@ class RerankRequest(Reading):
         ]
 
 
-class PredictRequest(Reading):
+class PredictRequest(ReadingFields):
     """Texts or pairs of texts to classify."""
 
     inputs: str | Texts | Annotated[list[Texts], Field(min_length=1)]
@@ -133,7 +133,7 @@ class DocumentRank(Wire):
     index: int
     """Its place in the request."""
     relevance_score: float
-    document: Document | None = None
+    document: TextDocument | None = None
 
 
 class RerankUsage(Wire):
