@@ -204,7 +204,7 @@ def test_a_chat_without_a_limit_keeps_to_what_the_model_can_read(client: openai.
     [
         ({"model": "lm"}, "'lm' has no chat template; send", "model"),
         ({"messages": []}, "messages", "messages"),
-        ({"messages": [{"role": "king", "content": "a"}]}, "'system', 'dev", "messages"),
+        ({"messages": [{"role": "king", "content": "a"}]}, "'system', 'dev", "messages[0].role"),
         ({"messages": [{"role": "user", "content": "\0"}]}, "NUL", "messages"),
         ({"max_tokens": 300}, "at most 256 tokens together", "messages"),
         ({"tools": [{"type": "function"}]}, "tools must be null or empty", "tools"),
