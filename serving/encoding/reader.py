@@ -51,8 +51,8 @@ class TextReader:
             _check(given)
             return self.tokenizer.encode(given, truncate=truncate)
         if isinstance(given, tuple):
-            for text in given:
-                _check(text)
+            for text, parameter in zip(given, ("first", "pair"), strict=True):
+                _check(text, parameter)
             return self.tokenizer.encode(*given, truncate=truncate)
         if not given:
             raise RequestError("a text must not be empty, got no token", parameter="input")
@@ -133,7 +133,7 @@ def probabilities(logits_BC: Floats) -> Floats:
     return result
 
 
-def _check(text: str) -> None:
-    check_text(text)
+def _check(text: str, parameter: str = "input") -> None:
+    check_text(text, "text" if parameter == "input" else parameter)
     if not text.strip():
-        raise RequestError("a text must not be empty", parameter="input")
+        raise RequestError("a text must not be empty", parameter=parameter)

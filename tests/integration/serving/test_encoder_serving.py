@@ -247,6 +247,12 @@ def test_teis_rerank(client: TestClient, bundles: Path) -> None:
     assert "has 3 classes, and reranking needs one" in refused["error"]
     refused = ask(client, "/rerank", {**body, "texts": ["a", ""]}, 400)
     assert refused["error"] == "texts[1]: a text must not be empty"
+    refused = ask(client, "/rerank", {**body, "query": " "}, 400)
+    assert refused["error"] == "query: a text must not be empty"
+    pairs = {"q": ["a", "b"], "pair": ["c", ""], "model": "tiny-classifier"}
+    assert ask(client, "/classify", pairs, 400)["error"] == "pair[1]: a text must not be empty"
+    pairs = {"q": ["a", ""], "pair": ["c", "d"], "model": "tiny-classifier"}
+    assert ask(client, "/classify", pairs, 400)["error"] == "q[1]: a text must not be empty"
 
 
 @pytest.mark.parametrize("path", ["/rerank", "/v1/rerank"])

@@ -123,8 +123,9 @@ class _NativeEndpoints:
                 truncate=body.truncate,
             )
         except RequestError as error:
-            named = error if isinstance(body.q, str) else error.within("q")
-            raise named.renamed({"text": "q", "input": "q"}) from error
+            field = "pair" if error.parameter == "pair" else "q"
+            named = error if isinstance(body.q, str) else error.within(field)
+            raise named.renamed({"text": "q", "input": "q", "first": "q"}) from error
         return json_response(classified(read))
 
     async def limits(self, _: Request, __: RequestContext) -> Response:

@@ -106,6 +106,8 @@ class _TeiEndpoints:
                 truncate=bool(body.truncate),
             )
         except RequestError as error:
+            if error.parameter == "first":  # of each pair
+                raise RequestError(f"query: {error}", parameter="query") from error
             raise error.within("texts" if body.texts else "documents") from error
         if read.found_BW.shape[1] != 1:
             raise RequestError(
