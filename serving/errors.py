@@ -82,9 +82,11 @@ class RequestError(ServingError):
 
     def within(self, name: str) -> Self:
         """The same error, naming the text at fault by its place in the list `name`."""
-        if self.index is None:
-            return self
-        named = type(self)(f"{name}[{self.index}]: {self}", parameter=self.parameter)
+        return self if self.index is None else self.at(f"{name}[{self.index}]")
+
+    def at(self, place: str) -> Self:
+        """The same error, naming the place at fault."""
+        named = type(self)(f"{place}: {self}", parameter=self.parameter)
         named.hint = self.hint
         return named
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -163,13 +164,14 @@ def write_materials(
     missing: dict[System, str] = {}
     lacking: dict[Path, str] = {}
     folder.mkdir(parents=True, exist_ok=True)
-    label = folder / _LABEL
-    if label.exists() and label.read_text(encoding="utf-8") != subject.name:
+    label, own = folder / _LABEL, f"{subject.name}, weights {_fingerprint(subject.model)}"
+    kept = label.read_text(encoding="utf-8") if label.exists() else own
+    if kept != own:
         raise BenchError(
-            f"--materials must name a folder of one model; {folder} has {label.read_text()!r}, "
-            f"not {subject.name!r}"
+            f"--materials must name a folder of one model; {folder} has {kept!r}, not {own!r}; "
+            "name another folder"
         )
-    label.write_text(subject.name, encoding="utf-8")
+    label.write_text(own, encoding="utf-8")
     if subject.tokenizer is not None:
         (folder / TOKENIZER_FILE).write_bytes(subject.tokenizer.serialized())
     for system in systems:
@@ -188,6 +190,14 @@ def write_materials(
                     raise
                 missing[system] = lacking[place] = str(error)
     return missing
+
+
+def _fingerprint(model: TranslationModel) -> str:
+    """Tells weights apart: a run may go on under the same name."""
+    found = hashlib.sha256()
+    for tensor in model.state_dict().values():
+        found.update(tensor.contiguous().numpy().tobytes())
+    return found.hexdigest()[:16]
 
 
 def _write_model(subject: DecodedModel, place: Path, system: System) -> None:

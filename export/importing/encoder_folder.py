@@ -70,9 +70,9 @@ def read_encoder(folder: Path, pooling: Pooling | None = None) -> ReadEncoder:
             f"{config.vocab_size}; take both from one checkpoint"
         )
     longest = sentences.get("max_seq_length")
-    length = min(
-        config.max_positions, longest if isinstance(longest, int) else config.max_positions
-    )
+    length = config.max_positions
+    if isinstance(longest, int):
+        length = min(length, longest)
     model: TextModel
     if weights.has("classifier.weight"):
         labels = _labels(tree, weights, folder / CONFIG)
@@ -197,11 +197,7 @@ def read_tokenizer(folder: Path) -> FastTokenizer:
         tokenizer.no_truncation()
         tokenizer.no_padding()
         if isinstance(tokenizer.normalizer, normalizers.BertNormalizer):
-            normalizer = tokenizer.normalizer
-            for key, value in _settings(folder, TOKENIZER_SETTINGS).items():
-                if key in _OF_NORMALIZER:
-                    setattr(normalizer, _OF_NORMALIZER[key], value)
-            tokenizer.normalizer = normalizer
+            tokenizer.normalizer = _normalizer(folder, tokenizer.normalizer)
         return tokenizer
     if (folder / VOCABULARY).exists():
         return _word_pieces(folder)
@@ -210,8 +206,6 @@ def read_tokenizer(folder: Path) -> FastTokenizer:
 
 def _word_pieces(folder: Path) -> FastTokenizer:
     """BERT's own tokenizer of a list of pieces."""
-    tree = _settings(folder, TOKENIZER_SETTINGS)
-    lower = bool(tree.get("do_lower_case", True))
     path = folder / VOCABULARY
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -222,11 +216,7 @@ def _word_pieces(folder: Path) -> FastTokenizer:
     if missing:
         raise ExportError(f"{path}: there is no piece {missing[0]!r}")
     tokenizer = FastTokenizer(models.WordPiece(ids, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(
-        lowercase=lower,
-        strip_accents=tree.get("strip_accents"),
-        handle_chinese_chars=bool(tree.get("tokenize_chinese_chars", True)),
-    )
+    tokenizer.normalizer = _normalizer(folder, normalizers.BertNormalizer())
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
@@ -272,6 +262,22 @@ def _settings(folder: Path, name: str) -> dict[str, Any]:
     return read_json(path) if path.exists() else {}
 
 
+def _normalizer(folder: Path, given: normalizers.BertNormalizer) -> normalizers.BertNormalizer:
+    """BERT's normalizer with what the tokenizer's settings say of it; raises ExportError for what
+    is no setting."""
+    settings = _settings(folder, TOKENIZER_SETTINGS)
+    for key, name in _OF_NORMALIZER.items():
+        value = settings.get(key)
+        if value is None:  # as where it is not there
+            continue
+        if not isinstance(value, bool):
+            raise ExportError(
+                f"{folder / TOKENIZER_SETTINGS}: {key} must be true or false, got {value!r}"
+            )
+        setattr(given, name, value)
+    return given
+
+
 def _put_first(tokenizer: FastTokenizer, first: normalizers.Normalizer) -> None:
     """Have texts pass a normalizer before the tokenizer's own."""
     own = tokenizer.normalizer
@@ -284,9 +290,9 @@ def _check_prompt(folder: Path) -> None:
     name, prompts = tree.get("default_prompt_name"), tree.get("prompts") or {}
     if name is not None and prompts.get(name, name):
         raise ExportError(
-            f"{folder / _PROMPTS}: default_prompt_name must be null, got {name!r}, which puts "
-            f"{prompts.get(name)!r} before every text, as bundles do not; set it to null, and send "
-            "texts with what is to stand before them"
+            f"{folder / _PROMPTS}: default_prompt_name must be null, got {name!r}, whose prompt "
+            f"({prompts.get(name, 'not there')!r}) stands before every text, as in bundles none "
+            "does; set it to null, and send texts with what is to stand before them"
         )
 
 

@@ -51,19 +51,24 @@ def repairs(found: Sequence[Fault], by: RepairedBy) -> tuple[Repair, ...]:
     return tuple(dict.fromkeys(Repair(fault.kind, fault.what, by) for fault in found))
 
 
+def left_of(wrong: Sequence[Fault], source: str, output: str, languages: Languages) -> list[Fault]:
+    """The faults of another output, and those of the first, `wrong`, that it has as well: a word
+    that stood there in broken characters may be missing without any trace."""
+    found = faults(source, output, languages)
+    lost = (fault for fault in wrong if fault.kind == "letters" and fault.wanted)
+    return found + [
+        fault
+        for fault in lost
+        if fault not in found and not (fault.what in output or has_similar(fault.what, output))
+    ]
+
+
 def first_without_faults(
     source: str, outputs: Sequence[str], languages: Languages, wrong: Sequence[Fault]
 ) -> int | None:
-    """The number of the first output that has no fault, and every word that was lost where the
-    output with the faults `wrong` has broken characters."""
-    lost = [fault.what for fault in wrong if fault.kind == "letters" and fault.wanted]
+    """The number of the first output of which nothing is `left_of` what was `wrong`."""
     return next(
-        (
-            number
-            for number, output in enumerate(outputs)
-            if not faults(source, output, languages)
-            and all(word in output or has_similar(word, output) for word in lost)
-        ),
+        (n for n, output in enumerate(outputs) if not left_of(wrong, source, output, languages)),
         None,
     )
 

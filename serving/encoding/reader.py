@@ -134,6 +134,6 @@ def probabilities(logits_BC: Floats) -> Floats:
 
 
 def _check(text: str, parameter: str = "input") -> None:
-    check_text(text, "text" if parameter == "input" else parameter)
+    check_text(text, parameter)
     if not text.strip():
         raise RequestError("a text must not be empty", parameter=parameter)

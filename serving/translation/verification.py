@@ -17,6 +17,7 @@ from serving.checking.repairs import (
     edited,
     edited_links,
     first_without_faults,
+    left_of,
     put_right,
     repairs,
     wishes,
@@ -90,8 +91,8 @@ def _after_second(
     wrong = faults(original.text, first.text, languages)
     if second.hypotheses[0].score < first.hypotheses[0].score - _WORSE and not sentence.streamed:
         return _from_source(original, first, wrong) or _warned(first, wrong)
-    left = faults(original.text, second.text, languages)
-    if first_without_faults(original.text, [second.text], languages, wrong) == 0:
+    left = left_of(wrong, original.text, second.text, languages)
+    if not left:
         return _repaired(second, wrong, "search")
     if sentence.streamed:
         return _warned(second, left)

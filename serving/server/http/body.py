@@ -31,6 +31,10 @@ _VARIANT = re.compile(r"str|int|float|bool|list|dict|[A-Z].*|.*[\[(-].*")
 """What pydantic calls one type of several that a value may have: no field is called so."""
 
 
+_WANTED = {"model_type": "an object", "none_required": "left out"}
+"""What must be there, by the type of pydantic's error, where its message speaks of Python."""
+
+
 class TimedBody:
     """ASGI middleware that raises RequestTimeoutError in whatever reads a body that does not arrive
     in time."""
@@ -218,11 +222,7 @@ def _described_error(errors: Sequence[Any]) -> RequestError:
         return RequestError(reason, parameter=name)
     wanted = " or ".join(
         dict.fromkeys(
-            "an object"
-            if error["type"] == "model_type"
-            else "left out"
-            if error["type"] == "none_required"
-            else error["msg"].removeprefix("Input should be ")
+            _WANTED.get(error["type"]) or error["msg"].removeprefix("Input should be ")
             for error in same
         )
     )

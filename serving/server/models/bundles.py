@@ -76,9 +76,9 @@ def load_bundle(
             return load_reader(folder, settings.preset, settings.threads)
         if manifest.task == "generate":
             return load_generator(folder, settings.preset, settings.threads)
-        if settings.decode_in == "processes":
-            return processes.load(folder, settings.batch_limits(manifest.target))
         limits = settings.batch_limits(manifest.target)
+        if settings.decode_in == "processes":
+            return processes.load(folder, limits)
         return load_translator(folder, settings.preset, settings.threads, limits)
     except BundleError:
         raise

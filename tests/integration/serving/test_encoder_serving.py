@@ -199,7 +199,7 @@ def test_teis_similarity(client: TestClient, embedder: Embedder) -> None:
     refused = ask(client, "/similarity", {"inputs": {**inputs, "sentences": ["a", ""]}}, 400)
     assert refused["error"] == "sentences[1]: a text must not be empty"
     refused = ask(client, "/similarity", {"inputs": {**inputs, "source_sentence": LONG}}, 413)
-    assert refused["error"].startswith("a text must have at most 24 tokens")
+    assert refused["error"].startswith("source_sentence: a text must have at most 24 tokens")
     cut = {"inputs": {**inputs, "source_sentence": LONG}, "parameters": {"truncate": True}}
     assert len(ask(client, "/similarity", cut)) == 4
 

@@ -84,10 +84,11 @@ class _TeiEndpoints:
                 truncate=bool(body.parameters and body.parameters.truncate),
             )
         except RequestError as error:
-            if error.index:
+            if error.index == 0:
+                raise error.at("source_sentence") from error
+            if error.index is not None:
                 error.index -= 1
-                raise error.within("sentences") from error
-            raise
+            raise error.within("sentences") from error
         source_1D, *others = np.split(of_length_one(read.found_BW), [1])
         return json_response(Similarities((others[0] @ source_1D[0]).tolist()))
 
@@ -107,7 +108,7 @@ class _TeiEndpoints:
             )
         except RequestError as error:
             if error.parameter == "first":  # of each pair
-                raise RequestError(f"query: {error}", parameter="query") from error
+                raise error.at("query") from error
             raise error.within("texts" if body.texts else "documents") from error
         if read.found_BW.shape[1] != 1:
             raise RequestError(

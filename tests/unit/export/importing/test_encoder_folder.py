@@ -52,6 +52,7 @@ def test_word_pieces_are_those_of_berts_own_tokenizer(folder: Path) -> None:
         {"do_lower_case": True, "strip_accents": False},
         {"do_lower_case": False, "strip_accents": True},
         {"do_lower_case": True, "tokenize_chinese_chars": False},
+        {"strip_accents": None},
     ],
 )
 def test_settings_of_the_tokenizer_hold(
@@ -81,6 +82,16 @@ def test_sentences_are_in_small_letters_where_sentence_transformers_has_them_so(
     assert found == wanted("the cat sat")["input_ids"] != before
 
 
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("key", ["do_lower_case", "strip_accents", "tokenize_chinese_chars"])
+def test_a_setting_that_is_none_is_refused(folder: Path, key: str, fast: bool) -> None:
+    if fast:
+        BertTokenizer(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
+    (folder / "tokenizer_config.json").write_text(json.dumps({key: "yes"}))
+    with pytest.raises(ExportError, match=f"{key} must be true or false, got 'yes'"):
+        read_encoder(folder, "mean")
+
+
 def test_a_prompt_before_every_text_ends_the_import(folder: Path) -> None:
     path = folder / "config_sentence_transformers.json"
     prompts = {"query": "query: ", "passage": ""}
@@ -88,7 +99,10 @@ def test_a_prompt_before_every_text_ends_the_import(folder: Path) -> None:
         path.write_text(json.dumps({"prompts": prompts, "default_prompt_name": name}))
         read_encoder(folder, "mean")
     path.write_text(json.dumps({"prompts": prompts, "default_prompt_name": "query"}))
-    with pytest.raises(ExportError, match=r"default_prompt_name must be null, got 'query', which"):
+    with pytest.raises(ExportError, match=r"default_prompt_name must be null, got 'query', whose"):
+        read_encoder(folder, "mean")
+    path.write_text(json.dumps({"default_prompt_name": "query"}))
+    with pytest.raises(ExportError, match=r"prompt \('not there'\) stands before every text"):
         read_encoder(folder, "mean")
 
 

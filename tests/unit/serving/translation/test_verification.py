@@ -129,6 +129,20 @@ def test_what_nothing_puts_right_is_the_first_translation_with_a_warning() -> No
     assert found == Done(replace(first, warnings=("figures",)))
 
 
+def test_a_second_search_that_loses_the_same_name_without_a_trace_is_not_right() -> None:
+    """Broken characters said that there was a name; without them nothing tells of it."""
+    first, second = translation("\U0001f680 laughs."), translation("WebAuthn laughs.")
+
+    told = check("Sören lacht.", second, first=first, streamed=True)
+    found = check("Sören lacht.", second, first=first)
+
+    assert isinstance(told, Done)
+    assert (told.translation.warnings, told.translation.repaired) == (("letters",), ())
+    assert isinstance(found, Done)
+    assert found.translation.text == "Sören laughs."
+    assert {repair.by for repair in found.translation.repaired} == {"source"}
+
+
 def test_a_term_that_the_model_cannot_write_leaves_a_warning() -> None:
     found = check("500 Hunde", translation("dogs"), reader=Reader(unknown="500"))
 
