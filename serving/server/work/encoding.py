@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,8 @@ from serving.server.work.pipeline import Caller, Chosen, Pipeline
 
 Given = Input | list[int]
 """A text, two that are read together, or ids."""
+Place = Callable[[int, int], str]
+"""What a dialect calls a text: of the input of that number its first text (0) or second (1)."""
 
 
 class Read(NamedTuple):
@@ -48,13 +51,14 @@ class Readings:
         request: Request,
         context: RequestContext,
         *,
+        place: Place,
         model: str | None = None,
         truncate: bool = False,
     ) -> Read:
         """Read texts with the encoder of that name, or the first for the task.
 
-        Raises RequestError, whose `index` names the text at fault where one is, and the errors of
-        the scheduler.
+        Raises RequestError, which names the text at fault by its `place` where one is, and the
+        errors of the scheduler.
         """
         limit = self._pipeline.limit(None)
         whole = [_whole(given) for given in texts]
@@ -62,10 +66,16 @@ class Readings:
 
         def choose() -> Chosen[tuple[ServedEncoder, list[ReadTicket], int]]:
             encoder = self._registry.choose_encoder(task, model)
-            check_texts(whole, self._settings)
+            try:
+                check_texts(whole, self._settings)
+            except RequestError as error:
+                raise _placed(error, texts, place) from error
 
             def submit() -> tuple[ServedEncoder, list[ReadTicket], int]:
-                encoded = _encoded(encoder, texts, truncate=truncate)
+                try:
+                    encoded = _encoded(encoder, texts, truncate=truncate)
+                except RequestError as error:
+                    raise _placed(error, texts, place) from error
                 tickets = encoder.scheduler.submit_all(encoded, limit.timeout_s, limit.max_wait_s)
                 return encoder, tickets, sum(len(text.ids) for text in encoded)
 
@@ -101,6 +111,21 @@ def _whole(given: Given) -> str:
     if isinstance(given, str):
         return given
     return given[0] + given[1] if isinstance(given, tuple) else " " * len(given)
+
+
+def _placed(error: RequestError, texts: Sequence[Given], place: Place) -> RequestError:
+    """The same error, which names the place of the text at fault, where one is; of two that are
+    too long together, the longer one's."""
+    given = texts[error.index or 0]
+    if not isinstance(given, tuple):
+        second = False
+    elif error.parameter in ("first", "pair"):
+        second = error.parameter == "pair"
+    else:
+        second = len(given[1]) > len(given[0])
+    name = place(error.index or 0, int(second))
+    error.parameter = re.split(r"[.\[]", name)[0]
+    return error if error.index is None else error.at(name)
 
 
 def _encoded(

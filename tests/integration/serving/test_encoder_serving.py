@@ -186,6 +186,9 @@ def test_teis_embed(client: TestClient, embedder: Embedder) -> None:
     assert ask(client, "/embed", {"inputs": ids}) == single
     refused = ask(client, "/embed", {"inputs": LONG}, 413)
     assert refused["error_type"] == "Validation"
+    assert refused["error"].startswith("inputs: a text must have at most 24 tokens")
+    refused = ask(client, "/embed", {"inputs": [LINES[0], LONG]}, 413)
+    assert refused["error"].startswith("inputs[1]: a text must have at most 24 tokens")
     refused = ask(client, "/embed", {"inputs": "a", "normalize": False}, 400)
     assert "normalize of the model 'tiny-embedder' must be true" in refused["error"]
 
@@ -197,9 +200,9 @@ def test_teis_similarity(client: TestClient, embedder: Embedder) -> None:
     np.testing.assert_allclose(found, vectors @ vectors[0], atol=1e-6)
     assert found[0] == pytest.approx(1.0)
     refused = ask(client, "/similarity", {"inputs": {**inputs, "sentences": ["a", ""]}}, 400)
-    assert refused["error"] == "sentences[1]: a text must not be empty"
+    assert refused["error"] == "inputs.sentences[1]: a text must not be empty"
     refused = ask(client, "/similarity", {"inputs": {**inputs, "source_sentence": LONG}}, 413)
-    assert refused["error"].startswith("source_sentence: a text must have at most 24 tokens")
+    assert refused["error"].startswith("inputs.source_sentence: a text must have at most 24 tokens")
     cut = {"inputs": {**inputs, "source_sentence": LONG}, "parameters": {"truncate": True}}
     assert len(ask(client, "/similarity", cut)) == 4
 
@@ -249,6 +252,10 @@ def test_teis_rerank(client: TestClient, bundles: Path) -> None:
     assert refused["error"] == "texts[1]: a text must not be empty"
     refused = ask(client, "/rerank", {**body, "query": " "}, 400)
     assert refused["error"] == "query: a text must not be empty"
+    refused = ask(client, "/rerank", {**body, "query": LONG, "texts": ["a", "b"]}, 413)
+    assert refused["error"].startswith("query: ")
+    refused = ask(client, "/rerank", {**body, "texts": ["a", LONG]}, 413)
+    assert refused["error"].startswith("texts[1]: ")
     pairs = {"q": ["a", "b"], "pair": ["c", ""], "model": "tiny-classifier"}
     assert ask(client, "/classify", pairs, 400)["error"] == "pair[1]: a text must not be empty"
     pairs = {"q": ["a", ""], "pair": ["c", "d"], "model": "tiny-classifier"}
@@ -305,7 +312,16 @@ def test_teis_predict(client: TestClient, classifier: Classifier) -> None:
     refused = ask(client, "/predict", {"inputs": ["a", "b", "c"], **named}, 400)
     assert "must be one text or two, got 3" in refused["error"]
     refused = ask(client, "/predict", {"inputs": [["a"], [""]], **named}, 400)
-    assert refused == {"error": "inputs[1]: a text must not be empty", "error_type": "Validation"}
+    assert refused == {
+        "error": "inputs[1][0]: a text must not be empty",
+        "error_type": "Validation",
+    }
+    refused = ask(client, "/predict", {"inputs": [["a"], ["b", ""]], **named}, 400)
+    assert refused["error"] == "inputs[1][1]: a text must not be empty"
+    refused = ask(client, "/predict", {"inputs": ["b", ""], **named}, 400)
+    assert refused["error"] == "inputs[1]: a text must not be empty"
+    refused = ask(client, "/predict", {"inputs": "", **named}, 400)
+    assert refused["error"] == "inputs: a text must not be empty"
 
 
 # The native route

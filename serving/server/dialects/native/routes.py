@@ -113,19 +113,21 @@ class _NativeEndpoints:
     async def classify(self, request: Request, context: RequestContext) -> Response:
         """The classes of each text with their probabilities."""
         body = await read_json(request, ClassifyRequest, self._backend.settings.max_body_bytes)
-        try:
-            read = await self._readings.read(
-                inputs_of(body),
-                "classify",
-                request,
-                context,
-                model=body.model,
-                truncate=body.truncate,
-            )
-        except RequestError as error:
-            field = "pair" if error.parameter == "pair" else "q"
-            named = error if isinstance(body.q, str) else error.within(field)
-            raise named.renamed({"text": "q", "input": "q", "first": "q"}) from error
+        several = not isinstance(body.q, str)
+
+        def place(index: int, part: int) -> str:
+            name = "pair" if part else "q"
+            return f"{name}[{index}]" if several else name
+
+        read = await self._readings.read(
+            inputs_of(body),
+            "classify",
+            request,
+            context,
+            place=place,
+            model=body.model,
+            truncate=body.truncate,
+        )
         return json_response(classified(read))
 
     async def limits(self, _: Request, __: RequestContext) -> Response:

@@ -156,18 +156,16 @@ class _OpenAIEndpoints:
     async def embeddings(self, request: Request, context: RequestContext) -> Response:
         """The vector of each text."""
         body = await read_json(request, EmbeddingRequest, self._settings.max_body_bytes)
-        try:
-            read = await self._readings.read(
-                inputs_of(body.input),
-                "encode",
-                request,
-                context,
-                model=body.model,
-                truncate=bool(body.truncate),
-            )
-        except RequestError as error:
-            named = error.within("input") if isinstance(body.input, list) else error
-            raise named.renamed({"text": "input"}) from error
+        several = isinstance(body.input, list) and not isinstance(body.input[0], int)
+        read = await self._readings.read(
+            inputs_of(body.input),
+            "encode",
+            request,
+            context,
+            place=lambda index, _: f"input[{index}]" if several else "input",
+            model=body.model,
+            truncate=bool(body.truncate),
+        )
         check_dimensions(read, body.dimensions)
         return json_response(embedded(body, read))
 

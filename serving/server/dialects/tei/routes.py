@@ -47,17 +47,16 @@ class _TeiEndpoints:
     async def embed(self, request: Request, context: RequestContext) -> Response:
         """The vector of each text."""
         body = await read_json(request, EmbedRequest, self._max_bytes)
-        try:
-            read = await self._readings.read(
-                inputs_of(body.inputs),
-                "encode",
-                request,
-                context,
-                model=body.model,
-                truncate=bool(body.truncate),
-            )
-        except RequestError as error:
-            raise error.within("inputs") if isinstance(body.inputs, list) else error from error
+        several = isinstance(body.inputs, list) and not isinstance(body.inputs[0], int)
+        read = await self._readings.read(
+            inputs_of(body.inputs),
+            "encode",
+            request,
+            context,
+            place=lambda index, _: f"inputs[{index}]" if several else "inputs",
+            model=body.model,
+            truncate=bool(body.truncate),
+        )
         check_dimensions(read, body.dimensions)
         reading = read.model.manifest.reading
         assert reading is not None
@@ -74,21 +73,17 @@ class _TeiEndpoints:
         """How alike texts are to one."""
         body = await read_json(request, SimilarityRequest, self._max_bytes)
         inputs = body.inputs
-        try:
-            read = await self._readings.read(
-                [inputs.source_sentence, *inputs.sentences],
-                "encode",
-                request,
-                context,
-                model=body.model,
-                truncate=bool(body.parameters and body.parameters.truncate),
-            )
-        except RequestError as error:
-            if error.index == 0:
-                raise error.at("source_sentence") from error
-            if error.index is not None:
-                error.index -= 1
-            raise error.within("sentences") from error
+        read = await self._readings.read(
+            [inputs.source_sentence, *inputs.sentences],
+            "encode",
+            request,
+            context,
+            place=lambda index, _: (
+                f"inputs.sentences[{index - 1}]" if index else "inputs.source_sentence"
+            ),
+            model=body.model,
+            truncate=bool(body.parameters and body.parameters.truncate),
+        )
         source_1D, *others = np.split(of_length_one(read.found_BW), [1])
         return json_response(Similarities((others[0] @ source_1D[0]).tolist()))
 
@@ -97,19 +92,16 @@ class _TeiEndpoints:
         body = await read_json(request, RerankRequest, self._max_bytes)
         texts = body.given
         pairs: list[Given] = [(body.query, text) for text in texts]
-        try:
-            read = await self._readings.read(
-                pairs,
-                "classify",
-                request,
-                context,
-                model=body.model,
-                truncate=bool(body.truncate),
-            )
-        except RequestError as error:
-            if error.parameter == "first":  # of each pair
-                raise error.at("query") from error
-            raise error.within("texts" if body.texts else "documents") from error
+        name = "texts" if body.texts else "documents"
+        read = await self._readings.read(
+            pairs,
+            "classify",
+            request,
+            context,
+            place=lambda index, part: f"{name}[{index}]" if part else "query",
+            model=body.model,
+            truncate=bool(body.truncate),
+        )
         if read.found_BW.shape[1] != 1:
             raise RequestError(
                 f"the model {read.model.name!r} has {read.found_BW.shape[1]} classes, and "
@@ -147,17 +139,20 @@ class _TeiEndpoints:
         body = await read_json(request, PredictRequest, self._max_bytes)
         several = isinstance(body.inputs, list) and isinstance(body.inputs[0], list)
         inputs = pairs_of(body)
-        try:
-            read = await self._readings.read(
-                inputs,
-                "classify",
-                request,
-                context,
-                model=body.model,
-                truncate=bool(body.truncate),
-            )
-        except RequestError as error:
-            raise error.within("inputs") if several else error from error
+
+        def place(index: int, part: int) -> str:
+            name = f"inputs[{index}]" if several else "inputs"
+            return name if isinstance(body.inputs, str) else f"{name}[{part}]"
+
+        read = await self._readings.read(
+            inputs,
+            "classify",
+            request,
+            context,
+            place=place,
+            model=body.model,
+            truncate=bool(body.truncate),
+        )
         scores_BC = read.found_BW if body.raw_scores else probabilities(read.found_BW)
         labels = read.model.reader.reading.labels
         found = [
