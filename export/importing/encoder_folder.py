@@ -6,6 +6,7 @@ What such a folder holds: `config.json`, `model.safetensors` or `pytorch_model.b
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +70,7 @@ def read_encoder(folder: Path, pooling: Pooling | None = None) -> ReadEncoder:
             f"{folder}: the tokenizer has {tokenizer.get_vocab_size()} ids, the model "
             f"{config.vocab_size}; take both from one checkpoint"
         )
-    longest = sentences.get("max_seq_length")
-    length = config.max_positions
-    if isinstance(longest, int):
-        length = min(length, longest)
+    length = min(config.max_positions, _most_tokens(folder, sentences))
     model: TextModel
     if weights.has("classifier.weight"):
         labels = _labels(tree, weights, folder / CONFIG)
@@ -278,6 +276,21 @@ def _normalizer(folder: Path, given: normalizers.BertNormalizer) -> normalizers.
     return given
 
 
+def _most_tokens(folder: Path, sentences: dict[str, Any]) -> int:
+    """Tokens of a text, special ones included: those of sentence-transformers' own settings, else
+    the tokenizer's. Raises ExportError where these keep the ends of texts that are too long."""
+    settings = _settings(folder, TOKENIZER_SETTINGS)
+    side = settings.get("truncation_side", "right")
+    if side != "right":
+        raise ExportError(
+            f"{folder / TOKENIZER_SETTINGS}: truncation_side must be 'right', got {side!r}: of "
+            "texts that are too long bundles keep the beginning; set it to 'right' if that will do"
+        )
+    told = sentences.get("max_seq_length"), settings.get("model_max_length")
+    # A tokenizer without such a limit writes 1e30.
+    return next((most for most in told if isinstance(most, int)), sys.maxsize)
+
+
 def _put_first(tokenizer: FastTokenizer, first: normalizers.Normalizer) -> None:
     """Have texts pass a normalizer before the tokenizer's own."""
     own = tokenizer.normalizer
@@ -309,7 +322,14 @@ def _pooling(folder: Path) -> tuple[Pooling | None, bool]:
             f"{sorted(kinds)}"
         )
     place = folder / kinds["Pooling"] / CONFIG
-    modes = [key for key, on in read_json(place).items() if key.startswith("pooling_mode") and on]
+    tree = read_json(place)
+    if tree.get("include_prompt", True) is not True and _settings(folder, _PROMPTS).get("prompts"):
+        raise ExportError(
+            f"{place}: include_prompt must be true, got {tree['include_prompt']!r}: bundles take "
+            f"every token of a text into its vector, those of its prompt as well; remove prompts "
+            f"from {_PROMPTS} if texts come without any"
+        )
+    modes = [key for key, on in tree.items() if key.startswith("pooling_mode") and on]
     known: dict[str, Pooling] = {
         "pooling_mode_mean_tokens": "mean",
         "pooling_mode_cls_token": "cls",

@@ -131,12 +131,32 @@ def test_a_sentence_transformers_folder_tells_its_pooling(folder: Path) -> None:
     found = read_encoder(folder)
     assert isinstance(found.model, SentenceEmbedder)
     assert (found.model.pooling, found.model.normalised, found.max_length) == ("mean", False, 16)
+    edit(folder, "1_Pooling/config.json", lambda tree: tree.update(include_prompt=False))
+    read_encoder(folder)
+    prompts = folder / "config_sentence_transformers.json"
+    prompts.write_text('{"prompts": {"query": "query: "}}')
+    with pytest.raises(ExportError, match=r"include_prompt must be true, got False"):
+        read_encoder(folder)
+    prompts.unlink()
     edit(folder, "1_Pooling/config.json", lambda tree: tree.update(pooling_mode_cls_token=True))
     with pytest.raises(ExportError, match=r"one of \[.*\] must be true alone"):
         read_encoder(folder)
     (folder / "modules.json").write_text("{}")
     with pytest.raises(ExportError, match=r"modules.json: must be a list of JSON objects"):
         read_encoder(folder)
+
+
+def test_a_tokenizer_tells_how_long_texts_may_be(folder: Path) -> None:
+    path = folder / "tokenizer_config.json"
+    for most, wanted in ((12, 12), (100, 24), (int(1e30), 24)):  # the last as no limit is written
+        path.write_text(json.dumps({"model_max_length": most}))
+        assert read_encoder(folder, "cls").max_length == wanted
+    path.write_text('{"model_max_length": 12}')
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 16}')
+    assert read_encoder(folder, "cls").max_length == 16
+    path.write_text('{"truncation_side": "left"}')
+    with pytest.raises(ExportError, match=r"truncation_side must be 'right', got 'left'"):
+        read_encoder(folder, "cls")
 
 
 def test_a_classifier_keeps_its_labels(tmp_path: Path) -> None:
