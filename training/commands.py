@@ -43,6 +43,7 @@ from training.runs.checkpoint import (
     write_atomically,
 )
 from training.runs.folder import read_run_recipe
+from training.runs.replacing import check_free
 from training.runs.selection import best_checkpoints
 from training.tasks.finetuning import evaluate_labels
 
@@ -215,8 +216,7 @@ def _evaluate_text(options: argparse.Namespace) -> int:
 def average(options: argparse.Namespace) -> int:
     """Average a run's last or best checkpoints into RUN/averaged; prints that folder."""
     out = options.run / "averaged"
-    if out.exists() and not options.force:
-        raise ConfigError(f"{out} exists already; give --force to replace it")
+    check_free(out, force=options.force)
     recipe = read_run_recipe(options.run)
     if options.best is not None:
         folders = best_checkpoints(options.run, options.best, recipe.loop.best_by)

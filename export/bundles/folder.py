@@ -17,6 +17,7 @@ from export.errors import ExportError
 from serving.bundle.manifest import Manifest
 from training.recipe.config import FineTuningRecipe, Recipe, recipe_to_dict
 from training.runs.checkpoint import ordinary_mode
+from training.runs.replacing import loses
 
 _PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "sentencepiece", "tokenizers", "numpy")
 
@@ -30,22 +31,11 @@ def check_free(out: Path, *, force: bool) -> None:
 def check_apart(out: Path, read: Iterable[Path]) -> None:
     """Raise ExportError where something is at `out` already that is, holds or lies in one of the
     files and folders to `read`: to replace it would delete what the bundle is made of."""
-    if not out.exists():
-        return
-    place = out.resolve()
-    for path in read:
-        other = path.resolve()
-        if place == other:
-            how = "is"
-        elif place in other.parents:
-            how = "holds"
-        elif other in place.parents:
-            how = "lies in"
-        else:
-            continue
+    lost = loses(out, read)
+    if lost is not None:
         raise ExportError(
-            f"{out}: {how} {path}, which is read, and would be deleted to make room for the "
-            "bundle; name a folder outside of it that is not there yet"
+            f"{out}: {lost}, which is read, and would be deleted to make room for the bundle; name "
+            "a folder outside of it that is not there yet"
         )
 
 

@@ -66,6 +66,10 @@ def test_of_several_translations_the_one_nearest_to_the_reference_is_learnt(
     assert names == ["a.de.gz", "a.en", "taught.de", "taught.en", "taught.made.json"]
     assert main(arguments) == 1
     assert "give --force" in capsys.readouterr().err
+    itself = [*arguments[:-1], str(tmp_path / "a"), "--force", "--n-best", "2"]
+    assert main(itself) == 1  # its files would be a.de and a.en
+    assert "a.en: is" in capsys.readouterr().err
+    assert (tmp_path / "a.en").read_bytes() == lines(en for _, en in PAIRS)
 
 
 def test_what_was_decoded_outlives_an_end_before_it_is_written(

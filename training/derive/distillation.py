@@ -30,6 +30,7 @@ from training.corpora.pairs import Pair, read_lines, read_pairs
 from training.derive.teacher import as_bundle
 from training.errors import ConfigError
 from training.runs.checkpoint import write_atomically
+from training.runs.replacing import check_free
 
 METRICS = ("chrf", "bleu")
 Direction = tuple[str | None, str | None]
@@ -104,7 +105,9 @@ def distill(
 
     with as_bundle(teacher, out) as bundle:
         languages = chosen_direction(bundle, direction)
-        making = _Making(bundle, teacher.name, out, languages, languages, choice.n_best)
+        making = _Making(
+            bundle, teacher.name, out, languages, languages, choice.n_best, [source, reference]
+        )
         return making.run([text for text, _ in pairs], choose, workers, force=force)
 
 
@@ -125,7 +128,7 @@ def backtranslate(
     lines = read_lines(text)
     with as_bundle(teacher, out) as bundle:
         source, target = chosen_direction(bundle, direction)
-        making = _Making(bundle, teacher.name, out, (source, target), (target, source), 1)
+        making = _Making(bundle, teacher.name, out, (source, target), (target, source), 1, [text])
         return making.run(
             lines, lambda lists: zip(map(_best, lists), lines, strict=True), workers, force=force
         )
@@ -145,6 +148,8 @@ class _Making:
     languages: tuple[str, str]
     """Of source and target of what is made."""
     n_best: int
+    read: Sequence[Path]
+    """Files of text, which what is made must not replace."""
 
     def run(
         self,
@@ -160,7 +165,8 @@ class _Making:
         content = "".join(f"{line}\n" for line in lines).encode()
         given, found = self._work_files(content)
         if not found.exists():
-            self._check_free(force=force)
+            for path in self._paths():
+                check_free(path, self.read, force=force)
             write_atomically(given, content)
             self._decode(given, found, workers)
         rows = [json.loads(line)["translations"] or [] for line in found.read_bytes().splitlines()]
@@ -181,11 +187,6 @@ class _Making:
     def _paths(self) -> tuple[Path, Path]:
         source, target = (self.out.with_name(f"{self.out.name}.{code}") for code in self.languages)
         return source, target
-
-    def _check_free(self, *, force: bool) -> None:
-        for path in self._paths():
-            if path.exists() and not force:
-                raise ConfigError(f"{path} exists already; give --force to replace it")
 
     def _decode(self, given: Path, found: Path, workers: Workers) -> None:
         task = BulkTask(

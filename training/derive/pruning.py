@@ -35,6 +35,7 @@ from training.runs.folder import (
     load_tokenizer,
     read_run_recipe,
 )
+from training.runs.replacing import check_free
 from training.runs.selection import BestSoFar
 from training.tasks.validation import validate
 
@@ -84,12 +85,11 @@ def prune(
     run's, with the pruned sides' depth and without their LayerDrop. Its one checkpoint is of step
     0: from there `train` goes on with an optimiser of its own.
 
-    Raises ConfigError for what cannot be pruned so, CheckpointError where the run cannot be read or
-    `out` exists and `force` is not given.
+    Raises ConfigError for what cannot be pruned so, and where `out` exists and `force` is not given
+    or the run would be lost; CheckpointError where the run cannot be read.
     """
     keep, depths = dict(keep or {}), dict(depths or {})
-    if out.exists() and not force:
-        raise CheckpointError(f"{out} exists already; give --force to replace it")
+    check_free(out, [path], force=force)
     checkpoint = find_checkpoint(path)
     recipe = read_run_recipe(checkpoint)
     _check(recipe.model, keep, depths, method)

@@ -28,6 +28,7 @@ from training.metrics.fidelity import measure_fidelity
 from training.recipe.config import Recipe, TranslationRecipe
 from training.runs.checkpoint import write_atomically
 from training.runs.folder import Trained, load_trained
+from training.runs.replacing import check_free
 from training.tasks.translation import read_corpus
 from training.tasks.validation import direction_prefixes
 
@@ -64,9 +65,12 @@ def evaluate(
     of `PAPER_BLEU` and, under "analysis", what `analyses` names of `ANALYSES` and, where domains
     are named, the scores of each. `output` receives the translations in input order. Raises a
     TrainingError where a file cannot be used, and, before any work, for an unknown analysis and
-    where `output` exists and `force` is not given.
+    where `output` exists and `force` is not given, or is one of the files that are read.
     """
-    options = _checked(beam_size, output, analyses, bleu, force=force)
+    options = _checked(beam_size, analyses, bleu)
+    if output is not None:
+        read = (text.source, text.reference, text.domains)
+        check_free(output, [each for each in read if each is not None], force=force)
     pairs = read_pairs(text.source, text.reference)
     named = None
     if text.domains is not None:
@@ -158,14 +162,7 @@ def prefix_between(trained: Trained, source: str | None, target: str | None) -> 
     return direction_prefixes(trained.recipe.data, trained.tokenizer)[fitting[0]]
 
 
-def _checked(
-    beam_size: int,
-    output: Path | None,
-    analyses: Collection[str],
-    bleu: Collection[str],
-    *,
-    force: bool,
-) -> SearchOptions:
+def _checked(beam_size: int, analyses: Collection[str], bleu: Collection[str]) -> SearchOptions:
     """The options of the search; raises ConfigError for what cannot be done."""
     for option, names, known in (
         ("--analysis", analyses, ANALYSES),
@@ -176,8 +173,6 @@ def _checked(
             raise ConfigError(
                 f"{option} must be names of {list(known)} with commas between, got {unknown[0]!r}"
             )
-    if output is not None and output.exists() and not force:
-        raise ConfigError(f"{output} exists already; give --force to replace it")
     try:
         return SearchOptions(beam_size=beam_size)
     except InvalidOptionError as error:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from training.errors import ConfigError
+from training.runs.replacing import check_free
 
 
 def check_free_page(page: Path, others: Iterable[Path] = (), *, force: bool) -> None:
@@ -15,8 +16,7 @@ def check_free_page(page: Path, others: Iterable[Path] = (), *, force: bool) -> 
     if page.suffix != ".html":
         raise ConfigError(f"the page's file must end in .html, got {page}")
     for path in (page, *others):
-        if path.exists() and not force:
-            raise ConfigError(f"{path} exists already; give --force to replace it")
+        check_free(path, force=force)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -128,3 +128,11 @@ def test_what_cannot_be_pruned_is_told(
     assert main(["prune", str(run), str(tmp_path / "out"), *options]) == 1
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_is_not_pruned_into_itself(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(run.rglob("*"))
+    for out in (run, run.parent, run / "checkpoints"):
+        assert main(["prune", str(run), str(out), "--keep-encoder", "0", "--force"]) == 1
+        assert "which is read, and would be deleted" in capsys.readouterr().err
+    assert sorted(run.rglob("*")) == before

@@ -1,0 +1,37 @@
+"""Whether a file or folder may be written over what is there already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from training.errors import ConfigError
+
+
+def check_free(out: Path, read: Iterable[Path] = (), *, force: bool) -> None:
+    """Raise ConfigError where something is at `out` already and `force` is not given, or where it
+    cannot be replaced since one of the files and folders to `read` would go with it."""
+    lost = loses(out, read)
+    if lost is not None:
+        raise ConfigError(
+            f"{out}: {lost}, which is read, and would be deleted to make room; name another place"
+        )
+    if out.exists() and not force:
+        raise ConfigError(f"{out} exists already; give --force to replace it")
+
+
+def loses(out: Path, read: Iterable[Path]) -> str | None:
+    """What of the files and folders to `read` would be lost if what is at `out` were replaced: that
+    it `is` or `holds` one of them, or `lies in` it; None where nothing would."""
+    if not out.exists():
+        return None
+    place = out.resolve()
+    for path in read:
+        other = path.resolve()
+        if place == other:
+            return f"is {path}"
+        if place in other.parents:
+            return f"holds {path}"
+        if other in place.parents:
+            return f"lies in {path}"
+    return None
