@@ -140,7 +140,15 @@ def _ends_with(tokens: Sequence[int], end: Sequence[int]) -> bool:
 
 
 def _holds(tokens: Sequence[int], term: Sequence[int]) -> bool:
-    return any(
-        list(tokens[start : start + len(term)]) == list(term)
-        for start in range(len(tokens) - len(term) + 1)
-    )
+    """Whether the term stands anywhere in the tokens. `index` looks for its first token much faster
+    than Python steps: this is asked of each term at each step of each beam."""
+    size, start, last = len(term), 0, len(tokens) - len(term)
+    while start <= last:
+        try:
+            start = tokens.index(term[0], start, last + 1)
+        except ValueError:
+            return False
+        if list(tokens[start : start + size]) == list(term):
+            return True
+        start += 1
+    return False
