@@ -10,11 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from serving.arrays import Floats, Int32s
+from serving.arrays import Floats, Int32s, Ints
 
 Best = tuple[Floats, Int32s, Int32s]
 """Cumulative score, token and parent beam of one sentence's best continuations, each [N], best
 first."""
+_GROUP = 64
+"""Values of which the highest is found first."""
 
 
 def penalise_repetition(logits_V: Floats, history: Sequence[int], penalty: float) -> None:
@@ -51,13 +53,20 @@ def log_softmax(logits_KV: Floats) -> Floats:
 def best_continuations(log_probs_KV: Floats, scores_K: Floats, count: int) -> Best:
     """The `count` best continuations of all beams; ties go to the lower beam and token."""
     total = (log_probs_KV + scores_K[:, None]).ravel()
-    count = min(count, total.size)
-    kept = np.argpartition(-total, count - 1)[:count]
-    threshold = total[kept].min()
-    # argpartition breaks ties anyhow: take all above the threshold, then the first equal ones.
-    above = np.flatnonzero(total > threshold)
-    equal = np.flatnonzero(total == threshold)[: count - above.size]
-    kept = np.concatenate([above, equal])
-    kept = kept[np.lexsort((kept, -total[kept]))]
+    places = _contenders(total, count)
+    kept = places[np.lexsort((places, -total[places]))[:count]]
     parents, tokens = np.divmod(kept, log_probs_KV.shape[1])
     return total[kept], tokens.astype(np.int32), parents.astype(np.int32)
+
+
+def _contenders(total: Floats, count: int) -> Ints:
+    """Places of few values, the `count` highest and those that equal one of them included.
+
+    Of each group of values the highest is found: what does not reach the `count`-th of these is not
+    among the best. That takes a tenth of a partition of all values.
+    """
+    groups = total.size // _GROUP
+    if groups < count:
+        return np.arange(total.size)
+    highest = total[: groups * _GROUP].reshape(_GROUP, groups).max(axis=0)
+    return np.flatnonzero(total >= np.partition(highest, -count)[-count])

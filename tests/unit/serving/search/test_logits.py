@@ -74,20 +74,21 @@ def test_log_softmax_of_partly_and_wholly_forbidden_rows() -> None:
 @given(
     seed=st.integers(0, 999),
     beams=st.integers(1, 5),
+    vocabulary=st.sampled_from([9, 64, 777]),
     count=st.integers(1, 60),
     levels=st.sampled_from([2, 5, 1000]),
 )
 def test_best_continuations_equal_a_full_sort(
-    seed: int, beams: int, count: int, levels: int
+    seed: int, beams: int, vocabulary: int, count: int, levels: int
 ) -> None:
     """Few levels make many ties, which go to the lower beam, then to the lower token."""
     rng = np.random.default_rng(seed)
-    log_probs = -rng.integers(0, levels, (beams, VOCABULARY)).astype(np.float32)
+    log_probs = -rng.integers(0, levels, (beams, vocabulary)).astype(np.float32)
     log_probs[rng.random(log_probs.shape) < 0.2] = -np.inf
     scores = np.where(rng.random(beams) < 0.2, -np.inf, 0).astype(np.float32)
     wanted = sorted(
         (-(log_probs[beam, token] + scores[beam]), beam, token)
-        for beam, token in itertools.product(range(beams), range(VOCABULARY))
+        for beam, token in itertools.product(range(beams), range(vocabulary))
     )[:count]
     found_scores, tokens, parents = best_continuations(log_probs, scores, count)
     assert [*zip((-found_scores).tolist(), parents.tolist(), tokens.tolist(), strict=True)] == (
