@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Literal
 
@@ -18,6 +19,7 @@ from serving.text.capitals import in_capitals, in_ordinary_case, raised
 from serving.text.figures import in_convention
 from serving.text.markdown import markdown_tokens
 from serving.text.markup import html_tokens
+from serving.text.masks import mask_pattern
 from serving.text.passage import Markup, Passage, escaped
 from serving.text.placeholders import LONGEST_WORD
 from serving.text.placement import Placed, Translated, masked_things, pieces, place
@@ -122,6 +124,20 @@ class Document:
     def needs_links(self) -> bool:
         """Whether there is markup whose place follows from word alignments."""
         return any(passage.inlines for passage in self._passages)
+
+    def as_in_text(self, number: int, words: str) -> str:
+        """Words of a sentence, or of its translation, with the things of the text in place of the
+        words that stand for them."""
+        passage, (begin, end) = self._places[number]
+        things = {
+            passage.text[thing.begin : thing.end]: thing.opening
+            for thing in masked_things(passage.inlines)
+            if begin <= thing.begin < end
+        }
+        if not things:
+            return words
+        pattern = "|".join(map(mask_pattern, things))
+        return re.sub(pattern, lambda found: things[found[0]], words)
 
     @property
     def untranslated(self) -> str:

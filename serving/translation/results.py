@@ -124,7 +124,11 @@ def join_translations(
     text = hypotheses[0].text if hypotheses else document.untranslated
     warnings = [w for translation in translations for w in translation.warnings]
     every = tuple(dict.fromkeys([*warnings, *document.warnings]))
-    repaired = dict.fromkeys(r for translation in translations for r in translation.repaired)
+    repaired = dict.fromkeys(
+        replace(repair, what=document.as_in_text(number, repair.what))
+        for number, translation in enumerate(translations)
+        for repair in translation.repaired
+    )
     return Translation(text, tuple(hypotheses), every, tuple(repaired))
 
 

@@ -341,3 +341,15 @@ def test_links_lie_in_the_texts_as_they_are_written(translator: Translator) -> N
     pairs = [(source[slice(*x.source)], result.text[slice(*x.target)]) for x in result.links]
     wanted = {"Eins": "EINS", "&auml;h": "ÄH", "zwei": "ZWEI", "Drei": "DREI", "{x}": "{x}"}
     assert {(a, b) for a, b in pairs if a not in ".!"} == set(wanted.items())
+
+
+def test_what_is_said_of_a_sentence_names_the_things_of_the_text() -> None:
+    document = Document("Der Bogue Nr. 411675 von %s. Er ist neu: {name}, 5 Tage.", "text")
+    document.divide("de", lambda _: True)
+    (first, second) = document.sentences
+    things = ["%s", "{name}"]
+    for number, sentence in enumerate((first, second)):
+        assert things[number] not in sentence  # a word stands for it
+        assert things[number] in document.as_in_text(number, sentence)
+    assert document.as_in_text(1, "5") == "5"
+    assert document.as_in_text(0, "something else") == "something else"
