@@ -23,11 +23,11 @@ LONGEST_WORD = 100
 """Characters of what is no word of any language any more, but a key or an encoded file."""
 _PRINTF = (
     r"%(?:\(\w+\)|<\w+>|\d+\$)?[-+\#0']*(?:\d+|\*)?(?:\.(?:\d+|\*))?"
-    r"(?:(?:hh|h|ll|l|z|j|t|q)?[sdiufFxXeEgGcpoaAn@]|[tT][A-Za-z])(?!\w)"
+    r"(?:(?:hh|h|ll|l|z|j|t|q)?[sSdiufFxXeEgGcCpoaAn@]|[tT][A-Za-z])(?!\w)"
 )
 _PRINTF_BESIDE_WORDS = rf"""
-    (?<=[^\W\d_])%(?:\d+\$|\(\w+\))?[sd@](?!\w) | (?<=[^\W\d_])%\d{{1,2}}(?![\w%$]|\.\d)
-    | (?<!%)%(?:\d+\$|\(\w+\))[sd@](?=[^\W_])
+    (?<=[^\W\d_])%(?:\d+\$|\(\w+\))?[sSd@](?!\w) | (?<=[^\W\d_])%\d{{1,2}}(?![\w%$]|\.\d)
+    | (?<!%)%(?:\d+\$|\(\w+\))[sSd@](?=[^\W_])
     | (?<![\w%])(?<!\d\s) %
     (?: [\d.]*l{{0,2}}[sdufi](?={UNIT})
       | [s@](?=(?:\d[\d.,]*+\ )?[^\W\d_]{{2}}[^%\n]{{0,200}}(?<=\S)%[s@](?!\w))
@@ -75,7 +75,8 @@ _ESCAPE = r"""
     | \\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[ntrabfvNh0-9"'\\|])
 """
 _VARIABLE = r"""
-    (?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+                           # e-mail addresses
+    (?<![\w.+*-])[\w.+-]++\*?@[\w-]+(?:\.[\w-]+)+                       # e-mail addresses
+    | (?<![\w*./~-])(?:[\w.~*-]*/)*+[\w-]*\*(?:\.[A-Za-z]\w*+)+(?![\w*])    # *.txt, src/*.py
     | (?<![\w@.])@[\w.-]*\w@[\w-]+(?:\.[\w-]+)+                         # @name@host
     | \{\{\{\{[^{}\n]{0,200}\}\}\}\} | \{\{\{[^{}\n]{0,200}\}\}\}       # Handlebars
     | \{\{[^{}\n]{0,200}\}\}                                            # Jinja, Vue

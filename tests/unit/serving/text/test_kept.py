@@ -93,7 +93,7 @@ PLACEHOLDERS = [
     "#Thema", "snake_case_name", "AT&T", "H₂O", "[1]", "<Datei>", "<br>", "<!-- c -->", "C:\\x\\y",
     "/usr/bin/env", "x" * 120, "{a}/{b}", "%s:%d", "{a}-{b}", "${{ x }}", "{0}%", "{0} %", "{p} €",
     "€{p}", "$(HOME)", "`ls -l`", "##name##", "@@x@@", "\\1", "!user", "{{{{raw}}}}", "@:{'key'}",
-    "CO₂", "20 m²", *CODES,
+    "CO₂", "20 m²", "%S", "%1$S", "*.txt", "src/**/*.py", "list-*@x.org", *CODES,
 ]  # fmt: skip
 
 

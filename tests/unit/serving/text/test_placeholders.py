@@ -16,7 +16,8 @@ def found(text: str) -> list[str]:
     [
         "{name}", "{0}", "{}", "{user.name}", "{items[0]}", "{price:.2f}", "{x!r}",
         "{{x}}", "{{ user.name|upper }}", "{% if a %}", "${x}", "${a.b}",
-        "%s", "%d", "%(x)d", "%1$s", "%.2f", "%-5d", "%ld", "%@",
+        "%s", "%S", "%1$S", "%C", "*.htm", "src/**/*.py", "~/x/a-*.tar.gz", "list-*@x.org",
+        "%d", "%(x)d", "%1$s", "%.2f", "%-5d", "%ld", "%@",
         "https://example.com/a?b=1&c=%20#d", "http://x.org", "www.example.com/x",
         "a.b+c@example.co.uk",
         "%1$tY", "%tB", "%1$te", "\\(name)", "\\(user.name)", "\\(f(x))", "%%NAME%%",
