@@ -16,10 +16,9 @@ from bench.errors import BenchError
 from bench.machine.gpu import MeasuredGpu, look_at_gpu
 from bench.reports.report import Machine, busy_warning, look_again, look_at_machine
 from bench.reports.tables import refresh_tables
-from bench.runs.attention_layer import attention_markdown, time_attention
-from bench.runs.engine import EnginePlan, failures, run_engine
-from bench.runs.engine_report import score_translations, to_markdown, unequal, write_record
-from bench.runs.language import (
+from bench.runs.decoding.engine import EnginePlan, failures, run_engine
+from bench.runs.decoding.engine_report import score_translations, to_markdown, unequal, write_record
+from bench.runs.decoding.language import (
     GENERATED,
     compare_rivals,
     context_markdown,
@@ -28,10 +27,8 @@ from bench.runs.language import (
     time_context,
     time_long_output,
 )
-from bench.runs.profile import profile_decoding, profile_markdown
-from bench.runs.quality import compare_systems, parse_system
-from bench.runs.quality_report import quality_markdown, write_quality_record
-from bench.runs.server import (
+from bench.runs.decoding.profile import profile_decoding, profile_markdown
+from bench.runs.decoding.server import (
     TAIL_EVERY,
     TAIL_TIMES,
     ServerPlan,
@@ -39,13 +36,16 @@ from bench.runs.server import (
     server_markdown,
     texts_of,
 )
-from bench.runs.training_speed import (
+from bench.runs.decoding.translate import BEAM, TranslatePlan, run_translate, translate_markdown
+from bench.runs.evaluation.quality import compare_systems, parse_system
+from bench.runs.evaluation.quality_report import quality_markdown, write_quality_record
+from bench.runs.training.attention_layer import attention_markdown, time_attention
+from bench.runs.training.training_speed import (
     TrainingPlan,
     measure_matrix_speed,
     time_training,
     training_markdown,
 )
-from bench.runs.translate import BEAM, TranslatePlan, run_translate, translate_markdown
 from bench.subjects.materials import (
     RANDOM_SENTENCES,
     DecodedModel,
@@ -185,7 +185,7 @@ def quality(options: argparse.Namespace) -> int:
 
 def verification(options: argparse.Namespace) -> int:
     """Measure what `verify` finds and costs; the table goes to stdout."""
-    from bench.runs.verification import (
+    from bench.runs.evaluation.verification import (
         VerificationPlan,
         measure_verification,
         verification_markdown,
@@ -217,7 +217,7 @@ def verification(options: argparse.Namespace) -> int:
 
 def bundles(options: argparse.Namespace) -> int:
     """Measure translation bundles in turns; the table goes to stdout."""
-    from bench.runs.bundles import (
+    from bench.runs.evaluation.bundles import (
         BundlesPlan,
         bundles_markdown,
         draw_bundles,
@@ -335,7 +335,7 @@ def training(options: argparse.Namespace) -> int:
 
 def encoders(options: argparse.Namespace) -> int:
     """Time an encoder of others, in turns with its peers."""
-    from bench.runs.encoders import EncoderPlan, encoders_markdown, time_encoders
+    from bench.runs.encoding.encoders import EncoderPlan, encoders_markdown, time_encoders
 
     cores = _cores(options.threads)
     plan = EncoderPlan(
@@ -359,7 +359,7 @@ def encoders(options: argparse.Namespace) -> int:
 
 def encoder_server(options: argparse.Namespace) -> int:
     """Time an encoder over HTTP, in turns with its engine alone."""
-    from bench.runs.encoder_server import (
+    from bench.runs.encoding.encoder_server import (
         EncoderServerPlan,
         encoder_server_markdown,
         time_encoder_server,
@@ -383,7 +383,7 @@ def encoder_server(options: argparse.Namespace) -> int:
 
 def students(options: argparse.Namespace) -> int:
     """Time published students, in turns with their own runtime."""
-    from bench.runs.students import StudentsPlan, students_markdown, time_students
+    from bench.runs.decoding.students import StudentsPlan, students_markdown, time_students
 
     cores = _cores(options.threads)
     plan = StudentsPlan(

@@ -11,7 +11,7 @@ import pytest
 
 from bench.__main__ import main
 from bench.errors import BenchError
-from bench.runs.server import SYSTEMS, TAIL_EVERY, TAIL_TIMES, _write, layouts, texts_of
+from bench.runs.decoding.server import SYSTEMS, TAIL_EVERY, TAIL_TIMES, _write, layouts, texts_of
 from bench.subjects.job import Search
 from bench.subjects.materials import folder_name, job_for, random_subject
 from bench.subjects.scenarios import OUR_INT8, Setting

@@ -8,7 +8,7 @@ import pytest
 
 from bench import commands
 from bench.__main__ import main
-from bench.runs.translate import SYSTEMS, TimedTranslation, run_translate
+from bench.runs.decoding.translate import SYSTEMS, TimedTranslation, run_translate
 from bench.subjects.scenarios import OUR_INT8, PEER_INT8, Setting
 from tests.conftest import single_thread
 from tests.toy.recipe import write_toy_recipe

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.reports.report import Machine, head_lines, table_line, versions
-from bench.runs.quality import RunResult, SystemResult
+from bench.runs.evaluation.quality import RunResult, SystemResult
 from training.runs.checkpoint import write_atomically
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.machine.gpu import MeasuredGpu
 from bench.reports.report import Machine, head_lines, table_line, versions, written_change
-from bench.runs.engine import TIE, EnginePlan, Result, Roofline
+from bench.runs.decoding.engine import TIE, EnginePlan, Result, Roofline
 from bench.subjects.materials import DecodedModel
 from bench.subjects.models import slot_bytes
 from bench.subjects.scenarios import LIKE, SLOT_BEAM, System

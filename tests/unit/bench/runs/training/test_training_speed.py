@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.__main__ import main
-from bench.runs.training_speed import TrainingPlan, _batches
+from bench.runs.training.training_speed import TrainingPlan, _batches
 from serving.search.ids import PAD_ID
 
 PLAN = TrainingPlan(

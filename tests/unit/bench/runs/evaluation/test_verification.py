@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.errors import BenchError
-from bench.runs.verification import (
+from bench.runs.evaluation.verification import (
     VerificationPlan,
     measure_verification,
     verification_markdown,

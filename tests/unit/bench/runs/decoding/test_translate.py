@@ -6,7 +6,12 @@ import pytest
 
 from bench.machine.stopwatch import ProcessUsage
 from bench.reports.report import Machine
-from bench.runs.translate import Stage, TimedTranslation, _fastest_batches, translate_markdown
+from bench.runs.decoding.translate import (
+    Stage,
+    TimedTranslation,
+    _fastest_batches,
+    translate_markdown,
+)
 from bench.subjects.materials import DecodedModel
 from bench.subjects.scenarios import OUR_INT8, PEER_INT8, Setting, System
 from training.models import TransformerConfig, build_model

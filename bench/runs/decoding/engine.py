@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.errors import BenchError
-from bench.runs.gpu_work import GpuWork, work_of
+from bench.runs.decoding.gpu_work import GpuWork, work_of
 from bench.subjects.job import SystemOutput
 from bench.subjects.materials import DecodedModel, job_for, write_materials
 from bench.subjects.scenarios import (

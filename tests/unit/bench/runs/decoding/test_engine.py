@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bench.errors import BenchError
-from bench.runs.engine import Agreement, Result, Roofline, compare, failures
+from bench.runs.decoding.engine import Agreement, Result, Roofline, compare, failures
 from bench.subjects.job import BenchJob, SystemOutput
 from bench.subjects.scenarios import (
     COMPILED,

@@ -9,8 +9,8 @@ import pytest
 
 from bench.errors import BenchError
 from bench.reports.report import Machine
-from bench.runs.quality import RunResult, SystemResult, parse_system
-from bench.runs.quality_report import quality_markdown, write_quality_record
+from bench.runs.evaluation.quality import RunResult, SystemResult, parse_system
+from bench.runs.evaluation.quality_report import quality_markdown, write_quality_record
 from export.comparison.significance import BleuChange
 from training.metrics.analysis import FrequencyBucket, LengthBucket
 from training.metrics.bleu import CorpusScores

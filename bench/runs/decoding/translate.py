@@ -28,7 +28,7 @@ SYSTEMS = (OUR_INT8, PEER_INT8)
 BEAM = 5
 PEER_BATCHES = (("examples", 32), ("examples", 64), ("tokens", 1024))
 """Types and sizes of batches that CTranslate2 is tried with."""
-_SYSTEMS = f"{str(__package__).removesuffix('.runs')}.systems"
+_SYSTEMS = f"{str(__package__).removesuffix('.runs.decoding')}.systems"
 _ENDED = "ended"
 _MIB = 2**20
 
