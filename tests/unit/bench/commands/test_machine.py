@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench import commands
 from bench.__main__ import main
+from bench.commands import training
 from bench.reports import report
 
 ATTENTION = ["attention", "--length", "64", "--repetitions", "1", "--threads", "1"]
@@ -15,7 +15,7 @@ ATTENTION = ["attention", "--length", "64", "--repetitions", "1", "--threads", "
 def test_a_busy_machine_is_refused_unless_that_is_asked_for(
     percent: float, idle: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(commands, "time_attention", lambda *_: [])
+    monkeypatch.setattr(training, "time_attention", lambda *_: [])
     monkeypatch.setattr(report.psutil, "cpu_percent", lambda interval: percent)
     assert (main(ATTENTION) == 0) is idle
     output = capsys.readouterr()
@@ -31,7 +31,7 @@ def test_a_machine_that_becomes_busy_spoils_the_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     looks = iter([2.0, 40.0, 2.0, 40.0])
-    monkeypatch.setattr(commands, "time_attention", lambda *_: [])
+    monkeypatch.setattr(training, "time_attention", lambda *_: [])
     monkeypatch.setattr(report.psutil, "cpu_percent", lambda interval: next(looks))
     assert main(ATTENTION) == 1
     output = capsys.readouterr()
