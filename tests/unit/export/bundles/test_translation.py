@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from export.arithmetic.choice import Arithmetic
 from export.bundles import translation
@@ -197,14 +198,17 @@ def test_a_model_of_several_directions_is_told_that_of_each_pair(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_multilingual_recipe(tmp_path, pairs=30)
+    one_way = yaml.safe_load(path.read_text())
+    del one_way["data"]["train"][1]["directions"]  # to Spanish alone
+    path.write_text(yaml.safe_dump(one_way))
     trained = write_run(tmp_path, path, monkeypatch)
-    told = ["de en", "en de", "es en", "en es", "en de", "de en"]
+    told = ["de en", "en de", "en es", "en es", "en de", "de en"]
     (tmp_path / "run" / VALIDATION_LANGUAGES).write_text("".join(f"{line}\n" for line in told))
     found = trained_translation(Path("run"), Form("fp32"), Texts(), shortlist=False)
     languages = found.facts["languages"]
     assert languages.tags == trained.recipe.data.language_tags
     assert set(languages.trained) == {tuple(line.split()) for line in told}
-    assert set(languages.source) == {"de", "en", "es"}
+    assert (set(languages.source), set(languages.target)) == ({"de", "en"}, {"de", "en", "es"})
     targets = [line.split()[1] for line in told]
     assert found.text.dev.prefixes == [[TAGS[target]] for target in targets]
     sentences = found.text.dev.sentences(found.vocabulary, SearchOptions())

@@ -121,6 +121,21 @@ def test_the_encoder_gives_what_the_step_asks_for(name: str, trace: FakeTrace) -
     assert list(encoder.outputs) == asked
 
 
+def test_keys_and_values_of_the_source_have_names_of_their_own(trace: FakeTrace) -> None:
+    model = randomised(TINY)
+    onnx_graph.export_encoder(model)
+    given = {tensor.name: value for tensor, value in trace.inputs}
+    found = {tensor.name: value for tensor, value in trace.outputs}
+    with torch.no_grad():
+        source = model.encode(given["source_ids"], None)
+        pairs = model.project_source(source)
+    assert len(found) == 2 * len(pairs) == 2 * TINY.num_decoder_layers
+    for layer, pair in enumerate(pairs):
+        torch.testing.assert_close(found[f"source_key_{layer}"], pair.keys)
+        torch.testing.assert_close(found[f"source_value_{layer}"], pair.values)
+        assert not pair.keys.equal(pair.values)
+
+
 STEPS: list[Callable[[TranslationModel], tuple[onnx.ModelProto, Graph]]] = [
     onnx_graph.export_step,
     onnx_graph.export_shortlist_step,

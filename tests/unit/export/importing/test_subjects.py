@@ -186,13 +186,15 @@ def test_a_language_is_told_in_each_of_the_ways_at_its_place(tmp_path: Path) -> 
         source=("de", "en"),
         target=("de",),
         source_tags={"de": TAGS[0], "en": TAGS[1]},
+        tags={"de": TAGS[0]},
         prefixes={"de": ("translate", "to", "German")},
         first_pieces={"de": TAGS[2]},
     )
     dev = TRANSLATION.subject(imported(languages), source(tmp_path)).text.dev  # type: ignore[attr-defined]
     words = [WORDS.index(word) for word in ("translate", "to", "German")]
     assert languages.trained == (("en", "de"),)
-    assert dev.prefixes == [[WORDS.index(TAGS[1]), *words]] * len(dev.sources)
+    told = [WORDS.index(TAGS[1]), WORDS.index(TAGS[0]), *words]  # the source's comes first
+    assert dev.prefixes == [told] * len(dev.sources)
     assert dev.target_prefixes == [[WORDS.index(TAGS[2])]] * len(dev.sources)
 
 
