@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 from serving.text.alignment import Span
-from serving.text.figures import HINT
-from serving.text.messages import MESSAGE
-from serving.text.placeholders import Placeholder, placeholders
-from serving.text.reading import Token
+from serving.text.kept.figures import HINT
+from serving.text.kept.messages import MESSAGE
+from serving.text.kept.placeholders import Placeholder, placeholders
+from serving.text.passages.reading import Token
 
 _MESSAGE = re.compile(MESSAGE)
 _DEPTH = 8

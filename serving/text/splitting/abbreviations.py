@@ -1,7 +1,7 @@
 """Full stops that end no sentence though a capital follows: of abbreviations, initials, ordinals.
 
 For German, English, French and Spanish, of which the library that finds sentences knows too few;
-see `serving.text.sentences`.
+see `serving.text.splitting.sentences`.
 """
 
 from __future__ import annotations

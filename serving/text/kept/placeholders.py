@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from serving.text.alignment import Span
-from serving.text.codes import SIGNS, WORDS, commands
-from serving.text.figures import ADDRESS, FIGURE, HINT, IDENTIFIER
-from serving.text.messages import CONDITION, MESSAGE, message_branches
-from serving.text.pairs import UNIT, Mark, pairs
+from serving.text.kept.codes import SIGNS, WORDS, commands
+from serving.text.kept.figures import ADDRESS, FIGURE, HINT, IDENTIFIER
+from serving.text.kept.messages import CONDITION, MESSAGE, message_branches
+from serving.text.kept.pairs import UNIT, Mark, pairs
 from serving.text.symbols import SCRIPTS, SPECIAL, SYMBOLS
 
 TagKind = Literal["open", "close", "thing"]

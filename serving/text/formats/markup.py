@@ -10,8 +10,8 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Literal
 
-from serving.text.reading import Token, with_numbered_tags
-from serving.text.tags import HtmlPiece, html_pieces
+from serving.text.formats.tags import HtmlPiece, html_pieces
+from serving.text.passages.reading import Token, with_numbered_tags
 
 _BLOCKS = frozenset(
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from serving.text.placeholders import numbered_tags, placeholders
+from serving.text.kept.placeholders import numbered_tags, placeholders
 
 
 def found(text: str) -> list[str]:

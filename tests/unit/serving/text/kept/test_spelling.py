@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from serving.text.document import Document, Format
-from serving.text.spelling import unspelt
+from serving.text.kept.spelling import unspelt
 from tests.unit.serving.text.fakes import TRANSLATORS, Translator, read
 
 SPELT = frozenset("äöüßéèñœ–„“—«»’ÄÖÜ")

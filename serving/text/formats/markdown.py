@@ -15,10 +15,10 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token as Parsed
 
 from serving.text.alignment import Span
-from serving.text.markdown_blocks import as_commonmark
-from serving.text.markup import html_tokens, is_verbatim, piece_tokens
-from serving.text.reading import Kind, Token
-from serving.text.tags import html_pieces
+from serving.text.formats.markdown_blocks import as_commonmark
+from serving.text.formats.markup import html_tokens, is_verbatim, piece_tokens
+from serving.text.formats.tags import html_pieces
+from serving.text.passages.reading import Kind, Token
 
 _FRONT_MATTER = re.compile(
     r"\ufeff?(---|\+\+\+)[ \t]*\n.*?^(?:\1|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from sentencex import get_sentence_boundaries
 
-from serving.text.abbreviations import goes_on
 from serving.text.alignment import Span
+from serving.text.splitting.abbreviations import goes_on
 from serving.text.symbols import UNSEEN_ENDS
 
 _NONE: Mapping[int, int] = {}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from serving.errors import InvalidTextError
 from serving.text.alignment import Link, word_spans
 from serving.text.document import Document, Format
-from serving.text.placement import Translated
+from serving.text.placing.placement import Translated
 from tests.unit.serving.text.fakes import TRANSLATORS, Translator, losing, read, same, translated
 
 

@@ -17,8 +17,8 @@ from xml.parsers import expat
 from serving.errors import InvalidTextError
 from serving.text.alignment import Span
 from serving.text.characters import check_text
-from serving.text.passage import CDATA
-from serving.text.reading import Token, paired, plain_tokens, with_numbered_tags
+from serving.text.passages.passage import CDATA
+from serving.text.passages.reading import Token, paired, plain_tokens, with_numbered_tags
 
 _PROLOG = re.compile(r"\ufeff?(?:\s*<!--.*?-->)*\s*<(?:\?xml[\s?]|!DOCTYPE\s)", re.DOTALL)
 _ATTRIBUTE = re.compile(r"""\s(?:[\w.-]+:)?translate\s*=\s*["']no["']""")

@@ -11,9 +11,9 @@ import dataclasses
 import re
 from collections.abc import Collection
 
-from serving.text.abbreviations import is_abbreviation
 from serving.text.alignment import Span
-from serving.text.placement import Translated
+from serving.text.placing.placement import Translated
+from serving.text.splitting.abbreviations import is_abbreviation
 
 _WORD = re.compile(r"[^\W\d_]+")
 _LETTERS = 4

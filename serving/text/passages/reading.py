@@ -9,11 +9,11 @@ from functools import partial
 from typing import Literal
 
 from serving.text.alignment import Span
-from serving.text.building import Builder
-from serving.text.masks import Masks
-from serving.text.passage import Markup, Passage
-from serving.text.placeholders import TagKind, likely_tags, numbered_tags
-from serving.text.spelling import Unspelt
+from serving.text.kept.masks import Masks
+from serving.text.kept.placeholders import TagKind, likely_tags, numbered_tags
+from serving.text.kept.spelling import Unspelt
+from serving.text.passages.building import Builder
+from serving.text.passages.passage import Markup, Passage
 
 MAX_DEPTH = 64
 """Elements within each other in a passage; deeper ones divide the text."""

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from serving.text.alignment import Span
-from serving.text.masks import Masks
-from serving.text.passage import Inline, Markup, Passage
-from serving.text.placeholders import Placeholder, is_plain, placeholders
-from serving.text.spelling import Unspelt, with_unspelt
+from serving.text.kept.masks import Masks
+from serving.text.kept.placeholders import Placeholder, is_plain, placeholders
+from serving.text.kept.spelling import Unspelt, with_unspelt
+from serving.text.passages.passage import Inline, Markup, Passage
+from serving.text.passages.unescaping import unescaped, unquoted
 from serving.text.symbols import BIDI, BLANKS, CLOSING_SIGNS, INVISIBLE, OPENING_BIDI
-from serving.text.unescaping import unescaped, unquoted
 
 _PAIR = ("open", "close")
 _LEADING_BLANKS = re.compile(rf"[{BLANKS}]*")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from serving.text.passage import CDATA, Passage, escaped
-from serving.text.placement import Placed
+from serving.text.passages.passage import CDATA, Passage, escaped
+from serving.text.placing.placement import Placed
 
 _END_OF_CDATA = "]]>"
 

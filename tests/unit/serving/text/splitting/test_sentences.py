@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from serving.text.sentences import divided, has_words, sentence_spans
+from serving.text.splitting.sentences import divided, has_words, sentence_spans
 from tests.unit.serving.text.fakes import read
 
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from serving.text.alignment import Link, Span, word_spans
-from serving.text.links import completed_words, linked_words, overlapping, with_signs
-from serving.text.masks import mask_pattern
-from serving.text.passage import CDATA, Inline, Passage, escaped
+from serving.text.kept.masks import mask_pattern
+from serving.text.passages.passage import CDATA, Inline, Passage, escaped
+from serving.text.placing.links import completed_words, linked_words, overlapping, with_signs
 from serving.text.symbols import CLOSING_SIGNS
 
 

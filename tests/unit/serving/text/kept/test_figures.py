@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from serving.text.document import Document, Format
-from serving.text.figures import in_convention
-from serving.text.placeholders import placeholders
-from serving.text.placement import Translated
+from serving.text.kept.figures import in_convention
+from serving.text.kept.placeholders import placeholders
+from serving.text.placing.placement import Translated
 from tests.unit.serving.text.fakes import TRANSLATORS, Translator, read, translated, upper
 
 PRICES = [

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.text.tags import HtmlPiece, html_pieces
+from serving.text.formats.tags import HtmlPiece, html_pieces
 
 
 def pieces(source: str) -> list[tuple[str, str]]:

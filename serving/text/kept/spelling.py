@@ -7,8 +7,8 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence, Set
 
-from serving.text.placeholders import Placeholder
-from serving.text.sentences import UNSPACED
+from serving.text.kept.placeholders import Placeholder
+from serving.text.splitting.sentences import UNSPACED
 
 Spells = Callable[[str], bool]
 """Whether a vocabulary has a text in pieces of letters."""
