@@ -117,7 +117,7 @@ def run_server(
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name, ExitStack() as stack:
         folder = Path(name)
         progress("exporting and converting the model")
-        bundle = _write(subject, folder)
+        bundle = write_systems(subject, folder)
         chosen: dict[System, tuple[Layout, float, Served]] = {}
         for system in SYSTEMS:
             for layout in layouts(system.kind, plan.cores):
@@ -246,7 +246,7 @@ def _joined(texts: list[str], first: int, joint: str) -> str:
     return joint.join([*(part.rstrip(".!?… ") for part in parts[:-1]), parts[-1]])
 
 
-def _write(subject: DecodedModel, folder: Path) -> Path:
+def write_systems(subject: DecodedModel, folder: Path) -> Path:
     """The materials of both systems; returns the folder of this engine's bundle."""
     if subject.tokenizer is not None:
         write_materials(subject, SYSTEMS, folder)

@@ -95,7 +95,7 @@ def run_translate(
         for each in tried:
             progress(f"warming up: {_label(each)}")
             warm.append(_run(each, folder, len(subject.sources)).seconds)
-        tried = _fastest_batches(tried, warm)
+        tried = fastest_batches(tried, warm)
         for repetition in range(plan.repetitions):
             for each in tried:
                 progress(f"repetition {repetition + 1}: {_label(each)}")
@@ -205,7 +205,7 @@ def _words(each: TimedTranslation, folder: Path) -> list[str]:
     return words + [word for name, value in given.items() for word in (f"--{name}", str(value))]
 
 
-def _fastest_batches(tried: list[TimedTranslation], seconds: list[float]) -> list[TimedTranslation]:
+def fastest_batches(tried: list[TimedTranslation], seconds: list[float]) -> list[TimedTranslation]:
     """Of those that differ in nothing else, the one that took the least."""
     fastest: dict[tuple[System, Setting], tuple[float, TimedTranslation]] = {}
     for each, taken in zip(tried, seconds, strict=True):

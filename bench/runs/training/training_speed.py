@@ -150,13 +150,13 @@ def _work(kind: Kind, plan: TrainingPlan, connection: Connection) -> None:
     model = build_network(plan.config) if kind == "ours" else _peer(plan.config)
     update = _Update(model.to(plan.device), _our_loss if kind == "ours" else _peer_loss, plan)
     learnt = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    connection.send((learnt, update.operations(_batches(plan, seed=0)[0])))
+    connection.send((learnt, update.operations(random_batches(plan, seed=0)[0])))
     while True:
         try:
             repetition = connection.recv()
         except EOFError:
             return
-        batches = _batches(plan, seed=repetition)
+        batches = random_batches(plan, seed=repetition)
         labels = sum(batch.num_labels for batch in batches)
         start = time.perf_counter()
         norms = [update(batch) for batch in batches]
@@ -164,7 +164,7 @@ def _work(kind: Kind, plan: TrainingPlan, connection: Connection) -> None:
         connection.send(labels / (time.perf_counter() - start))
 
 
-def _batches(plan: TrainingPlan, seed: int) -> list[PairBatch]:
+def random_batches(plan: TrainingPlan, seed: int) -> list[PairBatch]:
     """Random ids of the lengths of ordinary text, batched by length."""
     generator = np.random.default_rng(seed)
     count = plan.updates * plan.token_budget // 8

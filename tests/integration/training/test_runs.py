@@ -283,10 +283,12 @@ def test_divergence_is_an_error_that_says_what_to_do(
         )  # fmt: skip
 
 
-def trainer(recipe: Path, run: Path, *overrides: str) -> Trainer:
+def trainer(
+    recipe: Path, run: Path, *overrides: str, ranks: TrainingRanks | None = None
+) -> Trainer:
     loaded = load_recipe(str(recipe), ["model.dropout=0", "loop.bf16=false", *overrides])
     torch.manual_seed(1)
-    return Trainer(loaded, run, prepare(loaded, run))
+    return Trainer(loaded, run, prepare(loaded, run), ranks)
 
 
 def gradients_seen(some: Trainer) -> dict[str, torch.Tensor]:
@@ -430,8 +432,7 @@ class OtherHalves(TrainingRanks):
 def test_where_another_process_takes_halves_this_one_does_from_the_next_update_on(
     small_recipe: Path, tmp_path: Path, tokenizer_file: str
 ) -> None:
-    some = trainer(small_recipe, tmp_path / "run", tokenizer_file)
-    some.gradient._ranks = OtherHalves()
+    some = trainer(small_recipe, tmp_path / "run", tokenizer_file, ranks=OtherHalves())
     rows = fail_for_want_of_memory(some, 0)
     batch = some.data.train.epoch(0)[0]
     some.update(Update([batch]))

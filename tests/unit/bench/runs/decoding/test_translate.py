@@ -9,7 +9,7 @@ from bench.reports.report import Machine
 from bench.runs.decoding.translate import (
     Stage,
     TimedTranslation,
-    _fastest_batches,
+    fastest_batches,
     translate_markdown,
 )
 from bench.subjects.materials import DecodedModel
@@ -69,4 +69,4 @@ def test_each_thread_setting_keeps_its_fastest_batches() -> None:
     tried += [
         TimedTranslation(PEER_INT8, two, batches) for batches in (("examples", 32), ("tokens", 9))
     ]
-    assert _fastest_batches(tried, [9.0, 8.0, 3.0, 2.0]) == [tried[0], tried[1], tried[3]]
+    assert fastest_batches(tried, [9.0, 8.0, 3.0, 2.0]) == [tried[0], tried[1], tried[3]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.__main__ import main
-from bench.runs.training.training_speed import TrainingPlan, _batches
+from bench.runs.training.training_speed import TrainingPlan, random_batches
 from serving.search.ids import PAD_ID
 
 PLAN = TrainingPlan(
@@ -20,7 +20,7 @@ PLAN = TrainingPlan(
 
 
 def test_batches_are_the_same_for_both_and_others_in_each_repetition() -> None:
-    first, again, other = (_batches(PLAN, seed) for seed in (0, 0, 1))
+    first, again, other = (random_batches(PLAN, seed) for seed in (0, 0, 1))
     assert len(first) == PLAN.updates
     for a, b in zip(first, again, strict=True):
         assert a.source_BS.equal(b.source_BS)
