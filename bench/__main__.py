@@ -12,14 +12,14 @@ _PROG = f"python -m {__package__}"
 def main(arguments: list[str] | None = None, prog: str = _PROG) -> int:
     """Run one verb; returns the exit status."""
     options = _parser(prog).parse_args(arguments)
-    from bench import commands
+    from bench.commands import VERBS
     from bench.errors import BenchError
     from export.errors import ExportError
     from serving.errors import ServingError
     from training.errors import TrainingError
 
     try:
-        return int(getattr(commands, options.verb.replace("-", "_"))(options))
+        return VERBS[options.verb](options)
     except (BenchError, ExportError, ServingError, TrainingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

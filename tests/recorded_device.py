@@ -73,6 +73,8 @@ class Recorded:
     """Who captures a CUDA graph at present."""
     unfinished: list[tuple[Hashable, Span, bool]] = field(default_factory=list)
     """By stream, what is read, or written, by work that nobody has waited for yet."""
+    bindings: weakref.WeakSet[IOBinding] = field(default_factory=weakref.WeakSet)
+    """Those that something still holds."""
     _mutex: threading.RLock = field(default_factory=threading.RLock)
     _inside: dict[int, int] = field(default_factory=dict)
     """How deep each thread is in calls."""
@@ -201,7 +203,7 @@ class IOBinding:
     """Addresses by name; it keeps no memory alive."""
 
     def __init__(self, recorded: Recorded) -> None:
-        self._recorded = recorded
+        recorded.bindings.add(self)
         self.inputs: dict[str, tuple[int, Any, tuple[int, ...]]] = {}
         self.outputs: dict[str, tuple[int, Any, tuple[int, ...]]] = {}
         self.on_host: dict[str, np.ndarray] = {}

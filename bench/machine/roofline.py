@@ -76,7 +76,8 @@ class ProductList:
             for node in nodes
         ]
         if nodes:
-            self._alone = _load(_products_alone(model, nodes, self._products), threads)
+            self.alone = _load(_products_alone(model, nodes, self._products), threads)
+            """A session of the products, from their rows to what they give."""
             self._whole = _load(_with_rows_as_outputs(model, self._products), threads)
 
     def count_rows(self, size: BatchSize) -> list[int]:
@@ -110,7 +111,7 @@ class ProductList:
         """The same for so many rows of each product."""
         if not self._products:
             return lambda: None
-        io, generator = self._alone.io_binding(), np.random.default_rng(0)
+        io, generator = self.alone.io_binding(), np.random.default_rng(0)
         buffers: dict[tuple[str, int, int], NDArray[Any]] = {}
 
         def buffer(kind: str, height: int, width: int) -> NDArray[Any]:
@@ -130,7 +131,7 @@ class ProductList:
         for name, array in inputs.items():
             io.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
 
-        return partial(_run, self._alone, io, buffers)
+        return partial(_run, self.alone, io, buffers)
 
 
 def time_products(

@@ -78,8 +78,8 @@ def run_reference(
 
     A language model has empty sources. Raises ParityError where they differ by more than the limit.
     """
-    values = _inputs(manifest, sources[:SENTENCES], targets[:SENTENCES])
-    wanted = _torch_logits(twin, manifest, values)
+    values = graph_inputs(manifest, sources[:SENTENCES], targets[:SENTENCES])
+    wanted = torch_logits(twin, manifest, values)
     difference = np.abs(wanted - _graph_logits(folder, manifest, values))
     found = ReferenceRun(len(difference), float(difference.max()), float(difference.mean()))
     limit = MAX_DIFFERENCE[manifest.precision]
@@ -155,7 +155,7 @@ def evaluate(model: onnx.ModelProto, outputs: list[str], values: Values) -> Valu
     return dict(zip(outputs, found, strict=True))
 
 
-def _inputs(
+def graph_inputs(
     manifest: Manifest, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> Values:
     """Values of all inputs of both graphs, by name, but for what the encoder gives."""
@@ -202,7 +202,7 @@ def _padded(rows: Sequence[Sequence[int]], width: int) -> NDArray[np.int64]:
 
 
 @torch.no_grad()
-def _torch_logits(twin: Network, manifest: Manifest, values: Values) -> NDArray[np.float32]:
+def torch_logits(twin: Network, manifest: Manifest, values: Values) -> NDArray[np.float32]:
     """Logits [M,V] of the modules that are exported, for the inputs of the graphs."""
     step = manifest.step_graph
     caches = [

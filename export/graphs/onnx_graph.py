@@ -1,4 +1,4 @@
-"""From the model's own modules to ONNX at opset 24, through torch.onnx.
+"""The graphs of each kind of model: inputs, outputs, and an example of each to trace.
 
 Shape letters: B sentences, S source positions, K beams, Q queries (K of them, or one), C cache
 slots, W ancestors, D model, V vocabulary, N candidates, M = B * Q rows; of a language model, R
@@ -8,17 +8,12 @@ shortlist.
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import onnx
 import torch
-from torch import nn
-from torch.export import Dim
 
+from export.graphs.tracing import trace_graph
 from serving.bundle.graph import Graph, Role, Tensor
 from training.models import CausalLanguageModel, DecodingNetwork, TextModel, TranslationModel
 from training.models.bert import TextGraph
@@ -65,7 +60,7 @@ def export_encoder(model: TranslationModel) -> tuple[onnx.ModelProto, Graph]:
         for name in _source_names(model)
     )
     arguments = (torch.zeros(_B, _S, dtype=torch.int64), torch.zeros(_B, _S))
-    proto = _export(EncoderGraph(model), arguments, inputs, outputs)
+    proto = trace_graph(EncoderGraph(model), arguments, inputs, outputs)
     return proto, Graph(file="encoder.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
 
 
@@ -84,7 +79,7 @@ def export_step(model: TranslationModel) -> tuple[onnx.ModelProto, Graph]:
     )
     labels = torch.zeros(_B, _Q, dtype=torch.int64)
     arguments = (*_step_arguments(), labels, *_memory_arguments(model))
-    proto = _export(StepGraph(model), arguments, inputs, outputs)
+    proto = trace_graph(StepGraph(model), arguments, inputs, outputs)
     return proto, Graph(file="step.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
 
 
@@ -98,7 +93,7 @@ def export_shortlist_step(model: TranslationModel) -> tuple[onnx.ModelProto, Gra
     outputs = (*_CANDIDATES, *_memory_outputs(model))
     columns = torch.zeros(_B, _L, dtype=torch.int64)
     arguments = (*_step_arguments(), columns, *_memory_arguments(model))
-    proto = _export(ShortlistStepGraph(model), arguments, inputs, outputs)
+    proto = trace_graph(ShortlistStepGraph(model), arguments, inputs, outputs)
     return proto, Graph(file="step_shortlist.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
 
 
@@ -136,7 +131,7 @@ def export_language_step(model: CausalLanguageModel) -> tuple[onnx.ModelProto, G
         _cache_arguments(model),
         *_asked_arguments(model),
     )
-    proto = _export(LanguageStepGraph(model), arguments, inputs, outputs)
+    proto = trace_graph(LanguageStepGraph(model), arguments, inputs, outputs)
     return proto, Graph(file="step.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
 
 
@@ -160,7 +155,7 @@ def export_text_graph(model: TextModel, role: Role) -> tuple[onnx.ModelProto, Gr
         torch.zeros(_B, _S),
         torch.zeros(_M, dtype=torch.int64),
     )
-    proto = _export(TextGraph(model), arguments, inputs, outputs)
+    proto = trace_graph(TextGraph(model), arguments, inputs, outputs)
     return proto, Graph(file="encoder.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
 
 
@@ -244,51 +239,3 @@ def _source_names(model: TranslationModel) -> list[str]:
         return ["source_states"]
     layers = range(model.num_sources // 2)
     return [f"source_{kind}_{layer}" for layer in layers for kind in ("key", "value")]
-
-
-def _export(
-    module: nn.Module,
-    arguments: tuple[Any, ...],
-    inputs: tuple[Tensor, ...],
-    outputs: tuple[Tensor, ...],
-) -> onnx.ModelProto:
-    shapes = [
-        {i: Dim.DYNAMIC for i, axis in enumerate(tensor.axes) if isinstance(axis, str)}
-        for tensor in inputs
-    ]
-    with _quiet():
-        program = torch.onnx.export(
-            module.eval(),
-            (*arguments, {}),  # a dictionary at the end is taken for keyword arguments
-            dynamo=True,
-            opset_version=OPSET,
-            input_names=[tensor.name for tensor in inputs],
-            output_names=[tensor.name for tensor in outputs],
-            dynamic_shapes=_like(arguments, iter(shapes)),
-            verbose=False,
-        )
-    assert program is not None
-    return program.model_proto
-
-
-def _like(value: Any, leaves: Iterator[Any]) -> Any:
-    """Leaves in the nesting of `value`."""
-    if isinstance(value, dict):
-        return {name: _like(item, leaves) for name, item in value.items()}
-    if isinstance(value, tuple | list):
-        return type(value)(_like(item, leaves) for item in value)
-    return next(leaves)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """The exporter warns of its own deprecations and of packages it could use."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)

@@ -9,26 +9,33 @@ from pathlib import Path
 import onnx
 from onnx.external_data_helper import set_external_data
 
-_LEAST_BYTES = 1 << 16
-_MOST_BYTES = (1 << 31) - (1 << 24)
+LEAST_BYTES = 1 << 16
+"""Of a weight that is worth a place beside its graph."""
+MOST_BYTES = (1 << 31) - (1 << 24)
 """Of weights in a graph's own file: protobuf writes less than 2 GiB, nodes among them."""
 _PAGE = 4096
 """What begins with a page is read in place."""
 
 
-def share_weights(models: Sequence[onnx.ModelProto], file: Path) -> None:
-    """Move initializers that several models hold, and all large ones of a model that could not be
-    written with them, into a file beside them, if there are any.
+def share_weights(
+    models: Sequence[onnx.ModelProto],
+    file: Path,
+    *,
+    least_bytes: int = LEAST_BYTES,
+    most_bytes: int = MOST_BYTES,
+) -> None:
+    """Move initializers that several models hold, and all of a model that has more than
+    `most_bytes` of them, into a file beside them, if there are any; those below `least_bytes` stay.
 
     The models are changed in place: they refer to the file by its name.
     """
     places: dict[bytes, list[onnx.TensorProto]] = {}
     moved: set[bytes] = set()
     for model in models:
-        large = [t for t in model.graph.initializer if len(t.raw_data) >= _LEAST_BYTES]
+        large = [t for t in model.graph.initializer if len(t.raw_data) >= least_bytes]
         for tensor in large:
             places.setdefault(tensor.raw_data, []).append(tensor)
-        if sum(len(tensor.raw_data) for tensor in large) > _MOST_BYTES:
+        if sum(len(tensor.raw_data) for tensor in large) > most_bytes:
             moved.update(tensor.raw_data for tensor in large)
     moved.update(data for data, tensors in places.items() if len(tensors) > 1)
     if not moved:

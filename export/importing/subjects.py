@@ -115,8 +115,12 @@ def licence_of_card(source: Path) -> str | None:
     except OSError:
         return None
     front = re.match(r"---\n(.*?)\n---", card, re.DOTALL)
-    found = re.search(r"^license:\s*(\S.*?)\s*$", front[1], re.MULTILINE) if front else None
-    return found[1].strip("\"'") if found else None
+    value = r"^license:([ \t]*\S.*|(?:\n[ \t]*- .*)+)$"  # one, or a list of several
+    found = re.search(value, front[1], re.MULTILINE) if front else None
+    if found is None:
+        return None
+    lines = (line.strip().removeprefix("- ") for line in found[1].strip().split("\n"))
+    return ", ".join(line.strip().strip("\"'") for line in lines)
 
 
 def _translation(imported: Imported, source: Source) -> TranslationSubject:

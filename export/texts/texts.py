@@ -12,7 +12,7 @@ from export.texts.dev_set import DevSet, Direction
 from serving.bundle.manifest import Activations
 from serving.bundle.tokenizer import TextTokenizer
 from serving.search.ids import EOS_ID
-from serving.text.sentences import has_words
+from serving.text.splitting.sentences import has_words
 from training.corpora.pairs import read_lines, read_pairs
 from training.recipe.config import TextConfig
 from training.results.perplexity import Window, rolling_windows

@@ -17,8 +17,8 @@ from serving.checking.figures import unmatched, written
 from serving.checking.letters import has_similar, lost_words, strange_letters
 from serving.checking.units import strange_sign
 from serving.text.alignment import Span
-from serving.text.masks import MASKS
-from serving.text.placeholders import likely_tags, placeholders
+from serving.text.kept.masks import MASKS
+from serving.text.kept.placeholders import likely_tags, placeholders
 
 FaultKind = Literal["figures", "letters", "codes", "shape"]
 FAULT_KINDS = frozenset(get_args(FaultKind))

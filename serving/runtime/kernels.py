@@ -24,7 +24,8 @@ SWITCH = "MACARON_NATIVE_KERNELS"
 """The environment variable that turns them off."""
 SHIPPED = Path(__file__).parents[1] / "native" / "built"
 """Where `ship_libraries` puts what an image brings along."""
-_SOURCES = Path(__file__).parents[1] / "native"
+SOURCES = Path(__file__).parents[1] / "native"
+"""Where the operators are written."""
 _COMPILERS = ("c++", "g++", "clang++")
 # Hidden, or a process that loads two libraries would have one of what is inline in both.
 _FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fvisibility=hidden")
@@ -54,7 +55,8 @@ def native_library() -> Path | None:
         raise SettingsError(f"{SWITCH} must be on or off, got {switch!r}")
     if switch == "off":
         return None
-    shipped = shipped_library(SHIPPED)
+    processor = processor_features()
+    shipped = shipped_library(SHIPPED, processor)
     if shipped is not None:
         return shipped
     compiler = find_compiler(os.environ)
@@ -65,7 +67,7 @@ def native_library() -> Path | None:
         )
         return None
     try:
-        return build_library(compiler, cache_folder(os.environ))
+        return build_library(compiler, cache_folder(os.environ), processor)
     except (OSError, subprocess.SubprocessError) as error:
         output = getattr(error, "stderr", None) or str(error)
         logger.warning(
@@ -88,12 +90,13 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
     return (Path(home) if home else Path.home() / ".cache") / "macaron"
 
 
-def build_library(compiler: str, folder: Path) -> Path:
-    """Compile the operators into a folder, unless that was done there for such a processor.
+def build_library(compiler: str, folder: Path, processor: str) -> Path:
+    """Compile the operators into a folder, unless that was done there for such a processor, as
+    `processor_features` tells of it.
 
     Raises OSError and subprocess.SubprocessError.
     """
-    known = _digest(compiler, "native", platform.machine(), _processor())
+    known = _digest(SOURCES, compiler, "native", platform.machine(), processor)
     library = folder / f"kernels-{known}.so"
     if not library.is_file():
         _compile(compiler, "native", library)
@@ -108,32 +111,33 @@ def ship_libraries(compiler: str, folder: Path) -> list[Path]:
     """
     if platform.machine() != "x86_64":
         return []
-    libraries = {level: _shipped(folder, level) for level in _LEVELS}
+    libraries = {level: _shipped(folder, level, SOURCES) for level in _LEVELS}
     for level, library in libraries.items():
         _compile(compiler, level, library)
     return list(libraries.values())
 
 
-def shipped_library(folder: Path) -> Path | None:
-    """The best that `ship_libraries` made in a folder of these sources and that runs here."""
-    found = set(_processor().split())
+def shipped_library(folder: Path, processor: str, sources: Path = SOURCES) -> Path | None:
+    """The best that `ship_libraries` made in a folder of these sources and that runs on a processor
+    with these features (`processor_features`)."""
+    found = set(processor.split())
     for level, wanted in _LEVELS.items():
-        library = _shipped(folder, level)
+        library = _shipped(folder, level, sources)
         if found.issuperset(wanted.split()) and library.is_file():
             return library
     return None
 
 
-def _shipped(folder: Path, level: str) -> Path:
-    return folder / f"kernels-{level}-{_digest(level)}.so"
+def _shipped(folder: Path, level: str, sources: Path) -> Path:
+    return folder / f"kernels-{level}-{_digest(sources, level)}.so"
 
 
-def _digest(*parts: str) -> str:
+def _digest(sources: Path, *parts: str) -> str:
     """Of the sources, the flags and whatever else a library depends on."""
     known = hashlib.sha256()
     for part in (*parts, *_FLAGS, *_ARITHMETIC):
         known.update(part.encode() + b"\0")
-    for file in sorted(file for file in _SOURCES.iterdir() if file.is_file()):
+    for file in sorted(file for file in sources.iterdir() if file.is_file()):
         known.update(file.read_bytes())
     return known.hexdigest()[:16]
 
@@ -150,15 +154,16 @@ def _compile(compiler: str, processor: str, library: Path) -> None:
             f"-march={processor}",
             "-o",
             str(made),
-            str(_SOURCES / "operators.cpp"),
+            str(SOURCES / "operators.cpp"),
         ]
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=_TIMEOUT_S)
         made.replace(library)
     logger.info("native kernels compiled: %s", library)
 
 
-def _processor() -> str:
-    """What the compiler may make use of: code for one processor need not run on another."""
+def processor_features() -> str:
+    """What the compiler may make use of, in the system's words, with spaces between: code for one
+    processor need not run on another."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -15,20 +15,20 @@ from typing import Literal
 
 from serving.errors import InvalidOptionError
 from serving.text.alignment import Link, Span
-from serving.text.capitals import in_capitals, in_ordinary_case, raised
-from serving.text.figures import in_convention
-from serving.text.markdown import markdown_tokens
-from serving.text.markup import html_tokens
-from serving.text.masks import mask_pattern
-from serving.text.passage import Markup, Passage, escaped
-from serving.text.placeholders import LONGEST_WORD
-from serving.text.placement import Placed, Translated, masked_things, pieces, place
-from serving.text.reading import Token, plain_tokens, read_parts, with_neighbours_apart
-from serving.text.rendering import Rendered, as_it_was, render
-from serving.text.runs import joined_tokens
-from serving.text.sentences import divided, has_words, sentence_spans, stripped
-from serving.text.spelling import Spells, unspelt
-from serving.text.xml import xml_tokens
+from serving.text.formats.markdown import markdown_tokens
+from serving.text.formats.markup import html_tokens
+from serving.text.formats.xml import xml_tokens
+from serving.text.kept.figures import in_convention
+from serving.text.kept.masks import mask_pattern
+from serving.text.kept.placeholders import LONGEST_WORD
+from serving.text.kept.spelling import Spells, unspelt
+from serving.text.passages.passage import Markup, Passage, escaped
+from serving.text.passages.reading import Token, plain_tokens, read_parts, with_neighbours_apart
+from serving.text.passages.runs import joined_tokens
+from serving.text.placing.capitals import in_capitals, in_ordinary_case, raised
+from serving.text.placing.placement import Placed, Translated, masked_things, pieces, place
+from serving.text.placing.rendering import Rendered, as_it_was, render
+from serving.text.splitting.sentences import divided, has_words, sentence_spans, stripped
 
 Format = Literal["text", "html", "markdown", "xml"]
 

@@ -12,7 +12,7 @@ from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from serving.text.alignment import Link
 from serving.text.document import Document
-from serving.text.placement import Translated
+from serving.text.placing.placement import Translated
 from serving.text.terms import Terms
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-import pytest
 import torch
 from onnx.reference import ReferenceEvaluator
 from torch import Tensor, nn
 
-from export.graphs import onnx_graph
-from tests.toy.tracing import remembering
+from export.graphs.tracing import trace_graph
+from serving.bundle.graph import Tensor as GraphTensor
+from tests.toy.tracing import Trace, remembering
 
 
 class Network(nn.Linear):
@@ -45,27 +45,20 @@ def network(kind: type[Network] = Network, *, change: float = 0.0, width: int = 
     return Whole(model)
 
 
-@pytest.fixture
-def traced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[nn.Module]:
-    """What torch.export traced, in order."""
+def export(trace: Trace, module: nn.Module, name: str) -> onnx.ModelProto:
+    ins = (GraphTensor(name="features", dtype="float32", axes=("B", 3), role="source"),)
+    outs = (GraphTensor(name=name, dtype="float32", axes=("B", "N"), role="logits"),)
+    return trace(module, (torch.zeros(5, 3),), ins, outs)
+
+
+def test_a_graph_is_traced_once_and_each_has_its_own_weights(tmp_path: Path) -> None:
     traced: list[nn.Module] = []
-    trace = onnx_graph._export
 
     def noted(module: nn.Module, *others: Any) -> onnx.ModelProto:
         traced.append(module)
-        return trace(module, *others)
+        return trace_graph(module, *others)
 
-    monkeypatch.setattr(onnx_graph, "_export", remembering(noted, tmp_path))
-    return traced
-
-
-def export(module: nn.Module, name: str) -> onnx.ModelProto:
-    ins = (onnx_graph._tensor("features", "float32", ("B", 3), "source"),)
-    outs = (onnx_graph._tensor(name, "float32", ("B", "N"), "logits"),)
-    return onnx_graph._export(module, (torch.zeros(5, 3),), ins, outs)
-
-
-def test_a_graph_is_traced_once_and_each_has_its_own_weights(traced: list[nn.Module]) -> None:
+    trace = remembering(noted, tmp_path)
     features = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
     different = [
         (network(), "found"),
@@ -76,7 +69,7 @@ def test_a_graph_is_traced_once_and_each_has_its_own_weights(traced: list[nn.Mod
     ]
     for _ in range(2):
         for module, name in different:
-            graph = export(module, name)
+            graph = export(trace, module, name)
             (found,) = ReferenceEvaluator(graph).run([name], {"features": features})
             with torch.no_grad():
                 wanted = module(torch.from_numpy(features)).numpy()

@@ -19,6 +19,7 @@ from serving.translation.translator import Translator
 from training.__main__ import main
 from training.derive import distillation
 from training.errors import StorageError
+from training.runs.checkpoint import write_atomically
 
 pytestmark = pytest.mark.slow
 
@@ -86,8 +87,10 @@ def test_what_was_decoded_outlives_an_end_before_it_is_written(
         failed_rows(out).write_text("{}\n")
         return 1
 
-    def full(*_: object) -> None:
-        raise StorageError("disk full")
+    def full(path: Path, content: bytes) -> None:
+        if path.suffix == ".de":
+            raise StorageError("disk full")
+        write_atomically(path, content)
 
     def make() -> int:
         return main(["backtranslate", str(MODELS / "macaron-de-en"), str(mono), str(out)])
@@ -95,7 +98,7 @@ def test_what_was_decoded_outlives_an_end_before_it_is_written(
     mono, out = tmp_path / "mono.de", tmp_path / "back"
     monkeypatch.setattr(distillation, "run", fake_run)
     with monkeypatch.context() as patch:
-        patch.setattr(distillation._Making, "_write", full)
+        patch.setattr(distillation, "write_atomically", full)
         assert make() == 1
     assert not (tmp_path / "back.de").exists()
     assert make() == 0

@@ -22,7 +22,7 @@ Trace = Callable[..., onnx.ModelProto]
 
 
 def remembering(trace: Trace, folder: Path) -> Trace:
-    """`trace` of `export.graphs.onnx_graph`, which reads from `folder` what it has traced before.
+    """`trace_graph` of `export.graphs.tracing`, which reads from `folder` what it traced before.
 
     What torch.export traces is that of a module with its classes and the shapes of its weights.
     The weights come into it then, and the exporter's optimizer, which sees their values, runs each

@@ -74,7 +74,7 @@ def find_budget(recipe: TranslationRecipe, device: torch.device, processes: int 
         )
         return 4 * _FIRST * scale
     allowed = _SHARE[device.type] * free / (processes if device.type == "cpu" else 1)
-    probe = _Probe(recipe, device)
+    probe = MemoryProbe(recipe, device)
     tokens, budget, used = _FIRST, _FIRST, 0
     while tokens > budget or not used:
         try:
@@ -120,7 +120,7 @@ def _number(path: Path, pattern: str) -> int | None:
     return None
 
 
-class _Probe:
+class MemoryProbe:
     """A model of the recipe's that learns from nonsense."""
 
     def __init__(self, recipe: TranslationRecipe, device: torch.device) -> None:

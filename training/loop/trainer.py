@@ -144,7 +144,7 @@ class Trainer:
         with (
             Reporter(self.recipe, self.folder, self.step, self.ranks) as reporter,
             self.ranks.heeding_sigterm() as asked_to_end,
-            self._updates() as updates,
+            self.updates() as updates,
         ):
             while self.step < last and not self._stopped_early():
                 step, generators = self.step, generator_states()
@@ -157,25 +157,25 @@ class Trainer:
                         restore_generators(generators)
                     raise self._lost(error) from error
                 if ending:
-                    folder = self.saved or self._save()
+                    folder = self.saved or self.save()
                     raise EndedError(
                         f"SIGTERM ended this run; {folder} holds what was learnt: the same command "
                         "goes on"
                     )
-            return self.saved or self._save()
+            return self.saved or self.save()
 
     def _lost(self, error: RankLostError) -> RankLostError:
         """Save what was learnt, and tell where it is."""
         if not self.ranks.is_first or not self.step:
             return error
-        folder = self.saved or self._save()
+        folder = self.saved or self.save()
         return RankLostError(f"{error}; {folder} holds what was learnt: the same command goes on")
 
     def _advance(self, update: Update, reporter: Reporter) -> None:
         """One update, and what is measured of it."""
         if not self.window.begun and self.ranks.is_first:
             self.window.begin(self._matrix_seconds(update.batches))
-        self.window.add(self._update(update))
+        self.window.add(self.update(update))
         reporter.advance()
 
     def _matrix_seconds(self, batches: list[Any]) -> float | None:
@@ -200,9 +200,9 @@ class Trainer:
                 self._validate(reporter)
             self.best.restore(self.ranks.from_first(self.best.state()))
         if self.step % loop.checkpoint_every == 0 or (self.validated and loop.keep_best):
-            self._save()
+            self.save()
 
-    def _update(self, update: Update) -> dict[str, float]:
+    def update(self, update: Update) -> dict[str, float]:
         """One optimiser update; the gradient is a mean over labels."""
         optim = self.recipe.optim
         step, max_steps = self.step + 1, self.recipe.loop.max_steps
@@ -240,7 +240,7 @@ class Trainer:
             if not bool(torch.isfinite(weight).all()):
                 raise self._diverged(f"{name} is no longer finite at step {self.step}")
 
-    def _updates(self) -> Ahead:
+    def updates(self) -> Ahead:
         """The updates that follow, prepared ahead; to be closed after use."""
         size = self.recipe.optim.accumulation * self.ranks.size
         return Ahead(iterate_updates(self.data, self.place, self.step, size, self.gradient.prepare))
@@ -257,7 +257,7 @@ class Trainer:
     def _stopped_early(self) -> bool:
         return 0 < self.recipe.loop.patience <= self.best.stale
 
-    def _save(self) -> Path:
+    def save(self) -> Path:
         """Write a checkpoint and remove old ones, which rank 0 does for all; returns its folder."""
         folder = self.folder / "checkpoints" / f"step_{self.step:08d}"
         if self.ranks.is_first:

@@ -48,7 +48,7 @@ class Convolution(nn.Module):
         """Centred convolution of an encoder; what the additive mask [B,1,1 or S,S] hides counts as
         zeros."""
         x_BSD = self._project(x_BSD)
-        kernel = self._kernel(x_BSD)
+        kernel = self.taps(x_BSD)
         if mask is not None:
             x_BSD = x_BSD.masked_fill((mask[:, 0, 0] < 0).unsqueeze(-1), 0.0)
         return self.out_proj(convolve(x_BSD, kernel, ahead=self.width // 2))
@@ -56,7 +56,7 @@ class Convolution(nn.Module):
     def decode(self, x_BQD: Tensor, context: CacheContext) -> Tensor:
         """Causal convolution of a decoder; keeps its inputs in a cache where there is one."""
         x_BQD = self._project(x_BQD)
-        kernel = self._kernel(x_BQD)
+        kernel = self.taps(x_BQD)
         if context.cached:
             return self.out_proj(context.convolve(x_BQD, kernel))
         return self.out_proj(convolve(x_BQD, kernel, ahead=0))
@@ -65,7 +65,7 @@ class Convolution(nn.Module):
         x = self.in_proj(self.input_dropout(x))
         return nn.functional.glu(x, -1) if self.has_gate else x
 
-    def _kernel(self, x_BTD: Tensor) -> Tensor:
+    def taps(self, x_BTD: Tensor) -> Tensor:
         """Taps, [B,T,H,K] or, where all positions have the same, [1,1,H,K]."""
         if self.kernel_proj is None:
             logits = self.kernel[None, None]

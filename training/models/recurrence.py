@@ -28,9 +28,10 @@ class Ssru(nn.Module):
 
     def decode(self, x_BQD: Tensor, context: CacheContext) -> Tensor:
         """[B,Q,D] to [B,Q,D], from the state of each position's parent."""
-        return torch.relu(context.recur(self._cell, self.in_proj(x_BQD), self.dim))
+        return torch.relu(context.recur(self.cell, self.in_proj(x_BQD), self.dim))
 
-    def _cell(self, projected: Tensor, parent_BQD: Tensor) -> Tensor:
+    def cell(self, projected: Tensor, parent_BQD: Tensor) -> Tensor:
+        """States c [B,Q,D] of what `in_proj` gives, [B,Q,2D], and of the states before them."""
         gate, new = projected.chunk(2, dim=-1)
         kept = torch.sigmoid(gate + self.forget_bias)
         return kept * parent_BQD + (1 - kept) * new

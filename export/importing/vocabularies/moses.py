@@ -35,26 +35,37 @@ def find_codes(source: Path, places: Iterable[Path]) -> tuple[Path, Path]:
 
 
 def read_codes(path: Path) -> str:
-    """The merges in a file of subword-nmt or fastBPE, as the first writes them. Raises ExportError
-    where it is neither."""
+    """The merges in a file of subword-nmt or fastBPE, as the first writes them. fastBPE writes no
+    version, and a count after each merge. Raises ExportError where it is neither."""
     try:
         lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
     except (OSError, ValueError) as error:
         raise ExportError(f"{path}: cannot be read: {error}") from error
     told = lines[0].startswith("#version:")
+    counted = not told and _is_counted(_parts(lines[0]))
     found = []
-    for number, line in enumerate(lines, 1):
-        if number == 1 and told:
-            continue
-        parts = line.strip("\r ").split(" ")
-        if not told and len(parts) == 3 and parts[2].isdigit():
-            del parts[2]  # fastBPE's count
-        if len(parts) != 2:
+    first = 1 if told else 0
+    for number, line in enumerate(lines[first:], first + 1):
+        parts = _parts(line)
+        if counted and not _is_counted(parts):
+            raise ExportError(
+                f"{path}: line {number} must be two pieces to merge and their count, as line 1 is, "
+                f"got {line!r}"
+            )
+        if not counted and len(parts) != 2:
             raise ExportError(f"{path}: line {number} must be two pieces to merge, got {line!r}")
-        found.append(" ".join(parts))
-    counted = not told and len(lines[0].split(" ")) == 3
+        found.append(" ".join(parts[:2]))
     version = lines[0].strip() if told else _VERSION if counted else "#version: 0.1"
     return "\n".join([version, *found]) + "\n"
+
+
+def _parts(line: str) -> list[str]:
+    """What spaces divide on a line, as subword-nmt reads it: its end may have some."""
+    return line.strip("\r ").split(" ")
+
+
+def _is_counted(parts: Sequence[str]) -> bool:
+    return len(parts) == 3 and parts[2].isdigit()
 
 
 def moses_rules(path: Path, language: str, written: Sequence[str]) -> bytes:

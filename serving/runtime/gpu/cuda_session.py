@@ -39,7 +39,7 @@ from serving.runtime.gpu.sharing import Turns
 from serving.runtime.ort import names_by_role
 from serving.search.ids import PAD_ID
 
-_BINDINGS = 128
+MOST_BINDINGS = 128
 """Bindings without CUDA graphs that a thread keeps; the longest unused goes first."""
 _RUNS_BEFORE_CAPTURE = 3
 """A capture takes longer than some runs: what is not met again is not worth one."""
@@ -358,7 +358,7 @@ class CudaSession:
         """Keep a binding in the place of the longest unused one that has no CUDA graph."""
         kept = self._own.bound
         plain = [other for other, each in kept.items() if not each.captured]
-        if len(plain) >= _BINDINGS:
+        if len(plain) >= MOST_BINDINGS:
             del kept[plain[0]]
         kept[key] = bound
 

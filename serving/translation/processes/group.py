@@ -292,9 +292,17 @@ class ProcessGroup:
     def held_bytes(self) -> int:
         """Memory of all processes, what they share counted once; 0 where the system does not
         tell."""
-        pids = {loader.pid for loader in list(self._loaders)}
-        pids |= {link.pid for links in list(self._links) for link in links.values()}
-        return sum(map(proportional_bytes, pids))
+        return sum(map(proportional_bytes, self.loader_pids | self.decoder_pids))
+
+    @property
+    def loader_pids(self) -> set[int]:
+        """Ids of the processes that load models."""
+        return {loader.pid for loader in list(self._loaders)}
+
+    @property
+    def decoder_pids(self) -> set[int]:
+        """Ids of the processes that decode, which without forks are those that load."""
+        return {link.pid for links in list(self._links) for link in links.values()}
 
     def close(self) -> None:
         """End all processes, whatever they do."""

@@ -9,8 +9,8 @@ import pytest
 
 from bench.machine.gpu import MeasuredGpu
 from bench.reports.report import look_at_machine
-from bench.runs.engine import EnginePlan, run_engine
-from bench.runs.engine_report import Bleu, to_markdown
+from bench.runs.decoding.engine import EnginePlan, run_engine
+from bench.runs.decoding.engine_report import Bleu, to_markdown
 from bench.subjects.materials import random_subject
 from bench.subjects.scenarios import (
     COMPARISONS,

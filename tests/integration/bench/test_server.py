@@ -11,7 +11,14 @@ import pytest
 
 from bench.__main__ import main
 from bench.errors import BenchError
-from bench.runs.server import SYSTEMS, TAIL_EVERY, TAIL_TIMES, _write, layouts, texts_of
+from bench.runs.decoding.server import (
+    SYSTEMS,
+    TAIL_EVERY,
+    TAIL_TIMES,
+    layouts,
+    texts_of,
+    write_systems,
+)
 from bench.subjects.job import Search
 from bench.subjects.materials import folder_name, job_for, random_subject
 from bench.subjects.scenarios import OUR_INT8, Setting
@@ -23,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("traced_once")
 def test_both_systems_answer_the_same_requests(tmp_path: Path) -> None:
     subject = random_subject("tiny", 3, 4)
     texts = texts_of(subject)
-    bundle = _write(subject, tmp_path)
+    bundle = write_systems(subject, tmp_path)
     assert bundle == tmp_path / folder_name(OUR_INT8)
     answers = []
     for system in SYSTEMS:

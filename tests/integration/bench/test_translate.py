@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bench import commands
 from bench.__main__ import main
-from bench.runs.translate import SYSTEMS, TimedTranslation, run_translate
+from bench.commands import decoding
+from bench.runs.decoding.translate import SYSTEMS, TimedTranslation, run_translate
 from bench.subjects.scenarios import OUR_INT8, PEER_INT8, Setting
 from tests.conftest import single_thread
 from tests.toy.recipe import write_toy_recipe
@@ -47,7 +47,7 @@ def test_both_translate_the_file(
         found.extend(run_translate(*arguments))  # type: ignore[arg-type]
         return found
 
-    monkeypatch.setattr(commands, "run_translate", run)
+    monkeypatch.setattr(decoding, "run_translate", run)
     command = [*arguments_for(folder), "--repetitions", "2", "--threads", "1", "--busy"]
     assert main(command) == 0
     output = capsys.readouterr()

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from export.bundles.run import export_run
 from export.bundles.subject import Form
 from export.comparison.language import LanguageParity, check_language
 from export.errors import ParityError
+from export.graphs.shared_weights import share_weights
 from serving.__main__ import main
 from serving.bundle.folder import read_manifest
 from serving.errors import BundleError, InvalidOptionError, InvalidTextError, RequestError
@@ -227,8 +229,8 @@ def test_weights_that_no_file_of_a_graph_holds_lie_beside_it(
     precision: str,
 ) -> None:
     """As with 2 GiB and more, which protobuf does not write; here the bound is lower."""
-    monkeypatch.setattr("export.graphs.shared_weights._MOST_BYTES", 1 << 10)
-    monkeypatch.setattr("export.graphs.shared_weights._LEAST_BYTES", 1 << 10)
+    lower = partial(share_weights, least_bytes=1 << 10, most_bytes=1 << 10)
+    monkeypatch.setattr("export.graphs.writing.share_weights", lower)
     folder = tmp_path / "lm"
     run = tiny_language_model.run
     manifest = export_run(run, folder, Form(precision))

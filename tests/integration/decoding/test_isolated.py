@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import psutil
 import pytest
 
 from serving.errors import (
@@ -279,7 +280,6 @@ def test_errors_survive_the_way() -> None:
 def test_a_process_that_does_not_start_is_tried_again(
     scheduler: TranslationScheduler, processes: TwoProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serving.queue.decoder._RETRY_S", 0.1)
     engine = processes.handed_out[0]
     group = processes.processes
     revive, failures = group.revive, [OSError("no memory"), RuntimeError("MemoryError")]
@@ -319,7 +319,7 @@ class TwoModels:
 
     @property
     def pids(self) -> set[int]:
-        return {link.pid for links in self.group._links for link in links.values()}
+        return self.group.decoder_pids
 
 
 @pytest.fixture
@@ -395,9 +395,9 @@ def test_only_what_kills_its_process_fails(
 
 
 def test_a_loading_process_that_dies_is_replaced_when_it_is_needed(models: TwoModels) -> None:
-    (loader,) = models.group._loaders
-    os.kill(loader.pid, signal.SIGKILL)
-    wait_until(lambda: loader.ended)
+    (loader,) = models.group.loader_pids
+    os.kill(loader, signal.SIGKILL)
+    wait_until(lambda: psutil.Process(loader).status() == psutil.STATUS_ZOMBIE)
     assert models.german.submit(Request(text=TEXTS[3])).result(PATIENT).translation.text
     before = models.pids
     for pid in before:

@@ -140,7 +140,7 @@ def test_a_row_comes_out_the_same_alone(seed: int, rows: int) -> None:
 
 def has_product() -> bool:
     """As best_unit of serving/native/product_operator.h finds it."""
-    features = set(kernels._processor().split())
+    features = set(kernels.processor_features().split())
     if "avx512f" in features:
         return bool({"amx_int8", "avx512_vnni"} & features)
     return "avx2" in features and "avx_vnni" not in features

@@ -91,7 +91,8 @@ def test_a_search_finds_the_combination_of_the_lowest_loss(
 ) -> None:
     losses: dict[tuple[int, ...], float] = {}
 
-    def loss(self: object, config: object, weights: dict[str, torch.Tensor]) -> float:
+    def validate(model: torch.nn.Module, *_: object) -> dict[str, float]:
+        weights = model.state_dict()
         whole = load_trained(run).model.state_dict()
         name = "self_attention.in_proj.weight"
         numbers = tuple(
@@ -100,9 +101,9 @@ def test_a_search_finds_the_combination_of_the_lowest_loss(
             if key.startswith("encoder.") and key.endswith(name)
         )
         losses[numbers] = float((numbers[0] - 1) ** 2 + (numbers[1] - 3) ** 2)
-        return losses[numbers]
+        return {"loss": losses[numbers]}
 
-    monkeypatch.setattr("training.derive.pruning._Search.loss", loss)
+    monkeypatch.setattr("training.derive.pruning.validate", validate)
     options = ["--encoder-layers", "2", "--method", "search"]
     assert pruned(run, tmp_path / "out", capsys, *options)["encoder_layers"] == [1, 3]
     assert len(losses) == 6

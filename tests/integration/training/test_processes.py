@@ -31,14 +31,14 @@ import os, signal, sys
 from training.__main__ import main
 from training.loop.trainer import Trainer
 
-update = Trainer._update
+update = Trainer.update
 
 def dying_update(trainer, batches):
     if trainer.step + 1 == 8:
         os.kill(os.getpid(), signal.SIGKILL)
     return update(trainer, batches)
 
-Trainer._update = dying_update
+Trainer.update = dying_update
 main(sys.argv[1:])
 """
 
@@ -49,7 +49,7 @@ import os, signal, sys, time
 from training.__main__ import main
 from training.loop.trainer import Trainer
 
-what, update = sys.argv[1], Trainer._update
+what, update = sys.argv[1], Trainer.update
 
 def update_at_which_it_ends(trainer, batches):
     if trainer.step + 1 == 8 and trainer.ranks.rank == 1:
@@ -63,7 +63,7 @@ def update_at_which_it_ends(trainer, batches):
             time.sleep(0.05)
     return update(trainer, batches)
 
-Trainer._update = update_at_which_it_ends
+Trainer.update = update_at_which_it_ends
 sys.exit(main(sys.argv[2:]))
 """
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

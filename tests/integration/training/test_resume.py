@@ -51,7 +51,7 @@ where, at, arguments = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
-update, save_file, replace = Trainer._update, checkpoint.save_file, os.replace
+update, save_file, replace = Trainer.update, checkpoint.save_file, os.replace
 
 def dying_update(trainer, batches):
     if where == "update" and trainer.step + 1 == at:
@@ -68,7 +68,7 @@ def dying_replace(source, target):
     if where == "best" and Path(target).name == ".best.old":
         die()
 
-Trainer._update, checkpoint.save_file, os.replace = dying_update, dying_save, dying_replace
+Trainer.update, checkpoint.save_file, os.replace = dying_update, dying_save, dying_replace
 main(arguments)
 """
 

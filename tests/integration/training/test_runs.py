@@ -283,10 +283,12 @@ def test_divergence_is_an_error_that_says_what_to_do(
         )  # fmt: skip
 
 
-def trainer(recipe: Path, run: Path, *overrides: str) -> Trainer:
+def trainer(
+    recipe: Path, run: Path, *overrides: str, ranks: TrainingRanks | None = None
+) -> Trainer:
     loaded = load_recipe(str(recipe), ["model.dropout=0", "loop.bf16=false", *overrides])
     torch.manual_seed(1)
-    return Trainer(loaded, run, prepare(loaded, run))
+    return Trainer(loaded, run, prepare(loaded, run), ranks)
 
 
 def gradients_seen(some: Trainer) -> dict[str, torch.Tensor]:
@@ -327,9 +329,9 @@ def test_accumulation_equals_one_large_batch(
     batches = some.data.train.epoch(0)[:3]
     assert len({len(batch) for batch in batches}) > 1  # of unequal weight
     seen = gradients_seen(some)
-    separate = some._update(Update(batches))
+    separate = some.update(Update(batches))
     expected = dict(seen)
-    together = some._update(Update([[pair for batch in batches for pair in batch]]))
+    together = some.update(Update([[pair for batch in batches for pair in batch]]))
     assert separate["labels"] == together["labels"]
     assert separate["loss"] == pytest.approx(together["loss"], rel=1e-5)
     for name, gradient in expected.items():
@@ -363,11 +365,11 @@ def test_without_memory_batches_are_halved_once_and_the_gradient_is_the_same(
     some = trainer(small_recipe, tmp_path / "run", tokenizer_file, "optim.clip_norm=0")
     batches = some.data.train.epoch(0)[:3]
     seen = gradients_seen(some)
-    whole = some._update(Update(batches))
+    whole = some.update(Update(batches))
     expected = dict(seen)
     rows = fail_for_want_of_memory(some)
     with caplog.at_level(logging.WARNING):
-        halves = some._update(Update(batches))
+        halves = some.update(Update(batches))
     (message,) = caplog.messages
     assert "cpu ran out of memory: each batch is computed in two halves" in message
     assert "data.token_budget = 256" in message
@@ -388,12 +390,12 @@ def test_halves_stay_halves_after_a_restart_and_are_not_halved_again(
     some = trainer(small_recipe, run, tokenizer_file)
     fail_for_want_of_memory(some)
     batches = some.data.train.epoch(0)[:1]
-    some._update(Update(batches))
-    some._save()
+    some.update(Update(batches))
+    some.save()
     again = trainer(small_recipe, run, tokenizer_file)
     rows = fail_for_want_of_memory(again)
     with pytest.raises(ConfigError, match=r"half of data.token_budget = 512 too; lower it"):
-        again._update(Update(batches))
+        again.update(Update(batches))
     assert rows == [(len(batches[0]) + 1) // 2]
 
 
@@ -404,7 +406,7 @@ def test_without_memory_for_halves_the_update_ends_in_an_error(
     rows = fail_for_want_of_memory(some, 2)
     batches = some.data.train.epoch(0)[:1]
     with pytest.raises(ConfigError, match=r"half of data.token_budget = 512 too; lower it"):
-        some._update(Update(batches))
+        some.update(Update(batches))
     assert rows == [len(batches[0]), (len(batches[0]) + 1) // 2]
 
 
@@ -415,7 +417,7 @@ def test_without_memory_for_one_row_the_error_names_what_makes_rows_shorter(
     rows = fail_for_want_of_memory(some)
     batch = some.data.train.epoch(0)[0]
     with pytest.raises(ConfigError, match=r"batches of one row, of data.max_pieces = 77 at most"):
-        some._update(Update([batch[:1]]))
+        some.update(Update([batch[:1]]))
     assert rows == [1]
     assert not some.gradient.halved
 
@@ -430,14 +432,13 @@ class OtherHalves(TrainingRanks):
 def test_where_another_process_takes_halves_this_one_does_from_the_next_update_on(
     small_recipe: Path, tmp_path: Path, tokenizer_file: str
 ) -> None:
-    some = trainer(small_recipe, tmp_path / "run", tokenizer_file)
-    some.gradient._ranks = OtherHalves()
+    some = trainer(small_recipe, tmp_path / "run", tokenizer_file, ranks=OtherHalves())
     rows = fail_for_want_of_memory(some, 0)
     batch = some.data.train.epoch(0)[0]
-    some._update(Update([batch]))
-    some._update(Update([batch]))
+    some.update(Update([batch]))
+    some.update(Update([batch]))
     assert rows == [len(batch), (len(batch) + 1) // 2, len(batch) // 2]
-    some._save()
+    some.save()
     assert trainer(small_recipe, tmp_path / "run", tokenizer_file).gradient.halved
 
 
@@ -478,7 +479,7 @@ def test_accumulation_takes_that_many_batches_an_update(
 ) -> None:
     some = trainer(small_recipe, tmp_path / "run", tokenizer_file, "optim.accumulation=3")
     batches = some.data.train.epoch(0)
-    with some._updates() as updates:
+    with some.updates() as updates:
         groups = [updates.next().batches for _ in range(-(-len(batches) // 3))]
         assert [batch for group in groups for batch in group] == batches
         assert {len(group) for group in groups[:-1]} == {3}
@@ -494,7 +495,7 @@ def test_the_gradient_is_clipped_and_its_norm_logged_unclipped(
             small_recipe, tmp_path / f"run{clip}", tokenizer_file, f"optim.clip_norm={clip}"
         )
         seen = gradients_seen(some)
-        logged = some._update(Update(some.data.train.epoch(0)[:1]))["gradient_norm"]
+        logged = some.update(Update(some.data.train.epoch(0)[:1]))["gradient_norm"]
         norm = float(torch.stack([g.square().sum() for g in seen.values()]).sum().sqrt())
         norms[clip] = (logged, norm)
     assert norms[0][0] == pytest.approx(norms[0][1], rel=1e-4)
@@ -512,7 +513,7 @@ def test_bf16_computes_in_bfloat16_and_keeps_float32_weights(
         some.model.encoder[0].ffn.up_proj.register_forward_hook(
             lambda *arguments, found=found: found.append(arguments[-1].dtype)
         )
-        some._update(Update(some.data.train.epoch(0)[:1]))
+        some.update(Update(some.data.train.epoch(0)[:1]))
         assert {p.dtype for p in some.model.parameters()} == {torch.float32}
     assert dtypes == {"true": [torch.bfloat16], "false": [torch.float32]}
 

@@ -12,7 +12,7 @@ import torch
 from bench.__main__ import main
 from bench.errors import BenchError
 from bench.machine.gpu import MeasuredGpu, look_at_gpu, used_memory
-from bench.runs.gpu_work import work_of
+from bench.runs.decoding.gpu_work import work_of
 from bench.subjects.materials import random_subject, write_materials
 from bench.subjects.scenarios import GPU_EAGER, GPU_PEER, PEER_FP32
 from bench.systems.eager import EagerTranslator

@@ -106,7 +106,7 @@ def test_products_alone_compute_what_the_graph_computes(graphs: Graphs) -> None:
     }
     feeds["token_ids"] = generator.integers(4, 200, (3, 5))
     values = dict(zip(shown, session.run(list(shown), feeds), strict=True))
-    alone = step._alone
+    alone = step.alone
     inputs = {value.name: _flat(values[value.name]) for value in alone.get_inputs()}
     names = [value.name for value in alone.get_outputs()]
     assert names == [node.output[0] for node in nodes]

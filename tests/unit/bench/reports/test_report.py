@@ -12,8 +12,14 @@ import onnxruntime
 import pytest
 
 from bench.reports.report import Machine, versions
-from bench.runs.engine import Agreement, EnginePlan, Result, Roofline
-from bench.runs.engine_report import Bleu, score_translations, to_markdown, unequal, write_record
+from bench.runs.decoding.engine import Agreement, EnginePlan, Result, Roofline
+from bench.runs.decoding.engine_report import (
+    Bleu,
+    score_translations,
+    to_markdown,
+    unequal,
+    write_record,
+)
 from bench.subjects.materials import DecodedModel
 from bench.subjects.scenarios import (
     EAGER,

@@ -84,14 +84,11 @@ def test_a_folder_that_cannot_be_written(
     assert "native kernels are not used" in caplog.text
 
 
-def test_other_sources_or_processors_are_compiled_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_processors_are_compiled_for_apart(tmp_path: Path) -> None:
     compiler = pretended_compiler(tmp_path)
-    first = kernels.build_library(str(compiler), tmp_path)
-    assert kernels.build_library(str(compiler), tmp_path) == first
-    monkeypatch.setattr(kernels, "_processor", lambda: "another")
-    second = kernels.build_library(str(compiler), tmp_path)
+    first = kernels.build_library(str(compiler), tmp_path, V3)
+    assert kernels.build_library(str(compiler), tmp_path, V3) == first
+    second = kernels.build_library(str(compiler), tmp_path, V4)
     assert second != first
     assert {first, second} <= set(tmp_path.iterdir())
 
@@ -123,21 +120,31 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     [(V4, 0), (V4.replace(" avx512bw", ""), 1), (V3, 1), (V3.replace(" fma", ""), None)],
 )
 def test_the_best_shipped_library_that_runs_is_taken(
-    shipped: list[Path], monkeypatch: pytest.MonkeyPatch, processor: str, taken: int | None
+    shipped: list[Path], processor: str, taken: int | None
 ) -> None:
-    monkeypatch.setattr(kernels, "_processor", lambda: processor)
-    assert kernels.native_library() == (None if taken is None else shipped[taken])
+    found = kernels.shipped_library(kernels.SHIPPED, processor)
+    assert found == (None if taken is None else shipped[taken])
+
+
+@pytest.mark.skipif(kernels.platform.machine() != "x86_64", reason="ships for x86-64 alone")
+def test_what_is_shipped_for_this_processor_needs_no_compiler(shipped: list[Path]) -> None:
+    found = kernels.shipped_library(kernels.SHIPPED, kernels.processor_features())
+    assert kernels.native_library() == found
+    assert found in {None, *shipped}
 
 
 def test_a_shipped_library_of_other_sources_is_not_taken(
-    shipped: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shipped: list[Path], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(kernels, "_processor", lambda: V4)
-    assert kernels.native_library() == shipped[0]
-    (tmp_path / "sources").mkdir()
-    (tmp_path / "sources/operators.cpp").write_text("int other;\n")
-    monkeypatch.setattr(kernels, "_SOURCES", tmp_path / "sources")
-    assert kernels.native_library() is None
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    for file in kernels.SOURCES.iterdir():
+        if file.is_file():
+            (sources / file.name).write_bytes(file.read_bytes())
+    assert kernels.shipped_library(kernels.SHIPPED, V4, sources) == shipped[0]
+    with (sources / "operators.cpp").open("a") as changed:
+        changed.write("\n")
+    assert kernels.shipped_library(kernels.SHIPPED, V4, sources) is None
 
 
 @needs_compiler

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from serving.text.alignment import Link, word_spans
 from serving.text.document import Document, Format
-from serving.text.placement import Translated
+from serving.text.placing.placement import Translated
 
 Translator = Callable[[str], Translated]
 

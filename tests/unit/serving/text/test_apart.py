@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from serving.text.document import Format
-from serving.text.placement import Translated
+from serving.text.placing.placement import Translated
 from tests.unit.serving.text.fakes import read, same, translated
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from serving.text.alignment import Link, word_spans
 from serving.text.document import Document, Format
-from serving.text.placement import Translated
-from serving.text.tags import html_pieces
+from serving.text.formats.tags import html_pieces
+from serving.text.placing.placement import Translated
 
 Translator = Callable[[str], Translated]
 

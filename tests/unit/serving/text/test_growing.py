@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from serving.text.document import Document, Format
 from serving.text.growing import GrowingTexts
-from serving.text.placement import Translated
+from serving.text.placing.placement import Translated
 
 
 def divided(source: str, format: Format) -> Document:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from serving.errors import RequestError
 from serving.text.alignment import Link, word_spans
 from serving.text.document import Format
-from serving.text.placeholders import placeholders
-from serving.text.placement import Translated
+from serving.text.kept.placeholders import placeholders
+from serving.text.placing.placement import Translated
 from tests.unit.serving.text.fakes import backwards, read, same, translated
 
 FORMATS: tuple[Format, ...] = ("text", "html", "markdown")

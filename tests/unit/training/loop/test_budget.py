@@ -32,12 +32,16 @@ def pretend(
     """Let a device have so much memory, and budgets take what `taken` says; returns those tried."""
     tried: list[int] = []
 
-    def measure(_: object, budget: int) -> int:
-        tried.append(budget)
-        return taken(budget)
+    class FakeProbe:
+        def __init__(self, *_: object) -> None:
+            """No model is made."""
+
+        def measure(self, budget: int) -> int:
+            tried.append(budget)
+            return taken(budget)
 
     monkeypatch.setattr(training.loop.budget, "free_bytes", lambda device: free)
-    monkeypatch.setattr(training.loop.budget._Probe, "measure", measure)
+    monkeypatch.setattr(training.loop.budget, "MemoryProbe", FakeProbe)
     return tried
 
 

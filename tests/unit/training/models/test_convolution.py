@@ -72,9 +72,9 @@ def test_kernel_dropout_drops_taps_in_training_alone() -> None:
     config = replace(TINY, encoder_mixing="light_conv", kernel_dropout=0.5)
     module = Convolution(config, "light_conv", 31)
     x = torch.zeros(1, 3, 16)
-    whole = module.eval()._kernel(x)
+    whole = module.eval().taps(x)
     torch.testing.assert_close(whole.sum(-1), torch.ones(1, 1, 2))
-    dropped = module.train()._kernel(x)
+    dropped = module.train().taps(x)
     kept = dropped != 0
     assert 0.2 < kept.float().mean() < 0.8
     torch.testing.assert_close(dropped[kept], 2 * whole[kept])

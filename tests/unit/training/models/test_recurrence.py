@@ -47,4 +47,4 @@ def test_the_gradient_of_the_recurrent_cell_is_that_of_its_formula() -> None:
     torch.manual_seed(0)
     cell = Ssru(TINY).double()
     inputs = [torch.randn(1, 1, n * 16, dtype=torch.float64, requires_grad=True) for n in (2, 1)]
-    assert torch.autograd.gradcheck(cell._cell, inputs)
+    assert torch.autograd.gradcheck(cell.cell, inputs)

@@ -91,7 +91,7 @@ def test_a_run_that_fails_says_so(command: list[str], monkeypatch: pytest.Monkey
     def fail(*_: object) -> None:
         raise ConfigError("for a reason of its own")
 
-    monkeypatch.setattr("training.loop.trainer.Trainer._update", fail)
+    monkeypatch.setattr("training.loop.trainer.Trainer.update", fail)
     assert main(command) == 1
     assert Told.calls[-1] == ("finish", "failed")
 

@@ -35,8 +35,22 @@ def test_codes_are_one_for_each_side_or_one_for_both(tmp_path: Path) -> None:
         ("a b</w> 900\nc d 12\n", "#version: 0.2\na b</w>\nc d\n"),
         ("a b</w>\nc d\n", "#version: 0.1\na b</w>\nc d\n"),
         ("a b\r\nc d \r\n", "#version: 0.1\na b\nc d\n"),
+        ("a b \nc d\n", "#version: 0.1\na b\nc d\n"),
+        ("a b</w> 900 \r\nc d 12\r\n", "#version: 0.2\na b</w>\nc d\n"),
+        ("1 2</w>\n3 4</w>\n", "#version: 0.1\n1 2</w>\n3 4</w>\n"),
+        ("1 2 3\n", "#version: 0.2\n1 2\n"),
     ],
-    ids=["subword-nmt", "its first version", "fastBPE", "without a version", "of Windows"],
+    ids=[
+        "subword-nmt",
+        "its first version",
+        "fastBPE",
+        "without a version",
+        "of Windows",
+        "a space after the first merge",
+        "a space after the first count",
+        "merges of digits",
+        "counted merges of digits",
+    ],
 )
 def test_codes_are_as_subword_nmt_writes_them(content: str, wanted: str, tmp_path: Path) -> None:
     path = tmp_path / "codes"
@@ -50,6 +64,8 @@ def test_codes_are_as_subword_nmt_writes_them(content: str, wanted: str, tmp_pat
         (b"a b\nc\n", "line 2 must be two pieces to merge, got 'c'"),
         (b"#version: 0.2\na b 900\n", "line 2 must be two pieces"),
         (b"a b c\n", "line 1 must be two pieces"),
+        (b"a b\nc d 12\n", "line 2 must be two pieces to merge, got 'c d 12'"),
+        (b"a b 900\nc d\n", "line 2 must be two pieces to merge and their count, as line 1 is"),
         (b"\xff\xfe", "cannot be read"),
     ],
 )

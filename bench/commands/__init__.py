@@ -1,0 +1,25 @@
+"""The verbs of `python -m bench`, a module for each task, and nothing of what they measure."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+
+from bench.commands import decoding, documents, encoding, evaluation, training
+
+VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "engine": decoding.engine,
+    "server": decoding.server,
+    "translate": decoding.translate,
+    "profile": decoding.profile,
+    "quality": evaluation.quality,
+    "bundles": evaluation.bundles,
+    "verification": evaluation.verification,
+    "language": decoding.language,
+    "attention": training.attention,
+    "training": training.training,
+    "encoders": encoding.encoders,
+    "encoder-server": encoding.encoder_server,
+    "students": decoding.students,
+    "tables": documents.tables,
+}

@@ -1,0 +1,105 @@
+"""Verbs that measure what translations are worth."""
+
+from __future__ import annotations
+
+import argparse
+
+import torch
+
+from bench.commands.machine import idle_machine, look, status, tell, watched
+from bench.commands.options import (
+    MAX_BATCH,
+    at_least_one,
+    check_file,
+    command_of,
+    cores_of,
+    numbers,
+)
+from bench.errors import BenchError
+from bench.runs.evaluation.quality import compare_systems, parse_system
+from bench.runs.evaluation.quality_report import quality_markdown, write_quality_record
+from serving.translation.translator import Translator
+from training.corpora.pairs import read_pairs
+
+
+def quality(options: argparse.Namespace) -> int:
+    """Compare trained systems on a test set; the tables go to stdout."""
+    cores = cores_of(options.threads)
+    check_file("--json", options.json)
+    systems = [parse_system(text) for text in options.system]
+    machine = look(cores)
+    torch.set_num_threads(cores)
+    results = compare_systems(systems, options.source, options.reference, options.beam_size, tell)
+    sentences = len(results[0].runs[0].translations)
+    subject = f"{options.source.name}, {sentences} sentences, beam {options.beam_size}."
+    command = command_of(options)
+    print(quality_markdown(command, machine, subject, results))
+    if options.json is not None:
+        write_quality_record(options.json, command, machine, subject, results)
+    return 0
+
+
+def verification(options: argparse.Namespace) -> int:
+    """Measure what `verify` finds and costs; the table goes to stdout."""
+    from bench.runs.evaluation.verification import (
+        VerificationPlan,
+        measure_verification,
+        verification_markdown,
+        write_verification,
+    )
+
+    check_file("--json", options.json)
+    if len(options.source) != len(options.reference):
+        raise BenchError(
+            f"--reference must be given once for each --source, {len(options.source)} times, got "
+            f"{len(options.reference)}"
+        )
+    source, _, target = options.languages.partition("-")
+    files = zip(options.source, options.reference, strict=True)
+    pairs = [pair for each in files for pair in read_pairs(*each)]
+    translator = Translator(options.bundle, threads=cores_of(options.threads))
+    plan = VerificationPlan(
+        sample=at_least_one("--sentences", options.sentences),
+        repetitions=at_least_one("--repetitions", options.repetitions),
+        seed=options.seed,
+        minutes=at_least_one("--minutes", options.minutes),
+    )
+    result = measure_verification(translator, (source, target), pairs, plan, tell)
+    print(verification_markdown([result]))
+    if options.json is not None:
+        write_verification(options.json, [result])
+    return 0
+
+
+def bundles(options: argparse.Namespace) -> int:
+    """Measure translation bundles in turns; the table goes to stdout."""
+    from bench.runs.evaluation.bundles import (
+        BundlesPlan,
+        bundles_markdown,
+        draw_bundles,
+        parse_bundles,
+        time_bundles,
+    )
+
+    cores = cores_of(options.threads)
+    check_file("--plot", options.plot)
+    pairs = read_pairs(options.source, options.reference)
+    plan = BundlesPlan(
+        bundles=parse_bundles(options.system),
+        pairs=pairs,
+        batches=numbers("--batch", options.batch, MAX_BATCH),
+        beam_size=options.beam_size,
+        repetitions=at_least_one("--repetitions", options.repetitions),
+        threads=cores,
+    )
+    machine = idle_machine(cores, busy=options.busy)
+    found = time_bundles(plan, tell)
+    machine = watched(machine)
+    subject = (
+        f"{options.source.name}, {len(pairs)} sentences, beam {plan.beam_size}, "
+        f"{cores} thread{'s' if cores > 1 else ''}; median of {plan.repetitions}."
+    )
+    print(bundles_markdown(command_of(options), machine, subject, plan, found))
+    if options.plot is not None:
+        draw_bundles(found, max(plan.batches), options.plot)
+    return status(machine, busy=options.busy)

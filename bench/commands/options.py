@@ -1,0 +1,74 @@
+"""What the options of a verb say, checked before the work."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+
+from bench.errors import BenchError
+from serving.threads import default_threads
+
+MAX_BATCH = 1024
+"""Sentences in one call, at most."""
+_PROGRAM = str(__package__).removesuffix(".commands")
+
+
+def cores_of(threads: int | None) -> int:
+    """The cores to use, all where nothing is said; raises BenchError for what is not there."""
+    available = default_threads()
+    if threads is None:
+        return available
+    if not 1 <= threads <= available:
+        raise BenchError(f"--threads must be in [1, {available}] on this machine, got {threads}")
+    return threads
+
+
+def at_least_one(name: str, value: int) -> int:
+    """The value of an option; raises BenchError below 1."""
+    if value < 1:
+        raise BenchError(f"{name} must be >= 1, got {value}")
+    return value
+
+
+def numbers(name: str, text: str, highest: int) -> tuple[int, ...]:
+    """Numbers with commas between; raises BenchError where one is not in [1, highest]."""
+    try:
+        found = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        found = ()
+    if not found or not all(1 <= number <= highest for number in found):
+        raise BenchError(
+            f"{name} must be numbers in [1, {highest}] with commas between, got {text!r}"
+        )
+    return found
+
+
+def check_file(option: str, path: Path | None) -> None:
+    """Raise BenchError, before the work, for a folder where a file is to be written."""
+    if path is not None and path.is_dir():
+        raise BenchError(f"{option} must name a file, {path} is a folder")
+
+
+def read_texts(file: Path) -> list[str]:
+    """The lines of a file that are not blank; raises BenchError where there are none."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BenchError(f"--texts {file}: cannot be read: {error}") from error
+    texts = [line for line in lines if line.strip()]
+    if not texts:
+        raise BenchError(f"--texts {file}: there is no text in it")
+    return texts
+
+
+def command_of(options: argparse.Namespace) -> str:
+    """The whole command with every option that decides the result, written out."""
+    words = ["python", "-m", _PROGRAM, options.verb]
+    for name, given in vars(options).items():
+        if given is True:
+            words.append(f"--{name.replace('_', '-')}")
+        elif name not in ("verb", "json") and given is not None and given is not False:
+            for value in given if isinstance(given, list) else [given]:
+                words += [f"--{name.replace('_', '-')}", str(value)]
+    return shlex.join(words)

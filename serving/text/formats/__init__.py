@@ -1,0 +1,1 @@
+"""HTML, XML and Markdown as tokens; nothing is put back into them."""

@@ -1,0 +1,332 @@
+"""Markdown as tokens: CommonMark with tables and strikethrough, as markdown-it-py reads it.
+
+That knows the lines of each block, but not where inline markup stands; its rules are watched for
+it. Whatever is no text of a paragraph, heading or cell stays as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from markdown_it import MarkdownIt, rules_inline
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token as Parsed
+
+from serving.text.alignment import Span
+from serving.text.formats.markdown_blocks import as_commonmark
+from serving.text.formats.markup import html_tokens, is_verbatim, piece_tokens
+from serving.text.formats.tags import html_pieces
+from serving.text.passages.reading import Kind, Token
+
+_FRONT_MATTER = re.compile(
+    r"\ufeff?(---|\+\+\+)[ \t]*\n.*?^(?:\1|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE
+)
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+_NOTE = re.compile(r"\[![A-Z]+\]\s*")
+_BRACKETS = re.compile(r"(?<![\\!\]\[])\[([^\W\d_]{2}[^\[\]\n]*)(?<!\\)\](?![\[({:])")
+_CLOSING = re.compile(r"\[/([^\[\]\n]*)\]")
+_LINKED = re.compile(r"(?!\^|![A-Z]+\Z).*?[^\W\d_]{2}", re.DOTALL)
+"""How the text of a link begins, unlike a footnote's mark."""
+_FORMULA = re.compile(
+    r"\$\$[^$\n]{1,300}\$\$|(?<![\w$\\])\$(?=[^$\n]{0,100}[\\^_=<>+*/{}]|[A-Za-z]\$)(?![\s{])"
+    r"(?!\d[\d.,]*\s)[^$\n]{1,200}(?<![\s\\])\$(?![\w$])"
+)
+_WIKI = re.compile(r"!?\[\[[^\[\]|\n]{1,200}\\?\|(?P<text>[^\[\]|\n]{1,200})\]\](?!\()")
+_FAR = 64
+"""Tokens after a tag among which the one is looked for that closes it."""
+_SPAN = "span"
+_KEPT = "kept"
+_Rule = Callable[[StateInline, bool], bool]
+
+
+def markdown_tokens(source: str) -> list[Token]:
+    """Tokens of a Markdown text: inline markup is in the line, and blocks divide."""
+    front = _FRONT_MATTER.match(source)
+    begin = front.end() if front else 0
+    lines = [line.span() for line in _LINE.finditer(source, begin) if line.end() > line.start()]
+    found: list[Token] = []
+    cell = (0, 0)  # line, and where in it the cells end that are known
+    before = ""
+    read = as_commonmark([source[slice(*line)] for line in lines])
+    for block in _parser().parse("".join(read)):
+        if block.type == "html_block" and block.map and block.level == 0:
+            first, last = lines[block.map[0]][0], lines[block.map[1] - 1][1]
+            found += [
+                Token(token.kind, (token.span[0] + first, token.span[1] + first), token.name)
+                for token in html_tokens(source[first:last])
+            ]
+        elif block.type == "inline" and block.map and block.content:
+            line = block.map[0]
+            if before in ("th_open", "td_open"):
+                if line != cell[0]:
+                    cell = (line, lines[line][0])
+                places = _cell_places(source, block.content, (cell[1], lines[line][1]))
+                if places:
+                    cell = (line, places[-1])
+            else:
+                places = _places(source, lines[line:], block.content)
+            if places:
+                found += _inline(source, block, places)
+        before = block.type
+    return list(_covering(found, len(source)))
+
+
+def _covering(tokens: Sequence[Token], length: int) -> Iterator[Token]:
+    """The tokens, and boundaries where there are none."""
+    done = 0
+    for token in tokens:
+        if token.span[0] > done:
+            yield Token("boundary", (done, token.span[0]))
+        yield token
+        done = token.span[1]
+    if done < length:
+        yield Token("boundary", (done, length))
+
+
+def _places(source: str, lines: Sequence[Span], content: str) -> list[int] | None:
+    """Where in the source each character of a block's content is, and its end; None where it cannot
+    be told. Each of its lines is the end of one of the source, but for white space and what closes
+    a heading."""
+    places: list[int] = []
+    for (begin, end), part in zip(lines, content.split("\n"), strict=False):
+        line = source[begin:end].rstrip("\r\n")
+        if not line.endswith(part):
+            line = line.rstrip()
+        at = len(line) - len(part) if line.endswith(part) else line.find(part)
+        if at < 0:
+            return None
+        places += range(begin + at, begin + at + len(part) + 1)
+    return places if len(places) == len(content) + 1 else None
+
+
+def _cell_places(source: str, content: str, line: Span) -> list[int] | None:
+    """The same for a cell of a table, in which bars are escaped."""
+    pattern = "".join(r"\\?\|" if sign == "|" else re.escape(sign) for sign in content)
+    match = re.compile(pattern).search(source, *line)
+    if match is None:
+        return None
+    places, at = [], match.start()
+    for sign in content:
+        places.append(at)
+        at += 2 if source[at] != sign else 1
+    return [*places, at]
+
+
+def _inline(source: str, block: Parsed, places: Sequence[int]) -> Iterator[Token]:
+    """The tokens of a block's content."""
+    content, done = block.content, 0
+    closed = frozenset(_CLOSING.findall(content))
+    for kind, (begin, end), name in _marks(content, block.children or []):
+        if begin < done:
+            continue
+        yield from _text(content, (done, begin), places, closed)
+        yield Token(kind, (places[begin], places[end]), name)
+        done = end
+    yield from _text(content, (done, len(content)), places, closed)
+
+
+def _text(
+    content: str, span: Span, places: Sequence[int], closed: Collection[str]
+) -> Iterator[Token]:
+    """Text without markup; words in brackets may be a link whose address is elsewhere, unless they
+    are a tag of BBCode, whose name is among those `closed`."""
+    done, end = span
+    for match in _BRACKETS.finditer(content, done, end):
+        if _tag_name(match[1]) in closed:
+            continue
+        begin, last = match.start(), match.end() - 1
+        if begin > done:
+            yield Token("text", (places[done], places[begin]))
+        yield Token("open", (places[begin], places[begin + 1]), "[")
+        yield Token("text", (places[begin + 1], places[last]))
+        yield Token("close", (places[last], places[last + 1]), "[")
+        done = last + 1
+    if done < end:
+        yield Token("text", (places[done], places[end]))
+
+
+def _tag_name(words: str) -> str:
+    """What closes words in brackets if they are a tag of BBCode."""
+    return re.split(r"[=\s]", words, maxsplit=1)[0]
+
+
+def _marks(content: str, children: Sequence[Parsed]) -> Iterator[tuple[Kind, Span, str]]:
+    """What is no text in a block's content, with its span in that."""
+    for index, child in enumerate(children):
+        span = child.meta.get(_SPAN)
+        if span is None:
+            continue
+        begin, end = span
+        match child.type:
+            case "em_open" | "s_open" | "link_open":
+                yield "open", span, child.tag
+            case "em_close" | "s_close" | "link_close":
+                yield "close", span, child.tag
+            case "strong_open":
+                yield "open", (begin - 1, end), child.tag
+            case "strong_close":
+                yield "close", (begin, end + 1), child.tag
+            case "code_inline" | "kept":
+                yield "kept", span, ""
+            case "image":
+                yield "thing", span, ""
+            case "softbreak" if _NOTE.fullmatch(content, 0, begin):
+                yield "boundary", span, ""
+            case "softbreak":
+                yield "space", (len(content[:begin].rstrip(" ")), end), ""
+            case "hardbreak":
+                yield "boundary", span, ""
+            case "html_inline":
+                yield from _html(
+                    content, span, [c.meta.get(_SPAN) for c in children[index : index + _FAR]]
+                )
+
+
+def _html(
+    content: str, span: Span, following: Sequence[Span | None]
+) -> Iterator[tuple[Kind, Span, str]]:
+    """A tag of HTML; with all up to its end where its content is not translated."""
+    piece, *others = html_pieces(content[slice(*span)])
+    if others:  # a section or a comment that HTML ends before Markdown does
+        yield "thing", span, ""
+        return
+    if is_verbatim(piece, ()):
+        end = f"</{piece.name}"
+        for other in following:
+            if other and content[slice(*other)].lower().startswith(end):
+                yield "kept", (span[0], other[1]), ""
+                return
+    for token in piece_tokens(content[slice(*span)], piece):
+        yield token.kind, span, token.name
+
+
+@functools.cache
+def _parser() -> MarkdownIt:
+    """CommonMark whose inline tokens say where they stand."""
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    parser.disable(["fragments_join", "text_join"])
+    parser.inline.ruler.before("escape", "math", _watched(_math))
+    parser.inline.ruler.before("link", "wiki", _wiki)
+    for name, rule in _WATCHED.items():
+        parser.inline.ruler.at(name, _watched(rule))
+    return parser
+
+
+def _watched(rule: _Rule) -> _Rule:
+    """The rule, which notes the span of each token that it makes."""
+
+    def watched(state: StateInline, silent: bool) -> bool:
+        begin, count = state.pos, len(state.tokens)
+        if not rule(state, silent):
+            return False
+        made = state.tokens[count:]
+        if silent or not made:
+            return True
+        kinds = [token.type for token in made]
+        if "link_open" in kinds and kinds[-1] == "link_close":
+            _note_link(state, made[kinds.index("link_open") :], (begin, state.pos))
+        elif made[-1].type != "text":
+            made[-1].meta[_SPAN] = (begin, state.pos)
+        else:
+            end = state.pos
+            for token in reversed(made):  # before them there may be text that waited
+                if end > begin:
+                    token.meta[_SPAN] = (end - len(token.content), end)
+                    end -= len(token.content)
+        return True
+
+    return watched
+
+
+def _math(state: StateInline, silent: bool) -> bool:
+    """A formula, in which no sign is markup."""
+    match = _FORMULA.match(state.src, state.pos)
+    if match is None:
+        return False
+    if not silent:
+        state.push("kept", "", 0)
+    state.pos = match.end()
+    return True
+
+
+def _wiki(state: StateInline, silent: bool) -> bool:
+    """A link of a wiki that has a text of its own, which is read."""
+    match = _WIKI.match(state.src, state.pos)
+    if match is None:
+        return False
+    if not silent:
+        state.push("link_open", "[[", 1).meta[_SPAN] = (match.start(), match.start("text"))
+        state.push("text", "", 0).content = match["text"]
+        state.push("link_close", "[[", -1).meta[_SPAN] = (match.end("text"), match.end())
+    state.pos = match.end()
+    return True
+
+
+def _note_link(state: StateInline, made: Sequence[Parsed], span: Span) -> None:
+    """A link's text is translated, unless that is its address, or the name of a reference."""
+    begin, end = span
+    closed = end
+    if state.src[begin] == "[":
+        pos, state.pos = state.pos, begin
+        closed = state.md.helpers.parseLinkLabel(state, begin, True)
+        state.pos = pos
+    if state.src[closed:end] in ("", "]", "][]"):
+        made[0].type = _KEPT
+        made[0].meta[_SPAN] = span
+        for token in made[1:]:
+            token.meta.pop(_SPAN, None)
+    else:
+        made[0].meta[_SPAN] = (begin, begin + 1)
+        made[-1].meta[_SPAN] = (closed, end)
+
+
+class _AnyReference(dict[str, dict[str, str]]):
+    """Definitions of all names."""
+
+    def get(self, name: str, default: object = None) -> dict[str, str]:
+        """That of any name."""
+        return {"href": name, "title": ""}
+
+
+def _referring(rule: _Rule) -> _Rule:
+    """The rule of links or images, also for references that are defined elsewhere: what comes in is
+    often a part of a text."""
+
+    def referring(state: StateInline, silent: bool) -> bool:
+        begin = state.pos
+        opened = begin + (state.src[begin] == "!")
+        if state.src[opened : opened + 1] != "[":
+            return False
+        end = state.md.helpers.parseLinkLabel(state, opened, opened == begin)
+        if end < 0:  # the rule would look for it again
+            return False
+        if rule(state, silent):
+            return True
+        text = state.src[opened + 1 : end]
+        if state.src[end + 1 : end + 2] != "[" or not _LINKED.match(text):
+            return False
+        if f"[/{_tag_name(text)}]" in state.src:
+            return False
+        known = state.env.get("references", {})
+        state.env["references"] = _AnyReference()
+        try:
+            return rule(state, silent)
+        finally:
+            state.env["references"] = known
+
+    return referring
+
+
+_WATCHED: dict[str, _Rule] = {
+    "newline": rules_inline.newline,
+    "escape": rules_inline.escape,
+    "backticks": rules_inline.backtick,
+    "strikethrough": rules_inline.strikethrough.tokenize,
+    "emphasis": rules_inline.emphasis.tokenize,
+    "link": _referring(rules_inline.link),
+    "image": _referring(rules_inline.image),
+    "autolink": rules_inline.autolink,
+    "html_inline": rules_inline.html_inline,
+}

@@ -1,0 +1,97 @@
+"""HTML as tokens: what divides a text, what stands in it, and what is not translated.
+
+Tags are never mended or rewritten, so markup that is broken is read from a translation as it is
+read from its original.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Literal
+
+from serving.text.formats.tags import HtmlPiece, html_pieces
+from serving.text.passages.reading import Token, with_numbered_tags
+
+_BLOCKS = frozenset(
+    """
+    address article aside audio blockquote body br canvas caption center col colgroup dd details
+    dialog dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6
+    head header hgroup hr html iframe legend li main menu nav noscript object ol optgroup option
+    p picture search section select summary table tbody td tfoot th thead title tr ul video
+    """.split()  # noqa: SIM905
+)
+"""Elements that divide a text; any other one, known or not, is part of a line."""
+_VOID = frozenset(
+    """
+    area base basefont bgsound br col embed hr img input link meta param source track wbr
+    """.split()  # noqa: SIM905
+)
+_UNSEEN = frozenset(("script", "style", "template"))
+_VERBATIM_BLOCKS = frozenset(
+    ("pre", "textarea", "listing", "xmp", "plaintext", "iframe", "noembed", "noframes")
+)
+_VERBATIM = frozenset(("code", "kbd", "samp", "var", "svg", "math", "tt"))
+_NUMBERED_CLOSE = re.compile(r"</\d{1,4}\s?>")
+
+
+def html_tokens(source: str, ignored: Collection[str] = ()) -> Iterator[Token]:
+    """Tokens of an HTML text, a document or a part of one; elements whose names are `ignored`, in
+    small letters, are not translated."""
+    pieces = list(html_pieces(source))
+    index = 0
+    while index < len(pieces):
+        piece = pieces[index]
+        if is_verbatim(piece, ignored):
+            last = _end_of_element(pieces, index)
+            span = (piece.span[0], pieces[last].span[1])
+            yield Token(_verbatim_kind(pieces[index : last + 1]), span)
+            index = last
+        else:
+            yield from piece_tokens(source, piece)
+        index += 1
+
+
+def piece_tokens(source: str, piece: HtmlPiece) -> Iterator[Token]:
+    """Tokens of a piece whose content, if any, is translated."""
+    if piece.kind == "data" or _NUMBERED_CLOSE.fullmatch(source, *piece.span):
+        yield from with_numbered_tags(source, piece.span)
+    elif piece.name in _BLOCKS:
+        yield Token("boundary", piece.span)
+    elif piece.kind in ("empty", "other") or piece.name in _VOID:
+        yield Token("thing", piece.span)
+    else:
+        yield Token("open" if piece.kind == "start" else "close", piece.span, piece.name)
+
+
+def _verbatim_kind(element: Sequence[HtmlPiece]) -> Literal["thing", "kept", "boundary"]:
+    """An element that is not translated divides where it, or what is in it, does so."""
+    name = element[0].name
+    if name in _UNSEEN:
+        return "thing"
+    closed = len(element) > 1 and element[-1].name == name
+    divides = any(p.name in _BLOCKS or p.name in _VERBATIM_BLOCKS for p in element)
+    return "kept" if closed and not divides else "boundary"
+
+
+def _end_of_element(pieces: Sequence[HtmlPiece], start: int) -> int:
+    """The piece that ends an element; the last one where none does."""
+    name, depth = pieces[start].name, 0
+    for index in range(start, len(pieces)):
+        if pieces[index].name == name:
+            depth += {"start": 1, "end": -1}.get(pieces[index].kind, 0)
+            if depth == 0:
+                return index
+    return len(pieces) - 1
+
+
+def is_verbatim(piece: HtmlPiece, ignored: Collection[str]) -> bool:
+    """Whether the content of an element that begins is not to be translated."""
+    if piece.kind != "start" or piece.name in _VOID:
+        return False
+    return (
+        piece.name in _UNSEEN | _VERBATIM_BLOCKS | _VERBATIM
+        or piece.name in ignored
+        or piece.attribute("translate").lower() == "no"
+        or "notranslate" in piece.attribute("class").split()
+    )

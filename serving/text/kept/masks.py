@@ -1,0 +1,61 @@
+"""What models read in place of things that are kept: names and numbers that they copy most reliably
+(docs/decisions.md)."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+
+from serving.text.kept.figures import is_time
+
+MASKS = ("Tom", "Boston", "Paris", "London", "John")
+_FIGURES = ("27", "38", "46", "54", "63", "72", "85", "94")
+_HOURS = ("10", "11", "9", "8", "7", "6")
+
+
+class Masks:
+    """Words and numbers that do not stand in a text otherwise."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._words: Iterator[str] | None = None
+        self._figures: Iterator[str] | None = None
+        self._hours: Iterator[str] | None = None
+
+    def word(self) -> str:
+        """For something that is read as a name."""
+        self._words = self._words or _free_words(self._source)
+        return next(self._words)
+
+    def figure(self, figure: str) -> str:
+        """For a figure that is read as a number, or as an hour."""
+        if is_time(figure):
+            self._hours = self._hours or _free_numbers(self._source, _HOURS)
+            return next(self._hours)
+        self._figures = self._figures or _free_numbers(self._source, _FIGURES)
+        return next(self._figures)
+
+
+def mask_pattern(mask: str) -> str:
+    """Pattern of a mask in a translation. With a letter after it, it has been inflected: Tom's,
+    Toms."""
+    if mask.isdecimal():
+        return rf"(?<![\w.,]){mask}(?!\w\w|[.,]\d)"
+    return rf"(?<!\w){re.escape(mask)}(?!\w\w)"
+
+
+def _free_words(source: str) -> Iterator[str]:
+    small = source.lower()
+    return itertools.cycle(
+        [name for name in MASKS if name.lower() not in small]
+        or [next(f"X{n}" for n in itertools.count() if f"X{n}" not in source)]
+    )
+
+
+def _free_numbers(source: str, numbers: Sequence[str]) -> Iterator[str]:
+    found = set(re.findall(r"\d+", source))
+    free = [number for number in numbers if number not in found]
+    return itertools.cycle(
+        free or [next(str(n) for n in itertools.count(20) if str(n) not in found)]
+    )

@@ -1,0 +1,382 @@
+"""A passage in the making: its text as a model is to read it, with what is kept set aside."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from serving.text.alignment import Span
+from serving.text.kept.masks import Masks
+from serving.text.kept.placeholders import Placeholder, is_plain, placeholders
+from serving.text.kept.spelling import Unspelt, with_unspelt
+from serving.text.passages.passage import Inline, Markup, Passage
+from serving.text.passages.unescaping import unescaped, unquoted
+from serving.text.symbols import BIDI, BLANKS, CLOSING_SIGNS, INVISIBLE, OPENING_BIDI
+
+_PAIR = ("open", "close")
+_LEADING_BLANKS = re.compile(rf"[{BLANKS}]*")
+_ENDS_OF_LINES = frozenset("\n\t\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
+_MOST_CONTROLS = 32
+"""Stretches with directions of their own within each other; deeper controls are dropped."""
+_BIDI = re.compile(BIDI)
+_UNSEEN = re.compile(f"{BIDI}|{INVISIBLE}")
+
+
+@dataclass
+class _Group:
+    """Things in a row, white space between them included."""
+
+    opening: str
+    end: int
+    """In the source."""
+    blanks: tuple[str, list[Span]]
+    """Before it."""
+    symbol: bool
+    """Whether a symbol is among them, which divides words."""
+    after: str = ""
+    origins: list[Span] = field(default_factory=list)
+
+
+class Builder:
+    """A passage in the making."""
+
+    def __init__(
+        self,
+        source: str,
+        masks: Masks,
+        markup: Markup,
+        *,
+        in_message: bool = False,
+        unspelt: Unspelt | None = None,
+    ) -> None:
+        """In a message of ICU a `#` is a number; `unspelt` finds what a vocabulary does not
+        spell."""
+        self._source, self._masks, self._markup = source, masks, markup
+        self._in_message, self._unspelt = in_message, unspelt
+        self._text: list[str] = []
+        self._length = 0
+        self._origins: list[Span] = []
+        self._top = Inline(0, 0, "")
+        self._open = [self._top]
+        self._outside: list[tuple[int, bool, int]] = []  # of each open element: see `_begin`
+        self._span: Span | None = None
+        self._after_mask = False
+        self._group: _Group | None = None
+        self._fresh = True  # nothing stands before, in the passage or the innermost element
+        self._outer: list[Markup] = []  # how the text around each open element is written
+        self._ended = -1  # where in the source the last element did
+        self._beside = False  # an element begins right behind another
+        self._quotes: dict[str, str] = {}
+        self._floor = 0  # white space up to here is on the other side of a tag
+
+    def text(self, span: Span) -> None:
+        """Append text of the source."""
+        begin, end = self._seen(span)
+        text, origins = (
+            self._source[begin:end],
+            list(zip(range(begin, end), range(begin + 1, end + 1), strict=True)),
+        )
+        if self._markup in ("html", "xml"):
+            text, origins = unescaped(text, origins)
+        self._read(text, origins)
+
+    def space(self, span: Span) -> None:
+        """Append something that is read as a space, such as a line break and what is before the
+        next line's text."""
+        self._append(" ", [self._seen(span)])
+
+    def open(self, span: Span, markup: Markup | None = None) -> None:
+        """An element begins here, within those that are open; its tag is not seen by a reader. Text
+        in it may be written in another way."""
+        self._beside = self._ended == span[0]
+        self._begin(self._seen(span))
+        self._outer.append(self._markup)
+        self._markup = markup or self._markup
+
+    def close(self, span: Span) -> None:
+        """The innermost open element ends here."""
+        self._end(self._seen(span))
+        self._markup = self._outer.pop()
+
+    def thing(self, span: Span, *, symbol: bool = False) -> None:
+        """Append something without words that stands between them."""
+        begin, end = self._seen(span)
+        written = self._source[begin:end]
+        if symbol and self._markup == "html" and "<" in written and ">" not in written:
+            written = written.replace("<", "&lt;")  # elsewhere it could begin a tag
+        if self._group:
+            self._group.opening += self._source[self._group.end : begin] + written
+            self._group.end, self._group.after, self._group.origins = end, "", []
+            self._group.symbol |= symbol
+        else:
+            self._group = _Group(written, end, self._without_blanks(), symbol)
+
+    def script(self, span: Span) -> None:
+        """Append something without words that belongs to what stands before it."""
+        begin, end = self._seen(span)
+        self._flush("")
+        self._open[-1].children.append(Inline(self._length, self._length, self._source[begin:end]))
+        self._floor = self._length
+
+    def kept(
+        self, span: Span, parts: Iterable[Passage | str] = (), *, figure: bool = False
+    ) -> None:
+        """Append something that a word stands for, or a number for a figure."""
+        begin, end = self._seen(span)
+        self._flush("a")
+        mask = self._masks.figure(self._source[begin:end]) if figure else self._masks.word()
+        self._part(begin)
+        inline = Inline(
+            self._length,
+            self._length + len(mask),
+            self._source[begin:end],
+            masked=True,
+            figure=figure,
+            parts=list(parts),
+        )
+        self._open[-1].children.append(inline)
+        self._push(mask, [(begin, end)] * len(mask))
+        self._after_mask = True
+
+    def finished(self) -> Iterator[Passage | str]:
+        """The passage; or its text as it is, where there is nothing to read."""
+        self._flush("")
+        text = "".join(self._text)
+        if self._span is None:
+            return
+        if text and not text.isspace():
+            inlines = self._top.children
+            yield Passage(
+                self._source, text, self._origins, inlines, self._span, self._markup, self._quotes
+            )
+        else:
+            yield self._source[slice(*self._span)]
+
+    def _seen(self, span: Span) -> Span:
+        self._span = (self._span[0], max(self._span[1], span[1])) if self._span else span
+        return span
+
+    def _begin(self, span: Span) -> None:
+        self._flush("(")
+        inline = Inline(self._length, self._length, self._source[slice(*span)])
+        self._open[-1].children.append(inline)
+        self._open.append(inline)
+        self._outside.append((span[0], self._fresh, self._floor))
+        self._fresh, self._floor = True, self._length
+
+    def _end(self, span: Span) -> None:
+        if self._open[-1].begin < self._length:
+            self._flush(")")
+        element = self._open.pop()
+        begin, fresh, floor = self._outside.pop()
+        if element.begin == self._length:  # without text it is a thing
+            self._open[-1].children.pop()
+            self._group, self._fresh, self._floor = None, fresh, floor
+            self.thing((begin, span[1]), symbol=True)
+            return
+        self._ended = span[1]
+        element.end, element.closing = self._length, self._source[slice(*span)]
+        self._fresh, self._floor = False, self._length
+
+    def _read(self, text: str, origins: list[Span]) -> None:
+        if "\\" in text or "''" in text:
+            text, origins, quotes = unquoted(text, origins, in_message="{" in self._source)
+            self._quotes |= quotes
+        unspelt = self._unspelt(text) if self._unspelt else ()
+        plain = is_plain(text)
+        if plain and not unspelt:
+            self._append(text, origins)
+            return
+        found = [] if plain else list(placeholders(text, escapes=self._markup != "html"))
+        if unspelt:
+            found = with_unspelt(found, unspelt)
+        if self._in_message and "#" in text:
+            found = _with_numbers(text, found)
+        paired = _paired_controls(text, found) if _BIDI.search(text) else frozenset()
+        done = 0
+        for placeholder in found:
+            first, last = placeholder.span
+            self._plain(text, origins, (done, first), paired)
+            span = (origins[first][0], origins[last - 1][1])
+            if placeholder.kind == "script":
+                self.script(span)
+            elif placeholder.kind == "symbol":
+                self.thing(span, symbol=True)
+            elif placeholder.kind == "open":
+                if self._ended == span[0]:
+                    self._part(span[0])
+                self._begin(span)
+            elif placeholder.kind == "close":
+                self._end(span)
+            else:
+                self.kept(span, figure=placeholder.kind == "figure")
+            done = last
+        self._plain(text, origins, (done, len(text)), paired)
+
+    def _plain(self, text: str, origins: list[Span], span: Span, paired: frozenset[int]) -> None:
+        """Append text without placeholders, and take out of it what nobody sees; `paired` are
+        places of controls that are written in pairs."""
+        done, end = span
+        for match in _UNSEEN.finditer(text, done, end):
+            at = match.start()
+            self._append(text[done:at], origins[done:at])
+            done = match.end()
+            if at not in paired:
+                self._drop(origins[at])
+            elif text[at] in OPENING_BIDI:
+                self._end(origins[at])
+            else:
+                self._begin(origins[at])
+        self._append(text[done:end], origins[done:end])
+
+    def _drop(self, origin: Span) -> None:
+        """Leave out a character; it is written with the one before it, or as a thing at the
+        beginning and right behind a tag."""
+        last = self._origins[-1] if self._origins else (-1, -1)
+        if self._group is None and last[1] == origin[0]:
+            for index in range(self._length - 1, -1, -1):  # all characters of one thing
+                if self._origins[index] != last:
+                    break
+                self._origins[index] = (last[0], max(origin[1], last[1]))
+        elif self._group:
+            self.thing(origin)
+        else:
+            self.script(origin)
+
+    def _append(self, text: str, origins: list[Span]) -> None:
+        if not text:
+            return
+        if self._group:
+            blanks = _LEADING_BLANKS.match(text)
+            count = blanks.end() if blanks else 0
+            self._group.after += text[:count]
+            self._group.origins += origins[:count]
+            text, origins = text[count:], origins[count:]
+            if not text:
+                return
+            self._flush(text[0])
+        apart = (
+            self._beside and text[0].isupper() and bool(self._text) and self._text[-1][-1].islower()
+        )
+        self._beside = False
+        if apart or (self._after_mask and text[0].isalnum()):
+            self._part(origins[0][0])
+        self._push(text, origins)
+        self._after_mask = False
+
+    def _flush(self, following: str) -> None:
+        """Put the things in a row into the text, and decide which white space beside them the text
+        has: as much as it would have without them. `following` is what comes next."""
+        group, self._group = self._group, None
+        if group is None:
+            return
+        before, after = group.blanks[0], group.after
+        last = self._text[-1][-1] if self._text else ""
+        starts = self._fresh or last in _ENDS_OF_LINES
+        word = bool(following) and following not in CLOSING_SIGNS
+        joined = False
+        drop_before = drop_after = False
+        if before:
+            drop_before = not word if not after else not word and following != "("
+            drop_after = bool(after) and not drop_before
+        elif after:
+            drop_after = starts
+        else:
+            joined = group.symbol and last.isalnum() and following.isalnum()
+        if not drop_before and before:
+            self._push(*group.blanks)
+        inline = Inline(
+            self._length,
+            self._length,
+            group.opening,
+            before=before if drop_before else "",
+            after=after if drop_after else "",
+            joined=joined,
+        )
+        self._open[-1].children.append(inline)
+        self._floor = self._length
+        if not drop_after and after:
+            self._push(after, group.origins)
+        if joined:
+            self._push(" ", [(group.end, group.end)])
+
+    def _without_blanks(self) -> tuple[str, list[Span]]:
+        """Take white space from the end of the text."""
+        blanks = ""
+        while self._text and self._length > self._floor:
+            kept = self._text[-1].rstrip(_BLANK_SIGNS)
+            kept_length = max(len(kept), len(self._text[-1]) - (self._length - self._floor))
+            cut = self._text[-1][kept_length:]
+            if not cut:
+                break
+            blanks = cut + blanks
+            self._length -= len(cut)
+            if kept_length:
+                self._text[-1] = self._text[-1][:kept_length]
+                break
+            self._text.pop()
+        origins = self._origins[self._length :]
+        del self._origins[self._length :]
+        return blanks, origins
+
+    def _part(self, place: int) -> None:
+        """Put a space that is not written between a mask and a word that it touches."""
+        if self._text and self._text[-1][-1].isalnum():
+            self._push(" ", [(place, place)])
+
+    def _push(self, text: str, origins: Sequence[Span]) -> None:
+        self._text.append(text)
+        self._origins.extend(origins)
+        self._length += len(text)
+        self._fresh = self._fresh and text.isspace()
+
+
+_BLANK_SIGNS = "".join(filter(re.compile(f"[{BLANKS}]").match, map(chr, range(0x3001))))
+
+
+def _with_numbers(text: str, found: Sequence[Placeholder]) -> list[Placeholder]:
+    """The placeholders of a message's branch, in which `#` is one, whatever follows it."""
+    others = [p for p in found if p.kind in _PAIR or "#" not in text[slice(*p.span)]]
+    around = {at for p in others if p.kind in _PAIR for at in range(*p.span)}
+    numbers = [m.span() for m in re.finditer("#", text) if m.start() not in around]
+    return sorted(
+        [*others, *(Placeholder(span, "symbol") for span in numbers)], key=lambda p: p.span
+    )
+
+
+def _paired_controls(text: str, kept: Sequence[Placeholder]) -> frozenset[int]:
+    """Where the controls of direction are that belong together, with no kept thing across one."""
+    inside = {at for placeholder in kept for at in range(*placeholder.span)}
+    places, stretches = _stretches(kept)
+    pairs: set[int] = set()
+    stack: list[int] = []
+    for match in _BIDI.finditer(text):
+        at, openings = match.start(), OPENING_BIDI.get(match[0])
+        if at in inside:
+            continue
+        if openings is None:
+            stack.append(at)
+        elif stack and text[stack[-1]] in openings:
+            opened = stack.pop()
+            one = stretches[bisect(places, opened)] == stretches[bisect(places, at)]
+            if len(stack) < _MOST_CONTROLS and one:
+                pairs |= {opened, at}
+    return frozenset(pairs)
+
+
+def _stretches(found: Sequence[Placeholder]) -> tuple[list[int], list[int]]:
+    """Where placeholders around words stand, in order; and of the text before, between and after
+    them, which of them is the innermost that it stands in: its number, or -1."""
+    places: list[int] = []
+    stretches, opened = [-1], [-1]
+    for number, placeholder in enumerate(found):
+        if placeholder.kind in _PAIR:
+            if placeholder.kind == "open":
+                opened.append(number)
+            else:
+                opened.pop()
+            places.append(placeholder.span[0])
+            stretches.append(opened[-1])
+    return places, stretches

@@ -1,0 +1,242 @@
+"""What is kept though tags stand in the midst of it: `#<b>topic</b>`, `H<sub>2</sub>O`."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Literal
+
+from serving.text.alignment import Span
+from serving.text.kept.figures import HINT
+from serving.text.kept.messages import MESSAGE
+from serving.text.kept.placeholders import Placeholder, placeholders
+from serving.text.passages.reading import Token
+
+_MESSAGE = re.compile(MESSAGE)
+_DEPTH = 8
+"""Messages of ICU within each other; deeper ones stay as they are."""
+_HINT = re.compile(rf"{HINT}|[@#{{\[$]|%[\w({{]|://|www\.|\w\.\w")
+_SCRIPTS = frozenset(("sub", "sup"))
+_SHORT = re.compile(r"\s*\S{1,12}\s*")
+_TAG = re.compile(r"<[^>]*>")
+_LAST_WORD = re.compile(r"[^\W_]+\Z")
+_FIRST_WORD = re.compile(r"[^\W_]+")
+
+
+def joined_tokens(source: str, tokens: Sequence[Token], depth: int = 0) -> list[Token]:
+    """The tokens, with short raised and lowered text as part
+    of what stands before it, links, names and topics in one piece where tags divide them, and
+    messages of ICU, which are within `depth` others."""
+    if len(tokens) > 2:
+        tokens = _with_scripts(source, tokens)
+    elif ("{" not in source and ")[" not in source) or not _MESSAGE.search(source):
+        return list(tokens)
+    found: list[Token] = []
+    run: list[Token] = []
+    for token in tokens:
+        if token.kind == "boundary":
+            found += _joined(source, run, depth)
+            found.append(token)
+            run = []
+        else:
+            run.append(token)
+    return found + _joined(source, run, depth)
+
+
+def _with_scripts(source: str, tokens: Sequence[Token]) -> list[Token]:
+    tokens = list(tokens)
+    found: list[Token] = []
+    index = 0
+    while index < len(tokens):
+        token = tokens[index]
+        last = _end_of_script(source, tokens, index)
+        before = (
+            source[slice(*found[-1].span)]
+            if found and found[-1].kind in ("text", "script", "kept")
+            else ""
+        )
+        if last is None or not before or before[-1].isspace():
+            found.append(token)
+            index += 1
+            continue
+        index = last + 1
+        span = (token.span[0], tokens[last].span[1])
+        after = tokens[index] if index < len(tokens) else None
+        word = _FIRST_WORD.match(source, *after.span) if after and after.kind == "text" else None
+        begin = _LAST_WORD.search(source, *found[-1].span) if found[-1].kind == "text" else None
+        if word and (begin or found[-1].kind == "kept"):  # in the midst of a word, as in a formula
+            text = found.pop()
+            first = begin.start() if begin else text.span[0]
+            if text.span[0] < first:
+                found.append(Token("text", (text.span[0], first)))
+            found.append(Token("kept", (first, word.end())))
+            if after and word.end() < after.span[1]:
+                tokens[index] = Token("text", (word.end(), after.span[1]))
+            else:
+                index += 1
+        else:
+            found.append(Token("script", span))
+    return found
+
+
+def _end_of_script(source: str, tokens: Sequence[Token], start: int) -> int | None:
+    """Where a raised or lowered element ends that holds no more than a word."""
+    if tokens[start].kind != "open" or tokens[start].name.lower() not in _SCRIPTS:
+        return None
+    depth, text = 0, ""
+    for index in range(start, min(start + 12, len(tokens))):
+        token = tokens[index]
+        if token.kind == "boundary":
+            return None
+        depth += {"open": 1, "close": -1}.get(token.kind, 0)
+        if token.kind in ("text", "kept"):
+            text += _TAG.sub("", source[slice(*token.span)])
+        if depth == 0:
+            return index if _SHORT.fullmatch(text) else None
+    return None
+
+
+def _joined(source: str, tokens: list[Token], depth: int) -> list[Token]:
+    """Tokens without a boundary, with what belongs together in one."""
+    texts = [token for token in tokens if token.kind == "text"]
+    if not texts:
+        return tokens
+    whole = "".join(_shown(source, token) for token in tokens)
+    message = _MESSAGE.search(whole) is not None
+    if not message and (len(texts) < 2 or not _HINT.search(whole)):
+        return tokens
+    places = [at for token in tokens for at in _shown_places(source, token)]
+    found: list[Token] = []
+    done = tokens[0].span[0]
+    kept = list(placeholders(whole, escapes=False))
+    around = _around(tokens, kept, places)
+    for placeholder in kept:
+        first, last = placeholder.span
+        begin, end = places[first], places[last - 1] + 1
+        if placeholder in around and done <= begin:
+            kind: Literal["open", "close"] = "open" if placeholder.kind == "open" else "close"
+            found += [*_cut(tokens, (done, begin)), Token(kind, (begin, end), around[placeholder])]
+            done = end
+        if placeholder.kind not in ("word", "figure"):
+            continue
+        span = _balanced(tokens, (begin, end))
+        if span is None or span[0] < done:
+            continue
+        span = _with_elements(tokens, span)
+        if span == (begin, end) and not (placeholder.branches or _divided(tokens, span)):
+            continue
+        branches = [
+            _with_tags(tokens, (places[b], places[e - 1] + 1)) if b < e else (0, 0)
+            for b, e in placeholder.branches
+        ]
+        if depth == _DEPTH:
+            branches = []
+        found += _cut(tokens, (done, span[0]))
+        found.append(
+            Token(
+                "kept",
+                span,
+                figure=placeholder.kind == "figure",
+                branches=tuple(
+                    (branch, tuple(joined_tokens(source, _cut(tokens, branch), depth + 1)))
+                    for branch in branches
+                    if branch[0] < branch[1]
+                ),
+            )
+        )
+        done = span[1]
+    return found + _cut(tokens, (done, tokens[-1].span[1]))
+
+
+def _around(
+    tokens: Sequence[Token], kept: Sequence[Placeholder], places: Sequence[int]
+) -> dict[Placeholder, str]:
+    """Placeholders that stand around words and whole elements, each with a name that it shares with
+    its partner. Those around words alone are found as these are read."""
+    found: dict[Placeholder, str] = {}
+    opened: list[Placeholder] = []
+    for placeholder in kept:
+        if placeholder.kind == "open":
+            opened.append(placeholder)
+        elif placeholder.kind == "close":
+            partner = opened.pop()
+            span = (places[partner.span[0]], places[placeholder.span[1] - 1] + 1)
+            if _divided(tokens, span) and _balanced(_cut(tokens, span), span) == span:
+                found[partner] = found[placeholder] = f"{{{places[partner.span[0]]}}}"
+    return found
+
+
+def _shown(source: str, token: Token) -> str:
+    return (
+        source[slice(*token.span)]
+        if token.kind == "text"
+        else " " * (token.kind in ("kept", "space"))
+    )
+
+
+def _shown_places(source: str, token: Token) -> range:
+    begin = token.span[0]
+    return range(begin, begin + len(_shown(source, token)))
+
+
+def _within(tokens: Sequence[Token], span: Span) -> range:
+    """Numbers of the tokens that share characters with a span."""
+    first = bisect_right(tokens, span[0], key=lambda token: token.span[1])
+    return range(first, max(first, bisect_left(tokens, span[1], key=lambda token: token.span[0])))
+
+
+def _cut(tokens: Sequence[Token], span: Span) -> list[Token]:
+    """The tokens within a span, and the parts of text that are."""
+    found = []
+    for index in _within(tokens, span) if span[0] < span[1] else ():
+        token = tokens[index]
+        part = (max(span[0], token.span[0]), min(span[1], token.span[1]))
+        found.append(token if token.span == part else Token(token.kind, part, token.name))
+    return found
+
+
+def _divided(tokens: Sequence[Token], span: Span) -> bool:
+    """Whether a span is in several tokens."""
+    return len(_within(tokens, span)) > 1
+
+
+def _tags_beside(tokens: Sequence[Token], span: Span) -> tuple[Token | None, Token | None]:
+    """The tag that opens an element right before a span, and the one that closes one behind it."""
+    inside = _within(tokens, span)
+    before = tokens[max(0, inside.start - 1) : inside.start]
+    after = tokens[inside.stop : inside.stop + 1]
+    opening = next((t for t in before if t.kind == "open" and t.span[1] == span[0]), None)
+    closing = next((t for t in after if t.kind == "close" and t.span[0] == span[1]), None)
+    return opening, closing
+
+
+def _with_elements(tokens: Sequence[Token], span: Span) -> Span:
+    """The span with the elements that hold nothing else."""
+    while True:
+        opening, closing = _tags_beside(tokens, span)
+        if not (opening and closing and opening.name == closing.name):
+            return span
+        span = (opening.span[0], closing.span[1])
+
+
+def _with_tags(tokens: Sequence[Token], span: Span) -> Span:
+    """A text within a message, with the tags beside it whose partners are in it."""
+    return _balanced(tokens, span) or span
+
+
+def _balanced(tokens: Sequence[Token], span: Span) -> Span | None:
+    """The span and the tags beside it whose partners are in it; None where others stand between."""
+    opened = closed = 0
+    for token in _cut(tokens, span):
+        if token.kind == "open":
+            opened += 1
+        elif token.kind == "close" and opened:
+            opened -= 1
+        elif token.kind == "close":
+            closed += 1
+    while closed and (opening := _tags_beside(tokens, span)[0]):
+        span, closed = (opening.span[0], span[1]), closed - 1
+    while opened and (closing := _tags_beside(tokens, span)[1]):
+        span, opened = (span[0], closing.span[1]), opened - 1
+    return None if opened or closed else span

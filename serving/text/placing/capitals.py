@@ -1,0 +1,101 @@
+"""Sentences in capitals, which models have hardly learnt: read in ordinary letters, but for
+acronyms, and written in capitals again.
+
+Which nouns had a capital is lost, and in German whether SS was ß. German words get one that look
+like nouns: with a wrong one models do better than without the right ones (docs/decisions.md).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Collection
+
+from serving.text.alignment import Span
+from serving.text.placing.placement import Translated
+from serving.text.splitting.abbreviations import is_abbreviation
+
+_WORD = re.compile(r"[^\W\d_]+")
+_LETTERS = 4
+"""Of the longest word of several; words that are all shorter may be names."""
+_LETTERS_ALONE = 5
+"""Of a word that stands alone, so that it is hardly an acronym."""
+_OTHER_WORDS = frozenset(
+    """
+    ich du er sie es wir ihr der die das den dem des ein eine einen einem einer eines und oder
+    aber nicht kein keine keinen ist sind war hat haben bin bist habe hast hatte mit von zu auf
+    für in im am an aus bei nach vor über unter um wenn als ob weil dass was wer wie wo wann
+    warum sein seine seinen seinem seiner ihre ihren ihrem ihrer mein meine meinen meinem meiner
+    dein deine unser unsere euer eure mir dir ihm ihn mich dich sich uns euch man kann will muss
+    soll darf mag wird werde wäre hätte würde könnte möchte noch schon nur auch sehr so da hier
+    dort jetzt heute morgen gestern immer nie zum zur beim vom doch dann mal also denn sondern
+    während etwas nichts alles alle viel viele mehr gern gerne wieder diese dieser dieses diesem
+    jede jeder jedes welche welcher ohne gegen durch zwischen hinter neben seid willst sollst
+    bitte danke nein ja einfach gerade vielleicht zusammen jemand niemand nun bis seit ab
+    """.split()  # noqa: SIM905
+)
+"""German words that are no nouns."""
+_NO_NOUN = re.compile(r"\w{1,2}|\w*(?:en|te|t|ig|lich|isch)")
+"""How German words end that are mostly no nouns, and short ones."""
+_ACRONYMS = frozenset(
+    """
+    ADAC AFD AG AIDS ARD BBC BKA BND BRD CD CDU CEO CIA CNN CPU CSU DAX DDR DJ DVD DVDS EKG EU EZB
+    FBI FDP FIFA GPS GPU HIV IBAN IBM ID IQ ISO KFZ KGB KI KZ LKW MRT NASA NATO NGO NGOS NSA OECD OK
+    OPEC ORF PC PCS PKW QR RAF RTL SMS SOS SPD SUV TÜV TV UEFA UFO UFOS UK UN UNESCO UNICEF UNO URL
+    USA USB VIP VIPS VPN VW WC WDR WG WLAN WM XML YMCA ZDF
+    """.split()  # noqa: SIM905
+)
+"""Those that a sentence may well have, but for such as are words, as IT and US are."""
+_CONSONANTS = re.compile(r"[b-df-hj-np-tv-xz]{2,}")
+"""No German or English word is spelt so, but for abbreviations."""
+_PRONOUN = re.compile(r"(?<![\w'’])i(?![\w-])")
+_DOTLESS = str.maketrans("I\u0130", "\u0131i")
+
+
+def in_capitals(text: str) -> bool:
+    """Whether a text in capitals (`str.isupper`) is a sentence: an acronym or two are none."""
+    lengths = [len(word) for word in _WORD.findall(text)]
+    return max(lengths) >= (_LETTERS if len(lengths) > 1 else _LETTERS_ALONE)
+
+
+def in_ordinary_case(text: str, language: str, kept: Collection[Span] = ()) -> str:
+    """As many characters, in small letters but for the first, and in German those of likely nouns;
+    the spans that are kept stay."""
+    plain = text.translate(_DOTLESS) if language in ("tr", "az") else text
+    lower = [small if len(small := c.lower()) == 1 else c for c in plain]
+    first = next((i for i, c in enumerate(text) if c.isalpha()), 0)
+    lower[first] = text[first]
+    for match in _WORD.finditer("".join(lower)):
+        begin, end = match.span()
+        if _is_acronym(text[begin:end], language):
+            lower[begin:end] = text[begin:end]
+        elif language == "de" and not (match[0] in _OTHER_WORDS or _NO_NOUN.fullmatch(match[0])):
+            lower[begin] = text[begin]
+    if language == "en":
+        for match in _PRONOUN.finditer("".join(lower)):
+            lower[match.start()] = "I"
+    for begin, end in kept:
+        lower[begin:end] = text[begin:end]
+    return "".join(lower)
+
+
+def _is_acronym(word: str, language: str) -> bool:
+    small = word.lower()
+    if language not in ("de", "en") or is_abbreviation(small, language):
+        return False
+    return word in _ACRONYMS or _CONSONANTS.fullmatch(small) is not None
+
+
+def raised(translated: Translated) -> Translated:
+    """A translation in capitals; its links are moved where letters become longer."""
+    text = translated.text.upper()
+    if len(text) == len(translated.text) or not translated.links:
+        return Translated(text, translated.links)
+    ends = [0]
+    for character in translated.text:
+        ends.append(ends[-1] + len(character.upper()))
+    links = [
+        dataclasses.replace(link, target=(ends[link.target[0]], ends[link.target[1]]))
+        for link in translated.links
+    ]
+    return Translated("".join(map(str.upper, translated.text)), links)

@@ -1,0 +1,90 @@
+"""A passage's translation as text or HTML, and where its parts went."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from serving.text.passages.passage import CDATA, Passage, escaped
+from serving.text.placing.placement import Placed
+
+_END_OF_CDATA = "]]>"
+
+
+@dataclass
+class Rendered:
+    """A translation as it is written."""
+
+    parts: list[str]
+    starts: list[int]
+    ends: list[int]
+    """Where each character of the target begins and ends in the text."""
+    length: int = 0
+
+    @property
+    def text(self) -> str:
+        """What was written so far, as one string."""
+        return "".join(self.parts)
+
+    def ends_with(self, text: str) -> bool:
+        """Whether it ends so."""
+        return "".join(self.parts[-len(text) :]).endswith(text)
+
+    def write(self, text: str) -> None:
+        """Write this behind what was written so far."""
+        self.parts.append(text)
+        self.length += len(text)
+
+
+def as_it_was(passage: Passage) -> Rendered:
+    """The passage's source, where its translation is the same."""
+    begin, end = passage.span
+    starts, ends = zip(*passage.origins, strict=True)
+    return Rendered(
+        [passage.source[begin:end]],
+        [start - begin for start in starts],
+        [last - begin for last in ends],
+        end - begin,
+    )
+
+
+def render(passage: Passage, placed: Placed) -> Rendered:
+    """Write the translation with its markup."""
+    length = len(placed.target)
+    rendered = Rendered([], [0] * length, [0] * length)
+    marks = deque(placed.marks)
+    skipped = 0  # characters up to here are replaced
+    markup = passage.markup
+    for piece in placed.pieces:
+        begin, end = piece.target
+        stays = piece.translated is None or (
+            not passage.inlines and piece.translated.text == passage.text[slice(*piece.source)]
+        )
+        for index in range(begin, end):
+            while marks and marks[0][0] <= index:
+                mark = marks.popleft()[1]
+                rendered.write(mark)
+                if mark == CDATA:
+                    markup = "cdata"
+                elif mark == _END_OF_CDATA:
+                    markup = passage.markup
+            if index < skipped:
+                rendered.starts[index] = rendered.starts[index - 1]
+                rendered.ends[index] = rendered.ends[index - 1]
+                continue
+            rendered.starts[index] = rendered.length
+            if index in placed.replaced:
+                skipped, text = placed.replaced[index]
+            elif stays:
+                text = passage.written(piece.source[0] + index - begin)
+            else:
+                text = placed.target[index]
+                if markup != "text" or passage.quotes:
+                    text = escaped(text, markup, passage.quotes)
+            if markup == "cdata" and text == ">" and rendered.ends_with("]]"):
+                text = f"{_END_OF_CDATA}{CDATA}>"
+            rendered.write(text)
+            rendered.ends[index] = rendered.length
+    for _, mark in marks:
+        rendered.write(mark)
+    return rendered

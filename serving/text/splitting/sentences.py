@@ -1,0 +1,154 @@
+"""Where sentences begin and end, and where a sentence that is too long may be divided."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from sentencex import get_sentence_boundaries
+
+from serving.text.alignment import Span
+from serving.text.splitting.abbreviations import goes_on
+from serving.text.symbols import UNSEEN_ENDS
+
+_NONE: Mapping[int, int] = {}
+_CELL = re.compile(r"[^|]+")
+_LINE = re.compile(r"[^\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
+_STRONG = re.compile(r"[;:—–]\s+|[；：]")  # noqa: RUF001
+_COMMA = re.compile(r"[,)\]]\s+|[，、]")  # noqa: RUF001
+_SPACE = re.compile(r"\s+")
+_SPACE_MARK = re.compile(r"\s")
+_MARKER = re.compile(r"(?:(?:[-–—*•·‣◦▪>#|+]+|\(?(?:\d{1,3}|[a-zA-Z])\))\s+)+")
+_NUMBER = re.compile(r"\(?\d{1,3}[.)]|\(?[a-zA-Z]\)")
+_CONTENT = re.compile(rf"[^\s{UNSEEN_ENDS}](?:.*[^\s{UNSEEN_ENDS}])?", re.DOTALL)
+_LONG = re.compile(r"\S{25,}")
+"""Words that may be longer than a model reads."""
+UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+"""Pattern of a character of scripts without spaces between words."""
+_MIDDLE = 0.3
+"""Share of a text that a part divided off at punctuation has at least, so that none is a stub."""
+
+
+def sentence_spans(text: str, language: str, variables: Collection[Span] = ()) -> Iterator[Span]:
+    """Each sentence, without the white space around it and the marker of a list before it; a line
+    break, a tab, and a bar between the cells of a table always end one. What stands for `variables`
+    may be a number, as of an ordinal."""
+    counted = variables and language == "de"
+    numbers = {end: begin for begin, end in variables} if counted else _NONE
+    for line in _LINE.finditer(text):
+        if line[0].isspace():
+            continue
+        cells = [line.span()]
+        if "|" in line[0]:
+            cells = [cell.span() for cell in _CELL.finditer(text, *line.span())]
+        for first, last in cells:
+            for span in _sentences(text, (first, last), language, numbers):
+                begin, end = stripped(text, span)
+                marker = _MARKER.match(text, begin, end)
+                begin = marker.end() if marker else begin
+                if begin < end and not _NUMBER.fullmatch(text, begin, end):
+                    yield begin, end
+
+
+def _sentences(text: str, line: Span, language: str, numbers: Mapping[int, int]) -> list[Span]:
+    """Those of the library, put together where a full stop is of an abbreviation or a number."""
+    found: list[Span] = []
+    for first, last in _boundaries(text[slice(*line)], language):
+        begin, end = line[0] + first, line[0] + last
+        if found and goes_on(_spoken(text, found[-1], numbers), text[begin:end], language):
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((begin, end))
+    return found
+
+
+def _spoken(text: str, sentence: Span, numbers: Mapping[int, int]) -> str:
+    """A sentence with a digit for the variable that stands before its full stop, if one does."""
+    begin, end = sentence
+    if not numbers:
+        return text[begin:end]
+    last = len(text[begin:end].rstrip()) + begin - 1
+    if last not in numbers:
+        return text[begin:end]
+    return f"{text[begin : max(begin, numbers[last])]}1."
+
+
+def _boundaries(line: str, language: str) -> list[Span]:
+    """Those of the library, which panics at some lines: a letter, a no-break space and a full stop.
+
+    Such a line is looked at with plain spaces, and if that does not help taken as one sentence.
+    """
+    found = _split(line, language)
+    if found is None:
+        found = _split(_SPACE_MARK.sub(" ", line), language)
+    return [(0, len(line))] if found is None else found
+
+
+def _split(line: str, language: str) -> list[Span] | None:
+    """What the library finds; None where it panics."""
+    try:
+        found = get_sentence_boundaries(language, line)
+    except BaseException as error:  # a panic is no Exception, and would end more than a request
+        if type(error).__name__ != "PanicException":
+            raise
+        return None
+    return [(each["start_index"], each["end_index"]) for each in found]
+
+
+def has_words(text: str) -> bool:
+    """Whether there is a letter: a number, a time, a rule or a picture is the same in all
+    languages."""
+    return any(map(str.isalpha, text))
+
+
+def stripped(text: str, span: Span) -> Span:
+    """The span without white space, or a byte order mark, at its ends."""
+    found = _CONTENT.search(text, *span)
+    return (found.start(), found.end()) if found else (span[1], span[1])
+
+
+def divided(
+    text: str, span: Span, fits: Callable[[str], bool], *, between_words: bool = True
+) -> Iterator[Span]:
+    """The span, or parts of it that fit: divided around words that do not fit themselves, then
+    near the middle, after clause punctuation where there is some, else at a space. A word alone is
+    left whole, fit or not; without `between_words` so is what stands between such words."""
+    if fits(text[slice(*span)]):
+        yield span
+        return
+    done = span[0]
+    for word in _LONG.finditer(text, *span):
+        if not fits(word[0]) and not UNSPACED.search(word[0]):
+            yield from _fitting(text, (done, word.start()), fits, between_words)
+            yield word.span()
+            done = word.end()
+    yield from _fitting(text, (done, span[1]), fits, between_words)
+
+
+def _fitting(
+    text: str, span: Span, fits: Callable[[str], bool], between_words: bool
+) -> Iterator[Span]:
+    begin, end = span = stripped(text, span)
+    if begin == end:
+        return
+    part = text[begin:end]
+    cut = None if not between_words or fits(part) else _cut(part)
+    if cut is None:
+        yield span
+        return
+    for half in ((begin, begin + cut), (begin + cut, end)):
+        yield from _fitting(text, half, fits, between_words)
+
+
+def _cut(text: str) -> int | None:
+    """Where the second part begins."""
+    middle, low, high = len(text) / 2, len(text) * _MIDDLE, len(text) * (1 - _MIDDLE)
+    for pattern in (_STRONG, _COMMA, _SPACE, UNSPACED):
+        places = [match.end() for match in pattern.finditer(text, 0, len(text) - 1)]
+        if pattern in (_STRONG, _COMMA):
+            places = [place for place in places if low <= place <= high]
+        if places:
+            return min(places, key=lambda place: abs(place - middle))
+    return None
