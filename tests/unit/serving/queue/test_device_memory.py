@@ -4,6 +4,7 @@ see nothing of that but time."""
 from __future__ import annotations
 
 import asyncio
+import pickle
 import time
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from serving.queue.limits import BatchLimits
 from serving.search.options import SearchOptions
 from serving.search.sampling_options import GenerationOptions
 from serving.translation.offline import decode_in_batches
+from serving.translation.processes.loop import portable
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Request
 from tests.unit.serving.echo import EchoTranslator
@@ -95,6 +97,12 @@ def test_a_request_that_does_not_fit_alone_is_told_what_to_lower() -> None:
     assert caught.value.status == 503
     with pytest.raises(OverloadedError, match="alone"):  # with others, these once they are alone
         translations(Device(0), requests())
+
+
+def test_the_error_of_another_process_is_the_same() -> None:
+    told = pickle.loads(pickle.dumps(portable(DeviceMemoryError("out of memory"))))
+    assert type(told) is DeviceMemoryError
+    assert str(told) == "out of memory"
 
 
 def test_of_a_device_that_fails_in_another_way_nothing_is_tried_again(
