@@ -251,7 +251,13 @@ class Decoder(Generic[Task, News, Outcome]):
                 return
             except Exception:  # the machine may be short of something for a while
                 logger.exception("it cannot be started, next try in %g s", _RETRY_S)
+            retry = time.monotonic() + _RETRY_S
+            while self._works and time.monotonic() < retry:
+                try:  # what it had begun it may bring to an end all the same
+                    self._note(self._engine.step())
+                except Exception as error:
+                    self._fail_all(error)
             self._queue.drop_ended()
             if self._queue.closed and not len(self._queue):
                 return  # others have done the rest
-            time.sleep(_RETRY_S)
+            time.sleep(max(0.0, retry - time.monotonic()))
