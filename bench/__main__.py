@@ -238,6 +238,7 @@ def _add_language(verbs: _Verbs) -> None:
     parser.add_argument("--context", type=int, metavar="N", help="tokens before the first step")
     parser.add_argument("--steps", type=int, metavar="N", help="tokens of one long output")
     parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help=_DEVICE)
     parser.add_argument("--busy", action="store_true", help=_BUSY)
 
 

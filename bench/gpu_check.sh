@@ -92,6 +92,7 @@ for shape in "${shapes[@]}"; do
   part "$shape" 50 "${bench[@]}" engine --device cuda --shape "$shape" --materials "$materials/$shape" --busy \
     --batch 1,32,256 --beam 5 --repetitions 3 --json "$out/$shape.json"
 done
+part language 40 "${bench[@]}" language --device cuda --batch 1,32,256 --repetitions 3 --busy
 part training 50 "${bench[@]}" training --device cuda --bf16 --preset transformer_base --token-budget 16384 --busy
 part memory 50 "${pytest[@]}" -m "gpu and slow" "${marked[@]}"
 part compiled 90 "${bench[@]}" engine --device cuda --shape base --materials "$materials/base" --busy \

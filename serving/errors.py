@@ -18,7 +18,8 @@ ServingError
 │   └── QuotaExceededError      too many characters since the start of the server
 ├── RateLimitedError            more than a client may ask for in a minute
 ├── OverloadedError             the queue is full
-│   └── NotReadyError           starting, or shutting down
+│   ├── NotReadyError           starting, or shutting down
+│   └── DeviceMemoryError       a GPU's memory does not hold what is computed at once
 ├── DeadlineExceededError       not finished in time
 ├── CancelledError              cancelled by the caller
 ├── DecodingError               the model gave a non-finite score
@@ -192,6 +193,10 @@ class NotReadyError(OverloadedError):
     """The server is starting or shutting down; try again later."""
 
     code = "not_ready"
+
+
+class DeviceMemoryError(OverloadedError):
+    """A GPU's memory does not hold what is computed at once; fewer rows may fit."""
 
 
 class DeadlineExceededError(ServingError):

@@ -32,6 +32,13 @@ POISON = 0xFF
 """Memory that nobody wrote holds numbers that are none: fp16 and fp32 NaN of these bytes."""
 NO_INDEX = 465152892
 """Seen on an H200: what TopK gives as an index in the place of elements of -inf."""
+CUDA_SHORT = "CUDA failure 2: out of memory ; GPU=0 ; hostname=here"
+ARENA_SHORT = (
+    "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running Add "
+    "node. Name:'add' Status Message: bfc_arena.cc:376 void* onnxruntime::BFCArena::"
+    "AllocateRawInternal(size_t, bool) Failed to allocate memory for requested buffer of size 4096"
+)
+"""What ONNX Runtime says where memory does not suffice."""
 GPU = Gpu("Recorded GPU", (13, 0), (9, 0), 8 * 2**30, 16 * 2**30)
 
 
@@ -71,6 +78,14 @@ class Recorded:
     """How much longer a run takes than it does on the CPU."""
     capturing: Hashable = None
     """Who captures a CUDA graph at present."""
+    room: float = float("inf")
+    """Bytes that may be allocated."""
+    most_rows: float = float("inf")
+    """Rows of a step above which its intermediate results do not fit."""
+    capture_fails: bool = False
+    """Whether a capture takes more memory than there is."""
+    refused: int = 0
+    """Allocations and runs that did not fit."""
     unfinished: list[tuple[Hashable, Span, bool]] = field(default_factory=list)
     """By stream, what is read, or written, by work that nobody has waited for yet."""
     bindings: weakref.WeakSet[IOBinding] = field(default_factory=weakref.WeakSet)
@@ -141,6 +156,11 @@ class Recorded:
             finally:
                 self.finish(stream)
 
+    def refuse(self, message: str) -> None:
+        """There is too little memory."""
+        self.refused += 1
+        raise RuntimeError(message)
+
     def find(self, address: int, size: int) -> tuple[int, np.ndarray]:
         """The serial number of the allocation that holds all these bytes, and the bytes."""
         for start, (serial, memory) in list(self.live.items()):
@@ -160,6 +180,8 @@ class OrtValue:
         self._recorded, self._size = recorded, size
         assert recorded.capturing is None, "memory is allocated while a graph is captured"
         with recorded.call(), self._mutex:
+            if recorded.live_bytes + size > recorded.room:
+                recorded.refuse(f"{CUDA_SHORT}; expr=cudaMalloc((void**)&p, size);")
             recorded.allocated += 1
             # Addresses come again on a GPU; here none does, so that nobody counts on it.
             self._address = recorded.allocated << 40
@@ -282,6 +304,8 @@ class InferenceSession:
         if key not in self._recorded.captures:
             self._recorded.begin_capture()
             try:
+                if self._recorded.capture_fails:
+                    self._recorded.refuse(ARENA_SHORT)
                 self._run(io)  # once more, as before a capture
             finally:
                 self._recorded.end_capture()
@@ -300,6 +324,9 @@ class InferenceSession:
         for name, array in io.on_host.items():
             self._recorded.to_device += array.nbytes
             real.bind_cpu_input(name, array)
+        rows = next((s[0] for n, (_, _, s) in io.inputs.items() if n == "visible"), 0)
+        if rows > self._recorded.most_rows:
+            self._recorded.refuse(ARENA_SHORT)
         views, found = [], {}
         spans: dict[bool, list[Span]] = {False: [], True: []}
         for bind, places in (

@@ -168,9 +168,13 @@ def language(options: argparse.Namespace) -> int:
         raise BenchError(f"--shape must be one of {', '.join(known)}, got {options.shape!r}")
     if options.context and options.steps:
         raise BenchError("--context and --steps are two measurements; give one of them")
+    device = options.device or "cpu"
+    if device == "cuda" and (options.context or options.steps):
+        raise BenchError("--context and --steps measure int8 on a CPU; leave out --device cuda")
     batches = numbers("--batch", options.batch, MAX_BATCH)
     top_ks = numbers("--top-k", options.top_k, TOP)
-    machine = idle_machine(cores, busy=options.busy)
+    gpu = look_at_gpu() if device == "cuda" else None
+    machine = idle_machine(cores, busy=options.busy, gpu=gpu)
     command, shape, seed = command_of(options), options.shape, options.random_weights
     subject = f"{shape}, random weights, seed {seed}"
     if options.context:
@@ -194,7 +198,7 @@ def language(options: argparse.Namespace) -> int:
         print(long_markdown(command, machine, f"{subject}, cascade, int8; batch 1.", milestones))
     else:
         scenarios = [Scenario(batch, 1, top_k) for batch in batches for top_k in top_ks]
-        found = compare_rivals(shape, seed, scenarios, repetitions, cores, tell)
+        found = compare_rivals(shape, seed, scenarios, repetitions, cores, tell, device)
         subject += f", full attention, {GENERATED} tokens; {repetitions} interleaved repetitions."
         machine = watched(machine)
         print(rivals_markdown(command, machine, subject, found))

@@ -20,6 +20,7 @@ from bench.subjects.ctranslate2 import (
 )
 from bench.subjects.models import draw_vectors, forbid_eos, random_ids
 from export.arithmetic.activation_ranges import measure_ranges
+from export.arithmetic.half import fit_half
 from export.arithmetic.quantize import Products, quantized_twin
 from export.graphs.writing import write_language_graphs
 from serving.bundle.manifest import Manifest
@@ -61,6 +62,21 @@ def write_int8_graphs(model: CausalLanguageModel, folder: Path) -> Manifest:
     ranges = measure_ranges(twin, lambda: twin(ids))
     products = Products(ranges)
     return write_language_graphs(model, folder, name="bench", precision="int8", products=products)
+
+
+def write_gpu_graphs(model: CausalLanguageModel, folder: Path, precision: str) -> Manifest:
+    """Write the step graph for a GPU in 16 bits, what is too large for fp16 in fp32."""
+    prompts = random_prompts(model.config.vocab_size, _RANGE_PROMPTS, seed=0)
+    ids = torch.tensor([prompt[:SHORTEST_PROMPT] for prompt in prompts])
+    fit = fit_half(model, precision, lambda copied: copied(ids))
+    return write_language_graphs(
+        model,
+        folder,
+        name="bench",
+        precision=precision,
+        target="cuda",
+        products=Products(exact=fit.exact),
+    )
 
 
 def convert_language_model(

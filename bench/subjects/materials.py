@@ -239,7 +239,7 @@ def _write_bundle(subject: DecodedModel, folder: Path, system: System) -> None:
     ranges = static_ranges(subject) if system.precision == "int8" else None
     if system.on_gpu:
         fit = fit_half(
-            subject.model, system.precision, lambda: search_from(subject.model, _few(subject))
+            subject.model, system.precision, lambda model: search_from(model, _few(subject))
         )
         exact = fit.exact
     manifest = write_graphs(

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bench.systems.eager_models import append, attend, project
+from bench.systems.eager_models import append, attend, project, to_half
 from training.models import CausalLanguageModel, LanguageModelConfig
 from training.models.context import KeyValue
 from training.runs.checkpoint import load_weights, read_state
@@ -20,13 +20,16 @@ from training.runs.checkpoint import load_weights, read_state
 Generate = Callable[[list[list[int]], int, int], list[list[int]]]
 
 
-def load_eager(folder: Path) -> Generate:
+def load_eager(folder: Path, device: str = "cpu", *, half: bool = False) -> Generate:
     """Prompts, number of tokens and top-k (1 is greedy) to generated ids; for full attention and
-    standard layers."""
+    standard layers. With `half` all is computed in fp16."""
     config = LanguageModelConfig(**read_state(folder)["model"])
     model = CausalLanguageModel(config)
     load_weights(folder, model)
-    model.eval()
+    model.eval().to(device)
+    if half:
+        model = to_half(model)
+    dtype = model.output_weight.dtype
 
     @torch.inference_mode()
     def generate(prompts: list[list[int]], count: int, top_k: int) -> list[list[int]]:
@@ -37,7 +40,7 @@ def load_eager(folder: Path) -> Generate:
         masks, rows = [], []
         for length in lengths:
             group = [n for n, prompt in enumerate(prompts) if len(prompt) == length]
-            found = _read(model, torch.tensor([prompts[n][:-1] for n in group]))
+            found = _read(model, torch.tensor([prompts[n][:-1] for n in group], device=device))
             pad = longest - length
             found = [
                 KeyValue(
@@ -51,9 +54,9 @@ def load_eager(folder: Path) -> Generate:
             )
             masks += [[-torch.inf] * pad + [0.0] * (length - 1)] * len(group)
             rows += group
-        mask_BT = torch.tensor(masks)
-        tokens_B1 = torch.tensor([[prompts[n][-1]] for n in rows])
-        positions_B1 = torch.tensor([[len(prompts[n]) - 1] for n in rows])
+        mask_BT = torch.tensor(masks, dtype=dtype, device=device)
+        tokens_B1 = torch.tensor([[prompts[n][-1]] for n in rows], device=device)
+        positions_B1 = torch.tensor([[len(prompts[n]) - 1] for n in rows], device=device)
         drawn: list[Tensor] = []
         for _ in range(count):
             mask_BT = torch.nn.functional.pad(mask_BT, (0, 1))
@@ -81,7 +84,8 @@ def _join(first: KeyValue, second: KeyValue) -> KeyValue:
 def _read(model: CausalLanguageModel, ids_BT: Tensor) -> list[KeyValue]:
     """Keys and values of prompts of one length."""
     caches = []
-    x = model.embedding_norm(model.embedding(ids_BT, torch.arange(ids_BT.shape[1])[None]))
+    positions_1T = torch.arange(ids_BT.shape[1], device=ids_BT.device)[None]
+    x = model.embedding_norm(model.embedding(ids_BT, positions_1T))
     for layer in model.layers:
         parts: Any = layer
 

@@ -7,7 +7,7 @@ positions so far, D model, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,8 @@ from training.models.blocks import STANDARD, DecoderLayer
 from training.models.context import KeyValue
 from training.models.embedding import POSITIONS, TokenEmbedding
 from training.models.joint import JointLayer
+
+ModelT = TypeVar("ModelT", bound=nn.Module)
 
 
 class EagerBatch(Protocol):
@@ -69,7 +71,7 @@ def _is_baseline(model: Transformer) -> bool:
     )
 
 
-def to_half(model: TranslationModel) -> TranslationModel:
+def to_half(model: ModelT) -> ModelT:
     """The model with all weights and states in fp16, as one who only decodes has it."""
 
     def round_states(module: nn.Module, inputs: object, x: Tensor) -> Tensor:

@@ -18,10 +18,14 @@ class LanguageEngine:
     """This engine, on its step graph and the shipped sampling."""
 
     def __init__(self, job: BenchJob) -> None:
+        from bench.systems.translation import check_device
+        from serving.runtime.device import open_device
         from serving.runtime.language_stepper import LanguageStepper
 
-        manifest = read_id_manifest(job.folder)
-        self._stepper = LanguageStepper(Path(job.folder), manifest, job.threads)
+        manifest, folder = read_id_manifest(job.folder), Path(job.folder)
+        device = open_device(folder, manifest)
+        check_device(job, device.use)
+        self._stepper = LanguageStepper(folder, manifest, job.threads, device)
         self._workers = job.workers
 
     def prepare(self, sources: Sources) -> list[Any]:
@@ -72,7 +76,7 @@ class EagerLanguage:
         from bench.systems.eager_language import load_eager
 
         torch.set_num_threads(job.threads)
-        self._generate = load_eager(Path(job.folder))
+        self._generate = load_eager(Path(job.folder), job.device, half=job.precision == "fp16")
 
     def prepare(self, sources: Sources) -> list[Any]:
         return list(sources)
@@ -96,6 +100,7 @@ class CTranslate2Language:
         self._workers = job.workers
         self._generator = ctranslate2.Generator(
             job.folder,
+            device=job.device,
             compute_type=job.precision,
             inter_threads=job.workers,
             intra_threads=job.threads,

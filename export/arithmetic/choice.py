@@ -9,9 +9,10 @@ from typing import Any, Generic
 from export.arithmetic.activation_ranges import measure_ranges
 from export.arithmetic.exclusion import Changes, keep_exact, keep_rows
 from export.arithmetic.gptq import rounded_weights
-from export.arithmetic.half import HALF_TYPES, fit_half, half_twin
+from export.arithmetic.half import HALF_TYPES, fit_half, half_twin, head_key
 from export.arithmetic.quantize import ModuleT, Products, quantized_twin
 from serving.bundle.manifest import Activations
+from training.models import Network
 
 
 @dataclass(frozen=True)
@@ -49,17 +50,27 @@ class Arithmetic(Generic[ModuleT]):
 
 
 def choose_arithmetic(
-    model: ModuleT, fitting: Fitting[ModuleT], precision: str, activations: Activations
+    model: ModuleT,
+    fitting: Fitting[ModuleT],
+    precision: str,
+    activations: Activations,
+    *,
+    half_head: bool = True,
 ) -> Arithmetic[ModuleT]:
-    """Make a twin, quantised or rounded, and fit it to a text.
+    """Make a twin, quantised or rounded, and fit it to a text. Without `half_head` the product that
+    gives logits stays fp32 where others have 16 bits.
 
     Raises ParityError where too many products would have to stay fp32.
     """
     run_batches = fitting.run_batches or fitting.run
     if precision in HALF_TYPES:
-        fit = fit_half(model, precision, lambda: run_batches(model))
-        twin = half_twin(model, HALF_TYPES[precision], fit.exact)
-        return Arithmetic(model, twin, Products(exact=fit.exact), fit.report)
+        fit = fit_half(model, precision, run_batches)
+        exact, report = fit.exact, dict(fit.report)
+        if isinstance(model, Network):
+            exact |= frozenset() if half_head else {head_key(model)}
+            report["head"] = "fp32" if head_key(model) in exact else precision
+        twin = half_twin(model, HALF_TYPES[precision], exact)
+        return Arithmetic(model, twin, Products(exact=exact), report)
     if precision != "int8":
         return Arithmetic(model, model)
     if activations == "row16":

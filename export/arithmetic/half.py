@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from export.arithmetic.quantize import ModuleT, run_watched, weight_key
 from export.arithmetic.weight_only import dequantize_blocks, fits, quantize_blocks
 from serving.bundle.graph import DType
+from training.models import Network
 
 
 @dataclass(frozen=True)
@@ -83,14 +84,21 @@ class BlockLinear(RoundedLinear):
 
 def half_twin(model: ModuleT, half: HalfType, exact: frozenset[bytes]) -> ModuleT:
     """A copy of a model that computes as its 16-bit bundle does, but for what attention rounds
-    within; the products of `exact` stay fp32, as the head does."""
+    within; the products of `exact`, the head among them or not, stay fp32."""
     twin = copy.deepcopy(model).eval()
     layer = BlockLinear if half.int8_weights else RoundedLinear
     for name, module in list(twin.named_modules()):
         if isinstance(module, nn.Linear) and linear_key(module) not in exact:
             parent = twin.get_submodule(name.rpartition(".")[0])
             setattr(parent, name.rpartition(".")[2], layer(module.weight, module.bias, half.torch))
+    if isinstance(twin, Network) and head_key(twin) not in exact:
+        twin.replace_output(layer(twin.output_weight, twin.output_bias, half.torch))
     return twin
+
+
+def head_key(model: Network) -> bytes:
+    """Names the product that gives logits, as `linear_key` does others."""
+    return weight_key(model.output_weight.detach().numpy().T)
 
 
 def linear_key(linear: nn.Linear) -> bytes:
@@ -108,14 +116,15 @@ class HalfFit:
     """For the manifest."""
 
 
-def fit_half(model: nn.Module, precision: str, run: Callable[[], object]) -> HalfFit:
-    """Find which products are too large for fp16 by what `run` puts through the fp32 model.
+def fit_half(model: ModuleT, precision: str, run: Callable[[ModuleT], object]) -> HalfFit:
+    """Find which products are too large for fp16 by what `run` puts through an fp32 model.
 
     bf16 reaches as far as fp32; nothing is too large for it, and `run` is not called.
     """
     if HALF_TYPES[precision].torch is not torch.float16:
         return HalfFit(frozenset(), {})
-    largest = measure_magnitudes(model, run)
+    model = _with_linear_head(model)
+    largest = measure_magnitudes(model, lambda: run(model))
     limit = MARGIN * LARGEST_FP16
     # So written, NaN is too large.
     kept = {name: found for name, found in largest.items() if not found <= limit}
@@ -131,7 +140,7 @@ def measure_magnitudes(model: nn.Module, run: Callable[[], object]) -> dict[str,
     goes into it or comes out while `run` runs.
 
     These are all the tensors of a graph that can be of 16 bits, but for what attention makes of
-    values, which is no larger than they are. The head is none of them.
+    values, which is no larger than they are.
     """
     largest: dict[str, float] = {}
     hooks = []
@@ -141,6 +150,19 @@ def measure_magnitudes(model: nn.Module, run: Callable[[], object]) -> dict[str,
             hooks.append(module.register_forward_hook(_watch(largest, name)))
     run_watched(run, hooks)
     return largest
+
+
+def _with_linear_head(model: ModuleT) -> ModuleT:
+    """A copy of a model whose logits come of a Linear, the submodule `output_layer`, where it has
+    any."""
+    copied = copy.deepcopy(model)
+    if isinstance(copied, Network):
+        vocab_size, width = copied.output_weight.shape
+        head = nn.Linear(width, vocab_size, bias=copied.output_bias is not None, device="meta")
+        head.weight = nn.Parameter(copied.output_weight.detach())
+        head.bias = copied.output_bias
+        copied.replace_output(head)
+    return copied
 
 
 def _watch(largest: dict[str, float], name: str) -> Callable[..., None]:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from export.arithmetic.choice import Arithmetic, Fitting, choose_arithmetic
+from export.arithmetic.half import HALF_TYPES
 from export.arithmetic.quantize import ModuleT
 from export.bundles.card import finish
 from export.bundles.folder import check_free, new_folder, with_makers
+from export.errors import ParityError
 from export.gates.gpu import check_tests, gate_notes
 from export.graphs.writing import choose_activations
 from export.texts.texts import Texts
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Activations, Manifest, Quality
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -87,15 +92,33 @@ def write_bundle(
     check_free(out, force=force)
     subject = prepare(form)
     with new_folder(out) as folder:
-        arithmetic = choose_arithmetic(
-            subject.model, subject.fitting(), form.precision, activations
-        )
-        manifest = subject.write_graphs(arithmetic, folder, out.name, form)
-        for name, content in subject.files.items():
-            (folder / name).write_bytes(content)
-        manifest = manifest.model_copy(update={**subject.facts, "priority": form.priority})
-        found, quality = subject.compare(arithmetic, folder, manifest)
-        parity = {"data": subject.text_name, **found, **arithmetic.report, **gate_notes(manifest)}
-        made = with_makers(manifest.model_copy(update={"parity": parity, "quality": quality}))
+        try:
+            made = _write(subject, folder, out.name, form, half_head=True)
+        except ParityError as error:
+            if form.precision not in HALF_TYPES:
+                raise
+            logger.info("with logits in %s: %s; they are tried in fp32", form.precision, error)
+            for path in folder.iterdir():
+                path.unlink()
+            made = _write(subject, folder, out.name, form, half_head=False)
+            made = made.model_copy(update={"parity": {**made.parity, "head_refused": str(error)}})
         finish(folder, made)
     return read_manifest(out)
+
+
+def _write(
+    subject: Subject[ModuleT], folder: Path, name: str, form: Form, *, half_head: bool
+) -> Manifest:
+    """Write and compare a bundle's files; returns its manifest. With `half_head` logits have the
+    precision's 16 bits, where it has any."""
+    assert form.activations is not None
+    arithmetic = choose_arithmetic(
+        subject.model, subject.fitting(), form.precision, form.activations, half_head=half_head
+    )
+    manifest = subject.write_graphs(arithmetic, folder, name, form)
+    for file, content in subject.files.items():
+        (folder / file).write_bytes(content)
+    manifest = manifest.model_copy(update={**subject.facts, "priority": form.priority})
+    found, quality = subject.compare(arithmetic, folder, manifest)
+    parity = {"data": subject.text_name, **found, **arithmetic.report, **gate_notes(manifest)}
+    return with_makers(manifest.model_copy(update={"parity": parity, "quality": quality}))

@@ -32,9 +32,10 @@ def mixed_precision(
         after     norm -> Cast -> Gemm (W, b in 16 bits) -> Relu -> Gemm -> Cast -> Add x -> norm
 
     Writing to caches of that type is as well, and so is what only moves such values. Norms, softmax
-    (that of attention, too), the residual stream, the head and log-probabilities stay fp32. `half`
-    names the inputs and outputs of the graph that are of that type, `exact` the weights whose
-    products are not. With FLOAT for `element` masks alone are changed.
+    (that of attention, too), the residual stream and log-probabilities stay fp32; so are logits
+    behind their product, once for all that read them. `half` names the inputs and outputs of the
+    graph that are of that type, `exact` the weights whose products are not. With FLOAT for
+    `element` masks alone are changed.
 
     Raises ExportError where attention reads what a product of `exact` gives.
     """
@@ -80,6 +81,8 @@ class _Typing:
                 self._append(node, [*inputs, node.input[2]], half=True)
             elif self._is_half and self._multiplies(node):
                 self._append(node, [self._as_half(name) for name in node.input], half=True)
+                if node.output[0] in self._heads:
+                    self._widen(self._nodes[-1])
             elif self._follows(node):
                 inputs = [self._as_half(n) if n in self._factors else n for n in node.input]
                 self._append(node, inputs, half=True)
@@ -107,7 +110,7 @@ class _Typing:
         if node.input[1] in self._exact:
             self._wide.update(node.output)
             return False
-        return node.output[0] not in self._heads
+        return True
 
     def _follows(self, node: NodeProto) -> bool:
         """Whether a node takes 16 bits as they come: none of these can make them overflow."""
@@ -205,6 +208,13 @@ class _Typing:
         self._nodes.append(copy)
         if half:
             self._half.update(node.output)
+
+    def _widen(self, node: NodeProto) -> None:
+        """Give what a product makes in 16 bits in fp32, under its name."""
+        name = node.output[0]
+        node.output[0] = f"{name}_narrow"
+        self._half.discard(name)
+        self._cast_to(TensorProto.FLOAT, node.output[0], name)
 
     def _cast_to(self, element: int, name: str, output: str) -> str:
         self._nodes.append(helper.make_node("Cast", [name], [output], name=output, to=element))

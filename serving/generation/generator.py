@@ -156,7 +156,7 @@ class Generator:
         """Of each output by its key: which prompt it belongs to, and which of its choices it is."""
         for index, prompt in enumerate(prompts):
             keys = range(len(places), len(places) + count)
-            waiting += self.prompts.outputs(keys, prompt, options)
+            waiting += self.prompts.outputs(keys, prompt, options, options.own_seed())
             places.update((key, (index, choice)) for choice, key in enumerate(keys))
         if options.max_length == 0:
             waiting.clear()

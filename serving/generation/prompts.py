@@ -3,7 +3,6 @@ model."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -122,10 +121,9 @@ class PromptProcessor:
             )
 
     def outputs(
-        self, keys: Sequence[int], prompt: list[int], options: GenerationOptions
+        self, keys: Sequence[int], prompt: list[int], options: GenerationOptions, seed: int
     ) -> list[SampledOutput]:
         """The rows of a sampled prompt, one for each choice, with these keys."""
-        seed = int.from_bytes(os.urandom(8)) if options.seed is None else options.seed
         return [
             SampledOutput(key, prompt, options, Uniforms(seed, choice), self.manifest.ends)
             for choice, key in enumerate(keys)

@@ -151,7 +151,7 @@ class RunningPrompts:
     def _begin(self, prompt: _Prompt, scores: PromptScores | None) -> list[SampledOutput]:
         """Tell that a prompt has been read, and go on from it; returns its sampled outputs, which
         are to join the batch."""
-        request, ids = prompt.task
+        request, ids, seed = prompt.task
         options = request.options
         if scores is not None:
             prompt.tokens = tuple(
@@ -169,7 +169,7 @@ class RunningPrompts:
             for choice, key in enumerate(keys):
                 self._rows[key] = prompt, choice
                 prompt.choices[key] = self._texts.builder(ids, options)
-            return self._texts.outputs(keys, ids, options)
+            return self._texts.outputs(keys, ids, options, seed)
         return []
 
     def _push(self, prompt: _Prompt, choice: int, event: Generated) -> None:

@@ -77,7 +77,8 @@ class GenerationScheduler(Scheduler[PromptTask, PromptRead | Delta, GenerationDo
         tickets: list[GenerationTicket] = []
         works: list[PromptWork] = []
         for request in requests:
-            task = PromptTask(request, self._prompts.encode(request.prompt))
+            ids, seed = self._prompts.encode(request.prompt), request.options.own_seed()
+            task = PromptTask(request, ids, seed)
             self._prompts.check_options(request.options)
             demand = prompt_demand(task, self._stepper, self._stepper.reach)
             self._check_size(task, demand)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -28,6 +29,8 @@ class PromptTask(NamedTuple):
     request: GenerationRequest
     ids: list[int]
     """Of the prompt, at least one."""
+    seed: int
+    """The request's or its own: what is decoded again comes out the same."""
 
     @property
     def rows(self) -> int:
@@ -50,13 +53,27 @@ class PromptWork(Work[PromptTask, PromptRead | Delta, GenerationDone]):
         super().__init__(task, demand, ticket.submitted, ticket.deadline)
         self._ticket, self._observer = ticket, observer
         self._text_began = task.request.options.max_length == 0  # there will be none
+        self._told: Counter[int | None] = Counter()
+        """Events by now, by their choice; None is for the prompt's."""
+        self._heard: Counter[int | None] = Counter()
+        """Likewise since it was taken into a batch for the last time."""
 
     def expire(self) -> bool:
         """Whether the request has ended, or is overdue and fails now."""
         return self._ticket.expire()
 
+    def start(self, began: float, encode_s: float, batch_size: int) -> None:
+        """Note when it was taken into a batch; of several times each begins anew."""
+        super().start(began, encode_s, batch_size)
+        self._heard.clear()
+
     def tell(self, news: PromptRead | Delta) -> None:
-        """Add an event to those of the ticket."""
+        """Add an event to those of the ticket, unless an earlier batch has told it."""
+        choice = news.choice if isinstance(news, Delta) else None
+        self._heard[choice] += 1
+        if self._heard[choice] <= self._told[choice]:
+            return
+        self._told[choice] += 1
         if not self._text_began and isinstance(news, Delta):
             self._text_began = True
             self._observer.first_token(time.monotonic() - self.submitted)

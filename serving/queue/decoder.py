@@ -1,19 +1,22 @@
 """A thread that sees to one engine: gives it what waits, and delivers what comes of it.
 
 All that an engine decodes shares one budget of rows, padded source tokens and cache memory. What is
-done leaves at once, what is cancelled or overdue within a twentieth of a second.
+done leaves at once, what is cancelled or overdue within a twentieth of a second. What does not fit
+the memory of a device is decoded again from its beginning, half as many rows at once.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
+import math
 import threading
 import time
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Any, Generic
 
-from serving.errors import DecoderLostError, ServingError
+from serving.errors import DecoderLostError, DeviceMemoryError, OverloadedError, ServingError
 from serving.queue.engine import Engine, Joined, News, Outcome, Progress, Task, Work
 from serving.queue.limits import BatchLimits, BatchRoom
 from serving.queue.observer import Observer
@@ -27,6 +30,9 @@ _LOOK_S, _RETRY_S = 1.0, 1.0
 """Between looks whether an idle engine is there, and between tries to start one again."""
 _YIELD_S = 0.001
 """For which one leaves what waits to another that can begin sooner."""
+FEWER_S = 60.0
+"""Seconds with half the rows, after more did not fit the device's memory, until all are tried
+again."""
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +56,8 @@ class Decoder(Generic[Task, News, Outcome]):
         self._numbers = itertools.count()
         self._resting: set[Hashable] = set()
         """Groups that others have just joined."""
+        self._most_rows, self._fewer_since = limits.max_rows, -math.inf
+        """Rows that are to fit, and since when these are fewer, by the monotonic clock."""
         self._others: Sequence[Decoder[Any, Any, Any]] = ()
         self.idle = True
         """Whether it could begin at once; that ends while the queue is locked."""
@@ -94,6 +102,8 @@ class Decoder(Generic[Task, News, Outcome]):
                     self._note(self._engine.step())
                 elif len(self._queue):
                     time.sleep(_YIELD_S)
+            except DeviceMemoryError as error:
+                self._halve(error)
             except Exception as error:  # the thread must outlive any failure
                 self._fail_all(error)
                 self._restart()
@@ -107,10 +117,10 @@ class Decoder(Generic[Task, News, Outcome]):
         do, and of these for the one whose processor has the least to do."""
         if not len(self._queue) or any(map(self._gives_way, self._others)):
             return
-        room = BatchRoom(self._sizes, self._limits)
+        now = time.monotonic()
+        room = BatchRoom(self._sizes, self._limits_at(now))
         for work in self._works.values():
             room.hold(work.demand)
-        now = time.monotonic()
 
         def choose(work: Work[Task, News, Outcome]) -> bool | None:
             if work.demand.group in self._resting:
@@ -139,8 +149,18 @@ class Decoder(Generic[Task, News, Outcome]):
         """Threads that could begin with what waits now: this one and all that idle."""
         return 1 + sum(other.idle for other in self._others)
 
+    def _limits_at(self, now: float) -> BatchLimits:
+        """What a batch may hold now: as few rows as at last, while any is decoded that has not
+        fitted, so that this one ends."""
+        if now - self._fewer_since > FEWER_S and not any(w.again for w in self._works.values()):
+            return self._limits
+        return replace(self._limits, max_rows=self._most_rows)
+
     def _note(self, progress: Progress[News, Outcome]) -> None:
-        """Pass on what an engine has told; drop what nobody waits for any more."""
+        """Pass on what an engine has told; drop what nobody waits for any more.
+
+        Raises the DeviceMemoryError with which any task has left.
+        """
         works = self._works
         self._resting.difference_update(progress.rested)
         for joined in progress.joined:
@@ -153,8 +173,11 @@ class Decoder(Generic[Task, News, Outcome]):
                 for instead in reversed(works[number].finish(outcome)):
                     self._queue.put_back(instead)
                 del works[number]
+        short: DeviceMemoryError | None = None
         for number, error in progress.failed:
-            if number in works:
+            if isinstance(error, DeviceMemoryError):
+                short = error
+            elif number in works:
                 works.pop(number).fail(error)
         gone = [number for number, work in works.items() if work.expire()]
         if gone:
@@ -163,6 +186,8 @@ class Decoder(Generic[Task, News, Outcome]):
             self._engine.cancel(gone)
         if self._resting:
             self._resting &= {work.demand.group for work in works.values()}
+        if short is not None:
+            raise short
 
     def _note_joined(self, joined: Joined) -> None:
         works = [self._works[number] for number in joined.numbers if number in self._works]
@@ -170,6 +195,37 @@ class Decoder(Generic[Task, News, Outcome]):
         for work in works:
             work.start(joined.began, joined.encode_s, len(joined.lengths))
         self._observer.joined(waits_s, joined.lengths)
+
+    def _halve(self, error: DeviceMemoryError) -> None:
+        """All that was running goes back to the queue, from which half as many rows are taken at
+        once for a while; what does not fit alone fails."""
+        works = list(self._works.values())
+        rows = self.num_rows
+        self._works.clear()
+        self._resting.clear()
+        if len(works) > 1:
+            self._most_rows, self._fewer_since = max(1, rows // 2), time.monotonic()
+            logger.warning(
+                "%d rows do not fit the device's memory: %d at once are decoded from here on; "
+                "lower MACARON_MAX_BATCH_ROWS to that (%s)",
+                rows,
+                self._most_rows,
+                str(error),  # not the error, whose frames hold the memory that is short
+            )
+        elif works:
+            asked = works[0].demand
+            works.pop().fail(
+                OverloadedError(
+                    f"the device's memory does not hold this request alone (rows {asked.rows}, "
+                    f"beam_size {asked.beam_size}, {asked.source_length} source ids, "
+                    f"{asked.slots} slots of caches); send less at once, or have the server refuse "
+                    "it: lower MACARON_MAX_BATCH_TOKENS or MACARON_MAX_CACHE_BYTES"
+                )
+            )
+        for work in reversed(works):
+            work.again = True
+            self._queue.put_back(work)
+        self._start_again()
 
     def _fail_all(self, error: Exception) -> None:
         """All that was running fails, with an error after which clients may try again."""
@@ -186,13 +242,22 @@ class Decoder(Generic[Task, News, Outcome]):
         self.idle = False
         self._observer.lost()
         logger.error("an engine has ended or failed; it is started again")
+        self._start_again()
+
+    def _start_again(self) -> None:
         while True:
             try:
                 self._engine.restart()
                 return
             except Exception:  # the machine may be short of something for a while
                 logger.exception("it cannot be started, next try in %g s", _RETRY_S)
+            retry = time.monotonic() + _RETRY_S
+            while self._works and time.monotonic() < retry:
+                try:  # what it had begun it may bring to an end all the same
+                    self._note(self._engine.step())
+                except Exception as error:
+                    self._fail_all(error)
             self._queue.drop_ended()
             if self._queue.closed and not len(self._queue):
                 return  # others have done the rest
-            time.sleep(_RETRY_S)
+            time.sleep(max(0.0, retry - time.monotonic()))

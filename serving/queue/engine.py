@@ -26,6 +26,8 @@ class Work(ABC, Generic[Task, News, Outcome]):
 
     began = False
     """Whether it has been taken into a batch."""
+    again = False
+    """Whether a batch with it did not fit the device's memory, so that it is decoded anew."""
 
     def __init__(self, task: Task, demand: Demand, submitted: float, deadline: float) -> None:
         """The times are by the monotonic clock."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -119,6 +120,10 @@ class GenerationOptions:
             )
         if self.beam_size > 1:
             self._check_beam()
+
+    def own_seed(self) -> int:
+        """The seed, or a new one where none is given."""
+        return int.from_bytes(os.urandom(8)) if self.seed is None else self.seed
 
     def _check_lists(self) -> None:
         if not isinstance(self.stop, tuple) or len(self.stop) > MAX_STOPS:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from serving.errors import DeviceMemoryError
 from serving.queue.limits import BatchLimits, BatchRoom, Demand
 from serving.search.beam import decode
 from serving.search.sentence import Finished, Sentence
@@ -54,6 +55,8 @@ def decode_in_batches(
 
     With several workers as many batches run at once, each on a thread of its own; few sentences
     are shared out to all workers. The results are the same: no sentence depends on its batch.
+    What does not fit a device's memory is decoded in halves; DeviceMemoryError is for a sentence
+    that does not fit alone.
     """
     limits = limits or BatchLimits()
     limits = replace(limits, max_cache_bytes=limits.max_cache_bytes // workers)
@@ -63,7 +66,13 @@ def decode_in_batches(
     batches = [batch for share in shares for batch in fill_batches(share, stepper, limits)]
 
     def run(batch: list[int]) -> list[tuple[int, Finished]]:
-        found = decode(stepper, [sentences[key] for key in batch])
+        try:
+            found = decode(stepper, [sentences[key] for key in batch])
+        except DeviceMemoryError:
+            half = len(batch) // 2
+            if not half:
+                raise
+            return [*run(batch[:half]), *run(batch[half:])]
         return [(batch[finished.index], finished) for finished in found]
 
     if workers == 1 or len(batches) == 1:

@@ -7,9 +7,10 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bench.errors import BenchError
 from bench.machine.memory import current_rss
 from bench.reports.report import Machine, head_lines, table_line
 from bench.subjects.job import ID_MANIFEST, BenchJob, id_token
@@ -17,6 +18,7 @@ from bench.subjects.language_models import (
     convert_language_model,
     random_language_model,
     random_prompts,
+    write_gpu_graphs,
     write_int8_graphs,
 )
 from bench.subjects.materials import folder_name
@@ -37,7 +39,20 @@ OUR_FP32 = System("this engine", "lm-onnx", "fp32")
 OUR_INT8 = System("this engine", "lm-onnx", "int8")
 PEER_FP32 = System("CTranslate2", "lm-ctranslate2", "float32")
 PEER_INT8 = System("CTranslate2", "lm-ctranslate2", "int8")
-SYSTEMS = (EAGER, OUR_FP32, OUR_INT8, PEER_FP32, PEER_INT8)
+GPU_EAGER = System("PyTorch eager", "lm-eager", "fp16", device="cuda")
+GPU_FP16 = System("this engine", "lm-onnx", "fp16", device="cuda")
+GPU_FP16_GRAPHS = replace(GPU_FP16, graphs=True)
+GPU_BF16_GRAPHS = replace(GPU_FP16_GRAPHS, precision="bf16")
+GPU_PEER = System("CTranslate2", "lm-ctranslate2", "float16", device="cuda")
+SYSTEMS = {
+    "cpu": (EAGER, OUR_FP32, OUR_INT8, PEER_FP32, PEER_INT8),
+    "cuda": (GPU_EAGER, GPU_FP16, GPU_FP16_GRAPHS, GPU_BF16_GRAPHS, GPU_PEER),
+}
+"""By device."""
+RIVALS = {"cpu": (EAGER, PEER_INT8), "cuda": (GPU_EAGER, GPU_PEER)}
+"""Those over which the table gives the speed of all."""
+MAY_BE_MISSING = (GPU_PEER,)
+"""Its library for a GPU is there for some versions of CUDA alone."""
 GENERATED = 64
 """Tokens of every output beside the rivals."""
 PROMPT_VOCABULARY = 8000
@@ -60,6 +75,20 @@ class ContextTime:
     """What the caches of the whole batch take."""
 
 
+@dataclass
+class Compared:
+    """Whole calls of the systems of one device."""
+
+    device: str
+    measured: list[Measured] = field(default_factory=list)
+    left_out: dict[System, str] = field(default_factory=dict)
+    """Systems that could not be loaded on this machine, and why."""
+
+    def there(self, systems: Sequence[System]) -> list[System]:
+        """Those that are not left out."""
+        return [system for system in systems if system not in self.left_out]
+
+
 @dataclass(frozen=True)
 class Milestone:
     """What a long output had cost by then."""
@@ -80,34 +109,42 @@ def compare_rivals(
     repetitions: int,
     cores: int,
     progress: Progress,
-) -> list[Measured]:
-    """Whole calls of every system: prompts to `GENERATED` tokens, full attention."""
+    device: str = "cpu",
+) -> Compared:
+    """Whole calls of every system of a device (`cpu`, `cuda`): prompts to `GENERATED` tokens, full
+    attention."""
     model = random_language_model(preset, "full", seed)
     prompts = random_prompts(model.config.vocab_size, _PROMPTS, seed)
-    found: list[Measured] = []
+    found = Compared(device)
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name, ExitStack() as stack:
         folder = Path(name)
         progress("exporting and converting the model")
-        for system in SYSTEMS:
+        for system in SYSTEMS[device]:
             _write(model, system, folder)
         workers: dict[tuple[System, Setting], Worker] = {}
         for scenario in scenarios:
             chosen = [
                 (system, setting)
-                for system in SYSTEMS
-                for setting in settings(_plain(system), scenario.batch, cores)
+                for system in SYSTEMS[device]
+                for setting in _settings(system, scenario.batch, cores)
             ]
             for system, setting in chosen:
-                if (system, setting) not in workers:
-                    label = f"{system.name}, {setting} threads"
-                    progress(f"loading {label}")
-                    place = str(folder / folder_name(system))
-                    sizes = (setting.workers, setting.threads)
-                    job = BenchJob(system.kind, place, system.precision, *sizes, None)
-                    workers[system, setting] = stack.enter_context(Worker(label, job, prompts))
-            found += repeat(
+                if system in found.left_out or (system, setting) in workers:
+                    continue
+                label = f"{system.name}, {setting} threads"
+                progress(f"loading {label}")
+                job = _job(system, setting, folder)
+                try:
+                    worker = Worker(label, job, prompts)
+                except BenchError as error:
+                    if system not in MAY_BE_MISSING:
+                        raise
+                    found.left_out[system] = str(error)
+                    continue
+                workers[system, setting] = stack.enter_context(worker)
+            found.measured += repeat(
                 scenario,
-                {key: workers[key] for key in chosen},
+                {key: workers[key] for key in chosen if key in workers},
                 repetitions,
                 [n % _PROMPTS for n in range(max(8, 2 * scenario.batch))],
                 GENERATED,
@@ -185,15 +222,19 @@ def time_long_output(
     return found
 
 
-def rivals_markdown(command: str, machine: Machine, subject: str, found: Sequence[Measured]) -> str:
+def rivals_markdown(command: str, machine: Machine, subject: str, found: Compared) -> str:
     """`compare_rivals` as Markdown: a row for each scenario and system, speeds as ratios to the
     rivals."""
     lines = [*head_lines(command, machine, subject), ""]
     columns = ["batch", "top-k", "system", "workers x threads", "ms/output (min-max)", "tokens/s"]
-    columns += ["peak RSS, MiB", "speed / PyTorch eager", "speed / CTranslate2 int8"]
-    lines += [table_line(columns), table_line(["---:", "---:", "---", "---", *["---:"] * 5])]
-    for scenario in dict.fromkeys(measured.scenario for measured in found):
-        fastest = {system: best(found, system, scenario) for system in SYSTEMS}
+    rivals = found.there(RIVALS[found.device])
+    columns += ["peak RSS, MiB" if found.device == "cpu" else "GPU memory, MiB"]
+    columns += [f"speed / {_short(rival)}" for rival in rivals]
+    kinds = ["---:", "---:", "---", "---", *["---:"] * (len(columns) - 4)]
+    lines += [table_line(columns), table_line(kinds)]
+    for scenario in dict.fromkeys(measured.scenario for measured in found.measured):
+        systems = found.there(SYSTEMS[found.device])
+        fastest = {system: best(found.measured, system, scenario) for system in systems}
         for system, measured in fastest.items():
             times = measured.ms_per_sentence
             lines.append(
@@ -206,11 +247,13 @@ def rivals_markdown(command: str, machine: Machine, subject: str, found: Sequenc
                         f"{measured.median:.1f} ({min(times):.1f}-{max(times):.1f})",
                         f"{measured.tokens_per_second:.0f}",
                         f"{measured.peak_memory / 2**20:.0f}",
-                        f"{fastest[EAGER].median / measured.median:.2f}",
-                        f"{fastest[PEER_INT8].median / measured.median:.2f}",
+                        *(f"{fastest[r].median / measured.median:.2f}" for r in rivals),
                     ]
                 )
             )
+    if found.left_out:
+        lines.append("")
+    lines += [f"{system.name} is left out: {reason}." for system, reason in found.left_out.items()]
     return "\n".join(lines)
 
 
@@ -271,8 +314,32 @@ def _plain(system: System) -> str:
     return system.kind.removeprefix("lm-")
 
 
+def _short(rival: System) -> str:
+    """A rival at the head of a column."""
+    return rival.engine if _plain(rival) == "eager" else f"{rival.engine} {rival.precision}"
+
+
+def _settings(system: System, batch: int, cores: int) -> list[Setting]:
+    return [Setting(1, 1)] if system.on_gpu else settings(_plain(system), batch, cores)
+
+
+def _job(system: System, setting: Setting, folder: Path) -> BenchJob:
+    return BenchJob(
+        system.kind,
+        str(folder / folder_name(system)),
+        system.precision,
+        workers=setting.workers,
+        threads=setting.threads,
+        tokenizer_file=None,
+        device=system.device,
+        graphs=system.graphs,
+    )
+
+
 def _write(model: CausalLanguageModel, system: System, folder: Path) -> None:
     place = folder / folder_name(system)
+    if place.exists():  # with and without CUDA graphs
+        return
     if system.kind == "lm-eager":
         save_model(model, place)
     elif system.kind == "lm-ctranslate2":
@@ -282,6 +349,8 @@ def _write(model: CausalLanguageModel, system: System, folder: Path) -> None:
         place.mkdir()
         if system.precision == "int8":
             manifest = write_int8_graphs(model, place)
+        elif system.on_gpu:
+            manifest = write_gpu_graphs(model, place, system.precision)
         else:
             manifest = write_language_graphs(model, place, name="bench", precision="fp32")
         (place / ID_MANIFEST).write_text(manifest.model_dump_json())

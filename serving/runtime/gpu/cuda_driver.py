@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+from serving.runtime.gpu.cuda_switches import VISIBLE
 
 _LIBRARY = "libcuda.so.1"
 _NO_DEVICE, _TOO_OLD = 100, (35, 803)
@@ -31,23 +34,25 @@ class Gpu:
     total_bytes: int
 
 
+def visible_gpus(environ: Mapping[str, str], library: str = _LIBRARY) -> list[str]:
+    """The GPUs that CUDA shows, by names for CUDA_VISIBLE_DEVICES; none without a driver."""
+    named = environ.get(VISIBLE)
+    if named is not None:
+        names = (name.strip() for name in named.split(","))
+        return list(itertools.takewhile(lambda name: name not in ("", "-1"), names))
+    try:
+        return [str(number) for number in range(_begin(library)[2])]
+    except DriverError:
+        return []
+
+
 def look(library: str = _LIBRARY) -> Gpu:
     """The GPU that CUDA numbers first; raises DriverError where there is none.
 
     Asking for free memory makes the context in which everything of this process computes there.
     """
-    try:
-        driver = ctypes.CDLL(library)
-    except OSError as error:
-        raise DriverError(f"no NVIDIA driver is installed ({library} is not found)") from error
-    version = ctypes.c_int()
-    _check(driver, "cuDriverGetVersion", ctypes.byref(version))
-    cuda = version.value // 1000, version.value % 1000 // 10
-    _check(driver, "cuInit", ctypes.c_uint(0), cuda=cuda)
-    device, count = ctypes.c_int(), ctypes.c_int()
-    _check(driver, "cuDeviceGetCount", ctypes.byref(count), cuda=cuda)
-    if not count.value:
-        raise DriverError("the NVIDIA driver finds no GPU (is CUDA_VISIBLE_DEVICES empty?)")
+    driver, cuda, _ = _begin(library)
+    device = ctypes.c_int()
     _check(driver, "cuDeviceGet", ctypes.byref(device), ctypes.c_int(0))
     name = ctypes.create_string_buffer(128)
     _check(driver, "cuDeviceGetName", name, ctypes.c_int(len(name)), device)
@@ -66,6 +71,24 @@ def look(library: str = _LIBRARY) -> Gpu:
         free.value,
         total.value,
     )
+
+
+def _begin(library: str) -> tuple[ctypes.CDLL, tuple[int, int], int]:
+    """The driver, the newest version of CUDA that it runs, and how many GPUs there are; raises
+    DriverError where there is none."""
+    try:
+        driver = ctypes.CDLL(library)
+    except OSError as error:
+        raise DriverError(f"no NVIDIA driver is installed ({library} is not found)") from error
+    version = ctypes.c_int()
+    _check(driver, "cuDriverGetVersion", ctypes.byref(version))
+    cuda = version.value // 1000, version.value % 1000 // 10
+    _check(driver, "cuInit", ctypes.c_uint(0), cuda=cuda)
+    count = ctypes.c_int()
+    _check(driver, "cuDeviceGetCount", ctypes.byref(count), cuda=cuda)
+    if not count.value:
+        raise DriverError(f"the NVIDIA driver finds no GPU (is {VISIBLE} empty?)")
+    return driver, cuda, count.value
 
 
 class Stream:

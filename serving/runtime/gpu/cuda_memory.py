@@ -13,16 +13,17 @@ from __future__ import annotations
 import itertools
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import onnxruntime
 
 from serving.arrays import Floats, Ints
 from serving.bundle.graph import FLOAT_BYTES, DType
+from serving.errors import DeviceMemoryError
 from serving.runtime.gpu.layouts import (
     ZERO,
     bucket,
@@ -48,6 +49,22 @@ _KEPT = 16
 _WORD = 4
 """Bytes of the elements that are moved, whatever numbers they are parts of."""
 _FILES = {False: "rows.onnx", True: "rows_of_two.onnx"}
+_SHORT = ("Failed to allocate memory", "out of memory", "ALLOC_FAILED")
+"""One of them stands in each message of ONNX Runtime's that ends a run for want of memory: its
+arena's, CUDA's, and those of cuBLAS and cuDNN."""
+
+T = TypeVar("T")
+
+
+def in_memory(act: Callable[[], T]) -> T:
+    """What `act` gives; raises DeviceMemoryError where the GPU's memory does not suffice for it."""
+    try:
+        return act()
+    except Exception as error:  # ONNX Runtime raises classes of its own, one for each status
+        if isinstance(error, DeviceMemoryError) or not any(said in str(error) for said in _SHORT):
+            raise
+        said = str(error).splitlines()[-1]
+    raise DeviceMemoryError(f"the GPU's memory does not suffice: {said}")
 
 
 def on_gpu(count: int) -> onnxruntime.OrtValue:
@@ -100,6 +117,13 @@ class GpuBlocks:
         with self._turns.take(), self._mutex:  # what goes is freed
             self._free.append(block)
             del self._free[: max(0, len(self._free) - _KEPT)]
+
+    def release(self) -> int:
+        """Free what nobody uses; returns how many blocks those were."""
+        with self._turns.take(), self._mutex:
+            count = len(self._free)
+            self._free.clear()
+        return count
 
 
 @dataclass(frozen=True)
@@ -173,6 +197,19 @@ class RowMover:
         self._mutex = threading.Lock()
         self._zeros: dict[tuple[int, int], GpuRows] = {}
 
+    def with_room(self, act: Callable[[], T], give_up: Callable[[], int] = lambda: 0) -> T:
+        """What `act` gives, which is tried again where memory is short, once blocks that nobody
+        uses, and what `give_up` lets go and counts, are freed.
+
+        Raises DeviceMemoryError where it is short still.
+        """
+        try:
+            return in_memory(act)
+        except DeviceMemoryError:
+            if not self._caches.release() + self._sources.release() + give_up():
+                raise
+        return in_memory(act)
+
     def round_rows(self, rows: int) -> int:
         """How many rows a batch of that many sentences has on the GPU."""
         if not self._graphs:
@@ -224,7 +261,7 @@ class RowMover:
         one = replace(source, tensors=1)
         shift = tensor * source.height * source.row_bytes
         with self.turns.take():
-            value = on_gpu(index.size * source.row_bytes)
+            value = self.with_room(lambda: on_gpu(index.size * source.row_bytes))
             io = self.sessions[False].io_binding()
             _bind(io.bind_input, "rows", one.shape, source.block.address + shift)
             io.bind_cpu_input("index", source.places(index.ravel()))
@@ -234,7 +271,8 @@ class RowMover:
             return bytes(value.numpy())
 
     def _take(self, pool: GpuBlocks, tensors: int, count: int, row_bytes: int) -> GpuRows:
-        block = pool.take(tensors * _height(count, row_bytes) * row_bytes)
+        size = tensors * _height(count, row_bytes) * row_bytes
+        block = self.with_room(lambda: pool.take(size))
         return GpuRows(block, pool, tensors, count, row_bytes)
 
     def _run(self, target: GpuRows, source: GpuRows, index: Ints, other: GpuRows | None) -> None:
@@ -252,7 +290,7 @@ class RowMover:
                 _bind(io.bind_input, "others", other.shape, other.block.address)
             io.bind_cpu_input("index", moved)
             _bind(io.bind_output, "moved", target.shape, target.block.address)
-            session.run_with_iobinding(io)
+            self.with_room(lambda: session.run_with_iobinding(io))
 
 
 def _lead(row_bytes: int) -> int:

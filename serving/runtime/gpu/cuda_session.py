@@ -273,7 +273,8 @@ class CudaSession:
         key = serials, tuple(sorted(grown.items())), frozenset(unwanted)
         bound = self._own.bound.get(key)
         if bound is None:
-            bound = self._bind(grown, cached, sources.rows if sources else None, unwanted)
+            rows_of = sources.rows if sources else None
+            bound = self._mover.with_room(lambda: self._bind(grown, cached, rows_of, unwanted))
             self._keep(key, bound)
         self._own.bound.move_to_end(key)
         lengths: dict[str, int] = {
@@ -309,7 +310,16 @@ class CudaSession:
             bound.input_value.update_inplace(bound.staged)
             if captures:
                 self._capture(bound)
-            self._execute(bound)
+            self._mover.with_room(lambda: self._execute(bound), lambda: self._give_up(bound))
+
+    def _give_up(self, bound: Bound) -> int:
+        """Let go of captured graphs, that of what is bound among them where this was its first run,
+        which may have failed; returns how many. ONNX Runtime gives back none of its own, and only
+        forgets to use one."""
+        if bound.captured and bound.runs == _RUNS_BEFORE_CAPTURE + 1:
+            bound.options, bound.captured = _run_options(_NO_GRAPH), False
+            return 1
+        return 0
 
     def _capture(self, bound: Bound) -> None:
         """Have the next run of what is bound, which uses the GPU alone, captured."""
@@ -352,7 +362,7 @@ class CudaSession:
                 io.bind_cpu_input(name, array)
             for name, place in outputs.items():
                 io.bind_output(name, CUDA, 0, _element(dtype), *place)
-            lane.session.run_with_iobinding(io)
+            self._mover.with_room(lambda: lane.session.run_with_iobinding(io))
 
     def _keep(self, key: object, bound: Bound) -> None:
         """Keep a binding in the place of the longest unused one that has no CUDA graph."""

@@ -12,6 +12,8 @@ STREAMS_SWITCH = "MACARON_CUDA_STREAMS"
 """The environment variable that says how many batches are computed at once, each in a stream of its
 own: 1 unless set, since two batches that can be one are faster as one."""
 MOST_STREAMS = 8
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""CUDA's own variable: which GPUs a process sees, as numbers or names, and in which order."""
 
 
 def graphs_wanted(environment: Mapping[str, str]) -> bool:

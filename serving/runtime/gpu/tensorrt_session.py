@@ -100,6 +100,14 @@ class TensorRtSession(CudaSession):
             return
         bound.captured, bound.replay = True, _Replay(graph, context, lane.scratch_memory)
 
+    def _give_up(self, bound: Bound) -> int:
+        """Let go of the captured graphs and contexts of this thread but that of what is bound."""
+        kept = self._own.bound
+        gone = [key for key, each in kept.items() if each.replay is not None and each is not bound]
+        for key in gone:
+            del kept[key]
+        return len(gone)
+
     def _execute(self, bound: Bound) -> None:
         lane = self._lane()
         if bound.replay is not None:

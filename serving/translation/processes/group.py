@@ -12,13 +12,15 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from serving.errors import BundleError
 from serving.queue.limits import BatchLimits
 from serving.resident import proportional_bytes
+from serving.runtime.gpu.cuda_switches import VISIBLE
 from serving.runtime.session import DeviceUse
 from serving.search.sentence import Sentence
 from serving.translation.processes.orders import DropOrder, LoadOrder, Order, ServeOrder
@@ -111,14 +113,15 @@ class ProcessLink:
             self._closed = True
             self._connection.close()
             if self._loader is not None:
-                self._loader.leave()
+                self._loader.part()
 
 
 class Loader:
     """A process that loads models, of the kind of `serving.translation.processes.decoder`."""
 
-    def __init__(self, *, forks: bool) -> None:
-        """Start it. With `forks` its copies decode, else it does so itself."""
+    def __init__(self, *, forks: bool, gpu: str | None = None) -> None:
+        """Start it. With `forks` its copies decode, else it does so itself. It sees the `gpu` of
+        that name alone, or all of the server's."""
         self._socket, other = socket.socketpair()
         with other:
             self._process = subprocess.Popen(
@@ -132,7 +135,7 @@ class Loader:
                 stdin=subprocess.DEVNULL,
                 pass_fds=[other.fileno()],
                 process_group=0,  # a signal to the server's group is for the server
-                env=environment(),
+                env=environment() | ({} if gpu is None else {VISIBLE: gpu}),
             )
         self._connection = Connection(os.dup(self._socket.fileno()))
 
@@ -167,6 +170,10 @@ class Loader:
             self.tell(ServeOrder(tuple(pairs)))
             for _, other in pairs.values():
                 socket.send_fds(self._socket, [b"-"], [other.fileno()])
+        except BaseException:
+            for own, _ in pairs.values():
+                own.close()
+            raise
         finally:
             for _, other in pairs.values():
                 other.close()
@@ -176,6 +183,11 @@ class Loader:
         """Let it end with what decodes there."""
         self._connection.close()
         self._socket.close()
+
+    def part(self) -> None:
+        """`leave`, and have it gone from the system's list of processes when it has ended."""
+        self.leave()
+        threading.Thread(target=self._process.wait, daemon=True).start()
 
     def close(self) -> None:
         """End it and its copies, by force where they do not end by themselves in time."""
@@ -193,19 +205,22 @@ class ProcessGroup:
 
     With forks, one process loads the models and each that decodes is a copy of it, so that all
     share their memory and one that has died is replaced at once; it must have no threads, nor may
-    sessions have any. Else each loads them for itself. Processes start when they are needed and end
-    with the last model.
+    sessions have any. Else each loads them for itself, for the GPU of its own where there are
+    several; one that cannot be used any more costs the others nothing. Processes start when they
+    are needed and end with the last model.
     """
 
-    def __init__(self, size: int, *, forks: bool) -> None:
+    def __init__(self, size: int, *, forks: bool, gpus: Sequence[str] = ()) -> None:
+        """`gpus` are those of the processes, which then do not fork, as CUDA names them."""
         self.size = size
-        self._forks = forks
+        self._forks, self._gpus = forks, gpus
         self._numbers = itertools.count()
         self._orders: dict[int, LoadOrder] = {}
         """By which the models were loaded."""
         self._engines: dict[int, int] = {}
         """Engines of each model that are open; none is counted before the first."""
-        self._loaders: list[Loader] = []
+        self._loaders: dict[int, Loader] = {}
+        """Processes that load, by place; of those that fork there is one."""
         self._links: list[dict[int, ProcessLink]] = [{} for _ in range(size)]
         """Of each process, by model: dictionaries that never change, but are replaced."""
         self._forgotten: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -236,6 +251,8 @@ class ProcessGroup:
             except (EOFError, OSError) as lost:
                 raise BundleError(f"{folder}: the decoding process ended at once") from lost
             self._orders[order.model] = order
+        if self._gpus:
+            device = replace(device, reason=f"{device.reason}, each of {self.size} GPUs")
         return order.model, device
 
     def forget(self, model: int) -> None:
@@ -267,12 +284,13 @@ class ProcessGroup:
                 link = self._links[place][model]
         return link
 
-    def apart(self, model: int) -> ProcessLink:
-        """A connection to a fresh process that decodes for nobody else and ends with it."""
+    def apart(self, model: int, place: int) -> ProcessLink:
+        """A connection to a fresh process that decodes for nobody else and ends with it, in the
+        stead of the process of that number: on another GPU, where there is one."""
         with self._lock:
             if self._forks:
-                return self._served(self._living()[0], [model])[model]
-            loader = Loader(forks=False)
+                return self._served(self._loader(0), [model])[model]
+            loader = Loader(forks=False, gpu=self._gpu(place + 1))
             loader.tell(self._orders[model])
             own = loader.serve([model])[model]
             return ProcessLink(own, loader.pid, loader)  # which is loaded when it is needed
@@ -297,7 +315,7 @@ class ProcessGroup:
     @property
     def loader_pids(self) -> set[int]:
         """Ids of the processes that load models."""
-        return {loader.pid for loader in list(self._loaders)}
+        return {loader.pid for loader in list(self._loaders.values())}
 
     @property
     def decoder_pids(self) -> set[int]:
@@ -309,25 +327,38 @@ class ProcessGroup:
         with self._lock:
             links = [link for links in self._links for link in links.values()]
             self._links = [{} for _ in range(self.size)]
-            loaders, self._loaders = self._loaders, []
+            loaders, self._loaders = self._loaders, {}
             self._orders.clear()
         for link in links:
             link.retire()
-        for loader in loaders:
+        for loader in loaders.values():
             loader.close()
 
     def _living(self) -> list[Loader]:
-        """The processes that load, started anew where they have ended."""
-        wanted = 1 if self._forks else self.size
-        for place in range(wanted):
-            if place == len(self._loaders):
-                self._loaders.append(Loader(forks=self._forks))
-            elif self._loaders[place].ended:
-                self._loaders[place].close()
-                self._loaders[place] = Loader(forks=self._forks)
+        """All processes that load."""
+        return [self._loader(place) for place in range(1 if self._forks else self.size)]
+
+    def _loader(self, place: int) -> Loader:
+        """The process of a place that loads, started anew, with what is loaded, where it has ended;
+        raises whatever that does."""
+        loader = self._loaders.get(place)
+        if loader is not None and loader.ended:
+            loader.close()
+            del self._loaders[place]
+            loader = None
+        if loader is None:
+            loader = Loader(forks=self._forks, gpu=self._gpu(place))
+            try:
                 for order in self._orders.values():
-                    self._load([self._loaders[place]], order)
-        return self._loaders
+                    self._load([loader], order)
+            except BaseException:
+                loader.close()
+                raise
+            self._loaders[place] = loader
+        return loader
+
+    def _gpu(self, place: int) -> str | None:
+        return self._gpus[place % len(self._gpus)] if self._gpus else None
 
     def _load(self, loaders: Iterable[Loader], order: LoadOrder) -> DeviceUse:
         for loader in loaders:
@@ -360,11 +391,11 @@ class ProcessGroup:
         loads for itself and lives."""
         before = self._links[place]
         if self._forks:
-            self._links[place] = self._served(self._living()[0], self._orders)
+            self._links[place] = self._served(self._loader(0), self._orders)
         else:
             kept = {model: link for model, link in before.items() if not link.ended}
             missing = [model for model in self._orders if model not in kept]
-            self._links[place] = kept | self._served(self._living()[place], missing)
+            self._links[place] = kept | self._served(self._loader(place), missing)
         for model, link in before.items():
             if self._links[place].get(model) is not link:
                 link.retire()
@@ -378,7 +409,7 @@ class ProcessGroup:
             self._links[place] = {other: link for other, link in links.items() if other != model}
             if model in links:
                 links[model].retire()
-        for loader in self._loaders:
+        for loader in self._loaders.values():
             with contextlib.suppress(EOFError, OSError):
                 loader.tell(DropOrder(model))
                 loader.answer()

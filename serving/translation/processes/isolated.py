@@ -166,7 +166,7 @@ class IsolatedEngine:
             return []
         lost = self._suspects.popleft()
         try:
-            self._apart = self._apart or self._processes.apart(self._model)
+            self._apart = self._apart or self._processes.apart(self._model, self._place)
         except Exception as reason:  # the machine is short of something
             error = DecoderLostError(f"decoding cannot go on: {reason}; try again")
             return [(number, error) for number in lost]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from serving.bundle.folder import parse_manifest
 from serving.queue.limits import BatchLimits
 from serving.runtime.device import batches_at_once, computes_on_cpu
+from serving.runtime.gpu.cuda_driver import visible_gpus
 from serving.runtime.gpu.cuda_switches import MOST_STREAMS
 from serving.threads import Preset, fastest
 from serving.translation.processes.group import ProcessGroup
@@ -48,6 +50,8 @@ class DecodingProcesses:
         """None starts before there is something to load."""
         self._preset, self._threads = preset, threads
         self._single = ProcessGroup(1, forks=False)
+        self._on_gpus: ProcessGroup | None = None
+        """None before the first bundle for a GPU."""
         count = min(threads, MOST_PROCESSES)
         self._many = ProcessGroup(count, forks=True) if preset == "throughput" else self._single
 
@@ -57,15 +61,16 @@ class DecodingProcesses:
         """`load_translator` in these processes.
 
         `throughput`: a process for each thread decodes for all models. `latency`: one does, with as
-        many threads for a model as are found to be fastest. So does one for all models on a GPU,
-        since processes do not compute there at once: where it has streams for several batches,
-        these are decoded by threads of this process.
+        many threads for a model as are found to be fastest. So does one for all models on each
+        GPU, since processes do not compute there at once: where it has streams for several
+        batches, these are decoded by threads of this process, on the first GPU.
         """
         manifest = parse_manifest(folder)
         if not computes_on_cpu(manifest):
             if batches_at_once(manifest, MOST_STREAMS) > 1:
                 return load_translator(folder, self._preset, self._threads, limits)
-            return IsolatedTranslator(folder, limits=limits, processes=self._single)
+            self._on_gpus = self._on_gpus or self._gpu_group()
+            return IsolatedTranslator(folder, limits=limits, processes=self._on_gpus)
         if self._preset == "throughput":
             return IsolatedTranslator(folder, limits=limits, processes=self._many)
         return IsolatedTranslator(
@@ -79,9 +84,19 @@ class DecodingProcesses:
     @property
     def held_bytes(self) -> int:
         """Memory of all of them, what they share counted once; 0 where the system does not tell."""
-        return sum(group.held_bytes for group in {self._single, self._many})
+        return sum(group.held_bytes for group in self._groups)
 
     def close(self) -> None:
         """End them, whatever they do."""
-        for group in {self._single, self._many}:
+        for group in self._groups:
             group.close()
+
+    @property
+    def _groups(self) -> set[ProcessGroup]:
+        found = {self._single, self._many}
+        return found if self._on_gpus is None else found | {self._on_gpus}
+
+    def _gpu_group(self) -> ProcessGroup:
+        """A process for each GPU that CUDA shows."""
+        gpus = visible_gpus(os.environ)
+        return ProcessGroup(len(gpus), forks=False, gpus=gpus) if len(gpus) > 1 else self._single

@@ -9,6 +9,7 @@ import pytest
 
 from bench.machine.gpu import MeasuredGpu
 from bench.reports.report import look_at_machine
+from bench.runs.decoding import language
 from bench.runs.decoding.engine import EnginePlan, run_engine
 from bench.runs.decoding.engine_report import Bleu, to_markdown
 from bench.subjects.materials import random_subject
@@ -58,6 +59,31 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, System]:
     )
     monkeypatch.setitem(COMPARISONS, ("cross", "cuda"), comparison)
     return systems
+
+
+def test_language_models_are_measured_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("GPU_EAGER", "GPU_FP16", "GPU_FP16_GRAPHS", "GPU_PEER")
+    systems = {name: replace(getattr(language, name), device="cpu") for name in names}
+    monkeypatch.setattr(System, "on_gpu", property(lambda system: True))
+    monkeypatch.setenv("MACARON_DEVICE", "cpu")
+    monkeypatch.setitem(language.SYSTEMS, "cuda", tuple(systems.values()))
+    monkeypatch.setitem(language.RIVALS, "cuda", (systems["GPU_EAGER"], systems["GPU_PEER"]))
+    monkeypatch.setattr(language, "MAY_BE_MISSING", (systems["GPU_PEER"],))
+    found = language.compare_rivals(
+        "lm_tiny", 1, [Scenario(3, 1, 1)], 1, 1, lambda line: None, "cuda"
+    )
+    machine = replace(look_at_machine(1), gpu=GPU)
+    text = language.rivals_markdown("command", machine, "subject", found)
+    (head,) = re.findall(r"^\| batch .*$", text, re.MULTILINE)
+    assert head.endswith("| GPU memory, MiB | speed / PyTorch eager |")
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| 3 |")]
+    assert [row[2] for row in rows] == [
+        "PyTorch eager, fp16",
+        "this engine, fp16",
+        "this engine, fp16, CUDA graphs",
+    ]
+    # CTranslate2 has no fp16 on a CPU, as it may lack its libraries on a GPU.
+    assert "CTranslate2, float16 is left out: " in text
 
 
 def test_the_table_has_each_system_and_its_shares(on_cpu: dict[str, System]) -> None:

@@ -101,6 +101,7 @@ def test_one_attention(capsys: pytest.CaptureFixture[str]) -> None:
         (["--shape", "lm_huge"], "--shape must be one of"),
         (["--shape", "joint_fast_tiny"], "--shape must be one of"),
         (["--context", "9", "--steps", "9"], "give one of them"),
+        (["--device", "cuda", "--steps", "9"], "leave out --device cuda"),
         (["--top-k", "0"], "--top-k must be numbers in [1, 64]"),
     ],
 )

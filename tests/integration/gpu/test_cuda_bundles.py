@@ -13,6 +13,7 @@ import pytest
 import torch
 from onnx import TensorProto
 from starlette.testclient import TestClient
+from torch import nn
 
 from export.__main__ import main
 from export.arithmetic.half import HalfFit
@@ -35,7 +36,7 @@ from serving.translation.translator import Translator
 from tests.conftest import TinyLanguageModel, TinyModel
 from tests.recorded_device import recorded_gpu
 from tests.recorded_tensorrt import recorded_tensorrt
-from training.runs.folder import Trained, load_trained
+from training.runs.folder import Trained, load_language_model, load_trained
 
 TEXT = "der hund und die katze"
 
@@ -72,6 +73,7 @@ def test_the_manifest_tells_the_figures_of_the_gates_and_which_did_not_run(fp16:
     assert ["on a CUDA device" in gate for gate in parity["gates_not_run"]] == [True]
     assert [figure.metric for figure in manifest.quality] == ["BLEU", "chrF2"]
     assert parity["fp16"]["kept_fp32"] == []
+    assert parity["head"] == "fp16"
     magnitudes = parity["fp16"]["magnitudes"]
     assert "decoder.1.source_attention.key_value_proj" in magnitudes
     assert all(0.1 < found < 100 for found in magnitudes.values())
@@ -229,7 +231,9 @@ def test_a_language_models_manifest_tells_its_perplexities(language_fp16: Path) 
     parity = read_manifest(language_fp16).parity
     for found in (parity, parity["rounded_in_pytorch"]):
         assert found["perplexity_bundle"] == pytest.approx(found["perplexity_checkpoint"], rel=1e-3)
-    assert len(parity["fp16"]["magnitudes"]) == 8
+    assert len(parity["fp16"]["magnitudes"]) == 8 + 1
+    assert parity["head"] == "fp16"
+    assert "output_layer" in parity["fp16"]["magnitudes"]
 
 
 def with_outliers(trained: Trained, size: float) -> Trained:
@@ -257,7 +261,48 @@ def test_what_comes_near_the_largest_number_of_fp16_stays_fp32_and_is_named(
     types = {tensor.name: tensor.data_type for tensor in graph.initializer}
     products = [node for node in graph.node if node.op_type in ("Gemm", "MatMul")]
     found = Counter(types[node.input[1]] for node in products)
-    assert found[TensorProto.FLOAT] == 4 + 1  # and the head
+    assert found[TensorProto.FLOAT] == 4
+
+
+def with_high_logits(trained: Any) -> Any:
+    """All logits are higher by so much that fp16 tells none from the others; softmax does not
+    see it."""
+    model = trained.model
+    model.output_bias = nn.Parameter(torch.full((model.output_weight.shape[0],), 8_000.0))
+    return trained
+
+
+@pytest.mark.parametrize("task", ["translation", "language"])
+def test_logits_that_fail_the_gates_in_16_bits_are_computed_in_fp32(
+    task: str,
+    tiny_model: TinyModel,
+    tiny_language_model: TinyLanguageModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run, name = tiny_model.run, "translation.load_trained"
+    trained: Any = load_trained
+    if task == "language":
+        run, name = tiny_language_model.run, "language.load_language_model"
+        trained = load_language_model
+    found = with_high_logits(trained(run))
+    monkeypatch.setattr(f"export.bundles.{name}", lambda _: found)
+    out = tmp_path / "out"
+    parity = export_run(run, out, Form("fp16", "cuda")).parity
+    assert parity["head"] == "fp32"
+    assert parity["head_refused"].endswith("no bundle was written")
+    assert parity["fp32_products"] == 1
+    assert parity["fp16"]["kept_fp32"] == []
+    graph = onnx.load(out / "step.onnx", load_external_data=False).graph
+    types = {tensor.name: tensor.data_type for tensor in graph.initializer}
+    products = [node for node in graph.node if node.op_type in ("Gemm", "MatMul")]
+    (head,) = [node for node in products if types[node.input[1]] == TensorProto.FLOAT]
+    (softmax,) = [node for node in graph.node if node.op_type == "LogSoftmax"]
+    producers = {made: node for node in graph.node for made in node.output}
+    before = softmax
+    while before.output[0] != head.output[0]:  # nothing is rounded on the way
+        assert before.op_type in ("LogSoftmax", "Reshape")
+        before = producers[before.input[0]]
 
 
 def test_what_would_overflow_fails_though_the_cpu_does_not_round(
@@ -297,7 +342,9 @@ def test_bf16_is_gated_where_it_can_be_and_says_where_it_cannot(
     assert parity["rounded_in_pytorch"]["sentences"] == 20
     assert parity["onnx_reference"]["tokens"] == 16
     assert 0 < parity["onnx_reference"]["logits_mean_difference"] < 0.05
-    assert parity.keys() == {"data", "rounded_in_pytorch", "onnx_reference", "gates_not_run"}
+    figures = {"rounded_in_pytorch", "onnx_reference"}
+    assert parity.keys() == {"data", "head", *figures, "gates_not_run"}
+    assert parity["head"] == "bf16"
     assert [gate.split(":")[0] for gate in parity["gates_not_run"]] == [
         "on a CUDA device",
         "the graphs in a session, with step logits, searches and test texts",

@@ -345,3 +345,36 @@ def test_requests_of_a_scheduler_are_answered_as_on_the_cpu(bundles: Path, gpu: 
         scheduler.close()
     assert found[0] == found[1]
     assert len({translation.text for translation in found[0]}) > 5
+
+
+@pytest.mark.parametrize("short", ["rows", "bytes"])
+def test_requests_that_do_not_fit_the_memory_at_once_are_answered_all_the_same(
+    bundles: Path, gpu: Recorded, short: str
+) -> None:
+    texts = [chr(65 + n) + chr(70 + n) * (1 + n % 7) for n in range(16)]
+    options = SearchOptions(beam_size=4, max_length=20)
+    found = []
+    for stepper in both(bundles, "macaron", "fp16"):
+        if gpu.runs == 0 and found:  # the second, on the GPU
+            gpu.most_rows = 6 if short == "rows" else gpu.most_rows
+            gpu.room = gpu.live_bytes + 1_000_000 if short == "bytes" else gpu.room
+        scheduler = TranslationScheduler(EchoTranslator(stepper=stepper))
+        tickets = scheduler.submit_all([Request(text=text, options=options) for text in texts])
+        found.append([ticket.result(60).translation for ticket in tickets])
+        scheduler.close()
+    assert found[0] == found[1]
+    assert gpu.refused
+
+
+def test_what_is_captured_without_enough_memory_runs_without_its_graph(
+    bundles: Path, gpu: Recorded
+) -> None:
+    cpu, cuda = both(bundles, "macaron", "fp16")
+    options = SearchOptions(beam_size=3, max_length=12, min_length=10, loop_guard=False)
+    sentences = [Sentence(s.source, options) for s in random_sentences(5)]
+    wanted = [f.hypotheses for f in decode(cpu, sentences)]
+    gpu.capture_fails = True
+    for _ in range(5):
+        assert [f.hypotheses for f in decode(cuda, sentences)] == wanted
+    assert gpu.refused
+    assert not gpu.captures

@@ -20,9 +20,10 @@ import pytest
 from export.engines.engine import export_engines
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Manifest
-from serving.queue.limits import BatchLimits
+from serving.queue.limits import GPU_LIMITS, BatchLimits
 from serving.runtime.device import open_device
 from serving.runtime.gpu.cuda_driver import DriverError, look
+from serving.runtime.gpu.cuda_memory import on_gpu
 from serving.runtime.gpu.cuda_switches import GRAPHS_SWITCH, STREAMS_SWITCH
 from serving.runtime.gpu.tensorrt_session import TensorRtSession
 from serving.runtime.translation_stepper import OnnxStepper
@@ -96,6 +97,21 @@ def test_a_sentence_comes_out_the_same_in_any_batch(bundles: Path, name: str) ->
     joined = decode_joining(cuda, list(sentences))
     tokens = [finished.hypotheses[0].tokens for finished in alone]
     assert sum(a[0].tokens == b for a, b in zip(joined, tokens, strict=True)) >= 14
+
+
+def test_requests_that_do_not_fit_the_memory_at_once_are_answered_all_the_same(
+    bundles: Path,
+) -> None:
+    cuda = both(bundles, "macaron", "fp16")[1]
+    sentences = dict(enumerate(random_sentences(256, options=OPTIONS)))
+    wanted = dict(decode_in_batches(cuda, sentences, limits=BatchLimits(max_rows=8)))
+    # Less than what a batch of all of them takes is left of the GPU's memory.
+    held = [on_gpu(2**28) for _ in range(look().free_bytes // 2**28)]
+    held += [on_gpu(2**22) for _ in range(max(0, look().free_bytes // 2**22 - 4))]
+    found = dict(decode_in_batches(cuda, sentences, limits=GPU_LIMITS))
+    del held
+    tokens = [[each[key].hypotheses[0].tokens for key in sentences] for each in (wanted, found)]
+    assert sum(a == b for a, b in zip(*tokens, strict=True)) >= 240  # near ties may fall otherwise
 
 
 @pytest.mark.parametrize("name", LANGUAGE)

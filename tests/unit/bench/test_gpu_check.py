@@ -57,8 +57,8 @@ def test_parts_go_on_after_one_that_fails(torch: str, installed: bool, tmp_path:
     assert "memory: status 1 after" in told
     assert "1 failed" in told
     assert "tensorrt: cannot be installed here" in told
-    assert told.count("a table\n") == 5
-    for part in ("install", "base", "iwslt-joint-fast", "training", "compiled"):
+    assert told.count("a table\n") == 6
+    for part in ("install", "base", "iwslt-joint-fast", "language", "training", "compiled"):
         assert f"{part}: status 0 after" in told
         assert (tmp_path / "out" / f"{part}.txt").read_text() == "a table\n"
     install, tensorrt = [line for line in asked if " pip install " in line]
@@ -67,7 +67,7 @@ def test_parts_go_on_after_one_that_fails(torch: str, installed: bool, tmp_path:
     assert ("torch==" in install) is installed
     assert f"--no-index --find-links {tmp_path} tensorrt-cu13" in tensorrt
     benches = [line for line in asked if "--device cuda" in line]
-    assert len(benches) == 4
+    assert len(benches) == 5
     assert f"--shape base --materials {tmp_path}/out/materials/base" in benches[0]
 
 

@@ -12,6 +12,7 @@ from export.arithmetic.half import (
     RoundedLinear,
     fit_half,
     half_twin,
+    head_key,
     linear_key,
     measure_magnitudes,
 )
@@ -40,13 +41,16 @@ def test_what_overflows_fp16_overflows_in_the_twin() -> None:
     assert RoundedLinear(linear.weight, None, torch.bfloat16)(x).isfinite()
 
 
-def test_a_twin_rounds_all_products_but_the_exact_ones_and_the_head() -> None:
+@pytest.mark.parametrize("half_head", [True, False])
+def test_a_twin_rounds_all_products_but_the_exact_ones(half_head: bool) -> None:
     model = tiny_model()
     kept = model.decoder[0].ffn.up_proj  # type: ignore[index, union-attr]
-    twin = half_twin(model, HALF_TYPES["fp16"], frozenset([linear_key(kept)]))  # type: ignore[arg-type]
+    exact = {linear_key(kept)} | (set() if half_head else {head_key(model)})
+    twin = half_twin(model, HALF_TYPES["fp16"], frozenset(exact))
     linears = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     rounded = [name for name, module in twin.named_modules() if isinstance(module, RoundedLinear)]
     assert sorted({*linears} - {*rounded}) == ["decoder.0.ffn.up_proj"]
+    assert ("output_layer" in rounded) == half_head
     assert torch.equal(twin.output_weight, model.output_weight)
 
 
@@ -74,12 +78,23 @@ def test_what_comes_near_the_largest_number_of_fp16_stays_fp32(
 ) -> None:
     model = Two()
     x = torch.tensor([[1.0, -7.0]]) * size
-    fit = fit_half(model, "fp16", lambda: model.large(x))  # type: ignore[arg-type]
+    fit = fit_half(model, "fp16", lambda copied: copied.large(x))
     assert fit.report["fp16"]["kept_fp32"] == kept
     assert fit.report["fp16"]["limit"] == LARGEST_FP16 / 4
     assert fit.exact == {linear_key(getattr(model, name)) for name in kept}
 
 
 def test_nothing_is_measured_for_bf16() -> None:
-    fit = fit_half(Two(), "bf16", lambda: pytest.fail("was run"))  # type: ignore[arg-type]
+    fit = fit_half(Two(), "bf16", lambda _: pytest.fail("was run"))
     assert (fit.exact, fit.report) == (frozenset(), {})
+
+
+@pytest.mark.parametrize(("size", "kept"), [(1.0, []), (1e4, ["output_layer"])])
+def test_logits_too_large_for_fp16_are_a_product_that_stays_fp32(
+    size: float, kept: list[str]
+) -> None:
+    model = tiny_model().eval()
+    x = torch.full((1, 1, model.output_weight.shape[1]), size)
+    fit = fit_half(model, "fp16", lambda copied: copied.output_logits(x))
+    assert fit.report["fp16"]["kept_fp32"] == kept
+    assert fit.exact == ({head_key(model)} if kept else frozenset())

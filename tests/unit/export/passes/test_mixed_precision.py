@@ -96,13 +96,23 @@ def test_products_attention_and_what_is_between_are_of_16_bits_and_nothing_else(
 ) -> None:
     model, types = typed(element)
     half = {"keys", "values", "norm_half", "query", "seen", "up_made", "positive", "down"}
-    half |= {"mask_mask", "mask_4d_mask", "mask_all_mask"}
+    half |= {"mask_mask", "mask_4d_mask", "mask_all_mask", "residual_half", "logits_narrow"}
     assert {name for name, found in types.items() if found == element} == half
     (attention,) = [node for node in model.graph.node if node.op_type == "Attention"]
     attributes = {a.name: helper.get_attribute_value(a) for a in attention.attribute}
     assert attributes["softmax_precision"] == TensorProto.FLOAT
     weights = {i.name: i.data_type for i in model.graph.initializer if i.name.endswith("weight")}
-    assert weights == {"head_weight": TensorProto.FLOAT}  # the others' fp32 forms are gone
+    assert not weights  # their fp32 forms are gone
+    assert types["logits"] == types["log_probs"] == TensorProto.FLOAT
+
+
+def test_the_product_of_logits_stays_fp32_where_it_is_named() -> None:
+    model, types = typed(HALF, ["head_weight"])
+    weights = {i.name: i.data_type for i in model.graph.initializer if i.name.endswith("weight")}
+    assert weights == {"head_weight": TensorProto.FLOAT}
+    assert "logits_narrow" not in types
+    wanted, found, narrow = run(layer()), run(model), run(typed(HALF)[0])
+    assert 0 < np.abs(wanted - found).max() < np.abs(wanted - narrow).max()
 
 
 def test_half_the_bits_make_nearly_the_same_numbers() -> None:

@@ -16,7 +16,7 @@ from serving.bundle.manifest import Manifest
 from serving.errors import BundleError, SettingsError
 from serving.runtime.device import batches_at_once, computes_on_cpu, open_device
 from serving.runtime.gpu import cuda_device, cuda_driver, cuda_memory, cuda_switches
-from serving.runtime.gpu.cuda_driver import DriverError, Gpu, look
+from serving.runtime.gpu.cuda_driver import DriverError, Gpu, look, visible_gpus
 from tests.recorded_device import GPU, recorded_gpu
 
 BUNDLE = Path(__file__).resolve().parents[5] / "models" / "macaron-de-en"
@@ -202,6 +202,25 @@ class Driver:
 def test_a_driver_tells_of_its_first_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_driver.ctypes, "CDLL", lambda _: Driver())
     assert look() == Gpu("Some GPU", (13, 1), (9, 9), 7 * 2**30, 8 * 2**30)
+
+
+@pytest.mark.parametrize(
+    ("variable", "driver", "wanted"),
+    [
+        (None, Driver(devices=3), ["0", "1", "2"]),
+        (None, Driver(devices=0), []),
+        (None, Driver(cuInit=100), []),
+        ("2, GPU-b", Driver(devices=9), ["2", "GPU-b"]),
+        ("1,-1,0", Driver(devices=9), ["1"]),
+        ("", Driver(devices=9), []),
+    ],
+)
+def test_those_gpus_are_used_that_cuda_shows(
+    monkeypatch: pytest.MonkeyPatch, variable: str | None, driver: Driver, wanted: list[str]
+) -> None:
+    monkeypatch.setattr(cuda_driver.ctypes, "CDLL", lambda _: driver)
+    environ = {} if variable is None else {"CUDA_VISIBLE_DEVICES": variable}
+    assert visible_gpus(environ) == wanted
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,20 @@ import onnx
 import pytest
 
 from export.graphs.row_graphs import row_graph
+from serving.errors import DeviceMemoryError
 from serving.runtime.cache_tensors import BlockPool, Caches
 from serving.runtime.gpu.cuda_device import _open
-from serving.runtime.gpu.cuda_memory import GpuBlocks, GpuCaches, GpuTensors, move_files
+from serving.runtime.gpu.cuda_memory import (
+    GpuBlocks,
+    GpuCaches,
+    GpuTensors,
+    in_memory,
+    move_files,
+)
 from serving.runtime.gpu.layouts import bucket_capacity
 from serving.runtime.gpu.sharing import Turns
 from serving.search.prefix_tree import Repack
-from tests.recorded_device import Recorded, recorded_gpu
+from tests.recorded_device import ARENA_SHORT, CUDA_SHORT, Recorded, recorded_gpu
 
 TENSORS, DIM = 3, 8
 
@@ -136,3 +143,28 @@ def test_freed_memory_is_not_found(gpu: Recorded) -> None:
     del block
     with pytest.raises(AssertionError, match="given back or never taken"):
         gpu.find(address, 1)
+
+
+def test_memory_that_nobody_uses_is_given_back_before_any_is_missed(gpu: Recorded) -> None:
+    mover = _open().mover
+    caches = GpuTensors(mover, "float16").caches(TENSORS, 4, DIM)
+    for capacity in (64, 128, 256):
+        caches.resize(capacity)
+    caches.free()
+    gpu.room = gpu.live_bytes + 1000
+    large = GpuTensors(mover, "float16").caches(TENSORS, 5, DIM)
+    large.resize(256)  # in the place of what was kept
+    assert gpu.refused == 1
+    with pytest.raises(DeviceMemoryError, match="does not suffice: CUDA failure 2: out of memory"):
+        large.resize(4096)
+
+
+@pytest.mark.parametrize("said", [ARENA_SHORT, CUDA_SHORT, "CUBLAS_STATUS_ALLOC_FAILED"])
+def test_what_says_that_memory_is_short_is_told_from_other_failures(said: str) -> None:
+    def fail(message: str) -> None:
+        raise RuntimeError(message)
+
+    with pytest.raises(DeviceMemoryError, match=r"the GPU's memory does not suffice"):
+        in_memory(lambda: fail(said))
+    with pytest.raises(RuntimeError, match=r"^CUDA failure 700: an illegal memory access"):
+        in_memory(lambda: fail("CUDA failure 700: an illegal memory access was encountered"))

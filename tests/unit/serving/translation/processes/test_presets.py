@@ -45,6 +45,21 @@ def test_a_gpu_has_one_process_or_threads_for_its_streams(
     assert [(each["threads"], each["workers"]) for _, each in others] == [(1, 8)] * 2
 
 
+def test_several_gpus_have_a_process_each_for_all_models(
+    monkeypatch: pytest.MonkeyPatch, asked: list[tuple[str, dict[str, Any]]]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2,5")
+    processes = loading.DecodingProcesses("throughput", 4)
+    for _ in range(2):
+        processes.load(BUNDLE)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
+    loading.DecodingProcesses("throughput", 4).load(BUNDLE)
+    groups = [each["processes"] for _, each in asked]
+    assert [group.size for group in groups] == [3, 3, 1]
+    assert groups[0] is groups[1]
+    processes.close()
+
+
 def test_on_the_cpu_streams_count_for_nothing(
     monkeypatch: pytest.MonkeyPatch, asked: list[tuple[str, dict[str, Any]]]
 ) -> None:

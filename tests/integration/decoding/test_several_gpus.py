@@ -1,0 +1,109 @@
+"""A process for each GPU behind one queue; the GPUs are names that processes of the CPU are
+given."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving.translation.processes import group
+from serving.translation.processes.group import Loader, ProcessGroup
+from serving.translation.processes.isolated import IsolatedEngine, IsolatedTranslator
+from serving.translation.scheduler import TranslationScheduler
+from serving.translation.ticket import Request
+from serving.translation.translator import Translator
+from tests.integration.demo import MODELS
+from tests.unit.serving.echo import wait_until
+
+BUNDLE = MODELS / "macaron-de-en"
+TEXTS = [f"Das ist Haus Nummer {n}, und es regnet." for n in range(24)]
+PATIENT = 60.0
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="no /proc")
+
+
+class OnTwoGpus(IsolatedTranslator):
+    """Remembers its engines."""
+
+    def __init__(self) -> None:
+        self.group = ProcessGroup(2, forks=False, gpus=["3", "GPU-b"])
+        super().__init__(BUNDLE, processes=self.group)
+        self.engines: list[IsolatedEngine] = []
+
+    def engine(self) -> IsolatedEngine:
+        self.engines.append(super().engine())
+        return self.engines[-1]
+
+
+def shown(pid: int) -> str:
+    """The GPUs that a process sees."""
+    told = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    return dict(line.split("=", 1) for line in told if "=" in line)["CUDA_VISIBLE_DEVICES"]
+
+
+@pytest.fixture
+def translator() -> OnTwoGpus:
+    return OnTwoGpus()
+
+
+@pytest.fixture
+def scheduler(translator: OnTwoGpus) -> Iterator[TranslationScheduler]:
+    scheduler = TranslationScheduler(translator, workers=translator.workers)
+    yield scheduler
+    scheduler.close(PATIENT)
+
+
+@pytest.fixture(scope="module")
+def wanted() -> list[str]:
+    return [found.text for found in Translator(BUNDLE, threads=1).translate(TEXTS)]
+
+
+def answers(scheduler: TranslationScheduler) -> list[str]:
+    tickets = scheduler.submit_all([Request(text=text) for text in TEXTS])
+    return [ticket.result(PATIENT).translation.text for ticket in tickets]
+
+
+def test_each_process_sees_a_gpu_of_its_own_and_keeps_it(
+    translator: OnTwoGpus, scheduler: TranslationScheduler, wanted: list[str]
+) -> None:
+    assert translator.device.reason.endswith(", each of 2 GPUs")
+    assert answers(scheduler) == wanted
+    assert [shown(engine.pid) for engine in translator.engines] == ["3", "GPU-b"]
+    before = translator.engines[0].pid
+    os.kill(before, signal.SIGKILL)
+    assert answers(scheduler) == wanted
+    wait_until(lambda: not translator.engines[0].lost)
+    assert translator.engines[0].pid != before
+    assert [shown(engine.pid) for engine in translator.engines] == ["3", "GPU-b"]
+
+
+def test_a_gpu_that_is_lost_does_not_end_what_is_decoded(
+    translator: OnTwoGpus,
+    scheduler: TranslationScheduler,
+    wanted: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("serving.queue.decoder._RETRY_S", 0.2)
+    lost: list[Any] = []
+
+    class Without(Loader):
+        def __init__(self, *, forks: bool, gpu: str | None = None) -> None:
+            if gpu == "3" and len(lost) < 5:
+                lost.append(gpu)
+                raise OSError("no CUDA device")
+            super().__init__(forks=forks, gpu=gpu)
+
+    assert answers(scheduler) == wanted
+    monkeypatch.setattr(group, "Loader", Without)
+    tickets = scheduler.submit_all([Request(text=text) for text in TEXTS])
+    wait_until(lambda: scheduler.queue_depth == 0)
+    os.kill(translator.engines[0].pid, signal.SIGKILL)  # with what it decodes
+    assert [ticket.result(PATIENT).translation.text for ticket in tickets] == wanted
+    assert answers(scheduler) == wanted
+    wait_until(lambda: not translator.engines[0].lost)  # it is there again
+    assert len(lost) == 5
+    assert answers(scheduler) == wanted
