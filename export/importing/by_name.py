@@ -11,8 +11,9 @@ from export.errors import ExportError
 from export.importing.bundle import recognise
 from export.importing.folder import CONFIG
 from export.importing.unread import ADAPTER
+from serving.bundle.folder import MANIFEST
 from serving.hub.look import look
-from serving.hub.names import name_here
+from serving.hub.names import Name, name_here
 from serving.hub.published import Published, fetched
 
 
@@ -39,15 +40,20 @@ def named_source(given: str, family: str | None = None) -> Iterator[NamedSource]
         return
     published = look(name)
     if published.is_bundle:
-        raise ExportError(
-            f"{name}: is a bundle already, and is served as it is, with `macaron serve --model "
-            f"{name}`"
-        )
+        raise _is_bundle(name)
     with fetched(published, lambda folder: _check(published, folder, family)) as here:
+        if (here / MANIFEST).is_file():
+            raise _is_bundle(name)
         try:
-            yield NamedSource(here, str(published.pinned))
+            yield NamedSource(here, published.origin)
         except ExportError as error:
             raise _named(error, here, published) from error
+
+
+def _is_bundle(name: Name) -> ExportError:
+    return ExportError(
+        f"{name}: is a bundle already, and is served as it is, with `macaron serve --model {name}`"
+    )
 
 
 def _check(published: Published, folder: Path, family: str | None) -> None:

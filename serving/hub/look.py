@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from serving.hub.names import HubName, Name
+from serving.hub import argos, firefox, urls
+from serving.hub.names import ArgosName, FirefoxName, HubName, Name
 from serving.hub.published import Published
 
 
 def look(name: Name) -> Published:
     """Ask the publisher; raises ModelNameError where it cannot be asked, or has no such model."""
-    # Each here, for no publisher needs what the others do.
-    assert isinstance(name, HubName)
-    from serving.hub.hugging_face import look
+    if isinstance(name, HubName):
+        # Here, as its library takes a while to load.
+        from serving.hub import hugging_face
 
-    return look(name)
+        return hugging_face.look(name)
+    if isinstance(name, FirefoxName):
+        return firefox.look(name)
+    if isinstance(name, ArgosName):
+        return argos.look(name)
+    return urls.look(name)

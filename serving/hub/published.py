@@ -14,6 +14,7 @@ from serving.hub.cache import downloads_folder, models_folder, scratch
 from serving.hub.names import HubName, Name
 from serving.hub.tell import size_text, tell
 
+_REVISION_SHOWN = 12
 _NOT_COMMERCIAL = re.compile(r"(^|[-_ ])nc([-_ ]|$)|non-?commercial|research-only", re.IGNORECASE)
 
 
@@ -39,8 +40,9 @@ class Published:
     fetch: Callable[[Path], Path]
     """Put the whole model into a folder; returns what an import is given: the folder, a folder in
     it, or a file."""
-    is_bundle: bool = False
-    """Whether it is a bundle of this project, which needs no import."""
+    is_bundle: bool | None = False
+    """Whether it is a bundle of this project, which needs no import; None where that shows when it
+    has been downloaded."""
     remark: str = ""
     """What else a user should know before it is downloaded."""
 
@@ -50,6 +52,12 @@ class Published:
         if isinstance(self.name, HubName):
             return replace(self.name, revision=self.revision)
         return self.name
+
+    @property
+    def origin(self) -> str:
+        """The name with what says which revision of it this is, for people."""
+        told = str(self.pinned)
+        return told if self.revision in told else f"{told}, {self.revision[:_REVISION_SHOWN]}"
 
 
 @contextmanager
@@ -75,10 +83,11 @@ def fetched(published: Published, check: Callable[[Path], None] | None = None) -
 
 def _announce(published: Published) -> None:
     """Say what is about to be downloaded."""
-    size, missing = size_text(published.size), size_text(published.missing)
-    if missing != size:
+    size = size_text(published.size) if published.size else "of a size that is not told"
+    missing = size_text(published.missing)
+    if published.size and missing != size:
         size += f", of which {missing} are to be downloaded"
-    tell(f"{published.pinned}: {size}, from {published.place}; {_licence_text(published.licence)}")
+    tell(f"{published.origin}: {size}, from {published.place}; {_licence_text(published.licence)}")
     if published.remark:
         tell(f"{published.name}: {published.remark}")
 
@@ -111,7 +120,7 @@ def _check_room(published: Published) -> None:
 
 
 def whole(folder: Path) -> None:
-    """Of a model that comes in one piece: nothing can be had before the rest."""
+    """Nothing, of a model that comes in one piece: what it is shows when all of it is there."""
 
 
 def linked(sources: Sequence[tuple[str, Path]], folder: Path) -> None:

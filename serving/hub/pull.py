@@ -70,17 +70,21 @@ def pull(name: Name, precision: str = AUTO) -> Entry:
 
 
 def _make(published: Published, bundle: Path, precision: str) -> None:
-    if published.is_bundle:
-        if precision != AUTO:
+    if published.is_bundle is False:
+        check_installed(str(published.name))
+        import_bundle(str(published.pinned), bundle, precision)
+        return
+    with fetched(published) as here:
+        if not (here / MANIFEST).is_file():
+            check_installed(str(published.name))
+            import_bundle(str(published.name), bundle, precision)  # of what was downloaded
+        elif precision == AUTO:
+            _copied(here, bundle)
+        else:
             raise ModelNameError(
                 f"{published.name}: is a bundle already, with a precision of its own; leave "
                 "--precision out"
             )
-        with fetched(published) as folder:
-            _copied(folder, bundle)
-        return
-    check_installed(str(published.name))
-    import_bundle(str(published.pinned), bundle, precision)
 
 
 def _copied(folder: Path, bundle: Path) -> None:

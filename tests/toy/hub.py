@@ -41,6 +41,8 @@ class ToyHub:
     repositories: dict[str, Repository] = field(default_factory=dict)
     plain: dict[str, bytes] = field(default_factory=dict)
     """Other files, by their paths."""
+    following: dict[str, str] = field(default_factory=dict)
+    """By the paths of pages of a list: the path of the next one."""
     cut: dict[str, int] = field(default_factory=dict)
     """By the ends of paths: after so many bytes the connection is closed, once."""
     asked: list[str] = field(default_factory=list)
@@ -64,6 +66,44 @@ class ToyHub:
         return [path.rpartition("/")[2] for path in files]
 
 
+def publish_students(hub: ToyHub, *students: tuple[str, str, str, Path]) -> None:
+    """Let the hub be Mozilla's Remote Settings with these: source, target, version and folder."""
+    types = {"vocab": "vocab", "lex": "lex", "model": "model", "quality": "qualityModel"}
+    records = []
+    for source, target, version, folder in students:
+        for path in sorted(folder.glob("*.*")):
+            kind = types.get(path.name.partition(".")[0])
+            if kind is None:
+                continue
+            place = f"models/{version}/{path.name}"
+            content = hub.plain[f"/cdn/{place}"] = path.read_bytes()
+            attachment = {
+                "hash": hashlib.sha256(content).hexdigest(),
+                "size": len(content),
+                "filename": path.name,
+                "location": place,
+            }
+            told = {"name": path.name, "fileType": kind, "version": version}
+            pair = {"fromLang": source, "toLang": target}
+            records.append({**told, **pair, "attachment": attachment})
+    base = {"capabilities": {"attachments": {"base_url": f"{hub.url}/cdn/"}}}
+    hub.plain["/v1/"] = json.dumps(base).encode()
+    listed = "/v1/buckets/main/collections/translations-models/records"
+    hub.plain[listed] = json.dumps({"data": records}).encode()
+
+
+def publish_packages(hub: ToyHub, *packages: tuple[str, str, str, bytes]) -> None:
+    """Let the hub be Argos' index with these: source, target, version and the file."""
+    entries = []
+    for source, target, version, content in packages:
+        path = f"/argos/translate-{source}_{target}-{version}.argosmodel"
+        hub.plain[path] = content
+        links = [f"{hub.url}{path}", "ipfs://Qm"]
+        codes = {"from_code": source, "to_code": target}
+        entries.append({"package_version": version, **codes, "links": links})
+    hub.plain["/argos/index.json"] = json.dumps(entries).encode()
+
+
 def environment(hub: ToyHub, folder: Path) -> dict[str, str]:
     """Variables with which a process knows no other hub, and keeps all in a folder."""
     return {
@@ -71,6 +111,8 @@ def environment(hub: ToyHub, folder: Path) -> dict[str, str]:
         "HF_HOME": str(folder / "hf"),
         "HF_HUB_DISABLE_XET": "1",
         "MACARON_CACHE": str(folder / "cache"),
+        "MACARON_FIREFOX_URL": f"{hub.url}/v1",
+        "ARGOS_PACKAGE_INDEX": f"{hub.url}/argos/",
         "NO_PROXY": "127.0.0.1",
     }
 
@@ -126,7 +168,9 @@ def _handler(hub: ToyHub) -> type[BaseHTTPRequestHandler]:
             hub.asked.append(" ".join([self.command, path, self.headers.get("Range", "")]).strip())
             parts = path.strip("/").split("/")
             if path in hub.plain:
-                self._send_file(path, hub.plain[path], {})
+                following = hub.following.get(path)
+                more = {"Next-Page": hub.url + following} if following else {}
+                self._send_file(path, hub.plain[path], more)
             elif parts[:2] == ["api", "models"] and len(parts) >= 4:
                 self._send_listing("/".join(parts[2:4]), parts[4:])
             elif len(parts) > 4 and parts[2] == "resolve":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,9 +14,23 @@ import pytest
 import torch
 
 from export.__main__ import main
+from export.importing.bundle import recognise
+from export.importing.by_name import named_source
+from export.importing.model import NOTHING_TOLD
 from serving import Translator
 from tests.toy.checkpoints import write_opus
-from tests.toy.hub import ToyHub, environment, import_here, toy_hub, use
+from tests.toy.hub import (
+    ToyHub,
+    environment,
+    import_here,
+    publish_packages,
+    publish_students,
+    toy_hub,
+    use,
+)
+from tests.toy.marian_files import write_student
+from tests.unit.export.importing.toolkits.spec_files import arrays, spec_tensors, write_spec
+from tests.unit.export.importing.vocabularies.small_pieces import write_pieces
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME = "Helsinki-NLP/opus-mt-de-en"
@@ -66,6 +82,37 @@ def test_a_pickle_that_holds_more_than_tensors_is_not_executed(
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith(f"error: {NAME}/pytorch_model.bin: damaged, or holds more than tensors")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_student_of_firefox_is_read(hub: ToyHub, tmp_path: Path) -> None:
+    write_student(tmp_path / "student")
+    publish_students(hub, ("de", "en", "1.0", tmp_path / "student"))
+    with named_source("firefox:de-en") as source:
+        reader = recognise(source.path)
+        imported = reader.read(source.path, NOTHING_TOLD)
+    assert reader.family == "marian-nmt"
+    assert (imported.languages.source, imported.languages.target) == (("de",), ("en",))
+    assert imported.shortlist is not None
+    assert source.origin is not None
+    assert source.origin.startswith("firefox:de-en, 1.0-")
+
+
+def test_a_package_of_argos_is_read(hub: ToyHub, tmp_path: Path) -> None:
+    folder = tmp_path / "translate-de_en-1_0"
+    (folder / "model").mkdir(parents=True)
+    written = ["<unk>", "<s>", "</s>", "▁haus", "▁a"]
+    write_spec(folder / "model" / "model.bin", arrays(spec_tensors(len(written), None)))
+    (folder / "model" / "shared_vocabulary.json").write_text(json.dumps(written))
+    (folder / "model" / "config.json").write_text("{}")
+    write_pieces(folder / "sentencepiece.model")
+    (folder / "metadata.json").write_text('{"from_code": "de", "to_code": "en"}')
+    archive = Path(shutil.make_archive(str(tmp_path / "package"), "zip", tmp_path, folder.name))
+    publish_packages(hub, ("de", "en", "1.0", archive.read_bytes()))
+    with named_source("argos:de-en") as source:
+        reader = recognise(source.path)
+        imported = reader.read(source.path, NOTHING_TOLD)
+    assert reader.family == "ctranslate2"
+    assert (imported.languages.source, imported.languages.target) == (("de",), ("en",))
 
 
 @pytest.mark.slow
