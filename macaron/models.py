@@ -21,16 +21,7 @@ _SHOWN = 12
 
 def main_pull(arguments: list[str], prog: str) -> int:
     """Have each named model in the cache as it is published now; prints the bundles' folders."""
-    parser = argparse.ArgumentParser(
-        prog=prog, description="Download models by name and import them into the cache."
-    )
-    parser.add_argument("names", nargs="+", metavar="NAME", help=FORMS)
-    parser.add_argument(
-        "--precision",
-        default=AUTO,
-        help="fp32, int8, or auto (default): the smallest that loses little enough",
-    )
-    options = parser.parse_args(arguments)
+    options = pull_parser(prog).parse_args(arguments)
     try:
         for given in options.names:
             name = parse_name(given)
@@ -48,6 +39,32 @@ def main_pull(arguments: list[str], prog: str) -> int:
 
 def main_models(arguments: list[str], prog: str) -> int:
     """List the models of the cache, or remove some."""
+    options = models_parser(prog).parse_args(arguments)
+    try:
+        return _remove(options.names) if options.verb == "rm" else _list(as_json=options.json)
+    except BundleError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def pull_parser(prog: str) -> argparse.ArgumentParser:
+    """What `macaron pull` takes."""
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description="Download models by name, and import them into the cache. What is there in "
+        "the revision that is published now stays as it is.",
+    )
+    parser.add_argument("names", nargs="+", metavar="NAME", help=FORMS)
+    parser.add_argument(
+        "--precision",
+        default=AUTO,
+        help="fp32, int8, or auto (default): the smallest that loses little enough",
+    )
+    return parser
+
+
+def models_parser(prog: str) -> argparse.ArgumentParser:
+    """What `macaron models` takes."""
     parser = argparse.ArgumentParser(
         prog=prog, description="The models in the cache, which MACARON_CACHE names."
     )
@@ -55,12 +72,7 @@ def main_models(arguments: list[str], prog: str) -> int:
     verbs = parser.add_subparsers(dest="verb")
     removing = verbs.add_parser("rm", help="remove models, of all revisions and precisions")
     removing.add_argument("names", nargs="+", metavar="NAME", help="as the list has it")
-    options = parser.parse_args(arguments)
-    try:
-        return _remove(options.names) if options.verb == "rm" else _list(as_json=options.json)
-    except BundleError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    return parser
 
 
 def _list(*, as_json: bool) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from serving.errors import ModelNameError
 from serving.hub.archives import unpacked
@@ -42,7 +43,7 @@ def look(name: ArgosName) -> Published:
         name,
         name.sha256 or f"{version}-{key}",
         None,
-        urls[0],
+        urlsplit(urls[0]).netloc,
         file.size,
         missing_bytes(told, [file]),
         downloads_folder(told),

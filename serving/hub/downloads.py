@@ -130,7 +130,7 @@ def _downloaded(name: str, file: RemoteFile, folder: Path) -> Path:
 
 def _fill(name: str, file: RemoteFile, part: Path) -> None:
     """Download the rest of a file, from wherever it can be had."""
-    progress = ProgressLine(-(-file.size // 1000), f"kB of {file.name}", _size(part) // 1000)
+    progress = ProgressLine(file.size // 1000, f"kB of {file.name}", _size(part) // 1000)
     reasons = []
     for url in file.urls:
         reason = _follow(url, part, progress)

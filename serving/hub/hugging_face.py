@@ -37,6 +37,8 @@ from serving.hub.names import HubName
 from serving.hub.published import Published, linked
 from serving.hub.selection import Selection, select
 
+_NO_ACCESS = (401, 403)
+
 
 def look(name: HubName) -> Published:
     """What a repository holds now; without a network, what of it was downloaded before.
@@ -154,9 +156,11 @@ def _told(name: HubName) -> Iterator[None]:
     except HFValidationError as error:
         raise ModelNameError(f"{name}: is no name of a model: {error}") from error
     except HfHubHTTPError as error:
+        status = error.response.status_code
+        advice = "see to your token (HF_TOKEN)" if status in _NO_ACCESS else "try again later"
         raise ModelNameError(
-            f"{name}: {hub} answered {error.response.status_code}: "
-            f"{error.server_message or error.response.reason_phrase}; try again later"
+            f"{name}: {hub} answered {status}: "
+            f"{error.server_message or error.response.reason_phrase}; {advice}"
         ) from error
     except (  # some of these are OSErrors, too
         CachedRepoTreeNotFoundError,

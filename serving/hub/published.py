@@ -55,9 +55,14 @@ class Published:
 
     @property
     def origin(self) -> str:
-        """The name with what says which revision of it this is, for people."""
+        """The name with what says which revision of it this is."""
         told = str(self.pinned)
         return told if self.revision in told else f"{told}, {self.revision[:_REVISION_SHOWN]}"
+
+    @property
+    def label(self) -> str:
+        """The name with its revision as people read it while it is fetched."""
+        return f"{str(self.name).partition('#')[0]}, {self.revision[:_REVISION_SHOWN]}"
 
 
 @contextmanager
@@ -82,14 +87,16 @@ def fetched(published: Published, check: Callable[[Path], None] | None = None) -
 
 
 def _announce(published: Published) -> None:
-    """Say what is about to be downloaded."""
+    """Say what is about to be downloaded, and under which licence it may be used."""
+    if published.size and not published.missing and published.licence is None:
+        return  # it was said when it was downloaded
     size = size_text(published.size) if published.size else "of a size that is not told"
     missing = size_text(published.missing)
     if published.size and missing != size:
         size += f", of which {missing} are to be downloaded"
-    tell(f"{published.origin}: {size}, from {published.place}; {_licence_text(published.licence)}")
+    tell(f"{published.label}: {size}, from {published.place}; {_licence_text(published.licence)}")
     if published.remark:
-        tell(f"{published.name}: {published.remark}")
+        tell(f"{published.label}: {published.remark}")
 
 
 def _licence_text(licence: str | None) -> str:

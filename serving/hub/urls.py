@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from serving.hub.archives import unpacked
 from serving.hub.cache import downloads_folder
@@ -23,7 +24,7 @@ def look(name: UrlName) -> Published:
         name,
         name.sha256,
         None,
-        name.url.partition("?")[0],
+        urlsplit(name.url).netloc,
         file.size,
         missing_bytes(told, [file]),
         downloads_folder(told),
