@@ -8,6 +8,8 @@ import logging
 import sys
 from pathlib import Path
 
+from serving.hub.cache import AUTO
+
 _PROG = f"python -m {__package__}"
 
 
@@ -38,7 +40,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     bundle = verbs.add_parser("bundle", help="export a checkpoint, compared with it")
     bundle.add_argument("checkpoint", type=Path, help="a run or checkpoint folder")
     bundle.add_argument("out", type=Path, help="the bundle's folder; its last part is its name")
-    _add_form(bundle)
+    _add_form(bundle, "fp32 or int8 (default)", "int8")
     bundle.add_argument(
         "--shortlist",
         action="store_true",
@@ -103,12 +105,12 @@ def _add_engine(engine: argparse.ArgumentParser) -> None:
     engine.add_argument("--force", action="store_true", help="replace an existing bundle")
 
 
-def _add_form(bundle: argparse.ArgumentParser) -> None:
+def _add_form(bundle: argparse.ArgumentParser, precisions: str, default: str) -> None:
     """In what arithmetic a bundle computes, for which machine, and with which graphs."""
     bundle.add_argument(
         "--precision",
-        default="int8",
-        help="cpu: fp32 or int8 (default); cuda: fp32, fp16, bf16 or w8a16",
+        default=default,
+        help=f"cpu: {precisions}; cuda: fp32, fp16, bf16 or w8a16",
     )
     bundle.add_argument(
         "--activations",
@@ -129,9 +131,14 @@ def _add_form(bundle: argparse.ArgumentParser) -> None:
 
 def _add_import(imported: argparse.ArgumentParser) -> None:
     """What is imported, and what its checkpoint does not tell."""
-    imported.add_argument("source", type=Path, help="the checkpoint's folder, or a GGUF file")
+    imported.add_argument(
+        "source",
+        help="the checkpoint's folder, a GGUF file, or a model's name: OWNER/NAME[@REVISION] of a "
+        "hub, firefox:FROM-TO, argos:FROM-TO, https://HOST/FILE#sha256=HASH",
+    )
     imported.add_argument("out", type=Path, help="the bundle's folder; its last part is its name")
-    _add_form(imported)
+    smallest = "fp32, int8, or auto (default): the smallest of int8, int8 with activations of 16 "
+    _add_form(imported, f"{smallest}bits and fp32 that loses little enough", AUTO)
     imported.add_argument(
         "--family", metavar="NAME", help="what the checkpoint is (default: as it says itself)"
     )

@@ -16,6 +16,7 @@ from export.bundles.trial import try_bundle
 from export.engines.engine import check_engines, export_engines
 from export.errors import ExportError
 from export.importing.bundle import import_bundle
+from export.importing.by_name import named_source
 from export.importing.model import LanguageChoice, Told
 from export.importing.vocabularies.languages import split_codes
 from export.texts.texts import DocumentsFile, TextPair, Texts
@@ -44,15 +45,23 @@ def import_model(options: argparse.Namespace) -> int:
     if options.dev and options.text:
         raise ExportError("--dev and --text are both the text to compare on; give one of them")
     codes = LanguageChoice(split_codes("--from", options.from_), split_codes("--to", options.to))
-    told = Told(options.family, codes, options.licence, options.pooling, options.attribution)
-    manifest = import_bundle(
-        options.source,
-        options.out,
-        _form(options),
-        replace(_texts(options), task=options.task),
-        told,
-        force=options.force,
-    )
+    with named_source(options.source, options.family) as source:
+        told = Told(
+            options.family,
+            codes,
+            options.licence,
+            options.pooling,
+            options.attribution,
+            source.origin,
+        )
+        manifest = import_bundle(
+            source.path,
+            options.out,
+            _form(options),
+            replace(_texts(options), task=options.task),
+            told,
+            force=options.force,
+        )
     _print(options.out, manifest)
     return 0
 

@@ -29,6 +29,18 @@ def _serve(words: list[str], prog: str) -> int:
     return main(words[1:], f"{prog} {words[0]}")
 
 
+def _pull(words: list[str], prog: str) -> int:
+    from macaron.models import main_pull
+
+    return main_pull(words[1:], f"{prog} {words[0]}")
+
+
+def _models(words: list[str], prog: str) -> int:
+    from macaron.models import main_models
+
+    return main_models(words[1:], f"{prog} {words[0]}")
+
+
 def _serving(words: list[str], prog: str) -> int:
     from serving.__main__ import main
 
@@ -55,6 +67,8 @@ def _bench(words: list[str], prog: str) -> int:
 
 GROUPS = (
     VerbGroup("serve", _serve, {"serve": "serve bundles over HTTP, with a page to try them"}),
+    VerbGroup("serve", _pull, {"pull": "have a model in the cache, by its name on a hub"}),
+    VerbGroup("serve", _models, {"models": "list the models in the cache, or remove some (rm)"}),
     VerbGroup(
         "serve",
         _serving,

@@ -28,12 +28,13 @@ def main(arguments: list[str], prog: str) -> NoReturn:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     folder = options.bundles
     if options.model:
-        from macaron.stored import StoreError, folder_of  # here, as they are slow to import
+        from macaron.stored import folder_of  # here, as it is slow to import
+        from serving.errors import ModelNameError
 
         try:
             folder = folder_of(options.model)
-        except StoreError as error:
-            raise SystemExit(f"{prog}: error: {error}") from error
+        except ModelNameError as error:
+            raise SystemExit(f"{prog}: error: --model {error}") from error
     environment = server_environment(os.environ, folder)
     bundles = environment["MACARON_BUNDLES"]
     if not Path(bundles).is_dir():
@@ -79,11 +80,10 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     models.add_argument(
         "--model",
-        type=Path,
         action="append",
-        metavar="PATH",
-        help="a bundle, or a checkpoint of another project, imported into a cache the first "
-        "time (see `export import`); may be given several times",
+        metavar="NAME",
+        help="a bundle, a checkpoint of another project, or a model's name, such as OWNER/NAME of "
+        "a hub; imported into a cache the first time (see `pull`); may be given several times",
     )
     parser.add_argument("--host", default="127.0.0.1", help="default 127.0.0.1")
     parser.add_argument("--port", type=int, default=3000, help="default 3000")

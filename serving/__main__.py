@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+_BUNDLE = "a bundle's folder, or a model's name, such as OWNER/NAME of a hub"
 _PROG = f"python -m {__package__}"
 
 
@@ -53,7 +54,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
         "bulk",
         help="translate or score every row of a text, a table or JSONL, with Ray Data",
     )
-    bulk.add_argument("bundle", type=Path, help="a bundle's folder")
+    bulk.add_argument("bundle", help=_BUNDLE)
     bulk.add_argument("input", type=Path, help="what to read; its name tells the kind")
     bulk.add_argument("output", type=Path, help="what to write, of the same kind")
     _of_translation(bulk)
@@ -149,7 +150,7 @@ def _of_translation(parser: argparse.ArgumentParser) -> None:
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bundle", type=Path, help="a bundle's folder")
+    parser.add_argument("bundle", help=_BUNDLE)
     parser.add_argument("--threads", type=int, help="default: the processors at hand")
     parser.add_argument("--json", action="store_true", help="one JSON object a line, with scores")
 

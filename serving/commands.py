@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from serving.bundle.manifest import check_shortlist
 from serving.errors import InvalidOptionError, InvalidTextError, RequestError, ServingError
+from serving.hub.pull import bundle_folder
 from serving.lines import LineEncodingError, decode_line, decode_lines
 from serving.progress import ProgressLine
 from serving.search.options import parse_options
@@ -116,7 +117,7 @@ def bulk(options: argparse.Namespace) -> int:
     _check_bulk(options)
     scored = (options.target_column or "translation",) if options.score else ()
     task = BulkTask(
-        bundle=options.bundle.resolve(),
+        bundle=bundle_folder(options.bundle).resolve(),
         file=options.input.resolve(),
         columns=(options.column, *scored),
         into=options.into or ("score" if options.score else "translation"),

@@ -4,7 +4,8 @@ ServingError
 ├── SettingsError               a MACARON_ variable has a bad name or value
 ├── BundleError                 a bundle cannot be used
 │   ├── FormatVersionError      written by a newer export
-│   └── HashMismatchError       a file differs from its manifest
+│   ├── HashMismatchError       a file differs from its manifest
+│   └── ModelNameError          a name of which no bundle can be had
 ├── RequestError                the caller can mend it (4xx)
 │   ├── InvalidOptionError      an option outside its range
 │   ├── InvalidTextError        a text that is not valid Unicode, or holds NUL
@@ -65,6 +66,10 @@ class FormatVersionError(BundleError):
 
 class HashMismatchError(BundleError):
     """A file of the bundle differs from the sha256 in its manifest."""
+
+
+class ModelNameError(BundleError):
+    """A model's name of which no bundle can be had; the message says why, and what to do."""
 
 
 class RequestError(ServingError):

@@ -23,10 +23,10 @@ from serving.bundle.engines import ANY_GPU, EngineFile, Library, Span
 from serving.bundle.folder import file_hash, read_manifest
 from serving.bundle.graph import Graph
 from serving.bundle.manifest import Manifest
+from serving.folders import cache_folder
 from serving.runtime.gpu.cuda_driver import DriverError, look
 from serving.runtime.gpu.tensorrt_engines import EngineError, capability_name, check_file
 from serving.runtime.gpu.tensorrt_library import TensorRT, find_tensorrt
-from serving.runtime.kernels import cache_folder
 from training.runs.checkpoint import write_atomically
 
 logger = logging.getLogger(__name__)

@@ -10,6 +10,7 @@ from typing import Any
 from export.bundles.folder import check_apart
 from export.bundles.subject import Form, Subject, write_bundle
 from export.errors import ExportError
+from export.importing.automatic import write_first
 from export.importing.encoder_folder import read_encoder
 from export.importing.folder import CONFIG, has_checkpoint_file, has_config, read_json
 from export.importing.hugging_face.bart import read_bart
@@ -28,9 +29,16 @@ from export.importing.subjects import ENCODER, LANGUAGE_MODEL, TRANSLATION, Kind
 from export.importing.toolkits.ctranslate2 import find_model, read_ctranslate2
 from export.importing.toolkits.fairseq import has_fairseq, read_fairseq
 from export.importing.toolkits.opennmt import read_opennmt
-from export.importing.unread import refuse_adapter, refuse_head, refuse_missing, unknown
+from export.importing.unread import (
+    refuse_adapter,
+    refuse_code,
+    refuse_head,
+    refuse_missing,
+    unknown,
+)
 from export.texts.texts import NO_TEXTS, Texts
 from serving.bundle.manifest import Manifest
+from serving.hub.cache import AUTO
 
 
 @dataclass(frozen=True)
@@ -114,19 +122,22 @@ def import_bundle(
 
     The bundle is compared on a text with references, or on a text alone, or, if there is neither,
     on built-in sentences (a language model's, on a passage). int8 has static activations only where
-    a text is given to which they are fitted. Raises ExportError (ParityError), with file and entry,
-    without leaving anything behind.
+    a text is given to which they are fitted. The precision AUTO is the smallest that loses little
+    enough. Raises ExportError (ParityError), with file and entry, without leaving anything behind.
     """
     check_apart(out, [source, *texts.files])
-    if form.activations is None and texts.dev is None and texts.text is None:
-        form = replace(form, activations="row")
     reader = recognise(source, told.family)
     reader.kind.refuse_others(Source(source, form, texts, told))
 
     def prepare(chosen: Form) -> Subject[Any]:
         return reader.kind.subject(reader.read(source, told), Source(source, chosen, texts, told))
 
-    return write_bundle(prepare, out, form, texts, force=force)
+    def write(chosen: Form) -> Manifest:
+        if chosen.activations is None and texts.dev is None and texts.text is None:
+            chosen = replace(chosen, activations="row")
+        return write_bundle(prepare, out, chosen, texts, force=force)
+
+    return write_first(write, form) if form.precision == AUTO else write(form)
 
 
 def recognise(source: Path, family: str | None = None) -> Reader:
@@ -134,6 +145,7 @@ def recognise(source: Path, family: str | None = None) -> Reader:
     where nothing does, with what it is instead."""
     refuse_missing(source)
     refuse_adapter(source)
+    refuse_code(source)
     for reader in READERS:
         if reader.recognises(source) if family is None else reader.family == family:
             refuse_head(source, reads_whole_texts=reader.kind is ENCODER)

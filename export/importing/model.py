@@ -60,6 +60,8 @@ class Told:
     pooling: Pooling | None = None
     attribution: str = ""
     """Of an encoder: its origin and licence."""
+    origin: str | None = None
+    """Where it comes from, with its revision; None is the name of its folder."""
 
 
 NOTHING_TOLD = Told()

@@ -63,9 +63,14 @@ class Source:
     texts: Texts
     told: Told
 
+    @property
+    def label(self) -> str:
+        """What people know it by: its name, or its path where it has none."""
+        return self.told.origin or str(self.path)
+
     def origin(self, kind: str, licence: str | None) -> dict[str, Any]:
         """What the manifest tells of where a model comes from."""
-        name = self.path.resolve().name
+        name = self.told.origin or self.path.resolve().name
         weights = (
             f"Licence of the weights: {licence}." if licence else "It tells no licence of them."
         )
@@ -129,7 +134,7 @@ def _translation(imported: Imported, source: Source) -> TranslationSubject:
         raise ExportError("--from and --to leave the model no pair of two languages to translate")
     layers = f"{config.num_encoder_layers}+{config.num_decoder_layers} layers"
     sizes = f"{layers} of width {config.model_dim}, {config.vocab_size} pieces"
-    logger.info("%s: %s, %s, %s", source.path, imported.kind, sizes, languages.listing)
+    logger.info("%s: %s, %s, %s", source.label, imported.kind, sizes, languages.listing)
     shortlist = imported.shortlist if source.form.target == "cpu" else None  # no other has them
     text = text_side(
         imported.pieces,
@@ -207,7 +212,7 @@ def _scored(languages: Languages, test: TextPair) -> tuple[str, DevSet]:
 def _language_model(imported: ImportedLanguageModel, source: Source) -> LanguageSubject:
     config, special_ids = imported.model.config, imported.special_ids
     sizes = f"{config.num_decoder_layers} layers of width {config.model_dim}"
-    logger.info("%s: %s, %s, %d ids", source.path, imported.kind, sizes, config.vocab_size)
+    logger.info("%s: %s, %s, %d ids", source.label, imported.kind, sizes, config.vocab_size)
     vocabulary = fast_vocabulary(imported.tokenizer, config.vocab_size, special_ids, source.path)
     reader = DocumentReader(vocabulary, min(_WINDOW, imported.max_positions), special_ids.bos)
     files, template = {TOKENIZER: imported.tokenizer}, imported.chat_template
@@ -252,7 +257,10 @@ def _encoder(encoder: ReadEncoder, source: Source) -> EncoderSubject:
         if len(lines) > FITTED + COMPARED:
             lines = [*lines[:COMPARED], *lines[-FITTED:]]
     compared = [reader.encode(line, truncate=True) for line in lines]
-    facts = {"attribution": source.told.attribution}
+    attribution = source.told.attribution
+    if source.told.origin and not attribution:
+        attribution = source.origin("an encoder", licence_of_card(source.path))["attribution"]
+    facts = {"attribution": attribution}
     return EncoderSubject(encoder, name, compared, task, facts)
 
 

@@ -9,6 +9,7 @@ from export.errors import ExportError
 from export.importing.folder import CONFIG, WEIGHTS, read_json
 from export.importing.pointers import is_pointer, pointed
 from serving.bundle.folder import MANIFEST
+from serving.hub.names import FORMS
 
 ADAPTER = "adapter_config.json"
 _ARGOS = ".argosmodel"
@@ -23,7 +24,6 @@ _OF_TOKENIZERS = re.compile(
     r"(tokenizer|special_tokens|added_tokens|vocab|merges|chat_template|spiece|source|target"
     r"|sentencepiece|preprocessor|README|LICENSE).*"
 )
-_HUB_NAME = re.compile(r"(?:https?:/+(?:www\.)?(?:huggingface|hf)\.co/)?([\w.-]+/[\w.-]+)/?")
 _HEADS = {
     "ForTokenClassification": "a token classifier, which labels each word",
     "ForQuestionAnswering": "a model that marks answers in a text",
@@ -38,21 +38,9 @@ _WHOLE_TEXTS = "ForSequenceClassification"
 
 
 def refuse_missing(source: Path) -> None:
-    """Raise ExportError where nothing is there: it may be the name of a model on a hub."""
-    if source.exists():
-        return
-    name = _HUB_NAME.fullmatch(str(source))
-    if name is not None and not source.parent.exists():
-        folder = name[1].rpartition("/")[2]
-        raise ExportError(
-            f"{source}: there is no such folder here, and a model's name on a hub is not looked "
-            f"up; download it with `hf download {name[1]} --local-dir {folder}`, then import "
-            f"{folder}"
-        )
-    raise ExportError(
-        f"{source}: there is no such file or folder; {_what_is_read()}; a model on a hub is first "
-        "downloaded, with `hf download OWNER/NAME --local-dir FOLDER`"
-    )
+    """Raise ExportError where nothing is there."""
+    if not source.exists():
+        raise ExportError(f"{source}: there is no such file or folder; {_what_is_read()}")
 
 
 def refuse_adapter(source: Path) -> None:
@@ -67,6 +55,18 @@ def refuse_adapter(source: Path) -> None:
         "the package peft, write both as one with merge_and_unload() and save_pretrained(FOLDER), "
         "and import that FOLDER"
     )
+
+
+def refuse_code(source: Path) -> None:
+    """Raise ExportError where a `config.json` says that the model is code beside it, which
+    `trust_remote_code` of transformers would run."""
+    path = source / CONFIG
+    if path.is_file() and (code := read_json(path).get("auto_map")):
+        named = ", ".join(map(str, code.values())) if isinstance(code, dict) else str(code)
+        raise ExportError(
+            f"{path}: auto_map names code of its own ({named}), which is never run; take a model "
+            "of a family that is supported, without code beside it"
+        )
 
 
 def refuse_head(source: Path, *, reads_whole_texts: bool) -> None:
@@ -194,5 +194,6 @@ def _packed(path: Path) -> str:
 def _what_is_read() -> str:
     return (
         f"SOURCE must be a folder that holds a checkpoint ({CONFIG}), a file of GGUF, a model of "
-        "Marian (.npz, .bin or its decoder's .yml) or a checkpoint of OpenNMT-py or fairseq (.pt)"
+        "Marian (.npz, .bin or its decoder's .yml), a checkpoint of OpenNMT-py or fairseq (.pt), "
+        f"or a name: {FORMS}"
     )

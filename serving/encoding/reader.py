@@ -16,6 +16,7 @@ from serving.bundle.encoder_tokenizer import EncodedText, EncoderTokenizer
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Manifest, Reading
 from serving.errors import BundleError, RequestError
+from serving.hub.pull import bundle_folder
 from serving.runtime.session import ON_CPU
 from serving.runtime.text_encoder import TextEncoder
 from serving.text.characters import check_text
@@ -29,9 +30,10 @@ class TextReader:
     """An encoder's bundle: tokenizer and graph."""
 
     def __init__(self, folder: Path | str, threads: int | None = None, *, workers: int = 1) -> None:
-        """Load a bundle for `encode` or `classify`, with as many threads as there are processors
-        unless told; raises BundleError. A server has `workers` batches read at once."""
-        folder = Path(folder)
+        """Load a bundle for `encode` or `classify`, which a path or a model's name stands for, with
+        as many threads as there are processors unless told; raises BundleError. A server has
+        `workers` batches read at once."""
+        folder = bundle_folder(folder)
         self.manifest: Manifest = read_manifest(folder)
         reading, length = self.manifest.reading, self.manifest.sizes.max_source
         if reading is None or length is None:

@@ -11,6 +11,7 @@ from serving.errors import InvalidOptionError
 from serving.generation.choices import Generation, Prompt, TokenScore, best_choices
 from serving.generation.prompts import load_prompts
 from serving.generation.running import RunningPrompts
+from serving.hub.pull import bundle_folder
 from serving.queue.limits import BatchLimits
 from serving.runtime.device import batches_at_once, open_device
 from serving.runtime.language_stepper import LanguageStepper
@@ -32,7 +33,8 @@ class Generator:
     """
 
     def __init__(self, bundle: str | Path, *, threads: int | None = None, workers: int = 1) -> None:
-        """Load and check a bundle; raises BundleError where it cannot be used.
+        """Load and check a bundle, which a path or a model's name stands for; raises BundleError
+        where it cannot be used.
 
         `threads` (default: the processors at hand) are shared by `workers` batches that a scheduler
         decodes at once. More than one is for models whose steps take long: much of a short one is
@@ -42,7 +44,7 @@ class Generator:
         for name, count in (("threads", threads), ("workers", workers)):
             if count is not None and count < 1:
                 raise InvalidOptionError(f"{name} must be >= 1, got {count}", parameter=name)
-        folder = Path(bundle)
+        folder = bundle_folder(bundle)
         self.prompts = load_prompts(folder)
         self.workers = batches_at_once(self.manifest, workers)
         each = max(1, (threads or default_threads()) // self.workers)

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from serving.errors import SettingsError
+from serving.folders import cache_folder
 
 SWITCH = "MACARON_NATIVE_KERNELS"
 """The environment variable that turns them off."""
@@ -82,12 +83,6 @@ def find_compiler(environment: Mapping[str, str]) -> str | None:
     """CXX, or a C++ compiler on the PATH."""
     names = (environment["CXX"],) if environment.get("CXX") else _COMPILERS
     return next(filter(None, map(shutil.which, names)), None)
-
-
-def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Where what was compiled is kept (XDG base directories)."""
-    home = environment.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "macaron"
 
 
 def build_library(compiler: str, folder: Path, processor: str) -> Path:

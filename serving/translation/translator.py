@@ -12,6 +12,7 @@ from typing import TypeVar
 from serving.bundle.folder import parse_manifest
 from serving.bundle.manifest import Manifest
 from serving.errors import DecodingError, InvalidOptionError, RequestError, ServingError
+from serving.hub.pull import bundle_folder
 from serving.queue.engine import Engine
 from serving.queue.limits import BatchLimits, usual_limits
 from serving.runtime.device import batches_at_once, open_device
@@ -410,7 +411,9 @@ class Translator(ModelTranslator):
         limits: BatchLimits | None = None,
         zero_shot: bool = False,
     ) -> None:
-        """Load and check a bundle; raises BundleError where it cannot be used.
+        """Load and check a bundle, which a path or a model's name stands for
+        (`Helsinki-NLP/opus-mt-de-en`: downloaded and imported once); raises BundleError where it
+        cannot be used.
 
         `threads` (default: the processors at hand) are shared by `workers` batches that are decoded
         at once: one worker is best for single sentences, one for each thread for many. All workers
@@ -421,7 +424,7 @@ class Translator(ModelTranslator):
         """
         if threads is not None and threads < 1:
             raise InvalidOptionError(f"threads must be >= 1, got {threads}", parameter="threads")
-        folder = Path(bundle)
+        folder = bundle_folder(bundle)
         workers = batches_at_once(parse_manifest(folder), workers)
         texts = load_texts(folder, workers, limits)
         each = max(1, (threads or default_threads()) // workers)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from macaron import serve
+from macaron import models, serve
 from macaron.__main__ import GROUPS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,8 +83,13 @@ def macaron_commands() -> list[list[str]]:
 @pytest.mark.parametrize("words", macaron_commands(), ids=str)
 def test_commands_of_the_installed_package_parse(words: list[str]) -> None:
     verb, *rest = words
-    if verb == "serve":
-        assert serve._parser("macaron serve").parse_args(rest)
+    own = {
+        "serve": serve._parser,
+        "pull": models.pull_parser,
+        "models": models.models_parser,
+    }
+    if verb in own:
+        assert own[verb](f"macaron {verb}").parse_args(rest)
         return
     (group,) = (group for group in GROUPS if verb in group.verbs)
     folder = {
@@ -99,7 +104,8 @@ def test_commands_of_the_installed_package_parse(words: list[str]) -> None:
 
 def test_each_kind_of_verb_is_documented() -> None:
     documented = {words[0] for words in macaron_commands()}
-    assert documented >= {"serve", "translate", "generate", "train", "evaluate", "export", "bench"}
+    assert documented >= {"serve", "pull", "models", "translate", "generate"}
+    assert documented >= {"train", "evaluate", "export", "bench"}
 
 
 @pytest.mark.parametrize("package", ["macaron", "serving"])

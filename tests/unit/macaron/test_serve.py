@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
-from export.bundles.subject import Form
-from export.errors import ExportError, ParityError
 from macaron.serve import main, server_command, server_environment
-from macaron.stored import _content_key
 from serving.bundle.folder import find_bundles, read_manifest
 from tests.toy.checkpoints import write_opus
+from tests.toy.hub import import_here
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -112,8 +110,8 @@ def test_a_missing_folder_is_one_line_that_says_what_to_give(
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "macaron"
+    monkeypatch.setenv("MACARON_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
 def test_bundles_are_served_where_they_lie(
@@ -126,15 +124,20 @@ def test_bundles_are_served_where_they_lie(
         folder = Path(started["environment"]["MACARON_BUNDLES"])
         assert folder.parent == cache / "served"
         assert [bundle.resolve() for bundle in find_bundles(folder)] == models
-    assert not (cache / "imported").exists()
+    assert not (cache / "models").exists()
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("traced_once")
 def test_a_checkpoint_is_imported_once(
-    started: dict[str, Any], cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    started: dict[str, Any],
+    cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr("serving.hub.pull.import_bundle", import_here)
     source = tmp_path / "opus-mt-de-en"
     write_opus(source)
 
@@ -145,62 +148,19 @@ def test_a_checkpoint_is_imported_once(
         return bundle.resolve()
 
     first = serve()
-    assert first.parent.parent == cache / "imported"
+    assert first.parents[2] == cache / "models"
     assert read_manifest(first).name == source.name
     assert "imported once" in capsys.readouterr().err
     assert serve() == first
     assert capsys.readouterr().err == ""
 
 
-def test_what_int8_spoils_gets_16_bits_and_then_fp32(
-    started: dict[str, Any],
-    cache: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    source = tmp_path / "opus-mt-de-en"
-    write_opus(source)
-    asked = []
-
-    def refuse(_: Path, out: Path, form: Form, *, force: bool) -> None:
-        asked.append((form.precision, form.activations))
-        if form.precision == "int8":
-            raise ParityError("BLEU falls by 3.0 (limit 0.3)")
-        assert force
-        raise ExportError("the disk is full")
-
-    monkeypatch.setattr("export.importing.bundle.import_bundle", refuse)
-    with pytest.raises(SystemExit, match="--model the disk is full"):
-        main(["--model", str(source)], "macaron serve")
-    assert asked == [("int8", None), ("int8", "row16"), ("fp32", None)]
-    told = capsys.readouterr().err
-    assert "int8 loses too much (BLEU falls by 3.0 (limit 0.3)); trying int8 with" in told
-    assert "int8 with activations of 16 bits loses too much" in told
-    assert told.rstrip().endswith("; trying fp32")
-
-
-def test_models_of_one_name_are_told_apart_by_content(tmp_path: Path) -> None:
-    def key(number: int, file: str = "", **contents: str) -> str:
-        folder = tmp_path / str(number) / "model"
-        for name, text in contents.items():
-            path = folder / name.replace("_", ".")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        return _content_key(folder / file)
-
-    assert key(1, a_pt="x") == key(2, a_pt="x")
-    assert key(1, a_pt="x") != key(3, a_pt="y")
-    assert key(4, "a.pt", a_pt="x") != key(5, "a.pt", a_pt="x", d_spm="z")
-    assert key(6, "a.pt", a_pt="x", b_pt="other") == key(4, "a.pt")
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--model", "nowhere"], "there is no such file or folder"),
-        (["--model", "org/name"], "hf download OWNER/NAME"),
-        (["--model", "."], "no config.json"),
+        (["--model", "nowhere"], "no name of a model: OWNER/NAME of a hub"),
+        (["--model", "firefox:german"], "must be firefox:FROM-TO"),
         (["--model", "a", "--bundles", "b"], "not allowed with argument --model"),
     ],
 )
@@ -218,7 +178,7 @@ def test_what_is_no_model_is_told(
         main(words, "macaron serve")
     assert message in (capsys.readouterr().err if ended.value.code == 2 else str(ended.value.code))
     assert not started
-    assert not list((cache / "imported").glob("*"))
+    assert not list((cache / "models").glob("*"))
 
 
 def test_an_import_says_what_it_needs(cache: Path, tmp_path: Path) -> None:

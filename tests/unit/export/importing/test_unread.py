@@ -13,6 +13,7 @@ from export.__main__ import main
 from export.bundles.subject import Form
 from export.errors import ExportError
 from export.importing.bundle import import_bundle, recognise
+from export.importing.by_name import named_source
 from tests.toy.checkpoints import write_opus
 from tests.toy.encoders import save_encoder
 
@@ -41,6 +42,12 @@ def head(model_type: str, architecture: str) -> Change:
 
 ADAPTER = json.dumps({"peft_type": "LORA", "base_model_name_or_path": "org/base"})
 UNREAD: list[tuple[str, Change, str, list[str]]] = [
+    (
+        "a model that is code",
+        files(config__json='{"model_type": "own", "auto_map": {"AutoModel": "m.Own"}}'),
+        "",
+        ["/thing/config.json: auto_map names code of its own (m.Own)", "never run"],
+    ),
     (
         "an adapter",
         files(adapter_config__json=ADAPTER, adapter_model__safetensors="x"),
@@ -164,35 +171,17 @@ def test_what_is_not_read_is_named(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        (
-            "Helsinki-NLP/opus-mt-de-en",
-            ["a model's name on a hub", "hf download Helsinki-NLP/opus-mt-de-en --local-dir opus-"],
-        ),
-        (
-            "https://huggingface.co/Helsinki-NLP/opus-mt-de-en",
-            ["hf download Helsinki-NLP/opus-mt-de-en --local-dir opus-mt-de-en`"],
-        ),
-        ("gpt2", ["no such file or folder", "hf download OWNER/NAME"]),
-        ("here/model.gguf", ["here/model.gguf: there is no such file or folder"]),
-        ("./a/b/c", ["no such file or folder"]),
-    ],
-)
+@pytest.mark.parametrize("name", ["gpt2", "here/model.gguf", "./a/b/c", "/nowhere"])
 @pytest.mark.parametrize("family", [None, "marian"])
-def test_the_name_of_a_model_on_a_hub_is_told(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    words: list[str],
-    family: str | None,
+def test_what_is_not_there_and_no_name_is_told_with_what_names_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, family: str | None
 ) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ExportError) as error:
-        recognise(Path(name), family)
-    assert [word for word in words if word not in str(error.value)] == []
+    with named_source(name) as source, pytest.raises(ExportError) as error:
+        recognise(source.path, family)
+    assert f"{Path(name)}: there is no such file or folder" in str(error.value)
+    assert "OWNER/NAME of a hub" in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,136 @@
+"""`macaron pull` and `macaron models`: have models in the cache, see them, and remove them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+from serving.bundle.folder import parse_manifest
+from serving.errors import BundleError, ModelNameError
+from serving.hub.cache import AUTO, Entry, entries, models_folder, remove
+from serving.hub.names import FORMS, parse_name
+from serving.hub.pull import pull
+from serving.hub.tell import size_text, tell
+
+_SHOWN = 12
+"""Digits of a revision."""
+
+
+def main_pull(arguments: list[str], prog: str) -> int:
+    """Have each named model in the cache as it is published now; prints the bundles' folders."""
+    options = pull_parser(prog).parse_args(arguments)
+    try:
+        for given in options.names:
+            name = parse_name(given)
+            if name is None:
+                raise ModelNameError(f"{given}: is no name of a model; it must be {FORMS}")
+            print(pull(name, options.precision).bundle, flush=True)
+    except BundleError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on with what was downloaded", file=sys.stderr)
+        return 130
+    return 0
+
+
+def main_models(arguments: list[str], prog: str) -> int:
+    """List the models of the cache, or remove some."""
+    options = models_parser(prog).parse_args(arguments)
+    try:
+        return _remove(options.names) if options.verb == "rm" else _list(as_json=options.json)
+    except BundleError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def pull_parser(prog: str) -> argparse.ArgumentParser:
+    """What `macaron pull` takes."""
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description="Download models by name, and import them into the cache. What is there in "
+        "the revision that is published now stays as it is.",
+    )
+    parser.add_argument("names", nargs="+", metavar="NAME", help=FORMS)
+    parser.add_argument(
+        "--precision",
+        default=AUTO,
+        help="fp32, int8, or auto (default): the smallest that loses little enough",
+    )
+    return parser
+
+
+def models_parser(prog: str) -> argparse.ArgumentParser:
+    """What `macaron models` takes."""
+    parser = argparse.ArgumentParser(
+        prog=prog, description="The models in the cache, which MACARON_CACHE names."
+    )
+    parser.add_argument("--json", action="store_true", help="a JSON object a line, with the folder")
+    verbs = parser.add_subparsers(dest="verb")
+    removing = verbs.add_parser("rm", help="remove models, of all revisions and precisions")
+    removing.add_argument("names", nargs="+", metavar="NAME", help="as the list has it")
+    return parser
+
+
+def _list(*, as_json: bool) -> int:
+    found = entries()
+    if as_json:
+        for entry in found:
+            print(json.dumps(_told(entry), ensure_ascii=False))
+        return 0
+    if not found:
+        tell(f"no models in {models_folder()}; `macaron pull NAME` brings one")
+        return 0
+    heads = ("NAME", "REVISION", "KIND", "PRECISION", "SIZE", "LICENCE", "PULLED")
+    rows = [heads, *(_row(_told(entry)) for entry in found)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print("  ".join(cells).rstrip())
+    return 0
+
+
+def _told(entry: Entry) -> dict[str, str | int | None]:
+    """What is known of a model; of a bundle that cannot be read, that it is damaged."""
+    kind, precision = "damaged", entry.note.precision
+    with suppress(BundleError):
+        manifest = parse_manifest(entry.bundle)
+        kind, precision = f"{manifest.task}, {manifest.family}", str(manifest.precision)
+    return {
+        "name": entry.note.name,
+        "revision": entry.note.revision,
+        "kind": kind,
+        "precision": precision,
+        "bytes": entry.size(),
+        "licence": entry.note.licence,
+        "pulled": entry.note.added,
+        "bundle": str(entry.bundle),
+    }
+
+
+def _row(told: dict[str, str | int | None]) -> tuple[str, ...]:
+    return (
+        str(told["name"]),
+        str(told["revision"])[:_SHOWN],
+        str(told["kind"]),
+        str(told["precision"]),
+        size_text(int(told["bytes"] or 0)),
+        str(told["licence"] or "not told"),
+        str(told["pulled"])[:10],
+    )
+
+
+def _remove(names: Sequence[str]) -> int:
+    """Remove each; 1 where one of them was not there."""
+    missing = 0
+    for name in names:
+        gone = remove(name)
+        if not gone:
+            print(f"error: {name}: is not in the cache; `macaron models` lists it", file=sys.stderr)
+            missing = 1
+        for entry in gone:
+            print(entry.bundle)
+    return missing

@@ -1,0 +1,174 @@
+"""The models that were pulled or imported, each in a folder of the cache with a note of what it is.
+
+models/<name>/<revision>-<precision>/model.json   the note, written last
+                                     <title>/     the bundle
+downloads/<name>/                                 files on their way, of what is no repository
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from serving.errors import ModelNameError
+from serving.folders import cache_folder
+from serving.hub.names import slug
+from serving.hub.tell import tell
+
+_NOTE = "model.json"
+_REVISION_DIGITS = 12
+AUTO = "auto"
+"""The precision of what names none: the import chooses."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """What is known of a model in the cache beside its bundle's own manifest."""
+
+    name: str
+    """As it was asked for."""
+    revision: str
+    """What the name stood for: a commit, or the hash of what was downloaded."""
+    precision: str
+    """As it was asked for, AUTO or one of export's; of a published bundle AUTO."""
+    licence: str | None
+    added: str
+    """When it was pulled last, in UTC, ISO 8601."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model in the cache."""
+
+    note: Note
+    bundle: Path
+
+    def size(self) -> int:
+        """Bytes of the bundle."""
+        return sum(file.stat().st_size for file in self.bundle.rglob("*") if file.is_file())
+
+
+def models_folder() -> Path:
+    """Where the models of the cache lie."""
+    return cache_folder(os.environ) / "models"
+
+
+def downloads_folder(name: str) -> Path:
+    """Where the files of a model lie until it is imported."""
+    return cache_folder(os.environ) / "downloads" / slug(name)
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder of the cache's disk for a while; raises ModelNameError where it cannot be had."""
+    place = cache_folder(os.environ) / "downloads"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.mkdtemp(dir=place, prefix=".")
+    except OSError as error:
+        raise cannot_write(error.filename or place, error) from error
+    try:
+        yield Path(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def bundle_place(name: str, revision: str, precision: str, title: str) -> Path:
+    """Where the bundle of a model belongs."""
+    key = f"{slug(revision)[:_REVISION_DIGITS]}-{slug(precision)}"
+    return models_folder() / slug(name) / key / (slug(title) or "model")
+
+
+def keep(bundle: Path, name: str, revision: str, precision: str, licence: str | None) -> Entry:
+    """Note a bundle that lies at its place, or that it was pulled again; it is then what its name
+    stands for."""
+    added = datetime.now(UTC).isoformat(timespec="microseconds")
+    entry = Entry(Note(name, revision, precision, licence, added), bundle)
+    path = bundle.parent / _NOTE
+    draft = path.with_name(f".{_NOTE}.{os.getpid()}")
+    draft.write_text(json.dumps(asdict(entry.note), indent=1), encoding="utf-8")
+    os.replace(draft, path)
+    return entry
+
+
+def entry_at(bundle: Path) -> Entry | None:
+    """The model whose bundle lies there, if it has been made whole."""
+    try:
+        note = Note(**json.loads((bundle.parent / _NOTE).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    return Entry(note, bundle) if bundle.is_dir() else None
+
+
+def entries() -> list[Entry]:
+    """All models of the cache, the ones that were pulled last first."""
+    notes = models_folder().glob(f"*/*/{_NOTE}")
+    bundles = (
+        folder for note in notes for folder in note.parent.iterdir() if _is_bundle_folder(folder)
+    )
+    found = [entry for entry in map(entry_at, bundles) if entry]
+    return sorted(found, key=lambda entry: entry.note.added, reverse=True)
+
+
+def _is_bundle_folder(path: Path) -> bool:
+    return path.is_dir() and not path.name.startswith(".")
+
+
+def newest(name: str) -> Entry | None:
+    """What a name stands for: the model that was pulled last under it."""
+    return next((entry for entry in entries() if entry.note.name == name), None)
+
+
+def remove(name: str) -> list[Entry]:
+    """Delete what was pulled under a name, and what was left of its downloads; returns what it was,
+    of any revision and precision."""
+    with locked(name):
+        gone = [entry for entry in entries() if entry.note.name == name]
+        for entry in gone:
+            (entry.bundle.parent / _NOTE).unlink()  # first: half a model is none
+            shutil.rmtree(entry.bundle.parent)
+        shutil.rmtree(downloads_folder(name), ignore_errors=True)
+    folder = models_folder() / slug(name)
+    if gone and not any(folder.iterdir()):
+        folder.rmdir()
+    return gone
+
+
+@contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Of all processes, only one at a time is here with a name: the others wait for it.
+
+    Raises ModelNameError where the cache cannot be written.
+    """
+    path = cache_folder(os.environ) / "locks" / f"{slug(name)}.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            tell(f"{name}: another process is at it; waiting for that")
+            lock.acquire()
+    except OSError as error:
+        raise cannot_write(error.filename or path, error) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def cannot_write(path: Path | str, error: OSError) -> ModelNameError:
+    """What to raise where the cache cannot be written."""
+    return ModelNameError(
+        f"{path}: {error.strerror or error}; the cache is {cache_folder(os.environ)}, and "
+        "MACARON_CACHE names another place"
+    )

@@ -1,0 +1,71 @@
+"""Imports of what is no bundle yet, by `export import` in a process of its own: it needs PyTorch,
+which nothing here loads, and its memory is free again afterwards."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO
+
+from serving.errors import ModelNameError
+
+_EXPORT = ".".join([*__name__.split(".")[:-3], "export"])
+"""The package that imports, under the name that it has here: packages are renamed in a wheel."""
+_PLACE = Path(__file__).resolve().parents[__name__.count(".")]
+"""The folder that holds the packages."""
+_NEEDED = ("torch", "onnxscript", "safetensors")
+_ERROR = b"error: "
+
+
+def import_bundle(source: str, bundle: Path, precision: str) -> None:
+    """Make the bundle of a checkpoint, which a name or an absolute path stands for.
+
+    What the import says goes to stderr. Raises ModelNameError where it fails, with its own words.
+    """
+    command = [
+        *(sys.executable, "-m", _EXPORT, "import", source, str(bundle)),
+        *("--precision", precision, "--force"),
+    ]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=_PLACE, **pipes) as process:  # type: ignore[call-overload]
+        assert process.stderr is not None
+        reason = _passed_on(process.stderr)
+    if process.returncode:
+        raise ModelNameError(reason or f"{source}: the import ended with {process.returncode}")
+
+
+def check_installed(source: str) -> None:
+    """Raise ModelNameError where what an import needs is not installed."""
+    missing = next((name for name in _NEEDED if find_spec(name) is None), None)
+    if missing is not None:
+        raise ModelNameError(
+            f"{source}: is no bundle yet, and to import it the Python package {missing!r} is "
+            "missing; install what that needs with: pip install 'macaron[export]'"
+        )
+
+
+def _passed_on(pipe: IO[bytes]) -> str:
+    """Write what comes to stderr as it comes; returns the error, which stands in one line and is
+    for whoever asked for the import."""
+    reason = b""
+    for line in _lines(pipe):
+        if line.startswith(_ERROR):
+            reason = line
+        else:
+            sys.stderr.write(line.decode(errors="replace"))
+            sys.stderr.flush()
+    return reason.removeprefix(_ERROR).decode(errors="replace").strip()
+
+
+def _lines(pipe: IO[bytes]) -> Iterator[bytes]:
+    """Lines with their ends, also those of progress bars, which return to their start."""
+    rest = b""
+    while chunk := pipe.read1(1 << 16):  # type: ignore[attr-defined]
+        *whole, rest = re.split(rb"(?<=[\r\n])", rest + chunk)
+        yield from whole
+    if rest:
+        yield rest

@@ -1,0 +1,39 @@
+"""Files by their URLs and hashes: an archive of a model or of a bundle, or a single file."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from serving.hub.archives import unpacked
+from serving.hub.cache import downloads_folder
+from serving.hub.downloads import RemoteFile, downloaded, missing_bytes, size_of
+from serving.hub.names import UrlName
+from serving.hub.published import Published, whole
+
+
+def look(name: UrlName) -> Published:
+    """What lies at a URL; whether it is a bundle shows when it has been downloaded.
+
+    Raises ModelNameError where its server does not answer.
+    """
+    told = str(name)
+    file = RemoteFile(name.file, (name.url,), size_of(told, (name.url,)), name.sha256)
+    return Published(
+        name,
+        name.sha256,
+        None,
+        urlsplit(name.url).netloc,
+        file.size,
+        missing_bytes(told, [file]),
+        downloads_folder(told),
+        whole,
+        partial(_fetch, told, file),
+        is_bundle=None,
+    )
+
+
+def _fetch(name: str, file: RemoteFile, folder: Path) -> Path:
+    (path,) = downloaded(name, [file])
+    return unpacked(name, path, folder)
