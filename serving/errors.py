@@ -101,6 +101,12 @@ class RequestError(ServingError):
         self.parameter = names.get(self.parameter or "", self.parameter)
         return self
 
+    def naming(self, names: Mapping[str, str]) -> Self:
+        """The same error, `renamed`; where `names` has a name for its parameter, that stands before
+        the message too, which speaks of the parameter under another name, or not at all."""
+        name = names.get(self.parameter or "")
+        return self if name is None else self.at(name).renamed(names)
+
 
 class InvalidOptionError(RequestError):
     """A decoding option has a wrong name, type or value."""

@@ -23,7 +23,7 @@ from serving.server.api.dialect import Dialect, DialectRoute, EndpointsT
 from serving.server.api.refusal import Refusal
 from serving.server.dialects import DIALECTS
 from serving.server.http.access_log import REQUEST_ID, Access, LastResort, context_of
-from serving.server.http.body import TimedBody
+from serving.server.http.body import ByBody, TimedBody
 from serving.server.http.gate import Gate, Gatekeeper, KeyRule
 from serving.server.http.metrics import HttpMetrics
 from serving.server.http.page import PageRoute, page_routes
@@ -66,6 +66,7 @@ def create_app(
                 refuse=refuse,
             ),
             Middleware(TimedBody, timeout_s=settings.client_timeout_s),
+            Middleware(ByBody, shared=_shared(dialects), max_bytes=settings.max_body_bytes),
         ],
         exception_handlers={
             ServingError: functools.partial(_refused, refuse),
@@ -114,6 +115,15 @@ def _starlette_route(route: DialectRoute[EndpointsT], endpoints: EndpointsT) -> 
         return await route.endpoint(endpoints, request, context_of(request.scope))
 
     return Route(route.path, handle, methods=list(route.methods))
+
+
+def _shared(dialects: Sequence[Dialect[Any]]) -> dict[str, dict[str, frozenset[str]]]:
+    """The paths that several routes share: those that share each, with the fields that tell."""
+    found: dict[str, dict[str, frozenset[str]]] = {}
+    for route in (route for dialect in dialects for route in dialect.routes):
+        for path, fields in route.shares.items():
+            found.setdefault(path, {})[route.path] = fields
+    return found
 
 
 def _key_rule(routes: Sequence[tuple[PageRoute, KeyRule]]) -> Callable[[str], KeyRule]:

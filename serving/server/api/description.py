@@ -78,7 +78,7 @@ def _operation(dialect: Dialect[Any], route: DialectRoute[Any], method: str) -> 
     several = len(route.methods) > 1
     name = f"{route.name}_{method.lower()}" if several else route.name
     found = {"operationId": name, "summary": route.summary, "responses": responses}
-    if route.request:
+    if route.request and method != "GET":
         content = {JSON: {"schema": _reference(route.request)}}
         if route.form:
             form = {"schema": _form(route.request, route.form)}
@@ -86,6 +86,8 @@ def _operation(dialect: Dialect[Any], route: DialectRoute[Any], method: str) -> 
         found["requestBody"] = {"required": True, "content": content}
     parameters = [_parameter(name, "path", ()) for name in _PATH_PARAMETER.findall(route.path)]
     parameters += [_parameter(name, "query", values) for name, values in route.query.items()]
+    if method == "GET":  # a form stands in its query
+        parameters += [_parameter(name, "query", ()) for name in route.form]
     return {**found, "parameters": parameters} if parameters else found
 
 

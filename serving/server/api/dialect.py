@@ -54,6 +54,10 @@ class DialectRoute(Generic[EndpointsT]):
     key: KeyRule = KeyRule.HEAD
     among_others: bool = False
     """Whether it lies below a path of another dialect, whose other errors look as that one's."""
+    shares: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Paths of other dialects that clients know it by, each with the fields of a JSON body that
+    tell its requests from theirs: a POST there that has them all is answered here. The key of such
+    a path may stand in its body, and the endpoint looks for its own."""
 
     @property
     def error_path(self) -> str:

@@ -6,10 +6,22 @@ from typing import Any
 
 from serving.server.api.dialect import Dialect
 from serving.server.dialects.deepl.routes import DEEPL
+from serving.server.dialects.deeplx.routes import DEEPLX
+from serving.server.dialects.google.routes import GOOGLE
 from serving.server.dialects.libretranslate.routes import LIBRETRANSLATE
+from serving.server.dialects.mtran.routes import MTRAN
 from serving.server.dialects.native.routes import NATIVE
 from serving.server.dialects.openai.routes import OPENAI
 from serving.server.dialects.tei.routes import TEI
 
-DIALECTS: tuple[Dialect[Any], ...] = (NATIVE, LIBRETRANSLATE, DEEPL, OPENAI, TEI)
+DIALECTS: tuple[Dialect[Any], ...] = (
+    NATIVE,
+    LIBRETRANSLATE,
+    DEEPL,
+    OPENAI,
+    TEI,
+    GOOGLE,
+    DEEPLX,
+    MTRAN,
+)
 """Every dialect that this server speaks; the OpenAPI document tells of them in this order."""

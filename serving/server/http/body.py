@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import pydantic_core
 from pydantic import BaseModel, ValidationError
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -63,6 +64,68 @@ class TimedBody:
             return message
 
         await self._app(scope, receive_in_time, send)
+
+
+class ByBody:
+    """ASGI middleware that tells APIs apart that have a path in common: a POST of JSON whose body
+    has the fields of another path's requests goes on to that path."""
+
+    def __init__(
+        self, app: ASGIApp, shared: Mapping[str, Mapping[str, frozenset[str]]], max_bytes: int
+    ) -> None:
+        """`shared` has for a path the others that share it, each with the fields that tell; a body
+        of more than `max_bytes` is not looked at."""
+        self._app, self._shared, self._max_bytes = app, shared, max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        others = self._shared.get(scope["path"]) if scope["type"] == "http" else None
+        if not others or scope["method"] != "POST" or not _is_json(scope):
+            await self._app(scope, receive, send)
+            return
+        messages, failure = await self._arrived(receive)
+        fields = _field_names(b"".join(message.get("body", b"") for message in messages), others)
+        path = next((path for path, wanted in others.items() if wanted <= fields), None)
+        if path is not None:
+            # In place: who stands around asks this scope which route it was.
+            scope.update(path=path, raw_path=path.encode())
+        messages.reverse()
+
+        async def receive_again() -> Message:
+            if messages:
+                return messages.pop()
+            if failure is not None:
+                raise failure
+            return await receive()
+
+        await self._app(scope, receive_again, send)
+
+    async def _arrived(self, receive: Receive) -> tuple[list[Message], RequestTimeoutError | None]:
+        """The messages of a body up to its end, to its limit or to an error."""
+        messages: list[Message] = []
+        size, more = 0, True
+        while more and size <= self._max_bytes:
+            try:
+                message = await receive()
+            except RequestTimeoutError as error:
+                return messages, error
+            messages.append(message)
+            size += len(message.get("body", b""))
+            more = message.get("more_body", False)
+        return messages, None
+
+
+def _is_json(scope: Scope) -> bool:
+    return _media_type(Headers(scope=scope).get("content-type", "")) == JSON
+
+
+def _field_names(body: bytes, others: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """The names of the fields of a JSON object; none where what tells cannot be among them."""
+    if not any(all(f'"{name}"'.encode() in body for name in names) for names in others.values()):
+        return frozenset()
+    try:
+        return frozenset(_json_tree(body))
+    except RequestError:
+        return frozenset()  # who reads it will say so
 
 
 async def read_json(request: Request, schema: type[BodyT], max_bytes: int) -> BodyT:

@@ -39,6 +39,8 @@ class KeyRule(enum.Enum):
     HEAD_OR_BODY = enum.auto()
     """In the head, or in the body of a POST: the endpoint hands it to `Gatekeeper.admit` before it
     does anything else."""
+    HEAD_OR_QUERY = enum.auto()
+    """In the head, or in the query, whatever the method: the endpoint hands it on likewise."""
 
 
 class Keys:
@@ -186,7 +188,8 @@ class Gate:
 
     def _check_head(self, scope: Scope, rule: KeyRule) -> None:
         presented = presented_key(Headers(scope=scope), self._schemes)
-        may_follow = rule is KeyRule.HEAD_OR_BODY and scope["method"] == "POST"
+        in_body = rule is KeyRule.HEAD_OR_BODY and scope["method"] == "POST"
+        may_follow = in_body or rule is KeyRule.HEAD_OR_QUERY
         if presented is not None or not self._gatekeeper.keys.required or not may_follow:
             self._gatekeeper.admit(context_of(scope), presented)
 

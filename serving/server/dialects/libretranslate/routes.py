@@ -23,7 +23,7 @@ from serving.server.http.wire import JSON, DetectedLanguage, detected_language, 
 from serving.server.models.catalogue import AUTO
 from serving.server.work.admission import check_texts
 from serving.server.work.backend import Backend
-from serving.text.detection import detect
+from serving.server.work.detection import likely_languages
 from serving.text.languages import language_name
 
 _TYPING_PAUSE_MS = 500
@@ -47,19 +47,12 @@ class _LibreTranslateEndpoints:
         admit_by_body(self._backend.gatekeeper, context, body.api_key)
         texts = [body.q] if isinstance(body.q, str) else body.q
         check_texts(texts, self._backend.settings, "q")
-        found = self._known(await run_in_threadpool(detect, "\n".join(texts)))
+        registry = self._backend.registry
+        found = await run_in_threadpool(likely_languages, "\n".join(texts), registry)
         # Clients take the first without asking whether there is one.
         first, *others = found or [_UNKNOWN]
         worth_telling = [pair for pair in others if pair[1] >= _LEAST_CONFIDENCE]
         return json_response([detected_language(*pair) for pair in (first, *worth_telling)])
-
-    def _known(self, found: list[tuple[str, float]]) -> list[tuple[str, float]]:
-        """Languages that models read, where none is likelier than all others together: of a word
-        or two the likeliest of fifty is often one that nobody asked for."""
-        models = self._backend.registry.translators
-        read = {language for model in models for language in model.manifest.languages.source}
-        known = [pair for pair in found if pair[0] in read]
-        return found if not known or found[0][1] > 0.5 else known
 
     async def frontend_settings(self, _: Request, __: RequestContext) -> Response:
         """Tell a page in front of the server what it has to know: limits, keys and languages."""

@@ -1,0 +1,29 @@
+"""What DeepLX's route answers with: a translation, or an error."""
+
+from __future__ import annotations
+
+import time
+
+from starlette.responses import Response
+
+from serving.errors import ServingError
+from serving.server.dialects.deeplx.wire import DeepLXError, DeepLXRequest, DeepLXTranslation
+from serving.server.http.wire import json_response
+from serving.server.work.translation_job import TextResult
+
+
+def deeplx_translation(body: DeepLXRequest, result: TextResult) -> DeepLXTranslation:
+    """The translation of the text of a body; its number is the time, in milliseconds."""
+    return DeepLXTranslation(
+        id=time.time_ns() // 1_000_000,
+        data=result.text,
+        alternatives=[other.text for other in result.hypotheses[1:] if other.text != result.text],
+        source_lang=result.source.upper(),
+        target_lang=body.target_lang,
+    )
+
+
+def deeplx_error(error: ServingError) -> Response:
+    """The answer to a refused request in DeepLX's shape."""
+    answer = DeepLXError(code=error.status, message=error.full_message)
+    return json_response(answer, status=error.status)

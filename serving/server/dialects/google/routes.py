@@ -1,0 +1,158 @@
+"""Google Translate's API (version 2, "Basic"): translation, detection and languages."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from serving.errors import RequestError
+from serving.server.api.dialect import QUICK, WORK, Dialect, DialectRoute
+from serving.server.dialects.google.answers import detection, google_error, translated
+from serving.server.dialects.google.wire import (
+    GoogleDetectAnswer,
+    GoogleDetections,
+    GoogleDetectRequest,
+    GoogleError,
+    GoogleLanguage,
+    GoogleLanguages,
+    GoogleLanguagesAnswer,
+    GoogleLanguagesRequest,
+    GoogleTranslateAnswer,
+    GoogleTranslateRequest,
+)
+from serving.server.http.access_log import RequestContext
+from serving.server.http.body import read_fields
+from serving.server.http.gate import KeyRule
+from serving.server.http.wire import Wire, json_response
+from serving.server.models.catalogue import AUTO
+from serving.server.work.admission import check_texts
+from serving.server.work.backend import Backend
+from serving.server.work.detection import likely_languages
+from serving.server.work.jobs import Jobs
+from serving.server.work.translation_job import TranslationJob
+from serving.text.languages import language_name
+
+RequestT = TypeVar("RequestT", bound=Wire)
+
+_NAMES = {"text": "q"}
+"""Parameters that have another name in the body."""
+_ANY_MODEL = ("nmt", "base")
+"""What Google's clients call its own models."""
+
+
+class _GoogleEndpoints:
+    """Answers the requests under /language/translate/v2."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._jobs = Jobs(backend.registry, backend.settings, backend.gatekeeper)
+
+    async def translate(self, request: Request, context: RequestContext) -> Response:
+        """Translate one text or several."""
+        body = await self._read(request, context, GoogleTranslateRequest)
+        if body.cid:
+            raise RequestError(
+                "'cid' is not supported on this server, which has no custom models; leave it out",
+                parameter="cid",
+            )
+        job = TranslationJob(
+            texts=[body.q] if isinstance(body.q, str) else body.q,
+            source=body.source or AUTO,
+            target=body.target,
+            format=body.format,
+            model=None if body.model in _ANY_MODEL else body.model or None,
+        )
+        try:
+            result = await self._jobs.translate(job, context, request.receive)
+        except RequestError as error:
+            raise error.within("q").renamed(_NAMES) from error
+        return json_response(translated(body, result), exclude_none=True)
+
+    async def detect(self, request: Request, context: RequestContext) -> Response:
+        """Tell which language each text is likeliest to be in."""
+        body = await self._read(request, context, GoogleDetectRequest)
+        texts = [body.q] if isinstance(body.q, str) else body.q
+        try:
+            check_texts(texts, self._backend.settings, "q")
+        except RequestError as error:
+            raise error.within("q") from error
+        found = [
+            await run_in_threadpool(likely_languages, text, self._backend.registry)
+            for text in texts
+        ]
+        detections = GoogleDetections(detections=[[detection(languages)] for languages in found])
+        return json_response(GoogleDetectAnswer(data=detections))
+
+    async def languages(self, request: Request, context: RequestContext) -> Response:
+        """List the languages that are read or written, with names where a target is named."""
+        body = await self._read(request, context, GoogleLanguagesRequest)
+        registry = self._backend.registry
+        codes = sorted({*registry.source_languages, *registry.target_languages})
+        languages = [
+            GoogleLanguage(language=code, name=language_name(code) if body.target else None)
+            for code in codes
+        ]
+        answer = GoogleLanguagesAnswer(data=GoogleLanguages(languages=languages))
+        return json_response(answer, exclude_none=True)
+
+    async def _read(
+        self, request: Request, context: RequestContext, schema: type[RequestT]
+    ) -> RequestT:
+        """The body, or the query, of a request that is let in by the key in its query or in
+        Google's own header, if none stands in the usual ones."""
+        key = request.query_params.get("key") or request.headers.get("x-goog-api-key")
+        self._backend.gatekeeper.admit(context, key or None)
+        return await read_fields(request, schema, self._backend.settings.max_body_bytes)
+
+
+_KEY = KeyRule.HEAD_OR_QUERY
+_QUERY: dict[str, tuple[str, ...]] = {"key": ()}
+
+GOOGLE = Dialect(
+    endpoints=_GoogleEndpoints,
+    routes=(
+        DialectRoute(
+            "/language/translate/v2",
+            _GoogleEndpoints.translate,
+            "google_translate",
+            "Translate one text or several, as Google Translate does",
+            GoogleTranslateAnswer,
+            methods=("GET", "POST"),
+            request=GoogleTranslateRequest,
+            form=("q", "target", "source", "format", "model"),
+            query=_QUERY,
+            errors=WORK,
+            key=_KEY,
+        ),
+        DialectRoute(
+            "/language/translate/v2/detect",
+            _GoogleEndpoints.detect,
+            "google_detect",
+            "The language of each text",
+            GoogleDetectAnswer,
+            methods=("GET", "POST"),
+            request=GoogleDetectRequest,
+            form=("q",),
+            query=_QUERY,
+            errors=QUICK,
+            key=_KEY,
+        ),
+        DialectRoute(
+            "/language/translate/v2/languages",
+            _GoogleEndpoints.languages,
+            "google_languages",
+            "Languages read or written",
+            GoogleLanguagesAnswer,
+            methods=("GET", "POST"),
+            query={**_QUERY, "target": ()},
+            errors=QUICK,
+            key=_KEY,
+        ),
+    ),
+    error=GoogleError,
+    render_error=google_error,
+)
+"""Google Translate's API, version 2."""

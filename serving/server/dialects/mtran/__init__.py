@@ -1,0 +1,1 @@
+"""MTranServer's API and those of the plug-ins it serves: routes and the shape of bodies."""

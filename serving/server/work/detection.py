@@ -1,0 +1,18 @@
+"""The languages that a text may be in, as every dialect with a route for that tells them."""
+
+from __future__ import annotations
+
+from serving.server.models.catalogue import Catalogue
+from serving.text.detection import detect
+
+
+def likely_languages(text: str, catalogue: Catalogue) -> list[tuple[str, float]]:
+    """Languages with their probabilities, the likeliest first; none for a text without letters.
+
+    Where none is likelier than all others together, only those that models read: of a word or two
+    the likeliest of fifty is often one that nobody asked for.
+    """
+    found = detect(text)
+    read = catalogue.source_languages
+    known = [pair for pair in found if pair[0] in read]
+    return found if not known or found[0][1] > 0.5 else known
