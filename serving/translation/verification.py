@@ -31,6 +31,9 @@ from serving.translation.results import Again, Done, TextHypothesis, Translation
 _WORSE = 0.5
 """How much lower the score of a second search may be: what is far less likely is hardly a sentence
 (docs/decisions.md)."""
+_MOST_FAULTS = 3
+"""With how many a sentence is decoded once more. Of 18 with more of them, long lists of figures,
+that helped two (docs/decisions.md), and they take longest."""
 Hypotheses = tuple[TextHypothesis, ...]
 
 
@@ -171,6 +174,8 @@ def _edited(translation: Translation, edits: Sequence[Edit]) -> Translation:
 
 def _constraints(found: Sequence[Fault], reader: TermReader) -> Constraints | None:
     """What a second search is held to; None where that would not help, or cannot be written."""
+    if len(found) > _MOST_FAULTS:
+        return None
     wanted = wishes(found)
     if not wanted:
         return None

@@ -176,3 +176,13 @@ def test_a_name_takes_the_place_of_the_picture_that_it_became(unknown: str) -> N
     assert done.translation.text == "Mrs. García"
     assert {repair.by for repair in done.translation.repaired} == {"source"}
     assert done.translation.warnings == ()
+
+
+def test_a_long_list_of_lost_figures_is_not_decoded_once_more() -> None:
+    source, lost = "Am 3. mit 14, 25, 36 und 47 Gästen", translation("With guests")
+    found = check(source, lost)
+
+    assert isinstance(found, Done)
+    assert found.translation.text == "With guests"
+    assert "figures" in found.translation.warnings
+    assert isinstance(check("Mit 14 und 25 Gästen", lost), Again)
