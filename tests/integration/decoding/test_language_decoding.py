@@ -280,13 +280,12 @@ def test_choices_share_the_work_on_their_prompt(bundles: Path) -> None:
 def test_the_cache_of_light_attention_does_not_grow(bundles: Path, kind: str, reach: int) -> None:
     stepper = stepper_of(bundles, kind)
     assert stepper.reach == reach
-    batch = GenerationBatch(stepper)
-    batch.add([output(0, random_ids(300))])
+    batch, prompted = GenerationBatch(stepper), stepper.start([random_ids(300)[:-1]])
+    batch.join([[output(0, random_ids(300))]], prompted)
     capacities = set()
     for _ in range(400):
         batch.step()
-        assert batch._state is not None
-        capacities.add(batch._state.caches.capacity)
+        capacities.add(prompted.state.caches.capacity)
     batch.close()
     assert max(capacities) <= reach + CHUNK + stepper.repack_every
     assert len(capacities) <= 3
@@ -363,12 +362,12 @@ def test_a_broken_distribution_ends_its_own_output_alone(bundles: Path) -> None:
     wanted = run(whole, [output(1, random_ids(9))], 6)[1]
     whole.close()
     batch = GenerationBatch(stepper)
-    batch.add([output(0, random_ids(5)), output(1, random_ids(9))])
+    prompted = stepper.start([random_ids(5)[:-1], random_ids(9)[:-1]])
+    batch.join([[output(0, random_ids(5))], [output(1, random_ids(9))]], prompted)
     found, errors = [], []
     for step in range(6):
         if step == 2:
-            assert batch._state is not None
-            batch._state.caches.array_TRCD[:, 0, 0] = np.nan
+            prompted.state.caches.array_TRCD[:, 0, 0] = np.nan
         for event in batch.step():
             if event.error is not None:
                 errors.append(event.key)

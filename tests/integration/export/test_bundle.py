@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -361,10 +362,23 @@ def test_a_sentence_that_joins_a_running_batch_is_equal_to_the_bit(
     assert decode_joining(stepper, sentences) == alone
 
 
+def noted_states(stepper: OnnxStepper, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Fills with the states of batches that begin or join; the first takes in the others."""
+    states: list[Any] = []
+    encode = stepper.encode
+
+    def noted(sources: Sequence[Sequence[int]]) -> Any:
+        states.append(encode(sources))
+        return states[-1]
+
+    monkeypatch.setattr(stepper, "encode", noted)
+    return states
+
+
 @pytest.mark.parametrize("name", ["macaron", "joint fast"])
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_a_batch_is_no_wider_than_those_still_in_it_need(
-    tmp_path: Path, name: str, precision: str
+    tmp_path: Path, name: str, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manifest = write_graphs(random_model(name), tmp_path, name="random", precision=precision)
     stepper = OnnxStepper(tmp_path, manifest, 1)
@@ -373,12 +387,14 @@ def test_a_batch_is_no_wider_than_those_still_in_it_need(
     brief = dataclasses.replace(options, max_length=3)
     sentences.insert(2, Sentence([*[5] * 120, EOS_ID], brief))
     alone = [decode(stepper, [sentence])[0].hypotheses for sentence in sentences]
+    states = noted_states(stepper, monkeypatch)
     search, found = BeamSearch(stepper, sentences[:3]), {}
+    (batch,) = states
     for sentence in sentences[3:]:
         found |= {finished.index: finished.hypotheses for finished in search.step()}
-        width = search._state.sources.mask_BS.shape[1]
+        rows, width = batch.sources.mask_BS.shape
         assert width <= 24 if 2 in found else width == 128
-        heights = search._state.caches.array_TRCD.shape[1] // len(search._rows)
+        heights = batch.caches.array_TRCD.shape[1] // rows
         assert heights == (width if name == "joint fast" else 1)
         search.add([sentence])
     while search.live:
@@ -412,7 +428,9 @@ def test_sources_of_any_lengths_are_encoded_to_the_bit_as_alone(
 
 
 @pytest.mark.parametrize("name", ["macaron", "joint fast"])
-def test_a_sentence_in_the_place_of_a_broken_one_is_unharmed(tmp_path: Path, name: str) -> None:
+def test_a_sentence_in_the_place_of_a_broken_one_is_unharmed(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     manifest = write_graphs(random_model(name), tmp_path, name="random", precision="fp32")
     stepper = OnnxStepper(tmp_path, manifest, 1)
     longest_first = sorted(
@@ -420,15 +438,17 @@ def test_a_sentence_in_the_place_of_a_broken_one_is_unharmed(tmp_path: Path, nam
     )
     *running, joining = longest_first
     (alone,) = decode(stepper, [joining])
+    states = noted_states(stepper, monkeypatch)
     search = BeamSearch(stepper, running)
+    (batch,) = states
     search.step()
-    per_sentence = search._state.caches.array_TRCD.shape[1] // 5
-    search._state.caches.array_TRCD[:, per_sentence : 2 * per_sentence] = np.nan
+    per_sentence = batch.caches.array_TRCD.shape[1] // 5
+    batch.caches.array_TRCD[:, per_sentence : 2 * per_sentence] = np.nan
     (broken,) = [finished for finished in search.step() if finished.error]
     assert broken.index == 1
-    layout = search._state.caches.layout
+    layout = batch.caches.layout
     (number,) = search.add([joining])
-    assert search._state.caches.layout == layout  # it has taken the broken one's place
+    assert batch.caches.layout == layout  # it has taken the broken one's place
     found = []
     while search.live:
         found += search.step()
