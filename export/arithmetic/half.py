@@ -160,7 +160,7 @@ def _with_linear_head(model: ModuleT) -> ModuleT:
         vocab_size, width = copied.output_weight.shape
         head = nn.Linear(width, vocab_size, bias=copied.output_bias is not None, device="meta")
         head.weight = nn.Parameter(copied.output_weight.detach())
-        head.bias = copied.output_bias
+        head.register_parameter("bias", copied.output_bias)
         copied.replace_output(head)
     return copied
 

@@ -152,7 +152,7 @@ def test_packages_of_a_virtual_environments_python_are_seen(tmp_path: Path) -> N
 
 def test_without_time_nothing_is_begun(tmp_path: Path) -> None:
     status, told, asked = check(tmp_path, "echo", seconds=0)
-    assert status == told.count("no time left") == 7
+    assert status == told.count("no time left") == 8
     assert not [line for line in asked if "-m" in line]
 
 
