@@ -29,11 +29,11 @@ def main(arguments: list[str], prog: str) -> NoReturn:
     folder = options.bundles
     if options.model:
         from macaron.stored import folder_of  # here, as it is slow to import
-        from serving.errors import ModelNameError
+        from serving.errors import BundleError
 
         try:
             folder = folder_of(options.model)
-        except ModelNameError as error:
+        except BundleError as error:
             raise SystemExit(f"{prog}: error: --model {error}") from error
     environment = server_environment(os.environ, folder)
     bundles = environment["MACARON_BUNDLES"]

@@ -31,7 +31,8 @@ def write_first(write: Callable[[Form], Manifest], form: Form) -> Manifest:
         try:
             return _told(write(chosen), chosen, why)
         except ParityError as error:
-            why = f"{_text(chosen)} loses too much ({error})"
+            reason = str(error).partition("; no bundle was written")[0]
+            why = f"{_text(chosen)} loses too much ({reason})"
             logger.info("%s; trying the next", why)
     return _told(write(last), last, why)
 

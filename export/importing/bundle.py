@@ -145,11 +145,11 @@ def recognise(source: Path, family: str | None = None) -> Reader:
     where nothing does, with what it is instead."""
     refuse_missing(source)
     refuse_adapter(source)
-    refuse_code(source)
     for reader in READERS:
         if reader.recognises(source) if family is None else reader.family == family:
             refuse_head(source, reads_whole_texts=reader.kind is ENCODER)
             return reader
+    refuse_code(source)
     if family is not None or (has_config(source) and "model_type" in read_json(source / CONFIG)):
         raise ExportError(
             f"{source / CONFIG}: model_type {family or _model_type(source)!r} is not supported; "

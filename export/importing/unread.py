@@ -58,8 +58,8 @@ def refuse_adapter(source: Path) -> None:
 
 
 def refuse_code(source: Path) -> None:
-    """Raise ExportError where a `config.json` says that the model is code beside it, which
-    `trust_remote_code` of transformers would run."""
+    """Raise ExportError where a `config.json` that no reader knows says that the model is code
+    beside it, which `trust_remote_code` of transformers would run."""
     path = source / CONFIG
     if path.is_file() and (code := read_json(path).get("auto_map")):
         named = ", ".join(map(str, code.values())) if isinstance(code, dict) else str(code)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+_UNITS = (("kB", 1), ("MB", 2), ("GB", 3))
+
 
 def tell(text: str) -> None:
     """Write a line to stderr, at once."""
@@ -17,6 +19,3 @@ def size_text(count: int) -> str:
     unit, power = next((u, p) for u, p in _UNITS if count < 999.5 * 1000**p or u == "GB")
     size = count / 1000**power
     return f"{size:.0f} {unit}" if size >= 99.5 else f"{size:.1f} {unit}"
-
-
-_UNITS = (("kB", 1), ("MB", 2), ("GB", 3))

@@ -21,7 +21,7 @@ def tried(form: Form, refused: int) -> list[tuple[str, str | None]]:
     def write(chosen: Form) -> Manifest:
         asked.append((chosen.precision, chosen.activations))
         if len(asked) <= refused:
-            raise ParityError("BLEU falls by 3.0 (limit 0.3)")
+            raise ParityError("BLEU falls by 3.0 (limit 0.3); no bundle was written")
         return MADE
 
     assert write_first(write, form) is MADE
@@ -52,6 +52,7 @@ def test_it_is_the_smallest_that_loses_little_enough(
     caplog.set_level(logging.INFO)
     assert tried(Form("auto"), refused) == wanted
     assert told in caplog.messages[-1]
+    assert "no bundle was written" not in caplog.text
 
 
 def test_activations_that_are_named_are_the_only_ones() -> None:
