@@ -13,15 +13,23 @@ from serving.bundle.languages import match_language
 from serving.errors import QuotaExceededError, ServingError, UnknownLanguageError
 from serving.server.dialects.deepl.wire import (
     DeepLError,
+    DeepLFeature,
+    DeepLLanguageSupport,
     DeepLTranslateRequest,
     DeepLTranslation,
 )
 from serving.server.http.settings import variable
 from serving.server.http.wire import json_response
 from serving.server.work.translation_job import TextResult
+from serving.text.languages import language_name
 
 STATUSES = {HTTPStatus.UNAUTHORIZED.value: HTTPStatus.FORBIDDEN.value}
 """Where DeepL says the same with another status: its clients know 403 as the sign of a bad key."""
+REGIONS = {
+    "en": {"EN-GB": "English (British)", "EN-US": "English (American)"},
+    "pt": {"PT-BR": "Portuguese (Brazilian)", "PT-PT": "Portuguese (European)"},
+}
+"""Targets that DeepL's clients name with a region only."""
 
 
 class CharacterUsage:
@@ -69,6 +77,38 @@ def translation(
         billed_characters=characters,
         model_type_used=model_type,
     )
+
+
+def unused(body: DeepLTranslateRequest) -> list[str] | None:
+    """Warnings of what a body asks for in vain; None where it does not."""
+    if not body.context:
+        return None
+    return ["'context' is not used: no model of this server was trained with it"]
+
+
+def supported_languages(
+    sources: Collection[str], targets: Collection[str]
+) -> list[DeepLLanguageSupport]:
+    """The languages that are read or written, those with regions as sources alone and then with
+    each region as targets, in the order of their codes."""
+    found = []
+    for code in sorted({*sources, *targets}):
+        regions = REGIONS.get(code, {}) if code in targets else {}
+        told = [(code, language_name(code), code in sources, code in targets and not regions)]
+        told += [(code + given[len(code) :], name, False, True) for given, name in regions.items()]
+        found += [
+            DeepLLanguageSupport(
+                lang=lang,
+                name=name,
+                usable_as_source=source,
+                usable_as_target=target,
+                features={"tag_handling": DeepLFeature()}
+                | ({"auto_detection": DeepLFeature()} if source else {}),
+            )
+            for lang, name, source, target in told
+            if source or target
+        ]
+    return found
 
 
 def render_error(error: ServingError) -> Response:

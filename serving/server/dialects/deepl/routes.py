@@ -1,9 +1,9 @@
-"""DeepL's API (version 2): text translation, languages and usage."""
+"""DeepL's API (version 2, and the languages of version 3): text translation, languages, usage."""
 
 from __future__ import annotations
 
 import re
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,12 +11,15 @@ from starlette.responses import Response
 from serving.errors import RequestError, UnauthorizedError
 from serving.server.api.dialect import QUICK, WORK, Dialect, DialectRoute
 from serving.server.dialects.deepl.answers import (
+    REGIONS,
     STATUSES,
     CharacterUsage,
     language_code,
     render_error,
+    supported_languages,
     tag_names,
     translation,
+    unused,
 )
 from serving.server.dialects.deepl.wire import (
     DeepLError,
@@ -24,10 +27,14 @@ from serving.server.dialects.deepl.wire import (
     DeepLGlossaryPairs,
     DeepLLanguage,
     DeepLLanguagesRequest,
+    DeepLLanguageSupport,
     DeepLRequest,
+    DeepLResourceRequest,
+    DeepLStyleRules,
     DeepLTranslateRequest,
     DeepLTranslations,
     DeepLUsage,
+    Resource,
 )
 from serving.server.http.access_log import RequestContext
 from serving.server.http.body import read_fields
@@ -41,12 +48,9 @@ from serving.text.languages import language_name
 
 RequestT = TypeVar("RequestT", bound=DeepLRequest)
 
-_REGIONS = {
-    "en": {"EN-GB": "English (British)", "EN-US": "English (American)"},
-    "pt": {"PT-BR": "Portuguese (Brazilian)", "PT-PT": "Portuguese (European)"},
-}
-"""Targets that DeepL's clients name with a region only."""
-_REFUSED = ("glossary_id", "style_id", "translation_memory_id", "custom_instructions")
+_REFUSED = (
+    *("glossary_id", "glossary_ids", "style_id", "translation_memory_id", "custom_instructions"),
+)
 _LINE_ENDS = re.compile(r"[\r\n]+")
 
 
@@ -77,7 +81,8 @@ class _DeepLEndpoints:
             translation(body, text, count)
             for text, count in zip(result.translations, characters, strict=True)
         ]
-        return json_response(DeepLTranslations(translations=translations), exclude_none=True)
+        answer = DeepLTranslations(translations=translations, warnings=unused(body))
+        return json_response(answer, exclude_none=True)
 
     async def languages(self, request: Request, context: RequestContext) -> Response:
         """List the languages that are read, or those that are written where `type` in the query or
@@ -88,7 +93,7 @@ class _DeepLEndpoints:
             found = [
                 DeepLLanguage(language=code, name=name, supports_formality=False)
                 for target in registry.target_languages
-                for code, name in _REGIONS.get(
+                for code, name in REGIONS.get(
                     target, {target.upper(): language_name(target)}
                 ).items()
             ]
@@ -98,6 +103,32 @@ class _DeepLEndpoints:
                 for code in registry.source_languages
             ]
         return json_response(found, exclude_none=True)
+
+    async def resource_languages(self, request: Request, _: RequestContext) -> Response:
+        """List the languages that a resource supports; none of what is not there."""
+        limit, registry = self._backend.settings.max_body_bytes, self._backend.registry
+        body = await read_fields(request, DeepLResourceRequest, limit)
+        if body.resource != "translate_text":
+            return json_response([])
+        return json_response(
+            supported_languages(registry.source_languages, registry.target_languages)
+        )
+
+    async def write(self, _: Request, __: RequestContext) -> Response:
+        """Refuse to rewrite a text; raises RequestError."""
+        raise RequestError(
+            "texts are not corrected or rewritten on this server, only translated; send them to "
+            "/v2/translate"
+        )
+
+    async def style_rules(self, request: Request, _: RequestContext) -> Response:
+        """List no style rules, since none are stored here; raises RequestError where one is to
+        be."""
+        if request.method == "POST":
+            raise RequestError(
+                "style rules are not supported on this server; translate without them"
+            )
+        return json_response(DeepLStyleRules(style_rules=[]))
 
     async def usage(self, request: Request, context: RequestContext) -> Response:
         """Tell how many characters this dialect has translated for the key of the request, and how
@@ -236,6 +267,36 @@ DEEPL = Dialect(
                 errors=(400, 403, 429),
             )
             for version, name in (("v2", "deepl"), ("v3", "deepl_multilingual"))
+        ),
+        DialectRoute(
+            "/v3/languages",
+            _DeepLEndpoints.resource_languages,
+            "deepl_resource_languages",
+            "Languages and what is there for them",
+            list[DeepLLanguageSupport],
+            query={"resource": get_args(Resource)},
+            errors=(400, 403, 429, 503),
+        ),
+        DialectRoute(
+            "/v3/style_rules",
+            _DeepLEndpoints.style_rules,
+            "deepl_style_rules",
+            "None; none are stored",
+            DeepLStyleRules,
+            methods=("GET", "POST"),
+            errors=(400, 403, 429),
+        ),
+        *(
+            DialectRoute(
+                f"/v2/write/{verb}",
+                _DeepLEndpoints.write,
+                f"deepl_{verb}",
+                "Refused: texts are only translated here",
+                dict,
+                methods=("POST",),
+                errors=(400, 403, 429),
+            )
+            for verb in ("rephrase", "correct")
         ),
     ),
     error=DeepLError,

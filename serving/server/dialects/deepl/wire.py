@@ -10,6 +10,10 @@ from serving.server.http.wire import Wire
 
 ModelType = Literal["quality_optimized", "prefer_quality_optimized", "latency_optimized"]
 
+Resource = Literal[
+    "translate_text", "translate_document", "voice", "write", "glossary", "style_rules"
+]
+
 
 class DeepLRequest(Wire):
     """What all requests have in common."""
@@ -49,8 +53,10 @@ class DeepLTranslateRequest(DeepLRequest):
     show_billed_characters: bool | None = None
     """Ignored: they are always there."""
     context: str | None = None
-    """Ignored."""
+    """Not used; a warning in the answer says so."""
     glossary_id: str | None = None
+    """Refused."""
+    glossary_ids: str | list[str] | None = None
     """Refused."""
     style_id: str | None = None
     """Refused."""
@@ -77,6 +83,9 @@ class DeepLTranslations(Wire):
 
     translations: list[DeepLTranslation]
     """One for each text, in order."""
+    warnings: list[str] | None = None
+    """What of the request counted for nothing, though it could have changed the translations;
+    left out where nothing is to be said."""
 
 
 class DeepLLanguagesRequest(DeepLRequest):
@@ -93,6 +102,38 @@ class DeepLLanguage(Wire):
     name: str
     supports_formality: bool | None = None
     """Of target languages only."""
+
+
+class DeepLResourceRequest(Wire):
+    """What the languages are asked for that it supports."""
+
+    resource: Resource
+    """All but `translate_text` have none here."""
+
+
+class DeepLFeature(Wire):
+    """A feature that is there for a language."""
+
+    status: Literal["stable"] = "stable"
+
+
+class DeepLLanguageSupport(Wire):
+    """A language that is read or written, as version 3 of the API tells it."""
+
+    lang: str
+    """Language code, of some targets with a region."""
+    name: str
+    usable_as_source: bool
+    usable_as_target: bool
+    status: Literal["stable"] = "stable"
+    features: dict[str, DeepLFeature]
+    """`tag_handling`; `auto_detection` of languages that are read."""
+
+
+class DeepLStyleRules(Wire):
+    """The style rules that are stored: none."""
+
+    style_rules: list[dict[str, str]]
 
 
 class DeepLUsage(Wire):

@@ -171,7 +171,9 @@ class _MTranEndpoints:
         try:
             return await self._jobs.translate(job, context, request.receive)
         except RequestError as error:
-            raise (error if place is None else error.within(place)).naming(names) from error
+            if place is not None:
+                error = error.within(place).renamed({"text": place})
+            raise error.naming(names) from error
 
 
 _KEY = KeyRule.HEAD_OR_QUERY

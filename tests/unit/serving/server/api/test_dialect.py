@@ -18,7 +18,10 @@ from serving.server.api.dialect import Dialect, DialectRoute
 from serving.server.app import create_app
 from serving.server.dialects import DIALECTS
 from serving.server.dialects.deepl.routes import DEEPL
+from serving.server.dialects.deeplx.routes import DEEPLX
+from serving.server.dialects.google.routes import GOOGLE
 from serving.server.dialects.libretranslate.routes import LIBRETRANSLATE
+from serving.server.dialects.mtran.routes import MTRAN
 from serving.server.dialects.native.routes import NATIVE
 from serving.server.dialects.openai.routes import OPENAI
 from serving.server.dialects.tei.routes import TEI
@@ -184,6 +187,9 @@ def test_what_a_route_says_of_itself_is_in_the_document() -> None:
         (TOY, {"/toy/"}),
         (DEEPL, {"/v2/", "/v3/"}),
         (OPENAI, {"/v1/", "/tokenizer_info", "/tokenize", "/detokenize"}),
+        (GOOGLE, {"/language/"}),
+        (DEEPLX, {"/v1/translate"}),
+        (MTRAN, {"/mtran/", "/translate/", "/imme", "/kiss", "/hcfy", "/version"}),
         (TEI, {"/embed", "/similarity", "/rerank", "/v1/rerank", "/predict"}),
     ],
 )
@@ -242,6 +248,38 @@ def test_the_gate_asks_the_dialect_where_its_key_may_stand() -> None:
         assert client.get("/models", headers=whispered).status_code == 401
 
 
+def test_a_body_tells_whose_request_is_meant_where_a_path_is_shared() -> None:
+    shout, *others = TOY.routes
+    shared = dataclasses.replace(shout, shares={"/translate": frozenset({"word", "secret"})})
+    toy = dataclasses.replace(TOY, routes=(shared, *others))
+    with serving(*DIALECTS, toy, settings=Settings(api_keys=KEY)) as client:
+
+        def ask(body: object, **headers: str) -> Any:
+            return client.post("/translate", json=body, headers=headers).json()
+
+        assert ask({"word": "hallo", "secret": KEY}) == {"shouted": "HALLO"}
+        assert ask({"word": "hallo", "secret": "another-key"}) == UNAUTHORIZED
+        assert ask({"word": 5, "secret": KEY}) == {"no": "invalid_request"}
+        native = {**GOOD_NATIVE, "api_key": KEY}
+        assert ask(native)["translatedText"] == "Hallo"
+        # A word that is no field of the body tells nothing.
+        assert ask({**native, "q": '"word", "secret"'})["translatedText"] == '"word", "secret"'
+        assert ask({"word": "hallo"})["error"] == "Invalid request: missing q parameter"
+        told = client.get("/metrics").text
+        assert 'route="/toy/shout",status="200"' in told
+
+
+def test_a_get_has_its_form_in_the_query() -> None:
+    shout, *_ = TOY.routes
+    asked = dataclasses.replace(shout, methods=("GET", "POST"))
+    toy = dataclasses.replace(TOY, routes=(asked,))
+    described = json.loads(document([toy]))["paths"]["/toy/shout"]
+    assert [(p["name"], p["in"]) for p in described["get"]["parameters"]] == [("word", "query")]
+    assert "requestBody" not in described["get"]
+    assert "parameters" not in described["post"]
+    assert "requestBody" in described["post"]
+
+
 def test_an_endpoint_that_lets_nobody_in_decodes_nothing() -> None:
     with serving(*DIALECTS, TOY, settings=Settings(api_keys=KEY)) as client:
         assert client.post("/toy/unasked").json() == UNAUTHORIZED
@@ -249,6 +287,7 @@ def test_an_endpoint_that_lets_nobody_in_decodes_nothing() -> None:
 
 
 GOOD_NATIVE = {"q": "Hallo", "source": "de", "target": "en"}
+GOOD_MTRAN = {"texts": ["Hallo"], "from": "de", "to": "en"}
 GOOD_DEEPL = {"text": "Hallo", "target_lang": "en"}
 
 
@@ -286,6 +325,15 @@ GOOD_DEEPL = {"text": "Hallo", "target_lang": "en"}
         (DEEPL, "/v2/translate", {**GOOD_DEEPL, "glossary_id": "1"}, "glossary_id"),
         (DEEPL, "/v2/translate", {**GOOD_DEEPL, "formality": "more"}, "formality"),
         (DEEPL, "/v2/translate", {**GOOD_DEEPL, "formality": "most"}, "formality"),
+        (GOOGLE, "/language/translate/v2", {**GOOD_NATIVE, "q": ["a", "\0"]}, "q"),
+        (GOOGLE, "/language/translate/v2", {**GOOD_NATIVE, "target": "xx"}, "target"),
+        (GOOGLE, "/language/translate/v2", {**GOOD_NATIVE, "cid": "a"}, "cid"),
+        (GOOGLE, "/language/translate/v2/detect", {}, "q"),
+        (DEEPLX, "/v1/translate", {**GOOD_DEEPL, "target_lang": "XX"}, "target_lang"),
+        (DEEPLX, "/v1/translate", {**GOOD_DEEPL, "source_lang": "XX"}, "source_lang"),
+        (MTRAN, "/translate/batch", {**GOOD_MTRAN, "texts": ["a", "\0"]}, "texts"),
+        (MTRAN, "/translate/batch", {**GOOD_MTRAN, "to": "xx"}, "to"),
+        (MTRAN, "/hcfy", {"text": "Hallo", "destination": ["xx"]}, "destination"),
         (TOY, "/toy/shout", {}, "word"),
         (OPENAI, "/v1/completions", {"prompt": "a"}, "model"),
         (OPENAI, "/v1/completions", {"model": "none", "prompt": "a"}, "model"),
@@ -317,6 +365,18 @@ def test_errors_carry_the_parameter_that_is_at_fault(
 def test_an_error_that_is_no_parameters_fault_names_none() -> None:
     assert RequestError("the body must be a JSON object").parameter is None
     assert ServingError("failed").parameter is None
+
+
+def test_an_error_may_name_its_parameter_as_a_dialect_does() -> None:
+    error = RequestError("xx is not supported", parameter="target")
+    error.hint = "there are some"
+    named = error.naming({"target": "to"})
+    assert (str(named), named.parameter, named.hint) == (
+        "to: xx is not supported",
+        "to",
+        "there are some",
+    )
+    assert error.naming({"source": "from"}) is error
 
 
 def test_an_error_of_one_text_keeps_its_parameter() -> None:

@@ -101,6 +101,8 @@ def test_language_codes(client: TestClient, source: str, target: str, text: str)
         ({"tag_handling": "markdown"}, 400, "tag_handling must be 'xml' or 'html'"),
         ({"model_type": "best"}, 400, "model_type must be"),
         ({"glossary_id": "a-b"}, 400, "'glossary_id' is not supported"),
+        ({"glossary_ids": ["a-b"]}, 400, "'glossary_ids' is not supported"),
+        ({"style_id": "a-b"}, 400, "'style_id' is not supported"),
         ({"custom_instructions": ["Be brief"]}, 400, "'custom_instructions' is not supported"),
         ({"text": [POISON]}, 500, "non-finite"),
     ],
@@ -295,6 +297,72 @@ def test_there_are_no_glossaries(client: TestClient) -> None:
         refused = client.post(path, json={"name": "mine", "entries": "a\tb"})
         assert refused.status_code == 400
         assert "glossaries are not stored on this server; send" in refused.json()["message"]
+
+
+def test_a_context_that_counts_for_nothing_is_named_in_a_warning(client: TestClient) -> None:
+    body = {"text": ["Hallo"], **PAIR}
+    with_context = client.post("/v2/translate", json={**body, "context": "Among friends."})
+    assert with_context.json()["warnings"] == [
+        "'context' is not used: no model of this server was trained with it"
+    ]
+    for without in (body, {**body, "context": ""}, {**body, "context": None}):
+        assert "warnings" not in client.post("/v2/translate", json=without).json()
+
+
+def test_languages_of_a_resource(client: TestClient) -> None:
+    found = client.get("/v3/languages?resource=translate_text").json()
+    assert [
+        (each["lang"], each["usable_as_source"], each["usable_as_target"]) for each in found
+    ] == [
+        ("de", True, False),
+        ("en", True, False),
+        ("en-GB", False, True),
+        ("en-US", False, True),
+        ("pt-BR", False, True),
+        ("pt-PT", False, True),
+        ("zh-Hans", False, True),
+    ]
+    assert found[0] == {
+        "lang": "de",
+        "name": "German",
+        "usable_as_source": True,
+        "usable_as_target": False,
+        "status": "stable",
+        "features": {
+            "tag_handling": {"status": "stable"},
+            "auto_detection": {"status": "stable"},
+        },
+    }
+    assert set(found[2]["features"]) == {"tag_handling"}
+    for other in ("translate_document", "voice", "write", "glossary", "style_rules"):
+        assert client.get(f"/v3/languages?resource={other}").json() == []
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("", "Invalid request: missing resource parameter"),
+        ("?resource=paint", "resource must be 'translate_text', 'translate_document',"),
+    ],
+)
+def test_a_resource_must_be_named(client: TestClient, query: str, message: str) -> None:
+    response = client.get(f"/v3/languages{query}")
+    assert response.status_code == 400
+    assert message in response.json()["message"]
+
+
+@pytest.mark.parametrize("path", ["/v2/write/rephrase", "/v2/write/correct"])
+def test_texts_are_not_rewritten(client: TestClient, path: str) -> None:
+    response = client.post(path, json={"text": ["Hallo"], "target_lang": "DE"})
+    assert response.status_code == 400
+    assert "not corrected or rewritten on this server" in response.json()["message"]
+
+
+def test_there_are_no_style_rules(client: TestClient) -> None:
+    assert client.get("/v3/style_rules?detailed=true").json() == {"style_rules": []}
+    response = client.post("/v3/style_rules", json={"name": "mine", "language": "de"})
+    assert response.status_code == 400
+    assert "style rules are not supported on this server" in response.json()["message"]
 
 
 @pytest.mark.parametrize(
