@@ -29,6 +29,12 @@ def _serve(words: list[str], prog: str) -> int:
     return main(words[1:], f"{prog} {words[0]}")
 
 
+def _doctor(words: list[str], prog: str) -> int:
+    from macaron.doctor import main
+
+    return main(words[1:], f"{prog} {words[0]}")
+
+
 def _serving(words: list[str], prog: str) -> int:
     from serving.__main__ import main
 
@@ -55,6 +61,11 @@ def _bench(words: list[str], prog: str) -> int:
 
 GROUPS = (
     VerbGroup("serve", _serve, {"serve": "serve bundles over HTTP, with a page to try them"}),
+    VerbGroup(
+        "serve",
+        _doctor,
+        {"doctor": "what this machine has for Macaron, a trial, and what to do about the rest"},
+    ),
     VerbGroup(
         "serve",
         _serving,
