@@ -16,13 +16,18 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve test test-slow soak lint format clean
+.PHONY: help serve wheel test test-slow soak lint format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
 serve: $(VENV)/serve.stamp ## serve the bundles in models/ (HOST=127.0.0.1 PORT=3000)
 	$(BIN)/bentoml serve --host $(HOST) --port $(PORT) .
+
+wheel: $(VENV)/dev.stamp ## build the wheel into dist/, and try it in a fresh environment without a compiler
+	rm -rf dist build
+	$(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --wheel-dir dist .
+	$(BIN)/python -m tests.try_wheel dist/*.whl
 
 PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -rs
 
@@ -46,7 +51,7 @@ format: $(VENV)/dev.stamp ## rewrite the code in the common format
 	$(BIN)/ruff check --fix .
 
 clean: ## remove caches (delete .venv by hand to start afresh)
-	rm -rf build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -path ./$(VENV) -prune -o -type d -name __pycache__ -exec rm -rf {} +
 
 # The target is pip, not python: where ensurepip is missing, a broken .venv is left behind that has python but no pip.

@@ -3,6 +3,10 @@
 Names such as `serving` and `export` are too general for anybody's site-packages. In the repository
 the folders stand side by side and import each other by these names; while they are copied into a
 wheel, each import of one of them is renamed. Nothing is left for run time to do.
+
+The native kernels are compiled into the wheel where that can be done: Linux on x86-64, with a C++
+compiler, `MACARON_NATIVE_KERNELS` not off. The wheel is then one for this kind of machine.
+Elsewhere it is a pure one, for any.
 """
 
 from __future__ import annotations
@@ -10,15 +14,21 @@ from __future__ import annotations
 import ast
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 from setuptools.errors import SetupError
 
 PACKAGE = "macaron"
 FOLDERS = ("serving", "training", "export", "bench")
+ROOT = Path(__file__).resolve().parent
+KERNELS = Path(PACKAGE, "serving", "native", "built")
+"""Where `serving.runtime.kernels` looks for a library that was compiled beforehand."""
 
 _ANY = "|".join(FOLDERS)
 _DOTTED = re.compile(rf"(?:{_ANY})(?:\.\w*)+(?::\w+)?")
@@ -114,7 +124,7 @@ def packages() -> dict[str, str]:
 
 
 class BuildPackage(build_py):
-    """Copies the modules with their imports renamed."""
+    """Copies the modules with their imports renamed, and compiles the native kernels."""
 
     def run(self) -> None:
         """Build from nothing: what an earlier build has left would be packed again."""
@@ -126,6 +136,10 @@ class BuildPackage(build_py):
             )
         shutil.rmtree(Path(self.build_lib, PACKAGE), ignore_errors=True)
         super().run()
+        folder = Path(self.build_lib, KERNELS).absolute()
+        command = [sys.executable, "-m", "serving.runtime.kernels", str(folder)]
+        if subprocess.run(command, cwd=ROOT).returncode:
+            self.warn("the native kernels are not in this build; see above")
 
     def build_module(self, module: str, module_file: str, package: str) -> tuple[str, bool]:
         """Copy one module."""
@@ -136,5 +150,20 @@ class BuildPackage(build_py):
         return built, copied
 
 
+class BuildWheel(bdist_wheel):
+    """Names the wheel for what is in it: with native kernels it is for one kind of machine."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """Python, ABI and platform; the kernels know nothing of Python. This is asked when all lies
+        in its place, as in a pure wheel, and before the wheel says what it is."""
+        built = Path(self.get_finalized_command("build_py").build_lib, KERNELS)
+        self.root_is_pure = not list(built.glob("*.so"))
+        return "py3", "none", super().get_tag()[2]
+
+
 if __name__ == "__main__":
-    setup(packages=list(packages()), package_dir=packages(), cmdclass={"build_py": BuildPackage})
+    setup(
+        packages=list(packages()),
+        package_dir=packages(),
+        cmdclass={"build_py": BuildPackage, "bdist_wheel": BuildWheel},
+    )

@@ -41,6 +41,12 @@ def _models(words: list[str], prog: str) -> int:
     return main_models(words[1:], f"{prog} {words[0]}")
 
 
+def _doctor(words: list[str], prog: str) -> int:
+    from macaron.doctor import main
+
+    return main(words[1:], f"{prog} {words[0]}")
+
+
 def _serving(words: list[str], prog: str) -> int:
     from serving.__main__ import main
 
@@ -69,6 +75,11 @@ GROUPS = (
     VerbGroup("serve", _serve, {"serve": "serve bundles over HTTP, with a page to try them"}),
     VerbGroup("serve", _pull, {"pull": "have a model in the cache, by its name on a hub"}),
     VerbGroup("serve", _models, {"models": "list the models in the cache, or remove some (rm)"}),
+    VerbGroup(
+        "serve",
+        _doctor,
+        {"doctor": "what this machine has for Macaron, a trial, and what to do about the rest"},
+    ),
     VerbGroup(
         "serve",
         _serving,

@@ -694,67 +694,73 @@ void top_tokens_op(const Attributes&, const Context& context) {
                tokens + i * wanted, label_scores + i);
 }
 
-std::array<Operator, 30> operators{{
-    {make_table(), "TreeAttention", {kFloat, kFloat, kFloat, kInt64, kFloat},
-     {kFloat, kFloat, kFloat}, tree_attention_op},
-    {make_table(), "TreeAttentionQuantize",
-     {kFloat, kFloat, kFloat, kInt64, kFloat, kFloat, kUint8}, {kUint8, kFloat, kFloat},
-     tree_attention_quantize_op},
-    {make_table(), "TreeAttentionByHead", {kFloat, kFloat, kFloat, kInt64, kFloat},
-     {kFloat, kFloat, kFloat}, tree_attention_op},
-    {make_table(), "TreeAttentionByHeadQuantize",
-     {kFloat, kFloat, kFloat, kInt64, kFloat, kFloat, kUint8}, {kUint8, kFloat, kFloat},
-     tree_attention_quantize_op},
-    {make_table(), "AncestorConvolution", {kFloat, kFloat, kInt64, kInt64, kFloat},
-     {kFloat, kFloat}, ancestor_convolution_op},
-    {make_table(), "AncestorConvolutionQuantize",
-     {kFloat, kFloat, kInt64, kInt64, kFloat, kFloat, kUint8}, {kUint8, kFloat},
-     ancestor_convolution_quantize_op},
-    {make_table(), "ReachMask", {kFloat, kInt64, kInt64}, {kFloat}, reach_mask_op},
-    {make_table(), "MaskedAttention", {kFloat, kFloat, kFloat, kFloat}, {kFloat},
-     masked_attention_op},
-    {make_table(), "MaskedAttentionQuantize", {kFloat, kFloat, kFloat, kFloat, kFloat, kUint8},
-     {kUint8}, masked_attention_quantize_op},
-    {make_table(), "AddNormQuantize", {kFloat, kFloat, kFloat, kFloat, kFloat, kUint8},
-     {kUint8, kFloat}, norm_quantize_op<Kept::kSum>},
-    {make_table(), "AddNormQuantizeRows", {kFloat, kFloat, kFloat, kFloat, kUint8, kFloat, kFloat},
-     {kUint8, kFloat, kFloat}, norm_quantize_rows_op<Kept::kSum>},
-    {make_table(), "PackedAttention",
-     {kFloat, kInt64, kInt64, kInt64, kFloat, kFloat, kInt64}, {kFloat}, packed_attention_op},
-    {make_table(), "PackedAttentionQuantize",
-     {kFloat, kInt64, kInt64, kInt64, kFloat, kFloat, kInt64, kFloat, kUint8}, {kUint8},
-     packed_attention_quantize_op},
-    {make_table(), "PackedAttentionQuantizeRows",
-     {kFloat, kInt64, kInt64, kInt64, kFloat, kFloat, kInt64, kUint8, kFloat, kFloat},
-     {kUint8, kFloat}, packed_attention_quantize_rows_op},
-    {make_table(), "AddPostNorm", {kFloat, kFloat, kFloat, kFloat}, {kFloat}, add_post_norm_op},
-    {make_table(), "AddPostNormQuantize", {kFloat, kFloat, kFloat, kFloat, kFloat, kUint8},
-     {kUint8, kFloat}, norm_quantize_op<Kept::kNorm>},
-    {make_table(), "AddPostNormQuantizeRows",
-     {kFloat, kFloat, kFloat, kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat, kFloat},
-     norm_quantize_rows_op<Kept::kNorm>},
-    {make_table(), "QuantizeRows", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
-     quantize_rows_op<same, 1>},
-    {make_table(), "QuantizeReluRows", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
-     quantize_rows_op<same, 1>},
-    {make_table(), "QuantizeRowsTwice", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
-     quantize_rows_twice_op},
-    {make_table(), "QuantizeReluRowsTwice", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
-     quantize_rows_twice_op},
-    {make_table(), "GeluQuantizeRows", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
-     quantize_rows_op<gelu_of, kGelu>},
-    {make_table(), "GeluQuantize", {kFloat, kFloat, kUint8}, {kUint8}, gelu_quantize_op},
-    {make_table(), "GatherDequantize", {kInt8, kFloat, kInt64}, {kFloat}, gather_dequantize_op},
-    {make_table(), "Sinusoids", {kInt64, kFloat, kFloat}, {kFloat}, sinusoids_op},
-    {make_table(), "Candidates", {kFloat, kFloat, kInt64}, {kFloat, kInt32, kInt32, kFloat},
-     candidates_op},
-    {make_table(), "ShortlistLogits", {kFloat, kFloat, kInt64}, {kFloat}, shortlist_logits_op},
-    {shortlist_table(), "ShortlistLogitsInteger", {kUint8, kFloat, kInt8, kFloat, kUint8, kInt64},
-     {kFloat}, nullptr},
-    {make_table(), "ShortlistCandidates", {kFloat, kInt64, kFloat}, {kFloat, kInt32, kInt32},
-     shortlist_candidates_op},
-    {make_table(), "TopTokens", {kFloat, kInt64, kInt64}, {kFloat, kInt32, kFloat}, top_tokens_op},
-}};
+// Made when they are asked for: nothing may run when the library is loaded, which is for other
+// processors, too.
+std::array<Operator, 30>& operators() {
+  static std::array<Operator, 30> all{{
+      {make_table(), "TreeAttention", {kFloat, kFloat, kFloat, kInt64, kFloat},
+       {kFloat, kFloat, kFloat}, tree_attention_op},
+      {make_table(), "TreeAttentionQuantize",
+       {kFloat, kFloat, kFloat, kInt64, kFloat, kFloat, kUint8}, {kUint8, kFloat, kFloat},
+       tree_attention_quantize_op},
+      {make_table(), "TreeAttentionByHead", {kFloat, kFloat, kFloat, kInt64, kFloat},
+       {kFloat, kFloat, kFloat}, tree_attention_op},
+      {make_table(), "TreeAttentionByHeadQuantize",
+       {kFloat, kFloat, kFloat, kInt64, kFloat, kFloat, kUint8}, {kUint8, kFloat, kFloat},
+       tree_attention_quantize_op},
+      {make_table(), "AncestorConvolution", {kFloat, kFloat, kInt64, kInt64, kFloat},
+       {kFloat, kFloat}, ancestor_convolution_op},
+      {make_table(), "AncestorConvolutionQuantize",
+       {kFloat, kFloat, kInt64, kInt64, kFloat, kFloat, kUint8}, {kUint8, kFloat},
+       ancestor_convolution_quantize_op},
+      {make_table(), "ReachMask", {kFloat, kInt64, kInt64}, {kFloat}, reach_mask_op},
+      {make_table(), "MaskedAttention", {kFloat, kFloat, kFloat, kFloat}, {kFloat},
+       masked_attention_op},
+      {make_table(), "MaskedAttentionQuantize", {kFloat, kFloat, kFloat, kFloat, kFloat, kUint8},
+       {kUint8}, masked_attention_quantize_op},
+      {make_table(), "AddNormQuantize", {kFloat, kFloat, kFloat, kFloat, kFloat, kUint8},
+       {kUint8, kFloat}, norm_quantize_op<Kept::kSum>},
+      {make_table(), "AddNormQuantizeRows",
+       {kFloat, kFloat, kFloat, kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat, kFloat}, norm_quantize_rows_op<Kept::kSum>},
+      {make_table(), "PackedAttention",
+       {kFloat, kInt64, kInt64, kInt64, kFloat, kFloat, kInt64}, {kFloat}, packed_attention_op},
+      {make_table(), "PackedAttentionQuantize",
+       {kFloat, kInt64, kInt64, kInt64, kFloat, kFloat, kInt64, kFloat, kUint8}, {kUint8},
+       packed_attention_quantize_op},
+      {make_table(), "PackedAttentionQuantizeRows",
+       {kFloat, kInt64, kInt64, kInt64, kFloat, kFloat, kInt64, kUint8, kFloat, kFloat},
+       {kUint8, kFloat}, packed_attention_quantize_rows_op},
+      {make_table(), "AddPostNorm", {kFloat, kFloat, kFloat, kFloat}, {kFloat}, add_post_norm_op},
+      {make_table(), "AddPostNormQuantize", {kFloat, kFloat, kFloat, kFloat, kFloat, kUint8},
+       {kUint8, kFloat}, norm_quantize_op<Kept::kNorm>},
+      {make_table(), "AddPostNormQuantizeRows",
+       {kFloat, kFloat, kFloat, kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat, kFloat},
+       norm_quantize_rows_op<Kept::kNorm>},
+      {make_table(), "QuantizeRows", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
+       quantize_rows_op<same, 1>},
+      {make_table(), "QuantizeReluRows", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
+       quantize_rows_op<same, 1>},
+      {make_table(), "QuantizeRowsTwice", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
+       quantize_rows_twice_op},
+      {make_table(), "QuantizeReluRowsTwice", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
+       quantize_rows_twice_op},
+      {make_table(), "GeluQuantizeRows", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
+       quantize_rows_op<gelu_of, kGelu>},
+      {make_table(), "GeluQuantize", {kFloat, kFloat, kUint8}, {kUint8}, gelu_quantize_op},
+      {make_table(), "GatherDequantize", {kInt8, kFloat, kInt64}, {kFloat}, gather_dequantize_op},
+      {make_table(), "Sinusoids", {kInt64, kFloat, kFloat}, {kFloat}, sinusoids_op},
+      {make_table(), "Candidates", {kFloat, kFloat, kInt64}, {kFloat, kInt32, kInt32, kFloat},
+       candidates_op},
+      {make_table(), "ShortlistLogits", {kFloat, kFloat, kInt64}, {kFloat}, shortlist_logits_op},
+      {shortlist_table(), "ShortlistLogitsInteger", {kUint8, kFloat, kInt8, kFloat, kUint8, kInt64},
+       {kFloat}, nullptr},
+      {make_table(), "ShortlistCandidates", {kFloat, kInt64, kFloat}, {kFloat, kInt32, kInt32},
+       shortlist_candidates_op},
+      {make_table(), "TopTokens", {kFloat, kInt64, kInt64}, {kFloat, kInt32, kFloat},
+       top_tokens_op},
+  }};
+  return all;
+}
 
 Status make_domain(const char* name, const std::vector<Operator*>& members, void*& domain) {
   void* made = nullptr;
@@ -769,8 +775,12 @@ Status make_domain(const char* name, const std::vector<Operator*>& members, void
 }  // namespace
 }  // namespace macaron
 
-// What `SessionOptions.register_custom_ops_library` calls.
-extern "C" __attribute__((visibility("default"))) void* RegisterCustomOps(
+// What `SessionOptions.register_custom_ops_library` calls, but in a library of several levels
+// (levels.cpp).
+#ifndef MACARON_ENTRY
+#define MACARON_ENTRY RegisterCustomOps
+#endif
+extern "C" __attribute__((visibility("default"))) void* MACARON_ENTRY(
     void* options, const macaron::RuntimeBase* base) {
   using macaron::Runtime;
   static const Runtime runtime(base);
@@ -778,10 +788,10 @@ extern "C" __attribute__((visibility("default"))) void* RegisterCustomOps(
   static void* own = nullptr;  // one for all sessions
   if (!own) {
     std::vector<macaron::Operator*> members;
-    for (macaron::Operator& each : macaron::operators) members.push_back(&each);
+    for (macaron::Operator& each : macaron::operators()) members.push_back(&each);
 #ifdef MACARON_PRODUCTS
     if (macaron::products_work())
-      for (macaron::Operator& each : macaron::own_products) members.push_back(&each);
+      for (macaron::Operator& each : macaron::own_products()) members.push_back(&each);
 #endif
     if (void* status = macaron::make_domain("macaron", members, own)) return status;
   }
@@ -793,7 +803,7 @@ extern "C" __attribute__((visibility("default"))) void* RegisterCustomOps(
   static void* runtimes = nullptr;
   if (wanted && macaron::products_work()) {
     if (!runtimes)
-      if (void* status = macaron::make_domain("com.microsoft", {&macaron::product}, runtimes))
+      if (void* status = macaron::make_domain("com.microsoft", {&macaron::product()}, runtimes))
         return status;
     return runtime.call(Runtime::kAddCustomOpDomain, options, runtimes);
   }

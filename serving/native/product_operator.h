@@ -224,18 +224,24 @@ OperatorTable own_table() {
 }
 
 // In the place of ONNX Runtime's own.
-inline Operator product{product_table(), "MatMulIntegerToFloat",
-                 {kUint8, kInt8, kFloat, kFloat, kUint8, kInt8, kFloat}, {kFloat}, nullptr};
+inline Operator& product() {
+  static Operator made{product_table(), "MatMulIntegerToFloat",
+                       {kUint8, kInt8, kFloat, kFloat, kUint8, kInt8, kFloat}, {kFloat}, nullptr};
+  return made;
+}
 
 // Ours: with a bias, and of activations of 16 bits.
-inline std::array<Operator, 3> own_products{{
-    {own_table<biased_product_op>(), "BiasedProduct",
-     {kUint8, kInt8, kFloat, kFloat, kUint8, kFloat}, {kFloat}, nullptr},
-    {own_table<wide_product_op>(), "WideProduct", {kUint8, kInt8, kFloat, kFloat, kUint8},
-     {kFloat}, nullptr},
-    {own_table<biased_wide_product_op>(), "BiasedWideProduct",
-     {kUint8, kInt8, kFloat, kFloat, kUint8, kFloat}, {kFloat}, nullptr},
-}};
+inline std::array<Operator, 3>& own_products() {
+  static std::array<Operator, 3> made{{
+      {own_table<biased_product_op>(), "BiasedProduct",
+       {kUint8, kInt8, kFloat, kFloat, kUint8, kFloat}, {kFloat}, nullptr},
+      {own_table<wide_product_op>(), "WideProduct", {kUint8, kInt8, kFloat, kFloat, kUint8},
+       {kFloat}, nullptr},
+      {own_table<biased_wide_product_op>(), "BiasedWideProduct",
+       {kUint8, kInt8, kFloat, kFloat, kUint8, kFloat}, {kFloat}, nullptr},
+  }};
+  return made;
+}
 
 }  // namespace macaron
 

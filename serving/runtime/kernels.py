@@ -1,11 +1,13 @@
 """This project's own operators for ONNX Runtime: compiled once for a machine, with its compiler,
-or beforehand for images that have none (`python -m serving.runtime.kernels`).
+or beforehand for any machine (`python -m serving.runtime.kernels`), as wheels and images have them.
 
 Without them every bundle decodes the same, a little more slowly: see docs/engine.md.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
 import hashlib
 import logging
@@ -15,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from serving.errors import SettingsError
@@ -24,40 +26,35 @@ from serving.folders import cache_folder
 SWITCH = "MACARON_NATIVE_KERNELS"
 """The environment variable that turns them off."""
 SHIPPED = Path(__file__).parents[1] / "native" / "built"
-"""Where `ship_libraries` puts what an image brings along."""
+"""Where wheels and images have the library that `ship_library` makes."""
 SOURCES = Path(__file__).parents[1] / "native"
 """Where the operators are written."""
+_OPERATORS = SOURCES / "operators.cpp"
 _COMPILERS = ("c++", "g++", "clang++")
 # Hidden, or a process that loads two libraries would have one of what is inline in both.
-_FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fvisibility=hidden")
+_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden")
 _ARITHMETIC = ("-fno-math-errno", "-fno-trapping-math")  # neither changes a result
+# Of one level of several in a library: all that is inline goes into the object for good, and is not
+# unique, or the linker would give every level that of the first.
+_ALONE = ("-r", "-nostdlib", "-Wl,--force-group-allocation", "-fno-gnu-unique")
 _TIMEOUT_S = 300
-# What is shipped is for two levels of the x86-64 psABI, the best first: each with what it asks for
-# in Linux's words.
-_AVX2 = "avx2 bmi1 bmi2 f16c fma abm movbe"
-_LEVELS = {
-    "x86-64-v4": f"{_AVX2} avx512f avx512bw avx512cd avx512dq avx512vl",
-    "x86-64-v3": _AVX2,
-}
+_LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64")
+"""Of the x86-64 psABI: AVX-512, AVX2, and any; see serving/native/levels.cpp."""
 
 logger = logging.getLogger(__name__)
 
 
 @functools.cache
 def native_library() -> Path | None:
-    """The compiled operators; None where they are turned off or cannot be compiled.
+    """The compiled operators; None where they are turned off or cannot be compiled, and where
+    the system is not Linux.
 
-    One that was shipped comes first, where it runs on this processor. What is compiled stays in
-    the user's cache folder, by everything that it depends on. Raises SettingsError where the
-    switch is neither on nor off.
+    One that was shipped comes first. What is compiled stays in the user's cache folder, by
+    everything that it depends on. Raises SettingsError where the switch is neither on nor off.
     """
-    switch = os.environ.get(SWITCH, "").strip().lower() or "on"
-    if switch not in ("on", "off"):
-        raise SettingsError(f"{SWITCH} must be on or off, got {switch!r}")
-    if switch == "off":
+    if not _wanted() or sys.platform != "linux":
         return None
-    processor = processor_features()
-    shipped = shipped_library(SHIPPED, processor)
+    shipped = shipped_library(SHIPPED)
     if shipped is not None:
         return shipped
     compiler = find_compiler(os.environ)
@@ -68,7 +65,7 @@ def native_library() -> Path | None:
         )
         return None
     try:
-        return build_library(compiler, cache_folder(os.environ), processor)
+        return build_library(compiler, cache_folder(os.environ), processor_features())
     except (OSError, subprocess.SubprocessError) as error:
         output = getattr(error, "stderr", None) or str(error)
         logger.warning(
@@ -94,37 +91,50 @@ def build_library(compiler: str, folder: Path, processor: str) -> Path:
     known = _digest(SOURCES, compiler, "native", platform.machine(), processor)
     library = folder / f"kernels-{known}.so"
     if not library.is_file():
-        _compile(compiler, "native", library)
+        with _place_for(library) as made:
+            _run(compiler, *_FLAGS, *_ARITHMETIC, "-shared", "-march=native", _OPERATORS, to=made)
     return library
 
 
-def ship_libraries(compiler: str, folder: Path) -> list[Path]:
-    """Compile the operators into a folder for x86-64 processors with AVX-512 and for those with
-    AVX2; nothing for other machines.
+def ship_library(compiler: str, folder: Path) -> Path | None:
+    """Compile the operators into a folder for any x86-64 processor: one library, which chooses at
+    run time. None on other machines, for which nothing is shipped.
 
     Raises OSError and subprocess.SubprocessError.
     """
-    if platform.machine() != "x86_64":
-        return []
-    libraries = {level: _shipped(folder, level, SOURCES) for level in _LEVELS}
-    for level, library in libraries.items():
-        _compile(compiler, level, library)
-    return list(libraries.values())
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return None
+    library = _shipped(folder, SOURCES)
+    with _place_for(library) as made:
+        levels = [_compile_level(compiler, level, made.parent) for level in _LEVELS]
+        _run(compiler, *_FLAGS, "-shared", "-s", SOURCES / "levels.cpp", *levels, to=made)
+    return library
 
 
-def shipped_library(folder: Path, processor: str, sources: Path = SOURCES) -> Path | None:
-    """The best that `ship_libraries` made in a folder of these sources and that runs on a processor
-    with these features (`processor_features`)."""
-    found = set(processor.split())
-    for level, wanted in _LEVELS.items():
-        library = _shipped(folder, level, sources)
-        if found.issuperset(wanted.split()) and library.is_file():
-            return library
-    return None
+def shipped_library(folder: Path, sources: Path = SOURCES) -> Path | None:
+    """What `ship_library` made in a folder of these sources, if it can be loaded here."""
+    library = _shipped(folder, sources)
+    if not library.is_file():
+        return None
+    try:
+        ctypes.CDLL(str(library))
+    except OSError as error:  # of a newer system
+        logger.warning("the native kernels that were shipped cannot be loaded: %s", error)
+        return None
+    return library
 
 
-def _shipped(folder: Path, level: str, sources: Path) -> Path:
-    return folder / f"kernels-{level}-{_digest(sources, level)}.so"
+def _wanted() -> bool:
+    """Whether the switch is on; raises SettingsError."""
+    switch = os.environ.get(SWITCH, "").strip().lower() or "on"
+    if switch not in ("on", "off"):
+        raise SettingsError(f"{SWITCH} must be on or off, got {switch!r}")
+    return switch == "on"
+
+
+def _shipped(folder: Path, sources: Path) -> Path:
+    machine = platform.machine()
+    return folder / f"kernels-{machine}-{_digest(sources, machine, *_LEVELS, *_ALONE)}.so"
 
 
 def _digest(sources: Path, *parts: str) -> str:
@@ -137,23 +147,32 @@ def _digest(sources: Path, *parts: str) -> str:
     return known.hexdigest()[:16]
 
 
-def _compile(compiler: str, processor: str, library: Path) -> None:
+@contextlib.contextmanager
+def _place_for(library: Path) -> Iterator[Path]:
+    """Where a library is to be made, in a folder for that alone; it is moved when it is done.
+
+    Others may make it at the same time: whoever is last puts the same thing there.
+    """
     library.parent.mkdir(parents=True, exist_ok=True)
-    # Others may compile at the same time: whoever is last puts the same thing there.
     with tempfile.TemporaryDirectory(dir=library.parent) as place:
         made = Path(place) / library.name
-        command = [
-            compiler,
-            *_FLAGS,
-            *_ARITHMETIC,
-            f"-march={processor}",
-            "-o",
-            str(made),
-            str(SOURCES / "operators.cpp"),
-        ]
-        subprocess.run(command, check=True, capture_output=True, text=True, timeout=_TIMEOUT_S)
+        yield made
         made.replace(library)
     logger.info("native kernels compiled: %s", library)
+
+
+def _compile_level(compiler: str, level: str, folder: Path) -> Path:
+    """The operators for one level of processors, as an object of which only the entry is seen."""
+    made, entry = folder / f"{level}.o", f"register_{level.replace('-', '_')}"
+    flags = (*_FLAGS, *_ARITHMETIC, *_ALONE, f"-march={level}", f"-DMACARON_ENTRY={entry}")
+    _run(compiler, *flags, _OPERATORS, to=made)
+    _run("objcopy", f"--keep-global-symbol={entry}", made)
+    return made
+
+
+def _run(program: str, *arguments: str | Path, to: Path | None = None) -> None:
+    command = [program, *map(str, arguments), *(("-o", str(to)) if to else ())]
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=_TIMEOUT_S)
 
 
 def processor_features() -> str:
@@ -166,19 +185,24 @@ def processor_features() -> str:
     return next((line for line in lines if line.startswith(("flags", "Features"))), "")
 
 
-def main() -> int:
-    """Compile what an image without a compiler is to bring along; prints the files."""
+def main(words: list[str] | None = None) -> int:
+    """Compile what is to run without a compiler, into the folder that is given or else where this
+    package looks for it; prints the file."""
+    words = sys.argv[1:] if words is None else words
+    if not _wanted():
+        print(f"no library is made: {SWITCH} is off")
+        return 0
     compiler = find_compiler(os.environ)
     if compiler is None:
         print(f"error: no C++ compiler (CXX, {', '.join(_COMPILERS)})", file=sys.stderr)
         return 1
     try:
-        libraries = ship_libraries(compiler, SHIPPED)
-    except subprocess.CalledProcessError as error:
-        print(f"error: {compiler} failed:\n{error.stderr}", file=sys.stderr)
+        library = ship_library(compiler, Path(words[0]) if words else SHIPPED)
+    except (OSError, subprocess.SubprocessError) as error:
+        output = getattr(error, "stderr", None) or error
+        print(f"error: {compiler} failed:\n{output}", file=sys.stderr)
         return 1
-    lines = [str(library) for library in libraries]
-    print("\n".join(lines) or f"no library is shipped for {platform.machine()}")
+    print(library or f"no library is shipped for {sys.platform} on {platform.machine()}")
     return 0
 
 

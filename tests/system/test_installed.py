@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from serving.runtime import kernels
 from tests.system.server import ROOT, environment, free_port, started
 from tests.toy.recipe import write_toy_recipe
 
@@ -145,6 +147,22 @@ def test_the_command_trains(installed: Installed) -> None:
     done = installed.run("macaron", "train", *words)
     assert done.returncode == 0, done.stderr
     assert (installed.work / "run" / "metrics.jsonl").is_file()
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux"
+    or platform.machine() != "x86_64"
+    or kernels.find_compiler(os.environ) is None,
+    reason="kernels are compiled on Linux on x86-64 with a C++ compiler",
+)
+def test_the_native_kernels_come_with_it(installed: Installed) -> None:
+    assert installed.wheel.name.endswith("-py3-none-linux_x86_64.whl")
+    code = "from macaron.serving.runtime.kernels import native_library; print(native_library())"
+    found = Path(installed.run("python", "-c", code).stdout.strip())
+    assert found.parent == installed.packages / "macaron/serving/native/built"
+    done = installed.run("macaron", "doctor", str(MODELS / "macaron-de-en"))
+    assert done.returncode == 0, done.stdout
+    assert "native, came with the package" in done.stdout
 
 
 def test_nothing_is_written_into_the_installed_package(installed: Installed) -> None:

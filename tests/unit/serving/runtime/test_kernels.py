@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _ctypes
 import logging
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -86,96 +88,112 @@ def test_a_folder_that_cannot_be_written(
 
 def test_other_processors_are_compiled_for_apart(tmp_path: Path) -> None:
     compiler = pretended_compiler(tmp_path)
-    first = kernels.build_library(str(compiler), tmp_path, V3)
-    assert kernels.build_library(str(compiler), tmp_path, V3) == first
-    second = kernels.build_library(str(compiler), tmp_path, V4)
+    first = kernels.build_library(str(compiler), tmp_path, "flags : avx2")
+    assert kernels.build_library(str(compiler), tmp_path, "flags : avx2") == first
+    second = kernels.build_library(str(compiler), tmp_path, "flags : avx2 avx512f")
     assert second != first
     assert {first, second} <= set(tmp_path.iterdir())
 
 
 def pretended_compiler(folder: Path) -> Path:
-    """A shell script that takes the compiler's arguments and makes an empty output file."""
+    """A shell script that takes the compiler's arguments and makes an empty output file; `objcopy`
+    beside it does nothing."""
     compiler = folder / "compiler"
-    compiler.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\ntouch "$2"\n')
-    compiler.chmod(0o755)
+    compiler.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\n: > "$2"\n')
+    (folder / "objcopy").write_text("#!/bin/sh\n")
+    for program in (compiler, folder / "objcopy"):
+        program.chmod(0o755)
     return compiler
 
 
-V3 = "flags : fpu avx avx2 bmi1 bmi2 f16c fma abm movbe xsave"
-V4 = f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl"
-
-
 @pytest.fixture
-def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Libraries where `native_library` looks for them, the best first; there is no compiler."""
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A library that can be loaded where `native_library` looks for one; there is no compiler."""
     monkeypatch.setattr(kernels.platform, "machine", lambda: "x86_64")
-    libraries = kernels.ship_libraries(str(pretended_compiler(tmp_path)), kernels.SHIPPED)
-    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
-    return libraries
+    library = kernels.ship_library(str(pretended_compiler(tmp_path)), kernels.SHIPPED)
+    assert library is not None
+    shutil.copy(_ctypes.__file__, library)
+    return library
 
 
-@pytest.mark.parametrize(
-    ("processor", "taken"),
-    [(V4, 0), (V4.replace(" avx512bw", ""), 1), (V3, 1), (V3.replace(" fma", ""), None)],
-)
-def test_the_best_shipped_library_that_runs_is_taken(
-    shipped: list[Path], processor: str, taken: int | None
+def test_what_was_shipped_is_taken(shipped: Path) -> None:
+    assert kernels.native_library() == shipped
+
+
+def test_a_shipped_library_is_not_taken_where_it_is_switched_off(
+    shipped: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = kernels.shipped_library(kernels.SHIPPED, processor)
-    assert found == (None if taken is None else shipped[taken])
+    monkeypatch.setenv("MACARON_NATIVE_KERNELS", "off")
+    assert kernels.native_library() is None
 
 
-@pytest.mark.skipif(kernels.platform.machine() != "x86_64", reason="ships for x86-64 alone")
-def test_what_is_shipped_for_this_processor_needs_no_compiler(shipped: list[Path]) -> None:
-    found = kernels.shipped_library(kernels.SHIPPED, kernels.processor_features())
-    assert kernels.native_library() == found
-    assert found in {None, *shipped}
-
-
-def test_a_shipped_library_of_other_sources_is_not_taken(
-    shipped: list[Path], tmp_path: Path
+def test_a_shipped_library_that_cannot_be_loaded_is_told_and_not_taken(
+    shipped: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    shipped.write_bytes(b"of another machine")
+    with caplog.at_level(logging.WARNING):
+        assert kernels.native_library() is None
+    assert "the native kernels that were shipped cannot be loaded" in caplog.text
+
+
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_other_systems_than_linux_have_the_standard_operators_without_a_word(
+    shipped: Path,
+    platform: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(kernels.sys, "platform", platform)
+    assert kernels.native_library() is None
+    assert kernels.ship_library("nothing", shipped.parent) is None
+    assert not caplog.records
+
+
+def test_a_shipped_library_of_other_sources_is_not_taken(shipped: Path, tmp_path: Path) -> None:
     sources = tmp_path / "sources"
     sources.mkdir()
     for file in kernels.SOURCES.iterdir():
         if file.is_file():
             (sources / file.name).write_bytes(file.read_bytes())
-    assert kernels.shipped_library(kernels.SHIPPED, V4, sources) == shipped[0]
+    assert kernels.shipped_library(kernels.SHIPPED, sources) == shipped
     with (sources / "operators.cpp").open("a") as changed:
         changed.write("\n")
-    assert kernels.shipped_library(kernels.SHIPPED, V4, sources) is None
+    assert kernels.shipped_library(kernels.SHIPPED, sources) is None
 
 
-@needs_compiler
-@pytest.mark.skipif(kernels.platform.machine() != "x86_64", reason="ships for x86-64 alone")
-def test_shipped_libraries_have_the_operators(tmp_path: Path) -> None:
-    compiler = kernels.find_compiler(os.environ)
-    assert compiler is not None
-    libraries = kernels.ship_libraries(compiler, tmp_path)
-    assert len(libraries) == 2
-    for library in libraries:
-        assert b"RegisterCustomOps" in library.read_bytes()
+def test_a_shipped_library_of_another_machine_is_not_taken(
+    shipped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels.platform, "machine", lambda: "aarch64")
+    assert kernels.native_library() is None
 
 
 def test_nothing_is_shipped_for_other_machines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernels.platform, "machine", lambda: "aarch64")
-    assert kernels.ship_libraries(str(pretended_compiler(tmp_path)), tmp_path / "built") == []
+    assert kernels.ship_library(str(pretended_compiler(tmp_path)), tmp_path / "built") is None
     assert not (tmp_path / "built").exists()
 
 
-@pytest.mark.skipif(kernels.platform.machine() != "x86_64", reason="ships for x86-64 alone")
 def test_shipping_from_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(kernels.platform, "machine", lambda: "x86_64")
     monkeypatch.setenv("CXX", str(pretended_compiler(tmp_path)))
-    assert kernels.main() == 0
-    assert set(capsys.readouterr().out.split()) == {str(p) for p in kernels.SHIPPED.iterdir()}
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert kernels.main([]) == 0
+    assert capsys.readouterr().out.split() == [str(p) for p in kernels.SHIPPED.iterdir()]
+    assert kernels.main([str(tmp_path / "built")]) == 0
+    assert capsys.readouterr().out.split() == [str(p) for p in (tmp_path / "built").iterdir()]
     monkeypatch.setenv("CXX", "false")
-    assert kernels.main() == 1
+    assert kernels.main([]) == 1
     assert "false failed" in capsys.readouterr().err
     monkeypatch.setenv("CXX", "nowhere")
-    assert kernels.main() == 1
+    assert kernels.main([]) == 1
     assert "no C++ compiler" in capsys.readouterr().err
+    monkeypatch.setenv("MACARON_NATIVE_KERNELS", "off")
+    assert kernels.main([]) == 0
+    assert "MACARON_NATIVE_KERNELS is off" in capsys.readouterr().out
