@@ -330,11 +330,12 @@ def _add_students(verbs: _Verbs) -> None:
 def _add_tables(verbs: _Verbs) -> None:
     parser = verbs.add_parser(
         "tables",
-        help="the tables of docs/benchmarks.md, made anew",
+        help="the tables of docs/background/benchmarks.md, made anew",
         description="Runs the commands that stand above the tables of a document, each in a "
         "process of its own, and puts what they print in the tables' place.",
     )
-    parser.add_argument("document", type=Path, nargs="?", default=Path("docs/benchmarks.md"))
+    document = Path("docs/background/benchmarks.md")
+    parser.add_argument("document", type=Path, nargs="?", default=document)
     parser.add_argument("--only", default="", metavar="TEXT", help="commands that contain it")
 
 

@@ -1,7 +1,7 @@
 """The long run of the fault suite: `make soak` prints its table of promises and what was found.
 
-`python -m tests.soak --write` puts the table into docs/operations.md. `--scale 0.1` does a tenth of
-everything.
+`python -m tests.soak --write` puts the table into docs/how-to/operations.md. `--scale 0.1` does a
+tenth of everything.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.system import faults
 from tests.system.server import ROOT, Server, running
 
-DOCUMENT = ROOT / "docs/operations.md"
+DOCUMENT = ROOT / "docs/how-to/operations.md"
 BEGIN, END = "<!-- soak: begin -->", "<!-- soak: end -->"
 CLIENT_TIMEOUT_S = 5.0
 OVERLOAD_P95_S = 8.0
@@ -192,7 +192,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bundles", type=Path, default=ROOT / "models")
     parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--write", action="store_true", help="into docs/operations.md")
+    parser.add_argument("--write", action="store_true", help="into docs/how-to/operations.md")
     arguments = parser.parse_args()
     cores, load = os.cpu_count() or 1, os.getloadavg()[0]
     rows: list[Row] = []

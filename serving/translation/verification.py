@@ -30,7 +30,7 @@ from serving.translation.results import Again, Done, TextHypothesis, Translation
 
 _WORSE = 0.5
 """How much lower the score of a second search may be: what is far less likely is hardly a sentence
-(docs/decisions.md)."""
+(docs/background/decisions.md)."""
 Hypotheses = tuple[TextHypothesis, ...]
 
 

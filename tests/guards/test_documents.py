@@ -14,7 +14,7 @@ from macaron import serve
 from macaron.__main__ import GROUPS
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def shell_lines(document: Path) -> Iterator[str]:
@@ -109,7 +109,7 @@ def test_documented_names_exist(package: str) -> None:
         assert getattr(module, name).__doc__
 
 
-# docs/architecture.md
+# docs/background/architecture.md
 
 
 def hops(text: str) -> list[list[str]]:
@@ -119,7 +119,7 @@ def hops(text: str) -> list[list[str]]:
 
 
 def test_the_plot_names_modules_that_exist_in_fifteen_hops_a_way() -> None:
-    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/background/architecture.md").read_text(encoding="utf-8")
     names = set(re.findall(r"`((?:serving|training|export|bench)\.[a-z0-9_.]+)`", text))
     names |= set(re.findall(r"\[((?:serving|training|export|bench)\.[a-z0-9_.]+)\]", text))
     assert len(names) > 50
