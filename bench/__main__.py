@@ -65,6 +65,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_encoder_server(verbs)
     _add_students(verbs)
     _add_tables(verbs)
+    _add_picture(verbs)
     return parser
 
 
@@ -337,6 +338,22 @@ def _add_tables(verbs: _Verbs) -> None:
     document = Path("docs/background/benchmarks.md")
     parser.add_argument("document", type=Path, nargs="?", default=document)
     parser.add_argument("--only", default="", metavar="TEXT", help="commands that contain it")
+
+
+def _add_picture(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "picture",
+        help="draw the speed of the systems in a table of docs/background/benchmarks.md",
+    )
+    document = Path("docs/background/benchmarks.md")
+    parser.add_argument("document", type=Path, nargs="?", default=document)
+    parser.add_argument("--output", type=Path, default=Path("docs/images/speed.svg"))
+    parser.add_argument(
+        "--table",
+        default="python -m bench engine --shape base",
+        metavar="COMMAND",
+        help="how the command above the table begins (default: %(default)s)",
+    )
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import torch
 
 from bench.errors import BenchError
 from bench.machine.gpu import MeasuredGpu, look_at_gpu
+from bench.reports.picture import draw_speed
 from bench.reports.report import Machine, busy_warning, look_again, look_at_machine
 from bench.reports.tables import refresh_tables
 from bench.runs.attention_layer import attention_markdown, time_attention
@@ -406,6 +407,12 @@ def tables(options: argparse.Namespace) -> int:
     """Make the tables of a document anew, in place."""
     count = refresh_tables(options.document, options.only, _progress)
     _progress(f"{count} tables written")
+    return 0
+
+
+def picture(options: argparse.Namespace) -> int:
+    """Draw the speeds of a table."""
+    draw_speed(options.document, options.table, options.output)
     return 0
 
 
