@@ -118,8 +118,8 @@ def mixed(server: Server, scale: float) -> Row:
     slope, warm, last = faults.rss_slope(prints), prints[len(prints) // 2], prints[-1]
     return Row(
         f"{count} mixed requests (translations, completions, streams, errors, clients that leave)",
-        f"memory {warm.rss_mb:.0f} -> {last.rss_mb:.0f} MB over the second half, "
-        f"{slope:+.2f} MB a thousand; threads {warm.threads} -> {last.threads}; descriptors "
+        f"memory (shared pages count in each process) {warm.rss_mb:.0f} -> {last.rss_mb:.0f} MB over "
+        f"the second half, {slope:+.2f} MB a thousand; threads {warm.threads} -> {last.threads}; descriptors "
         f"{warm.descriptors} -> {last.descriptors}",
         "< 2 MB a thousand requests; threads and descriptors constant",
         slope < 2
@@ -145,7 +145,7 @@ def decoder_death(server: Server, scale: float) -> Row:
     found = faults.kill_one(server, faults.decoder_pids, max(15.0, 60 * scale))
     return Row(
         f"SIGKILL of a decoding process under {found.clients} clients",
-        f"{found.refused} of {found.asked} requests answered 500, {found.lost} lost; replaced "
+        f"{found.refused} of {found.asked} requests refused, {found.lost} lost; replaced "
         f"after {found.seconds_to_replace:.1f} s",
         "only its own requests fail; it is replaced",
         found.refused <= found.clients and not found.lost,
