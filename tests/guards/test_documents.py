@@ -130,3 +130,36 @@ def test_the_plot_names_modules_that_exist_in_fifteen_hops_a_way() -> None:
     for numbers in ways:
         assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
         assert len(numbers) <= 15
+
+
+# Prose that is easy to read and to compare
+
+
+LONGEST_LINE = 120
+ELSEWHERE = {"gpu.md", "import.md"}
+"""Pages whose lines are not yet wrapped."""
+
+
+def prose(document: Path) -> Iterator[tuple[int, str]]:
+    """Lines that are neither in a table, in code, nor printed by a command, with their numbers."""
+    kept = True
+    for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith(("```", "<!-- end", "<!-- soak: end")):
+            kept = not kept
+        elif line.startswith(("<!-- run:", "<!-- soak: begin")):
+            kept = False
+        elif kept and not line.startswith(("|", "[", "<!--")):
+            yield number, line
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_no_line_of_prose_is_wider_than_a_window(document: Path) -> None:
+    if document.name in ELSEWHERE:
+        pytest.skip("not yet wrapped")
+    # A command between backquotes stays in one line, to be copied.
+    wide = [
+        number
+        for number, line in prose(document)
+        if len(line) > LONGEST_LINE and not re.fullmatch(r"`[^`]+`,?", line)
+    ]
+    assert wide == []
