@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve wheel test test-slow soak lint format clean
+.PHONY: help serve wheel test test-slow soak docs lint format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -40,6 +40,9 @@ test-slow: $(VENV)/dev.stamp ## run the slow tests: benches, long trainings, who
 soak: $(VENV)/dev.stamp ## the long run of the fault suite: a quarter of an hour on a machine that does nothing else
 	$(BIN)/python -m tests.soak --write
 
+docs: $(VENV)/docs.stamp ## build the pages of docs/ into site/; a warning is an error
+	NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --clean
+
 lint: $(VENV)/dev.stamp ## check format, style, imports and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -51,7 +54,7 @@ format: $(VENV)/dev.stamp ## rewrite the code in the common format
 	$(BIN)/ruff check --fix .
 
 clean: ## remove caches (delete .venv by hand to start afresh)
-	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -path ./$(VENV) -prune -o -type d -name __pycache__ -exec rm -rf {} +
 
 # The target is pip, not python: where ensurepip is missing, a broken .venv is left behind that has python but no pip.
@@ -62,6 +65,10 @@ $(BIN)/pip:
 # A stamp is as old as the last installation. pip itself is order-only: its own date says nothing.
 $(VENV)/serve.stamp: requirements/serve.txt | $(BIN)/pip
 	$(PIP_INSTALL) -r requirements/serve.txt
+	@touch $@
+
+$(VENV)/docs.stamp: requirements/docs.txt | $(BIN)/pip
+	$(PIP_INSTALL) -r requirements/docs.txt
 	@touch $@
 
 # dev.txt contains serve.txt, so both stamps are fresh after it.

@@ -65,6 +65,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_encoder_server(verbs)
     _add_students(verbs)
     _add_tables(verbs)
+    _add_picture(verbs)
     return parser
 
 
@@ -331,12 +332,29 @@ def _add_students(verbs: _Verbs) -> None:
 def _add_tables(verbs: _Verbs) -> None:
     parser = verbs.add_parser(
         "tables",
-        help="the tables of docs/benchmarks.md, made anew",
+        help="the tables of docs/background/benchmarks.md, made anew",
         description="Runs the commands that stand above the tables of a document, each in a "
         "process of its own, and puts what they print in the tables' place.",
     )
-    parser.add_argument("document", type=Path, nargs="?", default=Path("docs/benchmarks.md"))
+    document = Path("docs/background/benchmarks.md")
+    parser.add_argument("document", type=Path, nargs="?", default=document)
     parser.add_argument("--only", default="", metavar="TEXT", help="commands that contain it")
+
+
+def _add_picture(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "picture",
+        help="draw the speed of the systems in a table of docs/background/benchmarks.md",
+    )
+    document = Path("docs/background/benchmarks.md")
+    parser.add_argument("document", type=Path, nargs="?", default=document)
+    parser.add_argument("--output", type=Path, default=Path("docs/images/speed.svg"))
+    parser.add_argument(
+        "--table",
+        default="python -m bench engine --shape base",
+        metavar="COMMAND",
+        help="how the command above the table begins (default: %(default)s)",
+    )
 
 
 if __name__ == "__main__":

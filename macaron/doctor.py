@@ -49,8 +49,8 @@ class Finding:
     """What to do about it; None where nothing is to be done."""
 
 
-def main(arguments: list[str], prog: str) -> int:
-    """Print what was found; returns 1 where something is to be done about it, else 0."""
+def doctor_parser(prog: str) -> argparse.ArgumentParser:
+    """The options of `macaron doctor`."""
     parser = argparse.ArgumentParser(prog=prog, description=__doc__)
     parser.add_argument(
         "bundle",
@@ -59,7 +59,12 @@ def main(arguments: list[str], prog: str) -> int:
         help="a bundle that is tried (default: the first in MACARON_BUNDLES, or in models)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: list[str], prog: str) -> int:
+    """Print what was found; returns 1 where something is to be done about it, else 0."""
+    options = doctor_parser(prog).parse_args(arguments)
     findings = list(examine(options.bundle))
     well = all(finding.advice is None for finding in findings)
     if options.json:

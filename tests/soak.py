@@ -1,7 +1,7 @@
 """The long run of the fault suite: `make soak` prints its table of promises and what was found.
 
-`python -m tests.soak --write` puts the table into docs/operations.md. `--scale 0.1` does a tenth of
-everything.
+`python -m tests.soak --write` puts the table into docs/how-to/operations.md. `--scale 0.1` does a
+tenth of everything.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.system import faults
 from tests.system.server import ROOT, Server, running
 
-DOCUMENT = ROOT / "docs/operations.md"
+DOCUMENT = ROOT / "docs/how-to/operations.md"
 BEGIN, END = "<!-- soak: begin -->", "<!-- soak: end -->"
 CLIENT_TIMEOUT_S = 5.0
 OVERLOAD_P95_S = 8.0
@@ -118,9 +118,9 @@ def mixed(server: Server, scale: float) -> Row:
     slope, warm, last = faults.rss_slope(prints), prints[len(prints) // 2], prints[-1]
     return Row(
         f"{count} mixed requests (translations, completions, streams, errors, clients that leave)",
-        f"memory {warm.rss_mb:.0f} -> {last.rss_mb:.0f} MB over the second half, "
-        f"{slope:+.2f} MB a thousand; threads {warm.threads} -> {last.threads}; descriptors "
-        f"{warm.descriptors} -> {last.descriptors}",
+        f"memory (shared pages count in each process) {warm.rss_mb:.0f} -> {last.rss_mb:.0f} MB "
+        f"over the second half, {slope:+.2f} MB a thousand; threads {warm.threads} -> "
+        f"{last.threads}; descriptors {warm.descriptors} -> {last.descriptors}",
         "< 2 MB a thousand requests; threads and descriptors constant",
         slope < 2
         and abs(last.threads - warm.threads) <= 2
@@ -145,7 +145,7 @@ def decoder_death(server: Server, scale: float) -> Row:
     found = faults.kill_one(server, faults.decoder_pids, max(15.0, 60 * scale))
     return Row(
         f"SIGKILL of a decoding process under {found.clients} clients",
-        f"{found.refused} of {found.asked} requests answered 500, {found.lost} lost; replaced "
+        f"{found.refused} of {found.asked} requests refused, {found.lost} lost; replaced "
         f"after {found.seconds_to_replace:.1f} s",
         "only its own requests fail; it is replaced",
         found.refused <= found.clients and not found.lost,
@@ -192,7 +192,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bundles", type=Path, default=ROOT / "models")
     parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--write", action="store_true", help="into docs/operations.md")
+    parser.add_argument("--write", action="store_true", help="into docs/how-to/operations.md")
     arguments = parser.parse_args()
     cores, load = os.cpu_count() or 1, os.getloadavg()[0]
     rows: list[Row] = []

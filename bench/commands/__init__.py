@@ -22,4 +22,5 @@ VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "encoder-server": encoding.encoder_server,
     "students": decoding.students,
     "tables": documents.tables,
+    "picture": documents.picture,
 }

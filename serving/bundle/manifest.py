@@ -20,7 +20,7 @@ CARD = "README.md"
 """The model card, which people may edit: it is no part of what the hashes cover."""
 MOST_JOINT_STATES = 256
 """One or two sentences at beam 5: their matrix products are large already, and their states fit the
-processor's cache (docs/decisions.md)."""
+processor's cache (docs/background/decisions.md)."""
 
 Family = Literal["transformer", "macaron", "joint", "lm", "bert"]
 Precision = Literal["fp32", "int8", "fp16", "bf16", "w8a16"]

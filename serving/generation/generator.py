@@ -29,7 +29,8 @@ _SCORED_ROWS = 16
 class Generator:
     """A language model bundle, loaded.
 
-    >>> Generator("models/lm-cascade").generate("The film was")[0][0].text  # doctest: +SKIP
+    Examples:
+        >>> Generator("models/lm-cascade").generate("The film was")[0][0].text
     """
 
     def __init__(self, bundle: str | Path, *, threads: int | None = None, workers: int = 1) -> None:

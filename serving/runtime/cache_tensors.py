@@ -31,7 +31,7 @@ class BlockPool:
     """Blocks of memory that go from one batch to the next; threads may share a pool.
 
     The operating system hands out fresh memory page by page at the first touch, which can cost more
-    than everything a step then does with it (docs/decisions.md). A block is a flat array. What it
+    than everything a step then does with it (docs/background). A block is a flat array. What it
     holds when it is taken is left from its last use.
     """
 

@@ -1,7 +1,7 @@
 """This project's own operators for ONNX Runtime: compiled once for a machine, with its compiler,
 or beforehand for any machine (`python -m serving.runtime.kernels`), as wheels and images have them.
 
-Without them every bundle decodes the same, a little more slowly: see docs/engine.md.
+Without them every bundle decodes the same, a little more slowly: see docs/background/engine.md.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ Span = tuple[int, int]
 """Begin and end in a text, in characters (code points)."""
 
 MIN_PROBABILITY = 0.2
-"""A word whose best source word gets less has no link (docs/engine.md)."""
+"""A word whose best source word gets less has no link (docs/background/engine.md)."""
 _WORD = re.compile(r"[\w\u0300-\u036f]+(?:['’-][\w\u0300-\u036f]+)*|[^\w\s]")
 
 

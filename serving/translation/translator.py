@@ -398,8 +398,9 @@ def _in_order(
 class Translator(ModelTranslator):
     """A translation bundle, loaded.
 
-    >>> Translator("models/macaron-de-en").translate("Guten Morgen!")[0].text  # doctest: +SKIP
-    'Good morning.'
+    Examples:
+        >>> Translator("models/macaron-de-en").translate("Guten Morgen!")[0].text
+        'Good morning!'
     """
 
     def __init__(

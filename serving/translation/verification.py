@@ -30,10 +30,10 @@ from serving.translation.results import Again, Done, TextHypothesis, Translation
 
 _WORSE = 0.5
 """How much lower the score of a second search may be: what is far less likely is hardly a sentence
-(docs/decisions.md)."""
+(docs/background/decisions.md)."""
 _MOST_FAULTS = 3
 """With how many a sentence is decoded once more. Of 18 with more of them, long lists of figures,
-that helped two (docs/decisions.md), and they take longest."""
+that helped two (docs/background/decisions.md), and they take longest."""
 Hypotheses = tuple[TextHypothesis, ...]
 
 

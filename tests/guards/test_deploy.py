@@ -31,7 +31,7 @@ DEPLOY = ROOT / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 IMAGE = f"macaron:{VERSION}"
-OLDEST_KUBERNETES = "1.27"  # docs/deployment.md promises it
+OLDEST_KUBERNETES = "1.27"  # docs/how-to/deployment.md promises it
 FOREIGN = {"kustomization.yaml", "pod-monitor.yaml", "keda.yaml", "prometheus-adapter.yaml"}
 """Read by others than Kubernetes itself."""
 MANIFESTS = sorted(path for path in KUBERNETES.rglob("*.yaml") if path.name not in FOREIGN)

@@ -110,7 +110,7 @@ def test_the_trace_sees_the_threads_of_a_request(ways: list[Calls]) -> None:
 def test_a_sentence_s_way_is_no_longer_than_the_document_says(
     ways: list[Calls], measure: str
 ) -> None:
-    stated = re.search(STATED[measure], (ROOT / "docs/architecture.md").read_text())
+    stated = re.search(STATED[measure], (ROOT / "docs/background/architecture.md").read_text())
     assert stated
     # The shortest: threads may take turns otherwise in one of them.
     assert min(measures(calls)[measure] for calls in ways) <= int(stated[1])

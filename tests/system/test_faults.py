@@ -1,4 +1,4 @@
-"""What the server promises under faults (docs/operations.md), each in a short run."""
+"""What the server promises under faults (docs/how-to/operations.md), each in a short run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/new-architecture.md, followed: its block is trained, exported and served as it stands."""
+"""docs/how-to/new-architecture.md works as it stands: its blocks train, export and serve."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from tests.toy.recipe import write_toy_recipe
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDE = ROOT / "docs" / "new-architecture.md"
+GUIDE = ROOT / "docs/how-to/new-architecture.md"
 
 
 def run(

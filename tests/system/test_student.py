@@ -1,4 +1,4 @@
-"""docs/training.md, followed: from text to a student with a shortlist, on a toy corpus."""
+"""docs/how-to/training.md, followed: from text to a student with a shortlist, on a toy corpus."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.toy.recipe import write_toy_recipe
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDE = ROOT / "docs" / "training.md"
+GUIDE = ROOT / "docs/how-to/training.md"
 STEPS = {"max_steps": 240, "validate_every": 120, "checkpoint_every": 40, "bf16": False}
 OPTIM = {"peak_lr": 4e-3, "warmup_steps": 50, "schedule": "cosine", "label_smoothing": 0.0}
 MODEL = {"model_dim": 64, "ffn_dim": 64, "vocab_size": 300, "dropout": 0.0}

@@ -17,7 +17,7 @@ class Dropout(nn.Module):
 
     The probability is rounded to a multiple of 1/256, but not to 0 or 1. Drawing bytes instead of
     Bernoulli variables made a training step of the small presets a fifth faster
-    (docs/decisions.md).
+    (docs/background/decisions.md).
     """
 
     def __init__(self, probability: float, shared_axes: tuple[int, ...] = ()) -> None:

@@ -1,5 +1,5 @@
 """What the server measures of HTTP, of its models and of its process, for Prometheus;
-docs/operations.md says what each is for.
+docs/how-to/operations.md says what each is for.
 
 Labels are bounded: route templates, statuses, names of models, codes of errors; never what a client
 sent.

@@ -1,5 +1,5 @@
 """What models read in place of things that are kept: names and numbers that they copy most reliably
-(docs/decisions.md)."""
+(docs/background/decisions.md)."""
 
 from __future__ import annotations
 

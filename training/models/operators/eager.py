@@ -71,7 +71,7 @@ def attention(
         )
         return _join_heads(out)
     # Written out: at sentence length the backward pass of the fused CPU kernel is several times
-    # slower than these products (docs/decisions.md).
+    # slower than these products (docs/background/decisions.md).
     scores = (query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)).float()
     if mask is not None:
         scores = scores + mask

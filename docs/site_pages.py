@@ -1,0 +1,228 @@
+"""What mkdocs adds to the pages, so that a fact of the code stands in the code alone.
+
+A page asks by a line such as `<!-- made: routes -->`; `MADE` lists what there is. Links to files
+outside of docs/ become their paths, for the site has no such files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os.path
+import re
+import sys
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+OUTSIDE = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)#]*)(#[^)]*)?\)")
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Called by mkdocs for each page, before its Markdown becomes HTML."""
+    for name, make in MADE.items():
+        if f"<!-- made: {name} -->" in markdown:
+            markdown = markdown.replace(f"<!-- made: {name} -->", make())
+    return without_links_outside(markdown, page.file.src_uri)
+
+
+def without_links_outside(markdown: str, source: str) -> str:
+    """Write `text (path)` in place of links to files of the repository that are no pages."""
+
+    def plain(link: re.Match[str]) -> str:
+        folder = os.path.dirname(f"docs/{source}")
+        path = os.path.normpath(os.path.join(folder, link[2]))
+        if path.startswith("docs/") and path.endswith((".md", ".png", ".svg")):
+            return link[0]
+        text = link[1]
+        return text if path in text else f"{text} (`{path}`)"
+
+    return OUTSIDE.sub(plain, markdown)
+
+
+def command_line() -> str:
+    """One section for each package's verbs, one table for each verb's arguments."""
+    sys.path.insert(0, str(ROOT))
+    import bench.__main__
+    import export.__main__
+    import macaron.serve
+    import serving.__main__
+    import training.__main__
+
+    serve = macaron.serve._parser("macaron serve")
+    parts = ["## Serving", *verb("macaron serve", serve)]
+    parts += group("macaron", serving.__main__._parser("macaron"))
+    for title, parser in (
+        ("Training", training.__main__._parser("macaron")),
+        ("Export", export.__main__._parser("macaron export")),
+        ("Benchmarks", bench.__main__._parser("macaron bench")),
+    ):
+        parts += [f"## {title}", *group(parser.prog, parser)]
+    return "\n\n".join(parts)
+
+
+def group(prog: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    """The verbs of a parser, each with its help in one line."""
+    (verbs,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    helps = {choice.dest: choice.help or "" for choice in verbs._choices_actions}
+    for name, sub in verbs.choices.items():
+        yield from verb(f"{prog} {name}", sub, helps.get(name, ""))
+
+
+def verb(title: str, parser: argparse.ArgumentParser, line: str = "") -> list[str]:
+    """Heading, what it does, how it is called, and a table of its arguments."""
+    parser.prog = title
+    formatter = parser._get_formatter()
+    rows = ["| argument | |", "|---|---|"]
+    for action in parser._actions:
+        if isinstance(action, argparse._HelpAction):
+            continue
+        names = ", ".join(action.option_strings) or str(action.metavar or action.dest)
+        value = "" if not action.option_strings else _value(action)
+        text = formatter._expand_help(action) if action.help else ""
+        rows.append(f"| `{names}{value}` | {_cell(text)} |")
+    said = parser.description or line
+    parts = [f"### {title}", _sentence(said)]
+    return [part for part in (*parts, "\n".join(rows) if len(rows) > 2 else "") if part]
+
+
+def _value(action: argparse.Action) -> str:
+    if action.nargs == 0:
+        return ""
+    if action.choices is not None:
+        return " " + "|".join(map(str, action.choices))
+    shown = action.metavar or action.dest.upper()
+    return " " + (shown if isinstance(shown, str) else " ".join(shown))
+
+
+def fields(path: str, name: str, prefix: str = "") -> str:
+    """A table of a class' fields: name, default, what its docstring says. The file is not run."""
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    (body,) = (n.body for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name)
+    rows = ["| name | default | |", "|---|---|---|"]
+    for field, after in pairwise(body):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+        ):
+            shown = prefix + (field.target.id.upper() if prefix else field.target.id)
+            rows.append(
+                f"| `{shown}` | {_initial(field.value)} | {_cell(str(after.value.value))} |"
+            )
+    return "\n".join(rows)
+
+
+def _initial(value: ast.expr | None) -> str:
+    """A field's default, of `Field(default, ge=1)` with its bounds, as the file has it."""
+    if not isinstance(value, ast.Call) or ast.unparse(value.func) != "Field":
+        return "" if value is None else f"`{_cell(ast.unparse(value))}`"
+    default = f"`{_cell(ast.unparse(value.args[0]))}`" if value.args else ""
+    signs = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+    bounds = [
+        f"{signs[word.arg]} {ast.unparse(word.value)}"
+        for word in value.keywords
+        if word.arg in signs
+    ]
+    return ", ".join([default, *bounds]).removeprefix(", ")
+
+
+def routes() -> str:
+    """A section for each path, with the fields of its body and the statuses of its answers."""
+    document = json.loads((ROOT / "docs/openapi.json").read_text(encoding="utf-8"))
+    parts: list[str] = []
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            parts.append(f"## {method.upper()} {path}")
+            parts.append(_sentence(operation.get("summary", "")))
+            parts += _parameters(operation)
+            parts += _body(operation)
+            statuses = [
+                f"| {status} | {_cell(answer['description'])}{_shape(answer)} |"
+                for status, answer in sorted(operation["responses"].items())
+            ]
+            parts.append("\n".join(["| status | |", "|---|---|", *statuses]))
+    parts.append("## Shapes")
+    for name, schema in sorted(document["components"]["schemas"].items()):
+        shape = _fields(schema) or f"A {_type(schema)}."
+        parts += [f"### {name}", _sentence(schema.get("description", "")), shape]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _parameters(operation: dict[str, Any]) -> Iterator[str]:
+    rows = [
+        f"| `{parameter['name']}` | {parameter['in']} | {_cell(parameter.get('description', ''))} |"
+        for parameter in operation.get("parameters", ())
+    ]
+    if rows:
+        yield "\n".join(["| parameter | in | |", "|---|---|---|", *rows])
+
+
+def _body(operation: dict[str, Any]) -> Iterator[str]:
+    content = operation.get("requestBody", {}).get("content", {})
+    if content:
+        kinds = ", ".join(f"`{kind}`" for kind in content)
+        schema = next(iter(content.values())).get("schema", {})
+        yield f"Body: {_type(schema)} as {kinds}."
+
+
+def _shape(answer: dict[str, Any]) -> str:
+    for content in answer.get("content", {}).values():
+        if "$ref" in content.get("schema", {}):
+            return f": {_type(content['schema'])}"
+    return ""
+
+
+def _fields(schema: dict[str, Any]) -> str:
+    required = set(schema.get("required", ()))
+    rows = [
+        f"| `{name}` | {_type(field)} | {_default(name, field, required)} "
+        f"| {_cell(field.get('description', ''))} |"
+        for name, field in schema.get("properties", {}).items()
+    ]
+    return "\n".join(["| field | type | default | |", "|---|---|---|---|", *rows]) if rows else ""
+
+
+def _default(name: str, field: dict[str, Any], required: set[str]) -> str:
+    if name in required:
+        return "required"
+    return "" if field.get("default") is None else f"`{_cell(json.dumps(field['default']))}`"
+
+
+def _type(schema: dict[str, Any]) -> str:
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        kinds = [_type(kind) for kind in schema["anyOf"] if kind.get("type") != "null"]
+        return " or ".join(dict.fromkeys(kinds))
+    if "enum" in schema:
+        return ", ".join(f"`{json.dumps(v)}`" for v in schema["enum"] if v is not None)
+    kind = schema.get("type", "any")
+    if kind == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    kinds = [kind] if isinstance(kind, str) else [k for k in kind if k != "null"]
+    return " or ".join(kinds)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def _sentence(text: str) -> str:
+    text = " ".join(text.split()).replace("<", "&lt;")
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") or not text else ".")
+
+
+MADE: dict[str, Callable[[], str]] = {
+    "command line": command_line,
+    "generation options": lambda: fields("serving/search/sampling_options.py", "GenerationOptions"),
+    "routes": routes,
+    "search options": lambda: fields("serving/search/options.py", "SearchOptions"),
+    "settings": lambda: fields("serving/server/http/settings.py", "Settings", "MACARON_"),
+}
+"""What pages may ask for, by name."""
