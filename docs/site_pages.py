@@ -48,12 +48,18 @@ def command_line() -> str:
     sys.path.insert(0, str(ROOT))
     import bench.__main__
     import export.__main__
+    import macaron.doctor
+    import macaron.models
     import macaron.serve
     import serving.__main__
     import training.__main__
 
     serve = macaron.serve._parser("macaron serve")
     parts = ["## Serving", *verb("macaron serve", serve)]
+    parts += verb("macaron pull", macaron.models.pull_parser("macaron pull"))
+    cached = macaron.models.models_parser("macaron models")
+    parts += [*verb("macaron models", cached), *group("macaron models", cached)]
+    parts += verb("macaron doctor", macaron.doctor.doctor_parser("macaron doctor"))
     parts += group("macaron", serving.__main__._parser("macaron"))
     for title, parser in (
         ("Training", training.__main__._parser("macaron")),
@@ -78,7 +84,7 @@ def verb(title: str, parser: argparse.ArgumentParser, line: str = "") -> list[st
     formatter = parser._get_formatter()
     rows = ["| argument | |", "|---|---|"]
     for action in parser._actions:
-        if isinstance(action, argparse._HelpAction):
+        if isinstance(action, argparse._HelpAction | argparse._SubParsersAction):
             continue
         names = ", ".join(action.option_strings) or str(action.metavar or action.dest)
         value = "" if not action.option_strings else _value(action)
