@@ -19,7 +19,7 @@ def found(text: str) -> list[str]:
         "%s", "%S", "%1$S", "%C", "*.htm", "src/**/*.py", "~/x/a-*.tar.gz", "list-*@x.org",
         "%d", "%(x)d", "%1$s", "%.2f", "%-5d", "%ld", "%@",
         "https://example.com/a?b=1&c=%20#d", "http://x.org", "www.example.com/x",
-        "a.b+c@example.co.uk",
+        "a.b+c@example.co.uk", "effect_list.output", "a_b.c_d.e",
         "%1$tY", "%tB", "%1$te", "\\(name)", "\\(user.name)", "\\(f(x))", "%%NAME%%",
         "{0:dd MMM yyyy}", "{0,-10:N2}", "{day:%d. %B %Y}", "{0,date,long}", "{0,number,#,##0.0 €}",
         "{0,choice,0#none|1#one|1<{0} many}", "%dMB", "%.1fkm", "%luKB", "[code]a b[/code]",
