@@ -395,7 +395,7 @@ def test_only_what_kills_its_process_fails(
 
 
 def test_a_loading_process_that_dies_is_replaced_when_it_is_needed(models: TwoModels) -> None:
-    (loader,) = models.group._loaders
+    (loader,) = models.group._loaders.values()
     os.kill(loader.pid, signal.SIGKILL)
     wait_until(lambda: loader.ended)
     assert models.german.submit(Request(text=TEXTS[3])).result(PATIENT).translation.text
