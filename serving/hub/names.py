@@ -123,15 +123,21 @@ def parse_name(given: str) -> Name | None:
 
 def name_here(given: str) -> Name | None:
     """The name that a text stands for on this machine; None where it is a path: something is there,
-    or OWNER of OWNER/NAME is a folder here, in which nothing of that name is.
+    or it has no form of a name.
 
-    Raises ModelNameError as `parse_name` does.
+    Raises ModelNameError as `parse_name` does, and for OWNER/NAME where OWNER is a folder here
+    without NAME: a slip in a path is not looked up on a hub.
     """
     path = Path(given)
     if path.exists():
         return None
     name = parse_name(given)
-    return None if isinstance(name, HubName) and path.parent.exists() else name
+    if isinstance(name, HubName) and path.parent.exists():
+        raise ModelNameError(
+            f"{given}: there is no such file or folder, though there is {path.parent}; a model of "
+            f"that name on a hub is called https://huggingface.co/{given} here"
+        )
+    return name
 
 
 def _of_pair(kind: str, rest: str) -> FirefoxName | ArgosName:

@@ -62,7 +62,8 @@ class Published:
     @property
     def label(self) -> str:
         """The name with its revision as people read it while it is fetched."""
-        return f"{str(self.name).partition('#')[0]}, {self.revision[:_REVISION_SHOWN]}"
+        name = replace(self.name, revision=None) if isinstance(self.name, HubName) else self.name
+        return f"{str(name).partition('#')[0]}, {self.revision[:_REVISION_SHOWN]}"
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pytest
 from macaron.serve import main, server_command, server_environment
 from serving.bundle.folder import find_bundles, read_manifest
 from tests.toy.checkpoints import write_opus
-from tests.toy.hub import import_here
+from tests.toy.hub import import_here, toy_hub, use
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -126,6 +126,22 @@ def test_bundles_are_served_where_they_lie(
         assert [bundle.resolve() for bundle in find_bundles(folder)] == models
     assert not (cache / "models").exists()
     assert capsys.readouterr().err == ""
+
+
+def test_a_name_is_served_from_the_cache(
+    started: dict[str, Any], cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with toy_hub() as hub:
+        use(hub, tmp_path, monkeypatch)
+        hub.add("toy/intents", ROOT / "models" / "intents")
+        with pytest.raises(SystemExit, match="error: --model toy/gone: there is no such folder"):
+            main(["--model", "toy/intents", "--model", "toy/gone"], "macaron serve")
+        assert started == {}
+        with pytest.raises(BecameTheServer):
+            main(["--model", "toy/intents"], "macaron serve")
+    (bundle,) = find_bundles(Path(started["environment"]["MACARON_BUNDLES"]))
+    assert bundle.resolve().parents[2] == cache / "models"
+    assert read_manifest(bundle).name == "intents"
 
 
 @pytest.mark.slow

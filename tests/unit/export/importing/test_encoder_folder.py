@@ -17,7 +17,8 @@ from export.errors import ExportError, ParityError
 from export.importing.bundle import import_bundle
 from export.importing.encoder_folder import read_encoder
 from export.importing.model import Told
-from export.texts.texts import Texts
+from export.importing.subjects import ENCODER, Source
+from export.texts.texts import NO_TEXTS, Texts
 from tests.toy.encoders import LINES, PIECES, save_encoder, write_lines
 from training.errors import CorpusError
 from training.models import SentenceEmbedder, TextClassifier
@@ -314,3 +315,20 @@ def test_what_an_encoder_has_no_use_for_is_refused(
         told = capsys.readouterr().err
         assert f"an encoder takes no {option[0]}; it takes --attribution, --pooling, --task" in told
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("told", "attribution"),
+    [
+        (Told(origin="toy/encoder@1"), "Imported from toy/encoder@1: an encoder. It tells no"),
+        (Told(origin="toy/encoder@1", attribution="Mine."), "Mine."),
+        (Told(), ""),
+    ],
+)
+def test_an_encoder_that_came_by_its_name_says_so(
+    folder: Path, told: Told, attribution: str
+) -> None:
+    source = Source(folder, Form(), NO_TEXTS, told)
+    found = ENCODER.subject(read_encoder(folder, "mean"), source).facts["attribution"]
+    assert found.startswith(attribution)
+    assert bool(found) == bool(attribution)

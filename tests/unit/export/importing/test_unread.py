@@ -171,7 +171,7 @@ def test_what_is_not_read_is_named(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("name", ["gpt2", "here/model.gguf", "./a/b/c", "/nowhere"])
+@pytest.mark.parametrize("name", ["gpt2", "here/a/model.gguf", "./a/b/c", "/nowhere"])
 @pytest.mark.parametrize("family", [None, "marian"])
 def test_what_is_not_there_and_no_name_is_told_with_what_names_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, family: str | None

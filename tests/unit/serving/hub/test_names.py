@@ -77,7 +77,10 @@ def test_a_path_that_is_there_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     assert name_here("models/de-en") == HubName("models/de-en")
     Path("models").mkdir()
-    assert name_here("models/de-en") is None, "a slip in a path is not looked up on a hub"
+    with pytest.raises(ModelNameError) as error:  # a slip in a path is not looked up on a hub
+        name_here("models/de-en")
+    assert "no such file or folder, though there is models; a model" in str(error.value)
+    assert name_here("https://huggingface.co/models/de-en") == HubName("models/de-en")
     Path("models/de-en").mkdir()
     assert name_here("models/de-en") is None
 

@@ -54,7 +54,7 @@ def test_a_bundle_is_used_as_it_is_and_then_without_the_hub(
 ) -> None:
     classifier = Classifier("toy/intents", threads=1)
     assert classifier.manifest.name == "intents"
-    assert "toy/intents@" in (told := capsys.readouterr().err)
+    assert "toy/intents, " in (told := capsys.readouterr().err)
     assert f": 6.0 MB, from {published.url}; licence: cc-by-4.0" in told
     asked = len(published.asked)
     Classifier("toy/intents", threads=1)
