@@ -25,6 +25,9 @@ EXISTING = {
     "target": "en",
     "source_lang": "DE",
     "target_lang": "EN-US",
+    "from": "de",
+    "to": "en",
+    "destination": ["en"],
     "timeout_s": 30,
 }
 """What no schema says: names that the models here have, and enough time."""

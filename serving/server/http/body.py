@@ -73,8 +73,8 @@ class ByBody:
     def __init__(
         self, app: ASGIApp, shared: Mapping[str, Mapping[str, frozenset[str]]], max_bytes: int
     ) -> None:
-        """`shared` has for a path the others that share it, each with the fields that tell; a body
-        of more than `max_bytes` is not looked at."""
+        """`shared` has for a path the others that share it, each with the fields that tell; of a
+        body of more than `max_bytes` only the beginning is waited for."""
         self._app, self._shared, self._max_bytes = app, shared, max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
