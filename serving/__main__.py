@@ -30,7 +30,7 @@ def _run(options: argparse.Namespace) -> int:
     from serving.errors import ServingError
 
     try:
-        return int(getattr(commands, options.verb)(options))
+        return int(getattr(commands, options.verb.replace("-", "_"))(options))
     except ServingError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -48,6 +48,8 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
         action="store_true",
         help="answer each line as it comes, on a pipe that stays open; slower for whole files",
     )
+
+    _of_files(verbs.add_parser("translate-file", help="translate files: text, office, subtitles"))
 
     bulk = verbs.add_parser(
         "bulk",
@@ -96,6 +98,28 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
         verbs.add_parser("classify", help="the class of each line, by an encoder"),
     )
     return parser
+
+
+def _of_files(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("bundle", type=Path, help="a bundle's folder")
+    parser.add_argument("input", help="a file, a folder, or a pattern between quotes")
+    parser.add_argument("output", type=Path, help="a file, or a folder")
+    _languages(parser)
+    parser.add_argument("--threads", type=int, help="default: the processors at hand")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a search option, for example beam_size=1; may be repeated",
+    )
+    parser.add_argument(
+        "--glossary", type=Path, metavar="FILE", help="lines of SOURCE TERM, a tab, TARGET TERM"
+    )
+    parser.add_argument(
+        "--bilingual", action="store_true", help="keep the source beside its translation"
+    )
+    parser.add_argument("--force", action="store_true", help="replace the output")
 
 
 def _of_encoders(embed: argparse.ArgumentParser, classify: argparse.ArgumentParser) -> None:
