@@ -7,9 +7,24 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from serving.documents import plain
+from serving.documents.archive import Archive
 from serving.documents.subtitles import cues
-from serving.documents.unit import FileFormat
+from serving.documents.unit import FileFormat, FileInUnits
 from serving.errors import DocumentError
+
+
+def _read_ooxml(content: bytes) -> FileInUnits:
+    # Here, for other files need no lxml.
+    from serving.documents.office.ooxml import read_ooxml
+
+    return read_ooxml(content)
+
+
+def _read_odf(content: bytes) -> FileInUnits:
+    from serving.documents.office.odf import read_odf
+
+    return read_odf(content)
+
 
 TEXT = FileFormat("txt", (".txt", ".text"), plain.read_text)
 MARKDOWN = FileFormat("markdown", (".md", ".markdown"), plain.read_markdown)
@@ -19,7 +34,25 @@ VTT = FileFormat("vtt", (".vtt",), cues.read_vtt)
 ASS = FileFormat("ass", (".ass", ".ssa"), cues.read_ass)
 SBV = FileFormat("sbv", (".sbv",), cues.read_sbv)
 
-FORMATS = (TEXT, MARKDOWN, HTML, SRT, VTT, ASS, SBV)
+DOCX = FileFormat("docx", (".docx", ".docm", ".dotx", ".dotm"), _read_ooxml)
+PPTX = FileFormat("pptx", (".pptx", ".pptm", ".ppsx", ".potx"), _read_ooxml)
+XLSX = FileFormat("xlsx", (".xlsx", ".xlsm", ".xltx"), _read_ooxml)
+ODT = FileFormat("odt", (".odt", ".ott"), _read_odf)
+ODP = FileFormat("odp", (".odp", ".otp"), _read_odf)
+ODS = FileFormat("ods", (".ods", ".ots"), _read_odf)
+
+FORMATS = (TEXT, MARKDOWN, HTML, SRT, VTT, ASS, SBV, DOCX, PPTX, XLSX, ODT, ODP, ODS)
+_OF_ZIP = (DOCX, PPTX, XLSX, ODT, ODP, ODS)
+_ZIP, _EMPTY_ZIP, _COMPOUND = b"PK\x03\x04", b"PK\x05\x06", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_MAIN = re.compile(rb"(word|presentation|powerpoint|spreadsheet|excel)\w*\.[\w.]*main\+xml")
+_BY_MAIN = {
+    b"word": DOCX,
+    b"presentation": PPTX,
+    b"powerpoint": PPTX,
+    b"spreadsheet": XLSX,
+    b"excel": XLSX,
+}
+_BY_MEDIA_TYPE = {b"text": ODT, b"presentation": ODP, b"spreadsheet": ODS}
 _BY_CONTENT = (
     (VTT, re.compile(r"\s*WEBVTT(?:\s|$)")),
     (ASS, re.compile(r"\s*\[Script Info\]", re.IGNORECASE)),
@@ -31,6 +64,14 @@ _BY_CONTENT = (
 
 def recognised(content: bytes, name: str) -> FileFormat:
     """The format of a file; raises DocumentError where there is none."""
+    if content.startswith((_ZIP, _EMPTY_ZIP)):
+        return _of_zip(Archive(content), name)
+    if content.startswith(_COMPOUND):
+        raise DocumentError(
+            f"{name}: the file is locked with a password; remove it and try again"
+            if "EncryptedPackage".encode("utf-16-le") in content
+            else f"{name}: files of Office before 2007 are not read; save it in its newer format"
+        )
     start = content[:4096].decode("utf-8-sig", "replace").replace("\r\n", "\n")
     for format, pattern in _BY_CONTENT:
         if pattern.match(start):
@@ -42,6 +83,24 @@ def recognised(content: bytes, name: str) -> FileFormat:
     raise DocumentError(
         f"{name}: the file must be of a known kind ({', '.join(suffixes(FORMATS))}), got "
         f"{suffix or 'no suffix'}; save it as one of them"
+    )
+
+
+def _of_zip(archive: Archive, name: str) -> FileFormat:
+    """The format of a zip file, by the parts that it has."""
+    names = frozenset(archive.names)
+    if "[Content_Types].xml" in names:
+        main = _MAIN.search(archive.read("[Content_Types].xml"))
+        if main:
+            return _BY_MAIN[main[1]]
+    if "mimetype" in names:
+        kind = archive.read("mimetype").strip()
+        for ending, format in _BY_MEDIA_TYPE.items():
+            if kind.startswith(b"application/vnd.oasis.opendocument." + ending):
+                return format
+    raise DocumentError(
+        f"{name}: a zip file must be a document ({', '.join(suffixes(_OF_ZIP))}); unpack it, and "
+        "translate the files in it"
     )
 
 
