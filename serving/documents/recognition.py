@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 from serving.documents import plain
 from serving.documents.archive import Archive
+from serving.documents.localisation import catalogue, elements, lines, trees
 from serving.documents.subtitles import cues
 from serving.documents.unit import FileFormat, FileInUnits
 from serving.errors import DocumentError
@@ -41,7 +42,21 @@ ODT = FileFormat("odt", (".odt", ".ott"), _read_odf)
 ODP = FileFormat("odp", (".odp", ".otp"), _read_odf)
 ODS = FileFormat("ods", (".ods", ".ots"), _read_odf)
 
-FORMATS = (TEXT, MARKDOWN, HTML, SRT, VTT, ASS, SBV, DOCX, PPTX, XLSX, ODT, ODP, ODS)
+PO = FileFormat("po", (".po", ".pot"), catalogue.read_po)
+XLIFF = FileFormat("xliff", (".xlf", ".xliff"), elements.read_xliff)
+ANDROID = FileFormat("android", (), elements.read_android)
+RESX = FileFormat("resx", (".resx",), elements.read_resx)
+STRINGS = FileFormat("strings", (".strings",), lines.read_strings)
+PROPERTIES = FileFormat("properties", (".properties",), lines.read_properties)
+JSON = FileFormat("json", (".json",), trees.read_json)
+ARB = FileFormat("arb", (".arb",), trees.read_arb)
+
+FORMATS = (
+    *(TEXT, MARKDOWN, HTML),
+    *(SRT, VTT, ASS, SBV),
+    *(DOCX, PPTX, XLSX, ODT, ODP, ODS),
+    *(PO, XLIFF, ANDROID, RESX, STRINGS, PROPERTIES, JSON, ARB),
+)
 _OF_ZIP = (DOCX, PPTX, XLSX, ODT, ODP, ODS)
 _ZIP, _EMPTY_ZIP, _COMPOUND = b"PK\x03\x04", b"PK\x05\x06", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _MAIN = re.compile(rb"(word|presentation|powerpoint|spreadsheet|excel)\w*\.[\w.]*main\+xml")
@@ -53,11 +68,14 @@ _BY_MAIN = {
     b"excel": XLSX,
 }
 _BY_MEDIA_TYPE = {b"text": ODT, b"presentation": ODP, b"spreadsheet": ODS}
+_PROLOG = r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*"
 _BY_CONTENT = (
     (VTT, re.compile(r"\s*WEBVTT(?:\s|$)")),
     (ASS, re.compile(r"\s*\[Script Info\]", re.IGNORECASE)),
     (SRT, re.compile(r"\s*\d+\s*\n\s*\d+:\d\d:\d\d[,.]\d+\s*-->")),
     (SBV, re.compile(r"\s*\d+:\d\d:\d\d\.\d{3},\d+:\d\d:\d\d\.\d{3}\s*\n")),
+    (XLIFF, re.compile(rf"{_PROLOG}<(?:\w+:)?xliff[\s>]", re.DOTALL)),
+    (ANDROID, re.compile(rf"{_PROLOG}<resources[\s>]", re.DOTALL)),
     (HTML, re.compile(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!doctype html|<html[\s>])", re.IGNORECASE)),
 )
 
