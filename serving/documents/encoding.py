@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 from dataclasses import dataclass
 
-from serving.documents.unit import Written
+from serving.documents.unit import WrittenFile
 from serving.errors import DocumentError
 
 _MARKS = (
@@ -26,12 +26,12 @@ class Decoded:
     mark: bytes = b""
     """The byte order mark before it."""
 
-    def encoded(self, text: str) -> Written:
+    def encoded(self, text: str) -> WrittenFile:
         """The text in the same encoding, or in UTF-8 where that lacks a character."""
         try:
-            return Written(self.mark + text.encode(self.encoding))
+            return WrittenFile(self.mark + text.encode(self.encoding))
         except UnicodeEncodeError:
-            return Written(
+            return WrittenFile(
                 text.encode(),
                 (f"The translation has characters that {self.encoding} lacks; it is in UTF-8.",),
             )

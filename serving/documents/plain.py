@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from serving.documents.encoding import decoded
-from serving.documents.unit import FileInUnits, Translated, Unit, Written, check_lengths
+from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
 
 _CHARSET = re.compile(rb"""<meta\s[^>]*charset\s*=\s*["']?([\w-]+)""", re.IGNORECASE)
 _LINE = re.compile(r"[^\r\n]+|[\r\n]+")
@@ -20,13 +20,13 @@ def read_text(content: bytes) -> FileInUnits:
     units = [Unit(parts[place]) for place in places]
     check_lengths(units)
 
-    def write(translations: Sequence[Translated]) -> Written:
+    def write(translations: Sequence[Translated]) -> WrittenFile:
         written = list(parts)
         for place, translation in zip(places, translations, strict=True):
             written[place] = translation.text
         return source.encoded("".join(written))
 
-    def write_bilingual(translations: Sequence[Translated]) -> Written:
+    def write_bilingual(translations: Sequence[Translated]) -> WrittenFile:
         end = next((part for part in parts if part[0] in "\r\n"), "\n")
         end = "\r\n" if end.startswith("\r\n") else end[0]
         both = list(parts)
@@ -42,7 +42,7 @@ def read_markdown(content: bytes) -> FileInUnits:
     source = decoded(content)
     units = [Unit(source.text, "markdown")] if source.text.strip() else []
 
-    def write(translations: Sequence[Translated]) -> Written:
+    def write(translations: Sequence[Translated]) -> WrittenFile:
         return source.encoded(translations[0].text if units else source.text)
 
     return FileInUnits(units, write)
@@ -54,8 +54,8 @@ def read_html(content: bytes) -> FileInUnits:
     source = decoded(content, declared[1].decode() if declared else None)
     units = [Unit(source.text, "html")] if source.text.strip() else []
 
-    def write(translations: Sequence[Translated]) -> Written:
+    def write(translations: Sequence[Translated]) -> WrittenFile:
         text = translations[0].text if units else source.text
-        return Written(source.mark + text.encode(source.encoding, "xmlcharrefreplace"))
+        return WrittenFile(source.mark + text.encode(source.encoding, "xmlcharrefreplace"))
 
     return FileInUnits(units, write)

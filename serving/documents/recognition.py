@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from serving.documents import plain
+from serving.documents import book, plain
 from serving.documents.archive import Archive
 from serving.documents.localisation import catalogue, elements, lines, trees
 from serving.documents.subtitles import cues
@@ -42,6 +42,7 @@ ODT = FileFormat("odt", (".odt", ".ott"), _read_odf)
 ODP = FileFormat("odp", (".odp", ".otp"), _read_odf)
 ODS = FileFormat("ods", (".ods", ".ots"), _read_odf)
 
+EPUB = FileFormat("epub", (".epub",), book.read_epub)
 PO = FileFormat("po", (".po", ".pot"), catalogue.read_po)
 XLIFF = FileFormat("xliff", (".xlf", ".xliff"), elements.read_xliff)
 ANDROID = FileFormat("android", (), elements.read_android)
@@ -54,10 +55,10 @@ ARB = FileFormat("arb", (".arb",), trees.read_arb)
 FORMATS = (
     *(TEXT, MARKDOWN, HTML),
     *(SRT, VTT, ASS, SBV),
-    *(DOCX, PPTX, XLSX, ODT, ODP, ODS),
+    *(DOCX, PPTX, XLSX, ODT, ODP, ODS, EPUB),
     *(PO, XLIFF, ANDROID, RESX, STRINGS, PROPERTIES, JSON, ARB),
 )
-_OF_ZIP = (DOCX, PPTX, XLSX, ODT, ODP, ODS)
+_OF_ZIP = (DOCX, PPTX, XLSX, ODT, ODP, ODS, EPUB)
 _ZIP, _EMPTY_ZIP, _COMPOUND = b"PK\x03\x04", b"PK\x05\x06", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _MAIN = re.compile(rb"(word|presentation|powerpoint|spreadsheet|excel)\w*\.[\w.]*main\+xml")
 _BY_MAIN = {
@@ -68,7 +69,7 @@ _BY_MAIN = {
     b"excel": XLSX,
 }
 _BY_MEDIA_TYPE = {b"text": ODT, b"presentation": ODP, b"spreadsheet": ODS}
-_PROLOG = r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*"
+_PROLOG = r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--(?:(?!-->).)*-->\s*)*"
 _BY_CONTENT = (
     (VTT, re.compile(r"\s*WEBVTT(?:\s|$)")),
     (ASS, re.compile(r"\s*\[Script Info\]", re.IGNORECASE)),
@@ -113,6 +114,8 @@ def _of_zip(archive: Archive, name: str) -> FileFormat:
             return _BY_MAIN[main[1]]
     if "mimetype" in names:
         kind = archive.read("mimetype").strip()
+        if kind == b"application/epub+zip":
+            return EPUB
         for ending, format in _BY_MEDIA_TYPE.items():
             if kind.startswith(b"application/vnd.oasis.opendocument." + ending):
                 return format

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from serving.documents.encoding import Decoded
-from serving.documents.unit import FileInUnits, Translated, Unit, Written, check_lengths
+from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ def file_with_slots(source: Decoded, slots: Sequence[Slot]) -> FileInUnits:
     units = [slot.unit for slot in filled]
     check_lengths(units)
 
-    def write(translations: Sequence[Translated]) -> Written:
+    def write(translations: Sequence[Translated]) -> WrittenFile:
         written, done = [], 0
         for slot, translation in zip(filled, translations, strict=True):
             if slot.replaces_source and translation.text == slot.unit.text:

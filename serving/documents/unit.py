@@ -10,7 +10,7 @@ from serving.text.alignment import Link
 from serving.text.document import Format
 from serving.text.placement import Translated
 
-__all__ = ["FileFormat", "FileInUnits", "Format", "Link", "Translated", "Unit", "Written"]
+__all__ = ["FileFormat", "FileInUnits", "Format", "Link", "Translated", "Unit", "WrittenFile"]
 
 MAX_UNIT_CHARACTERS = 100_000
 """What a paragraph, a cell or a message may have."""
@@ -27,7 +27,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenFile:
     """A file with its translations."""
 
     content: bytes
@@ -40,8 +40,8 @@ class FileInUnits:
     """A file that has been read; its writers take a translation for each unit, in order."""
 
     units: Sequence[Unit]
-    write: Callable[[Sequence[Translated]], Written]
-    write_bilingual: Callable[[Sequence[Translated]], Written] | None = None
+    write: Callable[[Sequence[Translated]], WrittenFile]
+    write_bilingual: Callable[[Sequence[Translated]], WrittenFile] | None = None
     """Keeps the source beside; None where the format has no room for it."""
     warnings: tuple[str, ...] = ()
 

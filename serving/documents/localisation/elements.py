@@ -14,6 +14,7 @@ from serving.errors import DocumentError
 
 _DECLARED = re.compile(rb"""\A\s*<\?xml[^>]*encoding\s*=\s*["']([\w.-]+)["']""")
 _TAG_END = re.compile(r"""(?:[^"'>]|"[^"]*"|'[^']*')*>""")
+_DEEPEST = 256
 _UNTRANSLATED = frozenset(("new", "initial", "needs-translation"))
 
 
@@ -140,6 +141,8 @@ def _parsed(text: str) -> Element | None:
     roots: list[Element] = []
 
     def start(name: str, attributes: dict[str, str]) -> None:
+        if len(opened) == _DEEPEST:
+            raise DocumentError(f"elements may nest {_DEEPEST} deep, the file's nest deeper")
         begin = places.character(parser.CurrentByteIndex)
         tag = _TAG_END.match(text, begin)
         inner = tag.end() if tag else begin

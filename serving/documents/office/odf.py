@@ -12,7 +12,7 @@ from lxml import etree
 from serving.documents.archive import Archive
 from serving.documents.markup import Inline, Thing, Words, Wrap, line_of
 from serving.documents.office.paragraph import Paragraph, units_of, with_translations
-from serving.documents.unit import FileInUnits, Translated, Written
+from serving.documents.unit import FileInUnits, Translated, WrittenFile
 from serving.errors import DocumentError
 
 _OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
@@ -37,9 +37,9 @@ def read_odf(content: bytes) -> FileInUnits:
     units = units_of(archive, names, _paragraphs)
     signed = [name for name in archive.names if name == _SIGNATURES]
 
-    def write(translations: Sequence[Translated]) -> Written:
+    def write(translations: Sequence[Translated]) -> WrittenFile:
         others = with_translations(archive, names, _paragraphs, translations)
-        return Written(archive.written(others, signed))
+        return WrittenFile(archive.written(others, signed))
 
     warnings = []
     if signed:

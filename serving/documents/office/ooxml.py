@@ -12,7 +12,7 @@ from serving.documents.archive import Archive
 from serving.documents.markup import Inline, Thing, Words, Wrap, line_of
 from serving.documents.office.paragraph import Paragraph, units_of, with_translations
 from serving.documents.office.runs import RunReader
-from serving.documents.unit import FileInUnits, Translated, Written
+from serving.documents.unit import FileInUnits, Translated, WrittenFile
 from serving.documents.xml import local, parsed, serialised
 
 _TYPES = "[Content_Types].xml"
@@ -49,9 +49,9 @@ def read_ooxml(content: bytes) -> FileInUnits:
     units = units_of(archive, names, paragraphs)
     signed = [name for name in archive.names if _SIGNATURE.match(name)]
 
-    def write(translations: Sequence[Translated]) -> Written:
+    def write(translations: Sequence[Translated]) -> WrittenFile:
         others = with_translations(archive, names, paragraphs, translations)
-        return Written(archive.written(others | _unsigned(archive, signed), signed))
+        return WrittenFile(archive.written(others | _unsigned(archive, signed), signed))
 
     warnings = []
     if signed:

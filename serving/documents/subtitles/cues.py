@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from serving.documents.encoding import Decoded, decoded
 from serving.documents.subtitles.division import divided, wrapped
-from serving.documents.unit import FileInUnits, Format, Translated, Unit, Written, check_lengths
+from serving.documents.unit import FileInUnits, Format, Translated, Unit, WrittenFile, check_lengths
 
 _CLOCK = r"(?:(\d+):)?(\d\d?):(\d\d)[,.](\d+)"
 _ARROW = re.compile(rf"[ \t]*{_CLOCK}[ \t]*-->[ \t]*{_CLOCK}[^\n]*\n")
@@ -73,7 +73,7 @@ def _read(content: bytes, kind: _Kind) -> FileInUnits:
     ]
     check_lengths(units)
 
-    def written(translations: Sequence[Translated], *, beside: bool) -> Written:
+    def written(translations: Sequence[Translated], *, beside: bool) -> WrittenFile:
         found: list[tuple[Cue, str]] = []
         for group, unit, given in zip(groups, units, translations, strict=True):
             found += _lines(group, unit, given, kind, text)
@@ -112,7 +112,7 @@ def _with(text: str, found: Sequence[tuple[Cue, str]], kind: _Kind, *, beside: b
     return "".join([*written, text[done:]])
 
 
-def _encoded(source: Decoded, text: str, *, crlf: bool) -> Written:
+def _encoded(source: Decoded, text: str, *, crlf: bool) -> WrittenFile:
     return source.encoded(text.replace("\n", "\r\n") if crlf else text)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from io import BytesIO
 
 from serving.documents.recognition import recognised
-from serving.documents.unit import Translated, Unit, Written
+from serving.documents.unit import Translated, Unit, WrittenFile
 from serving.text.document import Document
 from tests.unit.serving.text.fakes import upper
 
@@ -25,7 +25,7 @@ def written(
     translate: Callable[[str], Translated] = upper,
     *,
     bilingual: bool = False,
-) -> Written:
+) -> WrittenFile:
     """A file, translated."""
     file = recognised(content, name).read(content)
     write = file.write_bilingual if bilingual else file.write

@@ -186,6 +186,7 @@ def test_an_empty_file_stays_empty(name: str) -> None:
         ("a.json", b'{"a": ', "no JSON"),
         ("a.json", b"[" * 100_000, "no JSON"),
         ("a.resx", b"<root><data>", "no well-formed XML"),
+        ("a.resx", b"<a>" * 100_000 + b"</a>" * 100_000, "nest 256 deep"),
         ("a.xlf", b'<!DOCTYPE x [<!ENTITY a "b">]><xliff>&a;</xliff>', "declares entities"),
     ],
 )

@@ -62,6 +62,10 @@ def test_a_file_of_no_known_kind_is_refused_and_the_kinds_are_named() -> None:
         recognised(b"hallo", "a.xyz")
 
 
+def test_comments_without_end_are_looked_through_at_once() -> None:
+    assert recognised(b"<!---->" * 500 + b"x", "a.txt").name == "txt"
+
+
 def test_what_is_no_text_is_refused() -> None:
     with pytest.raises(DocumentError, match="no text"):
         recognised(bytes(range(256)) * 20, "a.txt").read(bytes(range(256)) * 20)
