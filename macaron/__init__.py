@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from serving import Classifier, Embedder, Generator, Translator, Wishes
+    from serving import Classifier, Embedder, FileWishes, Generator, Translator, Wishes
 
-__all__ = ["Classifier", "Embedder", "Generator", "Translator", "Wishes"]
+__all__ = ["Classifier", "Embedder", "FileWishes", "Generator", "Translator", "Wishes"]
 
 
 def __getattr__(name: str) -> Any:

@@ -92,6 +92,11 @@ GROUPS = (
         },
     ),
     VerbGroup(
+        "serve,documents",
+        _serving,
+        {"translate-file": "translate whole files, each into one of its kind"},
+    ),
+    VerbGroup(
         "bulk",
         _serving,
         {"bulk": "translate or score whole files, text, JSONL or Parquet, with Ray Data"},

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from serving.encoding.reader import Classifier, Embedder
     from serving.generation.generator import Generator
-    from serving.translation.translator import Translator, Wishes
+    from serving.translation.translator import FileWishes, Translator, Wishes
 
 # ONNX Runtime reports usage to its makers unless this says otherwise before it is loaded.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
-__all__ = ["Classifier", "Embedder", "Generator", "Translator", "Wishes"]
+__all__ = ["Classifier", "Embedder", "FileWishes", "Generator", "Translator", "Wishes"]
 
 
 def __getattr__(name: str) -> Any:
     """Load the documented names when they are asked for: onnxruntime is slow to import."""
-    if name in ("Translator", "Wishes"):
+    if name in ("FileWishes", "Translator", "Wishes"):
         from serving.translation import translator
 
         return getattr(translator, name)

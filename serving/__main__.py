@@ -31,7 +31,7 @@ def _run(options: argparse.Namespace) -> int:
     from serving.errors import ServingError
 
     try:
-        return int(getattr(commands, options.verb)(options))
+        return int(getattr(commands, options.verb.replace("-", "_"))(options))
     except ServingError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -50,31 +50,14 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
         help="answer each line as it comes, on a pipe that stays open; slower for whole files",
     )
 
-    bulk = verbs.add_parser(
-        "bulk",
-        help="translate or score every row of a text, a table or JSONL, with Ray Data",
+    _of_files(verbs.add_parser("translate-file", help="translate files: text, office, subtitles"))
+
+    _of_bulk(
+        verbs.add_parser(
+            "bulk",
+            help="translate or score every row of a text, a table or JSONL, with Ray Data",
+        )
     )
-    bulk.add_argument("bundle", help=_BUNDLE)
-    bulk.add_argument("input", type=Path, help="what to read; its name tells the kind")
-    bulk.add_argument("output", type=Path, help="what to write, of the same kind")
-    _of_translation(bulk)
-    bulk.add_argument("--column", default="text", help="of JSONL and tables (default text)")
-    bulk.add_argument("--into", help="member or column of the results (translation, or score)")
-    bulk.add_argument(
-        "--n-best", type=int, default=0, metavar="N", help="a list of so many translations a row"
-    )
-    bulk.add_argument(
-        "--score",
-        action="store_true",
-        help="score given translations; text: source TAB translation",
-    )
-    bulk.add_argument("--target-column", help="of translations to score (default translation)")
-    bulk.add_argument("--workers", type=int, help="processes, default: one a processor")
-    bulk.add_argument(
-        "--threads-per-worker", type=int, default=1, help="of each process (default 1)"
-    )
-    bulk.add_argument("--address", help="of a Ray cluster; default: this machine alone")
-    bulk.add_argument("--force", action="store_true", help="replace the output")
 
     score = verbs.add_parser(
         "score", help="log-probability of given translations: source TAB translation a line"
@@ -97,6 +80,52 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
         verbs.add_parser("classify", help="the class of each line, by an encoder"),
     )
     return parser
+
+
+def _of_files(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("bundle", help=_BUNDLE)
+    parser.add_argument("input", help="a file, a folder, or a pattern between quotes")
+    parser.add_argument("output", type=Path, help="a file, or a folder")
+    _languages(parser)
+    parser.add_argument("--threads", type=int, help="default: the processors at hand")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a search option, for example beam_size=1; may be repeated",
+    )
+    parser.add_argument(
+        "--glossary", type=Path, metavar="FILE", help="lines of SOURCE TERM, a tab, TARGET TERM"
+    )
+    parser.add_argument(
+        "--bilingual", action="store_true", help="keep the source beside its translation"
+    )
+    parser.add_argument("--force", action="store_true", help="replace the output")
+
+
+def _of_bulk(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("bundle", help=_BUNDLE)
+    parser.add_argument("input", type=Path, help="what to read; its name tells the kind")
+    parser.add_argument("output", type=Path, help="what to write, of the same kind")
+    _of_translation(parser)
+    parser.add_argument("--column", default="text", help="of JSONL and tables (default text)")
+    parser.add_argument("--into", help="member or column of the results (translation, or score)")
+    parser.add_argument(
+        "--n-best", type=int, default=0, metavar="N", help="a list of so many translations a row"
+    )
+    parser.add_argument(
+        "--score",
+        action="store_true",
+        help="score given translations; text: source TAB translation",
+    )
+    parser.add_argument("--target-column", help="of translations to score (default translation)")
+    parser.add_argument("--workers", type=int, help="processes, default: one a processor")
+    parser.add_argument(
+        "--threads-per-worker", type=int, default=1, help="of each process (default 1)"
+    )
+    parser.add_argument("--address", help="of a Ray cluster; default: this machine alone")
+    parser.add_argument("--force", action="store_true", help="replace the output")
 
 
 def _of_encoders(embed: argparse.ArgumentParser, classify: argparse.ArgumentParser) -> None:

@@ -8,17 +8,20 @@ import functools
 import json
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from serving.bundle.manifest import check_shortlist
+from serving.documents.files import files_to_translate
 from serving.errors import InvalidOptionError, InvalidTextError, RequestError, ServingError
 from serving.hub.pull import bundle_folder
 from serving.lines import LineEncodingError, decode_line, decode_lines
 from serving.progress import ProgressLine
 from serving.search.options import parse_options
+from serving.text.terms import NO_TERMS, Terms
 from serving.threads import default_threads
 from serving.translation.results import Score, Translation
-from serving.translation.translator import Translator, Wishes
+from serving.translation.translator import FileWishes, Translator, Wishes
 
 if TYPE_CHECKING:
     from serving.arrays import Floats
@@ -106,6 +109,82 @@ class TranslatedLines:
     def _refuse(self, reason: str) -> None:
         self.failed = True
         print(f"error: {reason}", file=sys.stderr)
+
+
+def translate_file(options: argparse.Namespace) -> int:
+    """Translate a file, or each file of a folder or pattern; prints nothing.
+
+    Of several files, one that fails is named on stderr, and those whose output exists are left as
+    they are, so that an interrupted run is gone on with.
+    """
+    found = files_to_translate(options.input, options.output)
+    terms = _glossary(options.glossary) if options.glossary else NO_TERMS
+    threads = _threads(options)
+    translator = Translator(
+        options.bundle, threads=threads, workers=threads, zero_shot=options.zero_shot
+    )
+    search = parse_options(translator.manifest.search | _assignments(options.option))
+    source, target = translator.direction(options.source_language, options.target_language)
+    wishes = FileWishes(force=options.force, bilingual=options.bilingual, terms=terms)
+    several = len(found) > 1 or Path(options.input).is_dir()
+    failed = False
+    for number, (path, out) in enumerate(found, 1):
+        if several and out.exists() and not options.force:
+            print(f"{out} exists and stays; --force replaces it", file=sys.stderr)
+            continue
+        out.parent.mkdir(parents=True, exist_ok=True)
+        progress = _FileProgress(f"sentences of {path.name} ({number} of {len(found)})")
+        try:
+            done = translator.translate_file(
+                path,
+                out,
+                search,
+                source=source,
+                target=target,
+                wishes=wishes,
+                progress=progress.add,
+            )
+        except (ServingError, OSError) as error:
+            failed = True
+            print(f"error: {path}: {error}", file=sys.stderr)
+            continue
+        progress.finish()
+        for warning in done.warnings:
+            print(f"warning: {path}: {warning}", file=sys.stderr)
+    if failed and not several:
+        return 1
+    return FAILED_LINES if failed else 0
+
+
+class _FileProgress:
+    """A line of progress that begins when the sentences of a file are known."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._done = what, 0
+        self._line: ProgressLine | None = None
+
+    def add(self, done: int, total: int) -> None:
+        """Say that so many of all are done."""
+        if self._line is None:
+            self._line = ProgressLine(total, self._what, done)
+        else:
+            self._line.add(done - self._done)
+        self._done = done
+
+    def finish(self) -> None:
+        """Write the line for the last time."""
+        if self._line:
+            self._line.finish()
+
+
+def _glossary(path: Path) -> Terms:
+    """The terms of a file; raises InvalidOptionError for one that cannot be read, or a line without
+    a tab."""
+    try:
+        lines = decode_lines(path.read_bytes())
+        return Terms(glossary=tuple(_split(line) for line in lines if line.strip()))
+    except (OSError, LineEncodingError, InvalidTextError) as error:
+        raise InvalidOptionError(f"--glossary {path}: {error}", parameter="glossary") from error
 
 
 def bulk(options: argparse.Namespace) -> int:

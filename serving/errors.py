@@ -8,6 +8,7 @@ ServingError
 │   └── ModelNameError          a name of which no bundle can be had
 ├── RequestError                the caller can mend it (4xx)
 │   ├── InvalidOptionError      an option outside its range
+│   ├── DocumentError           a file that cannot be read as a document
 │   ├── InvalidTextError        a text that is not valid Unicode, or holds NUL
 │   ├── TooLongError            a text, a list or a body over its limit
 │   │   └── ContextLengthError  prompt and output of a language model
@@ -118,6 +119,13 @@ class InvalidTextError(RequestError):
     """A text holds characters that no model can read (NUL, lone surrogates)."""
 
     code = "invalid_text"
+
+
+class DocumentError(RequestError):
+    """A file cannot be read as a document: its kind is not known, it is broken, locked or not to be
+    trusted."""
+
+    code = "invalid_document"
 
 
 class TooLongError(RequestError):

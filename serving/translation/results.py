@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from serving.checking.repairs import Repair
@@ -51,6 +51,12 @@ class Translation:
     """What was wrong with what the model preferred, and is right in `text`. The tokens and scores
     of a hypothesis are of what the model wrote, before parts of the source were put in."""
 
+    @property
+    def linked(self) -> Translated:
+        """The best hypothesis with its word links, as far as they were asked for."""
+        best = self.hypotheses[0] if self.hypotheses else None
+        return Translated(self.text, best.alignment or () if best else ())
+
 
 @dataclass(frozen=True)
 class Done:
@@ -91,6 +97,24 @@ class Score:
     def cumulative(self) -> float:
         """Sum over the tokens and eos."""
         return sum(self.token_scores)
+
+
+@dataclass(frozen=True)
+class TextInSentences:
+    """A text that has been read."""
+
+    document: Document
+    sentences: Sequence[Sentence | None]
+    """What is to be decoded; None where the model has no pieces."""
+    alignments: bool
+    """Whether hypotheses keep their word links."""
+    with_links: bool
+    """Whether the sentences' translations get word links, be it for the place of markup alone."""
+
+    def joined(self, translations: Mapping[int, Translation]) -> Translation:
+        """The text's translation from those of its sentences, by number."""
+        ordered = [translations[number] for number in range(len(self.sentences))]
+        return join_translations(self.document, ordered, alignments=self.alignments)
 
 
 def gathered(parts: Sequence[Translation]) -> Translation:

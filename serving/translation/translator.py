@@ -6,11 +6,14 @@ import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
 from serving.bundle.folder import parse_manifest
 from serving.bundle.manifest import Manifest
+from serving.documents.files import FileTranslation, translate_file
+from serving.documents.unit import Translated, Unit
 from serving.errors import DecodingError, InvalidOptionError, RequestError, ServingError
 from serving.hub.pull import bundle_folder
 from serving.queue.engine import Engine
@@ -27,6 +30,7 @@ from serving.text.characters import check_text
 from serving.text.document import Document, Format
 from serving.text.terms import NO_TERMS, Terms
 from serving.threads import default_threads
+from serving.translation.distinct import KnownSentences, translate_distinct
 from serving.translation.offline import decode_in_batches
 from serving.translation.results import (
     Again,
@@ -34,10 +38,10 @@ from serving.translation.results import (
     Score,
     SentenceOutcome,
     Split,
+    TextInSentences,
     Translation,
     check_single,
     gathered,
-    join_translations,
 )
 from serving.translation.running import RunningBatches, Steppers
 from serving.translation.scoring import score_pairs
@@ -66,20 +70,19 @@ class Wishes:
 NO_WISHES = Wishes()
 
 
-@dataclass(frozen=True)
-class TextInSentences:
-    """A text that has been read."""
+@dataclass(frozen=True, kw_only=True)
+class FileWishes:
+    """What is rarely asked of the translation of files."""
 
-    document: Document
-    sentences: Sequence[Sentence | None]
-    """What is to be decoded; None where the model has no pieces."""
-    alignments: bool
-    """Whether hypotheses keep their word links."""
+    force: bool = False
+    """Whether a target that is there is replaced."""
+    bilingual: bool = False
+    """Whether the source stays beside its translation, where the format has room for it."""
+    terms: Terms = NO_TERMS
+    """Terms that every sentence's translation must or may not hold."""
 
-    def joined(self, translations: Mapping[int, Translation]) -> Translation:
-        """The text's translation from those of its sentences, by number."""
-        ordered = [translations[number] for number in range(len(self.sentences))]
-        return join_translations(self.document, ordered, alignments=self.alignments)
+
+NO_FILE_WISHES = FileWishes()
 
 
 class BundleSteppers:
@@ -207,7 +210,7 @@ class ModelTranslator:
         for sentence in document.sentences:
             sentences.append(self._prepare(sentence, options, source, target, own))
             own = replace(own, target_prefix="")
-        return TextInSentences(document, sentences, wishes.alignments)
+        return TextInSentences(document, sentences, wishes.alignments, own.alignments)
 
     def _prepare(
         self, text: str, options: SearchOptions, source: str, target: str, wishes: Wishes
@@ -279,6 +282,58 @@ class ModelTranslator:
             found[index][number] = result
             if len(found[index]) == len(texts[index].sentences):
                 yield index, texts[index].joined(found[index])
+
+    def translate_file(
+        self,
+        source_path: str | Path,
+        target_path: str | Path,
+        options: SearchOptions | None = None,
+        *,
+        source: str | None = None,
+        target: str | None = None,
+        wishes: FileWishes = NO_FILE_WISHES,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> FileTranslation:
+        """Translate a file into another of the same kind (docs/how-to/documents.md), which is there
+        whole or not at all; equal sentences are translated once.
+
+        `progress` is called with the number of sentences that are done, and of all. What an
+        interruption leaves, `.NAME.partial` beside the target, the next call goes on with. Raises
+        DocumentError for a file that cannot be read, TooLongError for too long a paragraph,
+        InvalidOptionError where the target may not be written, and OSError.
+        """
+        options = options or self.default_options
+        source, target = self.direction(source, target)
+        out = Path(target_path)
+
+        def translate(units: Sequence[Unit]) -> tuple[list[Translated], list[str]]:
+            read = [
+                self.read(
+                    unit.text,
+                    options,
+                    source=source,
+                    target=target,
+                    format=unit.format,
+                    wishes=Wishes(alignments=unit.links, terms=wishes.terms),
+                )
+                for unit in units
+            ]
+            made_by = sha256(repr((self.manifest, options, source, target, wishes.terms)).encode())
+            known = KnownSentences(out.with_name(f".{out.name}.partial"), made_by.hexdigest())
+            done = False
+            try:
+                joined, failed = translate_distinct(
+                    read, self._translate, known, progress or (lambda _done, _all: None)
+                )
+                done = True
+            finally:
+                known.close(remove=done)
+            warnings = [f"{failed} sentences could not be translated."] if failed else []
+            return [translation.linked for translation in joined], warnings
+
+        return translate_file(
+            Path(source_path), out, translate, force=wishes.force, bilingual=wishes.bilingual
+        )
 
     def translate_sentences(
         self,

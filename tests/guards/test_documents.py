@@ -95,6 +95,7 @@ def test_commands_of_the_installed_package_parse(words: list[str]) -> None:
     (group,) = (group for group in GROUPS if verb in group.verbs)
     folder = {
         "serve": "serving",
+        "serve,documents": "serving",
         "bulk": "serving",
         "train": "training",
         "train,bulk": "training",

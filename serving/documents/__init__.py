@@ -1,0 +1,1 @@
+"""Whole files as units of text, and written again with their translations; no model."""

@@ -1,0 +1,74 @@
+"""Bytes as text, and back in the encoding that they were in."""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass
+
+from serving.documents.unit import WrittenFile
+from serving.errors import DocumentError
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A text, and how it was written."""
+
+    text: str
+    encoding: str
+    mark: bytes = b""
+    """The byte order mark before it."""
+
+    def encoded(self, text: str) -> WrittenFile:
+        """The text in the same encoding, or in UTF-8 where that lacks a character."""
+        try:
+            return WrittenFile(self.mark + text.encode(self.encoding))
+        except UnicodeEncodeError:
+            return WrittenFile(
+                text.encode(),
+                (f"The translation has characters that {self.encoding} lacks; it is in UTF-8.",),
+            )
+
+
+def decoded(content: bytes, declared: str | None = None) -> Decoded:
+    """A text by its byte order mark, as UTF-8, as what it declares, or as what it looks like.
+
+    Raises DocumentError for what is no text.
+    """
+    for mark, encoding in _MARKS:
+        if content.startswith(mark):
+            return _decoded(content[len(mark) :], encoding, mark)
+    try:
+        return Decoded(content.decode(), "utf-8")
+    except UnicodeDecodeError:
+        pass
+    if declared:
+        try:
+            return Decoded(content.decode(declared), declared)
+        except (UnicodeDecodeError, LookupError):
+            pass  # what is declared is often wrong
+    return _decoded(content, _likeliest(content), b"")
+
+
+def _decoded(content: bytes, encoding: str, mark: bytes) -> Decoded:
+    try:
+        return Decoded(content.decode(encoding), encoding, mark)
+    except UnicodeDecodeError as error:
+        raise DocumentError(f"the file is no text in {encoding}: {error}") from error
+
+
+def _likeliest(content: bytes) -> str:
+    # Here, for texts in UTF-8 need none.
+    from charset_normalizer import from_bytes
+
+    best = from_bytes(content).best()
+    if best is None or (b"\0" in content and not best.encoding.startswith("utf")):
+        raise DocumentError("the file is no text in any encoding that is known; save it as UTF-8")
+    return best.encoding

@@ -1,0 +1,99 @@
+"""A file, translated into another one by whoever translates its units."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from serving.documents.recognition import FORMATS, recognised, suffixes
+from serving.documents.unit import Translated, Unit
+from serving.documents.writing import check_target, write_whole
+from serving.errors import DocumentError, InvalidOptionError
+
+MAX_FILE_BYTES = 500_000_000
+"""What a file may have; it is read whole."""
+
+
+@dataclass(frozen=True)
+class FileTranslation:
+    """What has become of a file."""
+
+    format: str
+    units: int
+    """Paragraphs, cells, messages and the like that hold words."""
+    warnings: tuple[str, ...]
+    """What could not be kept or translated, in whole sentences."""
+
+
+def translate_file(
+    source: Path,
+    target: Path,
+    translate: Callable[[Sequence[Unit]], tuple[Sequence[Translated], Sequence[str]]],
+    *,
+    force: bool = False,
+    bilingual: bool = False,
+) -> FileTranslation:
+    """Translate a file into another of the same kind, which is there whole or not at all.
+
+    `translate` gives a translation for each unit, and warnings. With `bilingual` the source stays
+    beside. Raises DocumentError, InvalidOptionError, TooLongError, and OSError where a file cannot
+    be read or written.
+    """
+    check_target(source, target, force=force)
+    size = source.stat().st_size
+    if size > MAX_FILE_BYTES:
+        raise DocumentError(f"{source} must have at most {MAX_FILE_BYTES} bytes, got {size}")
+    content = source.read_bytes()
+    format = recognised(content, source.name)
+    file = format.read(content)
+    write = file.write_bilingual if bilingual else file.write
+    if write is None:
+        raise InvalidOptionError(
+            f"{source}: a {format.name} file has no room for the source beside its translation; "
+            "translate it without --bilingual (bilingual=False)",
+            parameter="bilingual",
+        )
+    translations, warnings = translate(file.units)
+    written = write(translations)
+    write_whole(target, written.content)
+    every = dict.fromkeys([*file.warnings, *warnings, *written.warnings])
+    return FileTranslation(format.name, len(file.units), tuple(every))
+
+
+def files_to_translate(source: str, target: Path) -> list[tuple[Path, Path]]:
+    """The files that a name, a folder or a pattern means, and where each one's translation goes.
+
+    Of a folder those of known kinds, at any depth, each to the same place under `target`. Raises
+    InvalidOptionError where there are none, or the target lies within the folder.
+    """
+    path = Path(source)
+    if path.is_file():
+        return [(path, target / path.name if target.is_dir() else target)]
+    if path.is_dir():
+        if target.resolve().is_relative_to(path.resolve()):
+            raise InvalidOptionError(
+                f"the output must lie outside of the folder {source}, got {target}",
+                parameter="output",
+            )
+        found = [(file, target / file.relative_to(path)) for file in sorted(_known(path))]
+    else:
+        files = [Path(name) for name in sorted(glob.glob(source, recursive=True))]
+        found = [(file, target / file.name) for file in files if file.is_file()]
+    if not found:
+        raise InvalidOptionError(
+            f"the input must be a file, or a folder or pattern with files of a known kind "
+            f"({', '.join(suffixes(FORMATS))}), got {source}",
+            parameter="input",
+        )
+    return found
+
+
+def _known(folder: Path) -> Iterator[Path]:
+    endings = frozenset(suffixes(FORMATS))
+    return (
+        path
+        for path in folder.rglob("*")
+        if path.suffix.lower() in endings and path.is_file() and not path.name.startswith(".")
+    )

@@ -1,0 +1,64 @@
+"""Catalogues of gettext: PO files and their templates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from serving.documents.encoding import decoded
+from serving.documents.slots import Slot, file_with_slots
+from serving.documents.unit import FileInUnits, Unit
+
+_STRING = r'"(?:[^"\\\n]|\\[^\n])*"'
+_FIELD = re.compile(
+    r"^(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d+)\])?)[ \t]+"
+    rf"({_STRING}(?:[ \t\r]*\n[ \t]*{_STRING})*)",
+    re.MULTILINE,
+)
+_ESCAPE = re.compile(r"\\(.)")
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+_SIGNS = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+def read_po(content: bytes) -> FileInUnits:
+    """Messages without a translation; of plural forms the first is of the singular, all others of
+    the plural. Comments, contexts, flags and what is translated stay."""
+    source = decoded(content)
+    return file_with_slots(source, list(_slots(source.text)))
+
+
+def _slots(text: str) -> Iterator[Slot]:
+    singular = plural = ""
+    for match in _FIELD.finditer(text):
+        value = _value(match[3])
+        if match[1] == "msgid":
+            singular, plural = value, ""
+        elif match[1] == "msgid_plural":
+            plural = value
+        elif match[1].startswith("msgstr") and singular and not value:
+            of_plural = plural and match[2] not in (None, "0")
+            unit = Unit(plural if of_plural else singular)
+            yield Slot(*match.span(3), unit, _written, replaces_source=False)
+
+
+def _value(strings: str) -> str:
+    inside = "".join(string[1:-1] for string in re.findall(_STRING, strings))
+    return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), inside)
+
+
+def _written(text: str) -> str:
+    """A text on a line of its own for each of its lines."""
+    lines = [_quoted(line) for line in text.splitlines(keepends=True)]
+    return lines[0] if len(lines) == 1 else "\n".join(['""', *lines])
+
+
+def _quoted(text: str) -> str:
+    for sign, escaped in (
+        ("\\", "\\\\"),
+        ('"', '\\"'),
+        ("\n", "\\n"),
+        ("\t", "\\t"),
+        ("\r", "\\r"),
+    ):
+        text = text.replace(sign, escaped)
+    return f'"{text}"'

@@ -1,0 +1,185 @@
+"""Messages in XML: XLIFF, Android's strings and .NET's resources, each element at its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from xml.parsers import expat
+
+from serving.documents.encoding import Decoded, decoded
+from serving.documents.slots import Slot, file_with_slots
+from serving.documents.unit import FileInUnits, Unit
+from serving.errors import DocumentError
+
+_DECLARED = re.compile(rb"""\A\s*<\?xml[^>]*encoding\s*=\s*["']([\w.-]+)["']""")
+_TAG_END = re.compile(r"""(?:[^"'>]|"[^"]*"|'[^']*')*>""")
+_DEEPEST = 256
+_UNTRANSLATED = frozenset(("new", "initial", "needs-translation"))
+
+
+@dataclass
+class Element:
+    """An element, and where it stands in the text of the file."""
+
+    name: str
+    """Without a prefix."""
+    attributes: dict[str, str]
+    begin: int
+    inner: int
+    """Where its content begins."""
+    inner_end: int = 0
+    end: int = 0
+    children: list[Element] = field(default_factory=list)
+
+    def child(self, name: str) -> Element | None:
+        """The first child of that name."""
+        return next((child for child in self.children if child.name == name), None)
+
+    def walk(self) -> Iterator[Element]:
+        """It and all that is in it, in order."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def read_xliff(content: bytes) -> FileInUnits:
+    """Targets of XLIFF 1.2 and 2 that are missing, empty or of a state that asks for translation;
+    states and notes stay."""
+    source = _text(content)
+    slots: list[Slot] = []
+    for element in _elements(source):
+        if element.name in ("trans-unit", "segment") and _wanted(element):
+            slots += _target(source.text, element)
+    return file_with_slots(source, slots)
+
+
+def read_android(content: bytes) -> FileInUnits:
+    """Strings, items of arrays and of plurals, but for those with `translatable="false"`."""
+    source = _text(content)
+    found = []
+    for element in _elements(source):
+        if element.attributes.get("translatable") == "false":
+            continue
+        if element.name == "string":
+            found.append(element)
+        elif element.name in ("string-array", "plurals"):
+            found += element.children
+    return file_with_slots(source, [_inner(source.text, element) for element in found])
+
+
+def read_resx(content: bytes) -> FileInUnits:
+    """Values of .NET's resources that are text."""
+    source = _text(content)
+    found = []
+    for element in _elements(source):
+        typed = {"type", "mimetype"} & set(element.attributes)
+        value = element.child("value")
+        named = element.attributes.get("name", "")
+        if element.name == "data" and value and not typed and not named.startswith(">>"):
+            found.append(value)
+    return file_with_slots(source, [_inner(source.text, element) for element in found])
+
+
+def _inner(text: str, element: Element) -> Slot:
+    unit = Unit(text[element.inner : element.inner_end], "xml")
+    return Slot(element.inner, element.inner_end, unit, str)
+
+
+def _wanted(unit: Element) -> bool:
+    target = unit.child("target")
+    if unit.child("source") is None or unit.attributes.get("translate") == "no":
+        return False
+    states = {unit.attributes.get("state"), target and target.attributes.get("state")}
+    return (
+        target is None or target.inner == target.inner_end or not states.isdisjoint(_UNTRANSLATED)
+    )
+
+
+def _target(text: str, element: Element) -> Iterator[Slot]:
+    source, target = element.child("source"), element.child("target")
+    assert source
+    unit = Unit(text[source.inner : source.inner_end], "xml")
+    prefix = re.match(r"<([\w.-]+:)?", text[source.begin :])
+    name = f"{prefix[1] or ''}target" if prefix else "target"
+    if target and target.inner_end < target.end:
+        yield Slot(target.inner, target.inner_end, unit, str, replaces_source=False)
+    elif target:  # of one tag
+        opening = text[target.begin : target.end - 2].rstrip() + ">"
+
+        def with_tags(translation: str) -> str:
+            return f"{opening}{translation}</{name}>"
+
+        yield Slot(target.begin, target.end, unit, with_tags, replaces_source=False)
+    else:
+        before = re.search(r"\s*\Z", text[: source.begin])
+        space = before[0] if before else ""
+
+        def after_source(translation: str) -> str:
+            return f"{space}<{name}>{translation}</{name}>"
+
+        yield Slot(source.end, source.end, unit, after_source, replaces_source=False)
+
+
+def _text(content: bytes) -> Decoded:
+    declared = _DECLARED.match(content)
+    return decoded(content, declared[1].decode() if declared else None)
+
+
+def _elements(source: Decoded) -> Iterator[Element]:
+    root = _parsed(source.text)
+    return root.walk() if root else iter(())
+
+
+def _parsed(text: str) -> Element | None:
+    """The elements of a text; raises DocumentError for what is not well-formed, or declares
+    entities."""
+    if not text.strip():
+        return None
+    places = _Places(text)
+    opened: list[Element] = []
+    roots: list[Element] = []
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        if len(opened) == _DEEPEST:
+            raise DocumentError(f"elements may nest {_DEEPEST} deep, the file's nest deeper")
+        begin = places.character(parser.CurrentByteIndex)
+        tag = _TAG_END.match(text, begin)
+        inner = tag.end() if tag else begin
+        element = Element(name.rpartition(":")[2], attributes, begin, inner)
+        (opened[-1].children if opened else roots).append(element)
+        opened.append(element)
+
+    def end(_name: str) -> None:
+        element = opened.pop()
+        if text[element.inner - 2 : element.inner] == "/>":
+            element.inner_end = element.end = element.inner
+            return
+        element.inner_end = places.character(parser.CurrentByteIndex)
+        element.end = text.index(">", element.inner_end) + 1
+
+    def entity(*_: object) -> None:
+        raise DocumentError("the file declares entities, which messages need not; it is refused")
+
+    parser = expat.ParserCreate("utf-8")
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.EntityDeclHandler = entity
+    try:
+        parser.Parse(text.encode(), True)
+    except expat.ExpatError as error:
+        raise DocumentError(f"the file is no well-formed XML: {error}") from error
+    return roots[0]
+
+
+class _Places:
+    """Places in a text, of places in its UTF-8 that only go forward."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._byte, self._character = text, 0, 0
+
+    def character(self, byte: int) -> int:
+        """How many characters lie before so many bytes."""
+        while self._byte < byte:
+            self._byte += len(self._text[self._character].encode())
+            self._character += 1
+        return self._character

@@ -1,0 +1,79 @@
+"""Messages as keys and values on lines: Java's properties, and Apple's strings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from serving.documents.encoding import decoded
+from serving.documents.slots import Slot, file_with_slots
+from serving.documents.unit import FileInUnits, Unit
+
+_PROPERTY = re.compile(
+    r"^[ \t\f]*(?![#!\s])(?:[^\\\s=:]|\\.)+(?:[ \t\f]*[=:][ \t\f]*|[ \t\f]+)"
+    r"((?:[^\\\r\n]|\\(?:\r\n|[^\r\n]|[\r\n]))+)",
+    re.MULTILINE,
+)
+_PROPERTY_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(\r\n|[\r\n])[ \t\f]*|(.))")
+_STRINGS = re.compile(
+    r"/\*.*?\*/|//[^\n]*"
+    r'|(?:"(?:[^"\\]|\\.)*"|[\w.]+)\s*=\s*"((?:[^"\\]|\\.)*)"\s*;',
+    re.DOTALL,
+)
+_STRINGS_ESCAPE = re.compile(r"\\(?:U([0-9A-Fa-f]{4})|(.))", re.DOTALL)
+_SIGNS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+
+
+def read_properties(content: bytes) -> FileInUnits:
+    """Values of Java's properties; where the file is ASCII, so is its translation."""
+    source = decoded(content, "latin-1")  # which Java took before UTF-8
+    ascii = source.text.isascii()
+    slots = [
+        Slot(
+            *match.span(1),
+            Unit(_PROPERTY_ESCAPE.sub(_property_sign, match[1])),
+            lambda text: _as_property(text, ascii=ascii),
+        )
+        for match in _PROPERTY.finditer(source.text)
+    ]
+    return file_with_slots(source, slots)
+
+
+def _property_sign(found: re.Match[str]) -> str:
+    if found[1]:
+        return chr(int(found[1], 16))
+    return "" if found[2] else _SIGNS.get(found[3], found[3])
+
+
+def _as_property(text: str, *, ascii: bool) -> str:
+    written = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
+    written = written.replace("\r", "\\r").replace("\f", "\\f")
+    if written.startswith(" "):
+        written = "\\" + written
+    if not ascii:
+        return written
+    units = written.encode("utf-16-be")
+    pairs = (int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2))
+    return "".join(chr(unit) if unit < 128 else f"\\u{unit:04x}" for unit in pairs)
+
+
+def read_strings(content: bytes) -> FileInUnits:
+    """Values of Apple's strings."""
+    source = decoded(content)
+    return file_with_slots(source, list(_strings(source.text)))
+
+
+def _strings(text: str) -> Iterator[Slot]:
+    for match in _STRINGS.finditer(text):
+        if match[1] is not None:
+            value = _STRINGS_ESCAPE.sub(_strings_sign, match[1])
+            yield Slot(*match.span(1), Unit(value), _as_string)
+
+
+def _strings_sign(found: re.Match[str]) -> str:
+    return chr(int(found[1], 16)) if found[1] else _SIGNS.get(found[2], found[2])
+
+
+def _as_string(text: str) -> str:
+    written = text.replace("\\", "\\\\").replace('"', '\\"')
+    return written.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")

@@ -1,0 +1,168 @@
+"""Words in several styles, with things between them, as a unit whose tags are placed by word links.
+
+What a style, a thing or a wrap is, is known to whoever numbers them.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from serving.documents.unit import Unit
+
+
+@dataclass(frozen=True)
+class Words:
+    """Text in a style."""
+
+    text: str
+    style: int = 0
+
+
+@dataclass(frozen=True)
+class Thing:
+    """What stays as it is: a picture, a note's mark, or with `divides` a line break or tab."""
+
+    number: int
+    divides: bool = False
+
+
+@dataclass(frozen=True)
+class Wrap:
+    """What stands around others: a link, or an insertion."""
+
+    number: int
+    inside: tuple[Inline, ...]
+
+
+Inline = Words | Thing | Wrap
+
+_TOKEN = re.compile(
+    r'<g id="(?P<kind>[sw])(?P<number>\d+)">|(?P<close></g>)'
+    r'|<(?:x|br) id="t(?P<thing>\d+)"/?>|(?P<line><br id="n">)'
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """The inlines of a paragraph: what is translated, and the things before and behind it."""
+
+    before: tuple[Inline, ...]
+    inside: tuple[Inline, ...]
+    behind: tuple[Inline, ...]
+
+    @property
+    def has_words(self) -> bool:
+        """Whether there is a letter in it."""
+        return any(any(map(str.isalpha, words.text)) for words in _words(self.inside))
+
+    @property
+    def unit(self) -> Unit:
+        """What is to be translated: plain where all is of one style."""
+        if len(self.inside) == 1 and isinstance(self.inside[0], Words):
+            return Unit(self.inside[0].text)
+        return Unit(_encoded(self.inside, _base(self)), "html")
+
+    def translated(self, text: str) -> list[Inline]:
+        """The inlines of the whole paragraph with the unit's translation; each thing and each wrap
+        comes once."""
+        if self.unit.format == "text":
+            inside: list[Inline] = [Words(text, _base(self))]
+        else:
+            inside = _decoded(text, _base(self))
+        return [*self.before, *inside, *self.behind]
+
+
+def line_of(inlines: Sequence[Inline]) -> Line:
+    """The inlines of a paragraph, those of one style that follow each other made one."""
+    joined = list(_joined(inlines))
+    begin, end = 0, len(joined)
+    while begin < end and _is_outside(joined[begin]):
+        begin += 1
+    while end > begin and _is_outside(joined[end - 1]):
+        end -= 1
+    return Line(tuple(joined[:begin]), tuple(joined[begin:end]), tuple(joined[end:]))
+
+
+def _is_outside(inline: Inline) -> bool:
+    return isinstance(inline, Thing) or (isinstance(inline, Words) and not inline.text.strip())
+
+
+def _joined(inlines: Sequence[Inline]) -> Iterator[Inline]:
+    waiting: Words | None = None
+    for inline in inlines:
+        if isinstance(inline, Wrap):
+            inline = Wrap(inline.number, tuple(_joined(inline.inside)))
+        if isinstance(inline, Words):
+            if waiting and waiting.style == inline.style:
+                waiting = Words(waiting.text + inline.text, inline.style)
+                continue
+            if not inline.text:
+                continue
+        if waiting:
+            yield waiting
+        waiting = inline if isinstance(inline, Words) else None
+        if waiting is None:
+            yield inline
+    if waiting:
+        yield waiting
+
+
+def _words(inlines: Sequence[Inline]) -> Iterator[Words]:
+    for inline in inlines:
+        if isinstance(inline, Words):
+            yield inline
+        elif isinstance(inline, Wrap):
+            yield from _words(inline.inside)
+
+
+def _base(line: Line) -> int:
+    """The style that comes most often, of most characters where several do: it needs no tags."""
+    counts: dict[int, tuple[int, int]] = {}
+    for words in _words(line.inside):
+        count, length = counts.get(words.style, (0, 0))
+        counts[words.style] = (count + 1, length + len(words.text))
+    return max(counts, key=lambda style: counts[style], default=0)
+
+
+def _encoded(inlines: Sequence[Inline], base: int) -> str:
+    written = []
+    for inline in inlines:
+        match inline:
+            case Words(text, style):
+                shown = html.escape(text, quote=False).replace("\n", '<br id="n">')
+                written.append(shown if style == base else f'<g id="s{style}">{shown}</g>')
+            case Thing(number, divides):
+                written.append(f'<br id="t{number}">' if divides else f'<x id="t{number}"/>')
+            case Wrap(number, inside):
+                written.append(f'<g id="w{number}">{_encoded(inside, base)}</g>')
+    return "".join(written)
+
+
+def _decoded(text: str, base: int) -> list[Inline]:
+    top: list[Inline] = []
+    opened: list[tuple[str, int, list[Inline]]] = [("", 0, top)]
+    style = base
+    done = 0
+    for match in _TOKEN.finditer(text):
+        _add_words(opened, text[done : match.start()], style)
+        done = match.end()
+        if match["kind"]:
+            opened.append((match["kind"], int(match["number"]), []))
+        elif match["close"] and len(opened) > 1:
+            kind, number, inside = opened.pop()
+            opened[-1][2].extend(inside if kind == "s" else [Wrap(number, tuple(inside))])
+        elif match["line"]:
+            opened[-1][2].append(Words("\n", style))
+        elif match["thing"]:
+            opened[-1][2].append(Thing(int(match["thing"])))
+        style = next((number for kind, number, _ in reversed(opened) if kind == "s"), base)
+    _add_words(opened, text[done:], style)
+    return list(_joined(top))
+
+
+def _add_words(opened: Sequence[tuple[str, int, list[Inline]]], text: str, style: int) -> None:
+    if text:
+        opened[-1][2].append(Words(html.unescape(text), style))

@@ -1,0 +1,138 @@
+"""Texts, presentations and sheets of OpenDocument: which paragraphs hold words, and their spans."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from lxml import etree
+
+from serving.documents.archive import Archive
+from serving.documents.markup import Inline, Thing, Words, Wrap, line_of
+from serving.documents.office.paragraph import Paragraph, units_of, with_translations
+from serving.documents.unit import FileInUnits, Translated, WrittenFile
+from serving.errors import DocumentError
+
+_OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
+_TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
+_TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+_PARTS = ("content.xml", "styles.xml")
+_MANIFEST = "META-INF/manifest.xml"
+_SIGNATURES = "META-INF/documentsignatures.xml"
+_WRAPS = frozenset((f"{_TEXT}span", f"{_TEXT}a", f"{_TEXT}meta"))
+_BREAKS = frozenset((f"{_TEXT}line-break", f"{_TEXT}tab"))
+_UNREAD = frozenset((f"{_TEXT}tracked-changes",))
+"""What holds text that has been deleted."""
+_SPACES = re.compile(r"[ \t\r\n]+")
+
+
+def read_odf(content: bytes) -> FileInUnits:
+    """The paragraphs of a file of OpenDocument, with those of cells, notes, headers and frames."""
+    archive = Archive(content)
+    if _MANIFEST in archive.names and b":encryption-data" in archive.read(_MANIFEST):
+        raise DocumentError("the file is locked with a password; remove it and try again")
+    names = [name for name in _PARTS if name in archive.names]
+    units = units_of(archive, names, _paragraphs)
+    signed = [name for name in archive.names if name == _SIGNATURES]
+
+    def write(translations: Sequence[Translated]) -> WrittenFile:
+        others = with_translations(archive, names, _paragraphs, translations)
+        return WrittenFile(archive.written(others, signed))
+
+    warnings = []
+    if signed:
+        warnings.append("The file was signed; a translation is another text and has no signature.")
+    if any(name.startswith(("Basic/", "Scripts/")) for name in archive.names):
+        warnings.append("The file has macros; they stay as they are and were not run.")
+    return FileInUnits(units, write, warnings=tuple(warnings))
+
+
+def _paragraphs(root: etree._Element) -> Iterator[Paragraph]:
+    if root.tag in _UNREAD or (root.tag == f"{_TABLE}table-cell" and _is_computed(root)):
+        return
+    if root.tag in (f"{_TEXT}p", f"{_TEXT}h"):
+        spans = _SpanReader()
+        line = line_of(spans.read(root))
+        if line.has_words:
+            yield Paragraph(line, functools.partial(spans.fill, root))
+    for child in root:
+        yield from _paragraphs(child)
+
+
+def _is_computed(cell: etree._Element) -> bool:
+    """Whether a cell's text is written anew from its value."""
+    kind = cell.get(f"{_OFFICE}value-type", "string")
+    return kind != "string" or cell.get(f"{_TABLE}formula") is not None
+
+
+@dataclass
+class _SpanReader:
+    """Reads a paragraph's element into inlines, and builds it anew of others."""
+
+    _elements: list[etree._Element] = field(default_factory=list)
+
+    def read(self, parent: etree._Element) -> list[Inline]:
+        """The inlines of an element, which may be within another that is read."""
+        found: list[Inline] = [Words(_SPACES.sub(" ", parent.text or ""))]
+        for child in parent:
+            if child.tag == f"{_TEXT}s":
+                found.append(Words(" " * _count(child)))
+            elif child.tag != f"{_TEXT}soft-page-break":
+                self._elements.append(child)
+                number = len(self._elements) - 1
+                if child.tag in _WRAPS and (len(child) or child.text):
+                    found.append(Wrap(number, tuple(self.read(child))))
+                else:
+                    found.append(Thing(number, divides=child.tag in _BREAKS))
+            found.append(Words(_SPACES.sub(" ", child.tail or "")))
+        return found
+
+    def fill(self, parent: etree._Element, inlines: Sequence[Inline]) -> None:
+        """Give the element these inlines."""
+        for child in list(parent):
+            parent.remove(child)
+            child.tail = None  # which is of the inlines
+        parent.text = None
+        for inline in inlines:
+            match inline:
+                case Words(text, _):
+                    _append_text(parent, text)
+                case Thing(number):
+                    parent.append(self._elements[number])
+                case Wrap(number, inside):
+                    self.fill(self._elements[number], inside)
+                    parent.append(self._elements[number])
+
+
+def _count(spaces: etree._Element) -> int:
+    """How many blanks an element stands for."""
+    number = spaces.get(f"{_TEXT}c", "1")
+    return min(int(number), 1000) if number.isdecimal() else 1
+
+
+def _append_text(parent: etree._Element, text: str) -> None:
+    """Text behind what the element has; blanks that would be lost are elements."""
+    for part in re.findall(r" {2,}|[^ ]+| ", text):
+        if part != " " * len(part) or (part == " " and (len(parent) or parent.text)):
+            _append_words(parent, part)
+        else:
+            spaces = etree.SubElement(parent, f"{_TEXT}s")
+            if len(part) > 1:
+                spaces.set(f"{_TEXT}c", str(len(part)))
+
+
+def _append_words(parent: etree._Element, text: str) -> None:
+    if len(parent):
+        last = parent[-1]
+        last.tail = (last.tail or "") + text
+    else:
+        parent.text = (parent.text or "") + text
+
+
+def kind_of(archive: Archive) -> str:
+    """The media type of a file of OpenDocument; empty for another file."""
+    if "mimetype" not in archive.names:
+        return ""
+    return archive.read("mimetype").decode("ascii", "replace").strip()

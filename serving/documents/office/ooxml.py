@@ -1,0 +1,158 @@
+"""Word, PowerPoint and Excel: which parts hold words, and where in them."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Collection, Iterator, Sequence
+
+from lxml import etree
+
+from serving.documents.archive import Archive
+from serving.documents.markup import Inline, Thing, Words, Wrap, line_of
+from serving.documents.office.paragraph import Paragraph, units_of, with_translations
+from serving.documents.office.runs import RunReader
+from serving.documents.unit import FileInUnits, Translated, WrittenFile
+from serving.documents.xml import local, parsed, serialised
+
+_TYPES = "[Content_Types].xml"
+_RELATIONS = "_rels/.rels"
+_WORDS = frozenset(
+    """
+    document footnotes endnotes comments header footer slide notesSlide chart chartex diagramData
+    diagramDrawing drawing sharedStrings template worksheet threadedcomments
+    """.split()  # noqa: SIM905
+)
+"""The kinds of parts that hold words, as their content types name them."""
+_MAIN = re.compile(r"\.([A-Za-z]+)(?:\.main)?\+xml\Z")
+_SIGNATURE = re.compile(r"\A_xmlsignatures/|\A/?_xmlsignatures\b")
+_WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+_SHEET = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
+_STRICT = {
+    "{http://purl.oclc.org/ooxml/wordprocessingml/main}": _WORD,
+    "{http://purl.oclc.org/ooxml/drawingml/main}": _DRAWING,
+    "{http://purl.oclc.org/ooxml/spreadsheetml/main}": _SHEET,
+}
+
+
+def read_ooxml(content: bytes) -> FileInUnits:
+    """The paragraphs, cells, notes and comments of a file of Word, PowerPoint or Excel."""
+    archive = Archive(content)
+    names = _parts_with_words(archive)
+    kept = _names_of_columns(archive)
+
+    def paragraphs(root: etree._Element) -> Iterator[Paragraph]:
+        return _paragraphs(root, kept)
+
+    units = units_of(archive, names, paragraphs)
+    signed = [name for name in archive.names if _SIGNATURE.match(name)]
+
+    def write(translations: Sequence[Translated]) -> WrittenFile:
+        others = with_translations(archive, names, paragraphs, translations)
+        return WrittenFile(archive.written(others | _unsigned(archive, signed), signed))
+
+    warnings = []
+    if signed:
+        warnings.append("The file was signed; a translation is another text and has no signature.")
+    if any(name.endswith("vbaProject.bin") for name in archive.names):
+        warnings.append("The file has macros; they stay as they are and were not run.")
+    return FileInUnits(units, write, warnings=tuple(warnings))
+
+
+def _content_types(archive: Archive) -> Iterator[tuple[str, str]]:
+    """The name of each part, and its content type, as far as it has one of its own."""
+    for element in parsed(archive.read(_TYPES), _TYPES).getroot():
+        if local(element) == "Override":
+            name = element.get("PartName", "").removeprefix("/")
+            yield name, element.get("ContentType", "")
+
+
+def _parts_with_words(archive: Archive) -> list[str]:
+    kinds = {}
+    for name, content_type in _content_types(archive):
+        found = _MAIN.search(content_type)
+        kind = found[1] if found else ""
+        word = "ms-word" in content_type and "main" in content_type  # with macros
+        if kind in _WORDS or word or "ms-powerpoint.comments" in content_type:
+            kinds[name] = kind
+    return [name for name in archive.names if name in kinds]
+
+
+def _names_of_columns(archive: Archive) -> frozenset[str]:
+    """Headers of Excel's tables, by which formulas know columns."""
+    found: set[str] = set()
+    for name, content_type in _content_types(archive):
+        if content_type.endswith("spreadsheetml.table+xml") and name in archive.names:
+            root = parsed(archive.read(name), name).getroot()
+            found |= {
+                element.get("name", "")
+                for element in root.iter()
+                if local(element) == "tableColumn"
+            }
+    return frozenset(found)
+
+
+def _unsigned(archive: Archive, signed: Sequence[str]) -> dict[str, bytes]:
+    """The parts that name the signatures, without them."""
+    if not signed:
+        return {}
+    written = {}
+    for name in (_TYPES, _RELATIONS):
+        tree = parsed(archive.read(name), name)
+        for element in list(tree.getroot()):
+            path = element.get("PartName") or element.get("Target") or ""
+            if _SIGNATURE.match(path.removeprefix("/")):
+                tree.getroot().remove(element)
+        written[name] = serialised(tree)
+    return written
+
+
+def _paragraphs(root: etree._Element, kept: Collection[str]) -> Iterator[Paragraph]:
+    for element in root.iter():
+        if not isinstance(element.tag, str):
+            continue
+        name = local(element)
+        namespace = element.tag[: -len(name)]
+        usual = _STRICT.get(namespace, namespace)
+        if name == "p" and usual in (_WORD, _DRAWING):
+            found = _of_runs(element, namespace)
+        elif usual == _SHEET and name in ("si", "is", "text"):
+            plain = element.find(f"{namespace}t")
+            found = _of_runs(element, namespace) if plain is None else _of_text(plain)
+        elif name == "text" and ("threadedcomments" in namespace or "presentationml" in namespace):
+            found = _of_text(element)
+        else:
+            continue
+        if found.line.has_words and _plain(found.line.inside) not in kept:
+            yield found
+
+
+def _of_runs(element: etree._Element, namespace: str) -> Paragraph:
+    reader = RunReader(namespace)
+    return Paragraph(line_of(reader.read(element)), functools.partial(reader.fill, element))
+
+
+def _of_text(element: etree._Element) -> Paragraph:
+    def fill(inlines: Sequence[Inline]) -> None:
+        text = _plain(inlines)
+        element.text = text
+        if text != text.strip() or "\n" in text:
+            element.set(_SPACE, "preserve")
+
+    return Paragraph(line_of([Words(element.text or "")]), fill)
+
+
+def _plain(inlines: Sequence[Inline]) -> str:
+    """The text of inlines."""
+    written = []
+    for inline in inlines:
+        match inline:
+            case Words(text, _):
+                written.append(text)
+            case Wrap(_, inside):
+                written.append(_plain(inside))
+            case Thing():
+                pass
+    return "".join(written)

@@ -1,0 +1,61 @@
+"""Plain text, Markdown and HTML, which the readers of texts know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from serving.documents.encoding import decoded
+from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
+
+_CHARSET = re.compile(rb"""<meta\s[^>]*charset\s*=\s*["']?([\w-]+)""", re.IGNORECASE)
+_LINE = re.compile(r"[^\r\n]+|[\r\n]+")
+
+
+def read_text(content: bytes) -> FileInUnits:
+    """Each line of a plain text is a unit; line ends stay as they are."""
+    source = decoded(content)
+    parts = _LINE.findall(source.text)
+    places = [place for place, part in enumerate(parts) if any(map(str.isalpha, part))]
+    units = [Unit(parts[place]) for place in places]
+    check_lengths(units)
+
+    def write(translations: Sequence[Translated]) -> WrittenFile:
+        written = list(parts)
+        for place, translation in zip(places, translations, strict=True):
+            written[place] = translation.text
+        return source.encoded("".join(written))
+
+    def write_bilingual(translations: Sequence[Translated]) -> WrittenFile:
+        end = next((part for part in parts if part[0] in "\r\n"), "\n")
+        end = "\r\n" if end.startswith("\r\n") else end[0]
+        both = list(parts)
+        for place, translation in zip(places, translations, strict=True):
+            both[place] += end + translation.text
+        return source.encoded("".join(both))
+
+    return FileInUnits(units, write, write_bilingual)
+
+
+def read_markdown(content: bytes) -> FileInUnits:
+    """A Markdown file is one unit, for links are defined anywhere in it."""
+    source = decoded(content)
+    units = [Unit(source.text, "markdown")] if source.text.strip() else []
+
+    def write(translations: Sequence[Translated]) -> WrittenFile:
+        return source.encoded(translations[0].text if units else source.text)
+
+    return FileInUnits(units, write)
+
+
+def read_html(content: bytes) -> FileInUnits:
+    """A page is one unit, for tags open and close anywhere in it."""
+    declared = _CHARSET.search(content[:4096])
+    source = decoded(content, declared[1].decode() if declared else None)
+    units = [Unit(source.text, "html")] if source.text.strip() else []
+
+    def write(translations: Sequence[Translated]) -> WrittenFile:
+        text = translations[0].text if units else source.text
+        return WrittenFile(source.mark + text.encode(source.encoding, "xmlcharrefreplace"))
+
+    return FileInUnits(units, write)

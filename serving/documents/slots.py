@@ -1,0 +1,41 @@
+"""Texts that stand at places of a file, which is written again with others there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from serving.documents.encoding import Decoded
+from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place for a translation."""
+
+    begin: int
+    end: int
+    """What is replaced, in characters."""
+    unit: Unit
+    written: Callable[[str], str]
+    """How a translation is written there."""
+    replaces_source: bool = True
+    """Whether the source stands there, and not a place for its translation."""
+
+
+def file_with_slots(source: Decoded, slots: Sequence[Slot]) -> FileInUnits:
+    """A file whose slots, in order, are filled; those without letters stay as they are."""
+    filled = [slot for slot in slots if any(map(str.isalpha, slot.unit.text))]
+    units = [slot.unit for slot in filled]
+    check_lengths(units)
+
+    def write(translations: Sequence[Translated]) -> WrittenFile:
+        written, done = [], 0
+        for slot, translation in zip(filled, translations, strict=True):
+            if slot.replaces_source and translation.text == slot.unit.text:
+                continue  # as it is written, whatever way that is
+            written += [source.text[done : slot.begin], slot.written(translation.text)]
+            done = slot.end
+        return source.encoded("".join([*written, source.text[done:]]))
+
+    return FileInUnits(units, write)

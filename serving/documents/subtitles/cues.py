@@ -1,0 +1,205 @@
+"""Cues of SRT, WebVTT, ASS and SBV: where their words are, and the file with others in place."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from serving.documents.encoding import Decoded, decoded
+from serving.documents.subtitles.division import divided, wrapped
+from serving.documents.unit import FileInUnits, Format, Translated, Unit, WrittenFile, check_lengths
+
+_CLOCK = r"(?:(\d+):)?(\d\d?):(\d\d)[,.](\d+)"
+_ARROW = re.compile(rf"[ \t]*{_CLOCK}[ \t]*-->[ \t]*{_CLOCK}[^\n]*\n")
+_COMMA = re.compile(rf"[ \t]*{_CLOCK},{_CLOCK}[ \t]*\n")
+_NUMBER = re.compile(r"[ \t]*\d+[ \t]*\Z")
+_SPEAKER = re.compile(r"[ \t]*(?:<[^>]*>|\{[^}]*\})*[ \t]*[-–—][ \t]*")
+_ENDED = re.compile(r"""[.!?…。\uff01\uff1f♪:)\]]["'”’»“]*(?:<[^>]*>|\{[^}]*\})*\s*\Z""")
+_LONGEST_GAP_S = 3.0
+_MOST_CUES = 6
+_MOST_CHARACTERS = 600
+
+
+@dataclass(frozen=True)
+class Cue:
+    """What one speaker says in a cue."""
+
+    begin: int
+    end: int
+    """Where its words stand in the file, their line breaks with them."""
+    words: str
+    """Without line breaks."""
+    start_s: float
+    stop_s: float
+
+
+@dataclass(frozen=True)
+class _Kind:
+    cues: Callable[[str], Iterator[Cue]]
+    format: Format
+    line_break: str
+
+
+def read_srt(content: bytes) -> FileInUnits:
+    """SubRip: tags of HTML and `{\\an8}`, nothing escaped."""
+    return _read(content, _Kind(functools.partial(_timed, timing=_ARROW), "text", "\n"))
+
+
+def read_vtt(content: bytes) -> FileInUnits:
+    """WebVTT: tags, `&` escaped; notes, styles and settings stay."""
+    return _read(content, _Kind(functools.partial(_timed, timing=_ARROW), "html", "\n"))
+
+
+def read_sbv(content: bytes) -> FileInUnits:
+    """YouTube's format."""
+    return _read(content, _Kind(functools.partial(_timed, timing=_COMMA), "text", "\n"))
+
+
+def read_ass(content: bytes) -> FileInUnits:
+    """Advanced SubStation Alpha: the text of its dialogues."""
+    return _read(content, _Kind(_dialogues, "text", r"\N"))
+
+
+def _read(content: bytes, kind: _Kind) -> FileInUnits:
+    source = decoded(content)
+    crlf = "\r\n" in source.text
+    text = source.text.replace("\r\n", "\n")
+    groups = list(_groups(list(kind.cues(text))))
+    units = [
+        Unit(" ".join(cue.words for cue in group), kind.format, links=len(group) > 1)
+        for group in groups
+    ]
+    check_lengths(units)
+
+    def written(translations: Sequence[Translated], *, beside: bool) -> WrittenFile:
+        found: list[tuple[Cue, str]] = []
+        for group, unit, given in zip(groups, units, translations, strict=True):
+            found += _lines(group, unit, given, kind, text)
+        return _encoded(source, _with(text, found, kind, beside=beside), crlf=crlf)
+
+    return FileInUnits(
+        units,
+        functools.partial(written, beside=False),
+        functools.partial(written, beside=True),
+    )
+
+
+def _lines(
+    group: Sequence[Cue], unit: Unit, given: Translated, kind: _Kind, text: str
+) -> Iterator[tuple[Cue, str]]:
+    if given.text == unit.text:
+        yield from ((cue, text[cue.begin : cue.end]) for cue in group)
+        return
+    seconds = [max(cue.stop_s - cue.start_s, 0.1) for cue in group]
+    for cue, words in zip(
+        group, divided(given, [len(cue.words) for cue in group], seconds), strict=True
+    ):
+        yield cue, kind.line_break.join(wrapped(words))
+
+
+def _with(text: str, found: Sequence[tuple[Cue, str]], kind: _Kind, *, beside: bool) -> str:
+    """The file with other words; `beside` these also the old ones."""
+    written, done = [], 0
+    for cue, words in found:
+        written.append(text[done : cue.begin])
+        source = text[cue.begin : cue.end]
+        dash = _SPEAKER.fullmatch(text, text.rfind("\n", 0, cue.begin) + 1, cue.begin)
+        both = source + kind.line_break + (dash[0] if dash else "") + words
+        written.append(both if beside and words != source else words)
+        done = cue.end
+    return "".join([*written, text[done:]])
+
+
+def _encoded(source: Decoded, text: str, *, crlf: bool) -> WrittenFile:
+    return source.encoded(text.replace("\n", "\r\n") if crlf else text)
+
+
+def _timed(text: str, timing: re.Pattern[str]) -> Iterator[Cue]:
+    """Cues after lines with their times; a cue ends at a blank line or before the next one."""
+    times = list(timing.finditer(text))
+    for index, match in enumerate(times):
+        end = times[index + 1].start() if index + 1 < len(times) else len(text)
+        block = text[match.end() : end]
+        # A cue without a blank line behind it is followed by the number of the next one.
+        lines = block.split("\n")
+        if index + 1 < len(times) and len(lines) > 1 and _NUMBER.match(lines[-2]):
+            lines = lines[:-2]
+        count = next((n for n, line in enumerate(lines) if not line.strip()), len(lines))
+        clock = match.groups()
+        yield from _spoken(
+            lines[:count], match.end(), "\n", (_seconds(clock[:4]), _seconds(clock[4:]))
+        )
+
+
+def _dialogues(text: str) -> Iterator[Cue]:
+    fields = ["layer", "start", "end", "style", "name", "ml", "mr", "mv", "effect", "text"]
+    for match in re.finditer(r"(Format|Dialogue):[ \t]*([^\n]*)", text):
+        if match[1] == "Format":
+            names = [name.strip().lower() for name in match[2].split(",")]
+            fields = names if names[-1] == "text" else fields
+            continue
+        values = match[2].split(",", len(fields) - 1)
+        if len(values) < len(fields) or re.search(r"\\p[1-9]", values[-1]):
+            continue  # damaged, or a drawing
+        named = dict(zip(fields, values, strict=True))
+        clocks = [re.fullmatch(_CLOCK, named.get(name, "").strip()) for name in ("start", "end")]
+        if not (clocks[0] and clocks[1]):
+            continue
+        lines = re.split(r"\\[Nn]", values[-1])
+        begin = match.end() - len(values[-1])
+        yield from _spoken(
+            lines, begin, r"\N", (_seconds(clocks[0].groups()), _seconds(clocks[1].groups()))
+        )
+
+
+def _spoken(
+    lines: Sequence[str], begin: int, line_break: str, times: tuple[float, float]
+) -> Iterator[Cue]:
+    """The lines of a cue as one text a speaker; one begins with a dash, which stays outside."""
+    place, start, said = begin, begin, list[str]()
+    for line in lines:
+        dash = _SPEAKER.match(line)
+        if dash and said:
+            yield Cue(start, place - len(line_break), " ".join(said), *times)
+            said = []
+        if not said:
+            cut = len(dash[0]) if dash and "<" not in dash[0] and "{" not in dash[0] else 0
+            start, line_text = place + cut, line[cut:]
+        else:
+            line_text = line
+        said.append(line_text.strip())
+        place += len(line) + len(line_break)
+    if said:
+        yield Cue(start, place - len(line_break), " ".join(said), *times)
+
+
+def _groups(cues: Sequence[Cue]) -> Iterator[list[Cue]]:
+    """Cues with letters, those together over which a sentence runs."""
+    group: list[Cue] = []
+    for cue in cues:
+        if not any(map(str.isalpha, cue.words)):
+            continue
+        if group and (
+            (_ENDED.search(group[-1].words) and not _goes_on(group[-1].words, cue.words))
+            or not 0 <= cue.start_s - group[-1].stop_s + 0.05 <= _LONGEST_GAP_S
+            or len(group) == _MOST_CUES
+            or sum(len(other.words) for other in group) + len(cue.words) > _MOST_CHARACTERS
+        ):
+            yield group
+            group = []
+        group.append(cue)
+    if group:
+        yield group
+
+
+def _goes_on(before: str, words: str) -> bool:
+    """Whether an ellipsis or a bracket is followed by a small letter."""
+    first = re.sub(r"<[^>]*>|\{[^}]*\}|\W", "", words)[:1]
+    return first.islower() and before.rstrip().endswith(("...", "…", ")", "]"))
+
+
+def _seconds(clock: Sequence[str | None]) -> float:
+    hours, minutes, seconds, part = (piece or "0" for piece in clock)
+    return int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{part}")

@@ -1,0 +1,140 @@
+"""A translated sentence divided among the cues of its source, and a cue's words among lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+from serving.documents.unit import Link, Translated
+
+LINE_CHARACTERS = 42
+LINES = 2
+_TAG = re.compile(r"<(/?)([A-Za-z][\w.]*)[^<>]*>|\{[^{}]*\}|<[\d:.]+>")
+_WIDE = r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+_BREAK = re.compile(rf" +|(?<={_WIDE})(?={_WIDE})")
+_CROSSED, _OVERFULL, _EMPTY = 8.0, 0.25, 50.0
+
+
+def divided(given: Translated, lengths: Sequence[int], seconds: Sequence[float]) -> list[str]:
+    """The translation of a sentence in as many parts as its source had, which stood joined by
+    blanks and had so many characters and seconds each.
+
+    The parts follow each other. A cut is made where few word links cross it, behind punctuation
+    rather than elsewhere, and so that each part has its share of time and space.
+    """
+    if len(lengths) == 1:
+        return [given.text]
+    text = given.text
+    cuts = [span for span in _breaks(text) if span[0] > 0 and span[1] < len(text)]
+    places = [(0, 0), *cuts, (len(text), len(text))]
+    shares = _shares(lengths, seconds)
+    bounds = list(accumulate(length + 1 for length in lengths))
+    # best[p]: the cheapest way to have the parts up to now end at the p-th place.
+    best: dict[int, tuple[float, list[int]]] = {0: (0.0, [0])}
+    for part, share in enumerate(shares):
+        last = part == len(shares) - 1
+        ends = [len(places) - 1] if last else range(len(places))
+        costs = [
+            0.0 if last else _cut_cost(text, places[end], bounds[part], given.links) for end in ends
+        ]
+        following: dict[int, tuple[float, list[int]]] = {}
+        for end, own in zip(ends, costs, strict=True):
+            found = [
+                (cost + own + _part_cost(text[places[begin][1] : places[end][0]], share, text), way)
+                for begin, (cost, way) in best.items()
+                if begin <= end
+            ]
+            cost, way = min(found, key=lambda pair: pair[0])
+            following[end] = (cost, [*way, end])
+        best = following
+    _, way = best[len(places) - 1]
+    parts = [text[places[begin][1] : places[end][0]] for begin, end in pairwise(way)]
+    return _closed(parts)
+
+
+def _breaks(text: str) -> list[tuple[int, int]]:
+    """Where a text may be divided: not within tags."""
+    tags = [match.span() for match in _TAG.finditer(text)]
+    return [
+        match.span()
+        for match in _BREAK.finditer(text)
+        if not any(begin < match.start() < end for begin, end in tags)
+    ]
+
+
+def _shares(lengths: Sequence[int], seconds: Sequence[float]) -> list[float]:
+    """What each part has of the whole, by the source's characters and by time alike."""
+    return [
+        (length / sum(lengths) + time / sum(seconds)) / 2
+        for length, time in zip(lengths, seconds, strict=True)
+    ]
+
+
+def _cut_cost(text: str, cut: tuple[int, int], bound: int, links: Sequence[Link]) -> float:
+    crossed = sum((link.source[0] < bound) != (link.target[0] < cut[1]) for link in links)
+    before = text[: cut[0]].rstrip()[-1:]
+    punctuation = 0.5 if before in ".!?…" else 0.3 if before in ",;:–—" else 0.0
+    return _CROSSED * crossed / max(len(links), 1) - punctuation
+
+
+def _part_cost(part: str, share: float, text: str) -> float:
+    shown = visible(part)
+    if not shown.strip():
+        return _EMPTY
+    over = max(0, len(shown) - LINES * LINE_CHARACTERS)
+    wanted = max(share * len(visible(text)), 1.0)
+    return _OVERFULL * over + abs(len(shown) - wanted) / wanted
+
+
+def visible(text: str) -> str:
+    """What a viewer reads."""
+    return _TAG.sub("", text)
+
+
+def _closed(parts: Sequence[str]) -> list[str]:
+    """Each part with its own closing tags, and those that are open in it opened again."""
+    written = []
+    opened: list[tuple[str, str]] = []
+    for part in parts:
+        again = "".join(tag for _, tag in opened)
+        for match in _TAG.finditer(part):
+            closing, name = match[1], match[2]
+            if not name or name == "v":
+                continue
+            if not closing:
+                opened.append((name, match[0]))
+            elif opened and opened[-1][0] == name:
+                opened.pop()
+        ends = "".join(f"</{name.partition('.')[0]}>" for name, _ in reversed(opened))
+        written.append(again + part + ends)
+    return written
+
+
+def wrapped(words: str) -> list[str]:
+    """Words on lines of at most LINE_CHARACTERS: on one, else on two of like length, else on as
+    few as it takes."""
+    if len(visible(words)) <= LINE_CHARACTERS:
+        return [words]
+    breaks = _breaks(words)
+    if len(visible(words)) <= LINES * LINE_CHARACTERS:
+        two = [
+            (words[:begin], words[end:])
+            for begin, end in breaks
+            if max(len(visible(words[:begin])), len(visible(words[end:]))) <= LINE_CHARACTERS
+        ]
+        if two:
+            return list(min(two, key=lambda lines: _unevenness(*lines)))
+    lines, done = [], 0
+    cut: tuple[int, int] | None = None
+    for begin, end in [*breaks, (len(words), len(words))]:
+        if cut and len(visible(words[done:begin])) > LINE_CHARACTERS:
+            lines.append(words[done : cut[0]])
+            done = cut[1]
+        cut = (begin, end)
+    return [*lines, words[done:]]
+
+
+def _unevenness(first: str, second: str) -> float:
+    punctuation = 8 if first.rstrip()[-1:] in ".,;:!?…" else 0
+    return abs(len(visible(first)) - len(visible(second))) - punctuation

@@ -1,0 +1,118 @@
+"""Many texts with sentences in common: each distinct one is decoded once, and what is done outlives
+an interruption."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from serving.errors import ServingError
+from serving.search.sentence import Sentence
+from serving.text.alignment import Link
+from serving.translation.results import TextHypothesis, TextInSentences, Translation
+
+Key = tuple[str, bool]
+"""A sentence, and whether its word links are wanted."""
+Decode = Callable[[Mapping[Key, Sentence | None]], Iterator[tuple[Key, Translation | ServingError]]]
+
+
+class KnownSentences:
+    """Sentences that have been translated, also in a file as long as not all are."""
+
+    def __init__(self, path: Path, made_by: str) -> None:
+        """Goes on with the file where it was `made_by` the same model in the same way."""
+        self._path, self._made_by = path, made_by
+        self.found: dict[Key, Translation] = {}
+        self._read()
+        self._file = path.open("w", encoding="utf-8")
+        self._write({"made_by": made_by})
+        for key, translation in self.found.items():
+            self._write(_as_record(key, translation))
+
+    def _read(self) -> None:
+        try:
+            lines = self._path.read_text(encoding="utf-8").split("\n")
+        except (FileNotFoundError, UnicodeDecodeError):
+            return
+        with contextlib.suppress(ValueError, KeyError, TypeError):  # a line that was cut off
+            if json.loads(lines[0])["made_by"] != self._made_by:
+                return
+            for line in lines[1:]:
+                key, translation = _from_record(json.loads(line))
+                self.found[key] = translation
+
+    def _write(self, record: dict[str, Any]) -> None:
+        self._file.write(json.dumps(record) + "\n")
+        self._file.flush()
+
+    def add(self, key: Key, translation: Translation) -> None:
+        """Note a translation."""
+        self.found[key] = translation
+        self._write(_as_record(key, translation))
+
+    def close(self, *, remove: bool) -> None:
+        """Close the file, and remove it where nothing is left to be done."""
+        self._file.close()
+        if remove:
+            self._path.unlink(missing_ok=True)
+
+
+def translate_distinct(
+    texts: Sequence[TextInSentences],
+    decode: Decode,
+    known: KnownSentences,
+    progress: Callable[[int, int], None],
+) -> tuple[list[Translation], int]:
+    """The translation of each text, and how many sentences could not be translated and stay as they
+    are. `progress` gets how many distinct sentences are done, and of how many."""
+    sentences = {
+        (words, text.with_links): sentence
+        for text in texts
+        for words, sentence in zip(text.document.sentences, text.sentences, strict=True)
+    }
+    waiting = {key: sentence for key, sentence in sentences.items() if key not in known.found}
+    failed: dict[Key, Translation] = {}
+    done = len(sentences) - len(waiting)
+    progress(done, len(sentences))
+    for key, result in decode(waiting):
+        if isinstance(result, ServingError):
+            failed[key] = Translation(key[0])
+        else:
+            known.add(key, result)
+        done += 1
+        progress(done, len(sentences))
+    every = known.found | failed
+    joined = [
+        text.joined(
+            {n: every[words, text.with_links] for n, words in enumerate(text.document.sentences)}
+        )
+        for text in texts
+    ]
+    return joined, len(failed)
+
+
+def _as_record(key: Key, translation: Translation) -> dict[str, Any]:
+    best = translation.hypotheses[0] if translation.hypotheses else None
+    return {
+        "sentence": key[0],
+        "with_links": key[1],
+        "text": translation.text,
+        "links": best and best.alignment and [dataclasses.astuple(link) for link in best.alignment],
+        "warnings": translation.warnings,
+    }
+
+
+def _from_record(record: dict[str, Any]) -> tuple[Key, Translation]:
+    links = record["links"] and tuple(
+        Link(tuple(source), tuple(target), probability)
+        for source, target, probability in record["links"]
+    )
+    text = record["text"]
+    best = TextHypothesis(text, 0.0, 0.0, (), (), finished=True, alignment=links)
+    return (record["sentence"], record["with_links"]), Translation(
+        text, (best,), tuple(record["warnings"])
+    )

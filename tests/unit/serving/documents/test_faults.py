@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import struct
+import zipfile
+from io import BytesIO
+
+import pytest
+
+from serving.documents import archive
+from serving.documents.recognition import recognised
+from serving.errors import DocumentError, TooLongError
+from tests.unit.serving.documents.fakes import parts, translated
+from tests.unit.serving.documents.packages import docx, odt, zipped
+
+PARAGRAPH = "<w:p><w:r><w:t>Ein Haus</w:t></w:r></w:p>"
+
+
+def refused(content: bytes, match: str, name: str = "a.docx") -> None:
+    with pytest.raises(DocumentError, match=match):
+        recognised(content, name).read(content)
+
+
+def test_a_part_that_grows_too_much_is_refused() -> None:
+    refused(docx(PARAGRAPH, {"bomb": b"0" * 10_000_000}), r"200 times, got 10000000 .*bomb")
+
+
+def test_a_file_that_holds_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MAX_BYTES", 500)
+    refused(docx(PARAGRAPH), "must hold at most 500 bytes")
+    monkeypatch.setattr(archive, "MAX_PART_BYTES", 100)
+    refused(docx(PARAGRAPH), "must have at most 100 bytes")
+
+
+def test_a_file_of_too_many_parts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MAX_PARTS", 3)
+    refused(docx(PARAGRAPH, {"more": b""}), "at most 3 parts, got 4")
+
+
+def test_a_part_that_lies_about_its_size_is_refused() -> None:
+    content = bytearray(docx(PARAGRAPH * 100))
+    with zipfile.ZipFile(BytesIO(bytes(content))) as file:
+        size = file.getinfo("word/document.xml").file_size
+    lie = bytes(content).replace(struct.pack("<L", size), struct.pack("<L", 100))
+    refused(lie, r"part word/document\.xml of the file is broken")
+
+
+def test_zip_files_within_a_file_stay_closed() -> None:
+    inner = zipped({"bomb": b"0" * 10_000_000})
+    source = docx(PARAGRAPH, {"word/embeddings/inner.docx": inner})
+    assert parts(translated(source, "a.docx"))["word/embeddings/inner.docx"] == inner
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/x", "a/../../x", "C:x"])
+def test_names_that_lead_out_of_the_file_are_refused(name: str) -> None:
+    refused(docx(PARAGRAPH, {name: b""}), "must stay within the file")
+
+
+def test_two_parts_of_one_name_are_refused() -> None:
+    out = BytesIO(docx(PARAGRAPH))
+    with (
+        pytest.warns(UserWarning, match="Duplicate name"),
+        zipfile.ZipFile(out, "a") as file,
+    ):
+        file.writestr("word/document.xml", b"<x/>")
+    refused(out.getvalue(), "two parts of one name")
+
+
+ENTITIES = [
+    '<!DOCTYPE x [<!ENTITY a "aa"><!ENTITY b "&a;&a;">]><x>&b;</x>',
+    '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><x>&a;</x>',
+    '<!DOCTYPE x [<!ENTITY % a SYSTEM "http://example.org/">%a;]><x/>',
+]
+
+
+@pytest.mark.parametrize("xml", ENTITIES, ids=["bomb", "file", "address"])
+def test_parts_that_declare_entities_are_refused(xml: str) -> None:
+    content = parts(docx(PARAGRAPH)) | {"word/document.xml": xml.encode()}
+    refused(zipped(content), "declares entities")
+
+
+@pytest.mark.parametrize("cut", [30, 300, 600])
+def test_a_zip_file_that_is_cut_off_is_refused(cut: int) -> None:
+    refused(docx(PARAGRAPH)[:-cut], "broken zip file")
+
+
+def test_a_part_that_is_no_xml_is_refused() -> None:
+    content = parts(docx(PARAGRAPH)) | {"word/document.xml": b"<a>"}
+    refused(zipped(content), r"word/document\.xml is no well-formed XML")
+
+
+def test_elements_within_each_other_without_end_are_refused() -> None:
+    refused(docx("<w:p>" * 3000 + "</w:p>" * 3000), "no well-formed XML")
+
+
+def test_a_locked_file_of_office_is_named_as_such() -> None:
+    compound = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500)
+    refused(
+        compound + "EncryptedPackage".encode("utf-16-le"), r"a\.docx: .* locked with a password"
+    )
+    refused(compound, "before 2007 are not read")
+
+
+def test_a_locked_file_of_opendocument_is_named_as_such() -> None:
+    manifest = "<manifest:x xmlns:manifest='urn:m'><manifest:encryption-data/></manifest:x>"
+    refused(odt("", more={"META-INF/manifest.xml": manifest}), "locked with a password", "a.odt")
+
+
+def test_a_locked_zip_file_is_named_as_such() -> None:
+    content = docx(PARAGRAPH)
+    at = content.rindex(b"PK\x01\x02")
+    locked = content[: at + 8] + b"\x01" + content[at + 9 :]
+    refused(locked, "locked with a password")
+
+
+def test_office_files_are_known_by_their_content() -> None:
+    assert recognised(docx(PARAGRAPH), "a.txt").name == "docx"
+    assert recognised(odt("", "spreadsheet"), "a.docx").name == "ods"
+    refused(zipped({"a.txt": b"x"}), "must be a document", "a.docx")
+
+
+def test_what_only_calls_itself_an_office_file_is_refused() -> None:
+    refused(b"hallo", "broken zip file", "a.docx")
+
+
+def test_a_document_without_paragraphs_stays_as_it_is() -> None:
+    assert parts(translated(docx(""), "a.docx")) == parts(docx(""))
+
+
+def test_a_paragraph_of_200_000_characters_is_refused_with_the_limit() -> None:
+    source = docx(f"<w:p><w:r><w:t>{'ab ' * 70_000}</w:t></w:r></w:p>")
+    with pytest.raises(TooLongError, match=r"paragraph 1 must have at most 100000 .*, got 209999"):
+        recognised(source, "a.docx").read(source)

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from serving.documents.recognition import recognised
+from serving.errors import DocumentError
+from tests.unit.serving.documents.fakes import translated
+
+PO = r"""# Kommentar
+msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=UTF-8\n"
+
+#: a.c:1
+#, c-format
+msgctxt "menu"
+msgid "Open \"%s\"\n"
+"now"
+msgstr ""
+
+msgid "Done"
+msgstr "Fertig"
+
+msgid "%d file"
+msgid_plural "%d files"
+msgstr[0] ""
+msgstr[1] ""
+
+#~ msgid "old"
+#~ msgstr ""
+"""
+
+
+def test_messages_of_gettext_without_a_translation_get_one_and_all_else_stays() -> None:
+    expected = PO.replace('"now"\nmsgstr ""', '"now"\nmsgstr ""\n"OPEN \\"%s\\"\\n"\n"NOW"')
+    expected = expected.replace('msgstr[0] ""', 'msgstr[0] "%d FILE"')
+    expected = expected.replace('msgstr[1] ""', 'msgstr[1] "%d FILES"')
+    assert translated(PO.encode(), "a.po").decode() == expected
+    assert translated(PO.encode(), "a.pot").decode() == expected
+
+
+def xliff(units: str) -> str:
+    return f'<?xml version="1.0"?>\n<xliff version="1.2"><file><body>{units}</body></file></xliff>'
+
+
+@pytest.mark.parametrize(
+    ("unit", "expected"),
+    [
+        (
+            '\n <trans-unit id="1">\n  <source>Hello <g id="1">big</g> wörld</source>\n'
+            " </trans-unit>",
+            '\n <trans-unit id="1">\n  <source>Hello <g id="1">big</g> wörld</source>\n'
+            '  <target>HELLO <g id="1">BIG</g> WÖRLD</target>\n </trans-unit>',
+        ),
+        (
+            '<trans-unit id="1"><source>a &amp; b</source><target state="new"/></trans-unit>',
+            '<trans-unit id="1"><source>a &amp; b</source><target state="new">A &amp; B</target>'
+            "</trans-unit>",
+        ),
+        (
+            "<segment state='initial'><source>one</source><target>x</target></segment>",
+            "<segment state='initial'><source>one</source><target>ONE</target></segment>",
+        ),
+        (
+            "<x:trans-unit><x:source>one</x:source></x:trans-unit>",
+            "<x:trans-unit><x:source>one</x:source><x:target>ONE</x:target></x:trans-unit>",
+        ),
+        (
+            "<trans-unit><source>one</source><note>n</note><alt-trans><source>two</source>"
+            "<target></target></alt-trans></trans-unit>",
+            "<trans-unit><source>one</source><target>ONE</target><note>n</note><alt-trans>"
+            "<source>two</source><target></target></alt-trans></trans-unit>",
+        ),
+    ],
+    ids=["missing", "of one tag", "by its state", "with a prefix", "beside others"],
+)
+def test_targets_of_xliff_are_filled(unit: str, expected: str) -> None:
+    wrap = xliff(unit).replace("<xliff", '<xliff xmlns:x="urn:x"')
+    result = translated(wrap.encode(), "a.xlf").decode()
+    assert result == xliff(expected).replace("<xliff", '<xliff xmlns:x="urn:x"')
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "<trans-unit><source>one</source><target>eins</target></trans-unit>",
+        "<trans-unit translate='no'><source>one</source></trans-unit>",
+        "<trans-unit><source>42</source></trans-unit>",
+    ],
+)
+def test_what_is_translated_or_not_to_be_stays(unit: str) -> None:
+    assert translated(xliff(unit).encode(), "a.xlf").decode() == xliff(unit)
+
+
+def test_strings_of_android_keep_markup_escapes_and_what_is_not_translatable() -> None:
+    source = (
+        '<?xml version="1.0" encoding="utf-8"?>\n<!-- c -->\n<resources>\n'
+        '    <string name="a">Don\\\'t <b>do</b> it, %1$s\\nnow &amp; then</string>\n'
+        '    <string name="b" translatable="false">keep</string>\n'
+        '    <string-array name="c"><item>one</item></string-array>\n'
+        '    <plurals name="d"><item quantity="one">%d car</item></plurals>\n</resources>\n'
+    )
+    expected = (
+        source.replace("Don\\'t", "DON\\'T")
+        .replace("<b>do</b> it", "<b>DO</b> IT")
+        .replace("\\nnow", "\\nNOW")
+        .replace(" then", " THEN")
+        .replace(">one<", ">ONE<")
+        .replace("%d car", "%d CAR")
+    )
+    assert translated(source.encode(), "strings.xml").decode() == expected
+
+
+def test_text_of_dotnet_resources_is_translated_and_nothing_else() -> None:
+    source = (
+        '<root><data name="a"><value>Hallo</value><comment>so</comment></data>'
+        '<data name="b" type="x"><value>nein</value></data>'
+        '<data name="&gt;&gt;c"><value>nein</value></data></root>'
+    )
+    assert translated(source.encode(), "a.resx").decode() == source.replace("Hallo", "HALLO")
+
+
+def test_properties_keep_keys_comments_and_escapes() -> None:
+    source = (
+        "# ein Kommentar\na.b = Hallo \\u00fcber\\\n    all\n!auch einer\nc: eins\\ttab\n"
+        "schl\\:ssel wert hier\nleer=\n"
+    )
+    expected = (
+        "# ein Kommentar\na.b = HALLO \\u00dcBERALL\n!auch einer\nc: EINS\\tTAB\n"
+        "schl\\:ssel WERT HIER\nleer=\n"
+    )
+    assert translated(source.encode(), "a.properties").decode() == expected
+    assert translated("a=größer\n".encode("latin-1"), "a.properties").decode("latin-1") == (
+        "a=GRÖSSER\n"
+    )
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_strings_of_apple_keep_keys_comments_and_escapes(encoding: str) -> None:
+    source = '/* "a" = "b"; */\n// "c" = "d";\n"k" = "Sag \\"ja\\"\\n %@";\nkey = "wert";\n'
+    expected = source.replace("Sag", "SAG").replace("ja", "JA").replace("wert", "WERT")
+    assert translated(source.encode(encoding), "a.strings").decode(encoding) == expected
+
+
+def test_values_of_json_are_translated_at_their_places() -> None:
+    source = (
+        '{\n  "a": {"b_one": "Hallo {{name}}", "liste": ["eins", 2, "drei"]},\n'
+        '  "c" : true, "d": "sag \\"ja\\"", "e": "42"\n}\n'
+    )
+    expected = (
+        source.replace("Hallo", "HALLO")
+        .replace('"eins"', '"EINS"')
+        .replace("drei", "DREI")
+        .replace("sag", "SAG")
+        .replace("ja", "JA")
+    )
+    assert translated(source.encode(), "a.json").decode() == expected
+
+
+def test_json_that_escapes_other_letters_goes_on_to() -> None:
+    result = translated(b'{"a": "\\u00fcber"}', "a.json")
+    assert result == b'{"a": "\\u00dcBER"}'
+
+
+def test_descriptions_of_arb_stay() -> None:
+    source = '{"@@locale": "de", "a": "Hallo", "@a": {"description": "ein Gruß"}}'
+    assert translated(source.encode(), "a.arb").decode() == source.replace("Hallo", "HALLO")
+
+
+def test_lone_strings_are_json() -> None:
+    assert json.loads(translated(b'"hallo"', "a.json")) == "HALLO"
+
+
+@pytest.mark.parametrize(
+    "name", ["a.po", "a.xlf", "a.resx", "a.strings", "a.properties", "a.json", "a.arb"]
+)
+def test_an_empty_file_stays_empty(name: str) -> None:
+    assert translated(b"", name) == b""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "match"),
+    [
+        ("a.json", b'{"a": ', "no JSON"),
+        ("a.json", b"[" * 100_000, "no JSON"),
+        ("a.resx", b"<root><data>", "no well-formed XML"),
+        ("a.resx", b"<a>" * 100_000 + b"</a>" * 100_000, "nest 256 deep"),
+        ("a.xlf", b'<!DOCTYPE x [<!ENTITY a "b">]><xliff>&a;</xliff>', "declares entities"),
+    ],
+)
+def test_what_is_broken_is_refused(name: str, content: bytes, match: str) -> None:
+    with pytest.raises(DocumentError, match=match):
+        recognised(content, name).read(content)

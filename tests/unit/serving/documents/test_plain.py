@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from serving.documents.recognition import recognised
+from serving.documents.unit import Translated
+from serving.errors import DocumentError, TooLongError
+from tests.unit.serving.documents.fakes import translated, written
+
+
+def test_lines_are_translated_and_everything_between_them_stays() -> None:
+    source = b"Guten Tag.\r\n\r\n  12 \r\nEin Haus\n\n"
+    assert translated(source, "a.txt") == b"GUTEN TAG.\r\n\r\n  12 \r\nEIN HAUS\n\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_the_encoding_is_found_and_kept(encoding: str) -> None:
+    text = "Die Äpfel für Jürgen kosten viel Geld, sagte die Frau, die sie gepflückt hatte.\n"
+    assert translated(text.encode(encoding), "a.txt") == text.upper().encode(encoding)
+
+
+def test_what_an_encoding_lacks_makes_utf_8_of_the_file_and_is_said() -> None:
+    source = "Die Äpfel für Jürgen kosten viel Geld, sagte die Frau, die sie gepflückt hatte.\n"
+    file = recognised(source.encode("cp1252"), "a.txt").read(source.encode("cp1252"))
+    result = file.write([Translated("日本")])
+    assert result.content == "日本\n".encode()
+    assert "UTF-8" in result.warnings[0]
+
+
+def test_a_bilingual_text_has_each_line_before_its_translation() -> None:
+    result = written(b"Ein Haus.\r\n\r\nZwei.", "a.txt", bilingual=True)
+    assert result.content == b"Ein Haus.\r\nEIN HAUS.\r\n\r\nZwei.\r\nZWEI."
+
+
+def test_markdown_keeps_its_marks() -> None:
+    source = "# Titel\n\nEin *Wort*, `code` und [ein Link](x.md).\n\n```\nnicht\n```\n"
+    expected = "# TITEL\n\nEIN *WORT*, `code` UND [EIN LINK](x.md).\n\n```\nnicht\n```\n"
+    assert translated(source.encode(), "a.md") == expected.encode()
+
+
+def test_html_keeps_its_tags_and_the_encoding_that_it_declares() -> None:
+    source = '<meta charset="iso-8859-1"><p title="x">Schöne <b>Häuser</b></p>'.encode("latin-1")
+    assert translated(source, "a.html") == (
+        '<meta charset="iso-8859-1"><p title="x">SCHÖNE <b>HÄUSER</b></p>'.encode("latin-1")
+    )
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.html", "a.srt", "a.vtt", "a.ass", "a.sbv"])
+def test_an_empty_file_stays_empty(name: str) -> None:
+    assert translated(b"", name) == b""
+
+
+def test_a_file_is_known_by_its_content_before_its_name() -> None:
+    assert recognised(b"<!DOCTYPE html><p>x", "a.txt").name == "html"
+    assert recognised(b"\xef\xbb\xbfWEBVTT\n\n", "a.txt").name == "vtt"
+    assert recognised(b"1\r\n00:00:01,000 --> 00:00:02,000\r\nx\r\n", "a.md").name == "srt"
+    assert recognised(b"hallo", "A.TXT").name == "txt"
+
+
+def test_a_file_of_no_known_kind_is_refused_and_the_kinds_are_named() -> None:
+    with pytest.raises(DocumentError, match=r"a\.xyz: .*\.txt.*, got \.xyz"):
+        recognised(b"hallo", "a.xyz")
+
+
+def test_comments_without_end_are_looked_through_at_once() -> None:
+    assert recognised(b"<!---->" * 500 + b"x", "a.txt").name == "txt"
+
+
+def test_what_is_no_text_is_refused() -> None:
+    with pytest.raises(DocumentError, match="no text"):
+        recognised(bytes(range(256)) * 20, "a.txt").read(bytes(range(256)) * 20)
+
+
+def test_a_paragraph_of_200_000_characters_is_refused_with_the_limit() -> None:
+    with pytest.raises(TooLongError, match=r"paragraph 2 must have at most 100000 .* got 200000"):
+        recognised(b"", "a.txt").read(b"Kurz.\n" + b"lang " * 40_000)

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import pytest
+
+from serving.documents.subtitles.division import divided, visible, wrapped
+from serving.documents.unit import Link, Translated
+from tests.unit.serving.documents.fakes import translated, written
+from tests.unit.serving.text.fakes import backwards
+
+SRT = """1
+00:00:01,000 --> 00:00:03,000
+Ich glaube, dass wir heute
+nicht mehr nach Hause
+
+2
+00:00:03,100 --> 00:00:05,000 X1:10
+kommen werden.
+
+3
+00:00:06,000 --> 00:00:07,000
+- Wirklich?
+- <i>Ja.</i>
+
+4
+00:00:08,000 --> 00:00:09,000
+♪ ♪
+"""
+
+
+def test_srt_keeps_times_tags_and_dashes() -> None:
+    expected = SRT.replace("Ich glaube, dass wir heute\nnicht mehr nach Hause", "{}").upper()
+    long = "ICH GLAUBE, DASS WIR HEUTE\nNICHT MEHR NACH HAUSE"
+    expected = expected.format(long).replace("<I>", "<i>").replace("</I>", "</i>")
+    assert translated(SRT.encode(), "a.srt").decode() == expected
+
+
+def test_crlf_and_a_byte_order_mark_stay() -> None:
+    source = SRT.replace("\n", "\r\n").encode("utf-8-sig")
+    result = translated(source, "a.srt")
+    assert result.startswith(b"\xef\xbb\xbf1\r\n")
+    assert result.count(b"\r\n") == source.count(b"\r\n") == result.count(b"\n")
+
+
+def test_a_sentence_over_two_cues_is_translated_whole_and_divided_by_its_links() -> None:
+    seen: list[str] = []
+
+    def translate(sentence: str) -> Translated:
+        seen.append(sentence)
+        return backwards(sentence)
+
+    source = (
+        "1\n00:00:01,000 --> 00:00:03,000\nDer alte Hund\n\n"
+        "2\n00:00:03,000 --> 00:00:05,000\nschläft im Garten\n"
+    )
+    translated(source.encode(), "a.srt", translate)
+    assert seen == ["Der alte Hund schläft im Garten"]
+
+
+def test_a_cut_is_made_where_no_link_crosses_it() -> None:
+    links = [
+        Link((0, 3), (0, 1), 1.0),
+        Link((4, 9), (2, 6), 1.0),
+        Link((10, 14), (7, 11), 1.0),
+        Link((15, 20), (12, 30), 1.0),
+    ]
+    text = "A long fine incomprehensibilities"
+    assert divided(Translated(text, links), [14, 5], [1.0, 1.0]) == [
+        "A long fine",
+        "incomprehensibilities",
+    ]
+
+
+def test_tags_over_a_cut_are_closed_and_opened_again() -> None:
+    parts = divided(Translated("<i>one two three four</i>"), [7, 7], [1.0, 1.0])
+    assert parts == ["<i>one two</i>", "<i>three four</i>"]
+
+
+def test_lines_have_at_most_42_characters_and_two_of_them_like_lengths() -> None:
+    words = "these are some words that do not fit on one single line"
+    lines = wrapped(words)
+    assert len(lines) == 2
+    assert " ".join(lines) == words
+    assert max(map(len, lines)) <= 42
+    assert wrapped("short enough") == ["short enough"]
+
+
+def test_more_than_two_lines_come_only_of_too_much_text() -> None:
+    words = "word " * 30 + "end"
+    lines = wrapped(words)
+    assert " ".join(lines) == words
+    assert max(map(len, lines)) <= 42
+    assert len(lines) == 4
+
+
+def test_tags_take_no_room_and_are_never_cut() -> None:
+    words = '<font color="#ff0000" size="12">' + "word " * 7 + "end</font>"
+    assert wrapped(words) == [words]
+    assert visible(words) == "word " * 7 + "end"
+
+
+def test_vtt_keeps_notes_styles_settings_speakers_and_identifiers() -> None:
+    source = (
+        "WEBVTT - Titel\n\nSTYLE\n::cue { color: red }\n\nNOTE Anmerkung\nhier\n\n"
+        "intro\n00:01.000 --> 00:02.000 align:start position:10%\n<v Anna>Hallo &amp; Welt.\n\n"
+        "00:00:03.000 --> 00:00:04.000\nNoch <c.rot>eins</c>.\n"
+    )
+    expected = (
+        source.replace("Hallo", "HALLO").replace("Welt", "WELT").replace("Noch", "NOCH")
+    ).replace("eins", "EINS")
+    assert translated(source.encode(), "a.vtt").decode() == expected
+
+
+def test_ass_keeps_everything_but_the_words_of_dialogues() -> None:
+    source = (
+        "[Script Info]\nTitle: Film\n\n[V4+ Styles]\nFormat: Name, Fontname\nStyle: Default,Arial\n"
+        "\n[Events]\n"
+        "Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text\n"
+        "Dialogue: 0,0:00:01.00,0:00:02.00,Default,Anna,0,0,0,,{\\i1}Hallo, du{\\i0}, Welt!\n"
+        "Comment: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,Nicht\n"
+        "Dialogue: 0,0:00:02.00,0:00:03.00,Default,,0,0,0,,{\\p1}m 0 0 l 1 1{\\p0}\n"
+    )
+    expected = source.replace("Hallo, du", "HALLO, DU").replace("Welt", "WELT")
+    assert translated(source.encode(), "a.ass").decode() == expected
+
+
+def test_sbv_keeps_its_times() -> None:
+    source = "0:00:01.000,0:00:02.000\nHallo.\n\n0:00:03.000,0:00:04.000\nDu.\n"
+    assert translated(source.encode(), "a.sbv").decode() == source.replace(
+        "Hallo", "HALLO"
+    ).replace("Du", "DU")
+
+
+def test_a_bilingual_cue_has_the_source_above() -> None:
+    source = "1\n00:00:01,000 --> 00:00:03,000\nHallo.\n- Du.\n"
+    result = written(source.encode(), "a.srt", bilingual=True).content.decode()
+    assert result == "1\n00:00:01,000 --> 00:00:03,000\nHallo.\nHALLO.\n- Du.\n- DU.\n"
+
+
+@pytest.mark.parametrize("broken", ["1\n00:00 --> x\nHallo\n", "-->", "1\n\n\n", "Hallo\n"])
+def test_what_is_no_cue_stays(broken: str) -> None:
+    assert translated(broken.encode(), "a.srt") == broken.encode()
+
+
+def test_two_thousand_cues_are_read_and_divided_in_seconds() -> None:
+    cues = "".join(
+        f"{n}\n00:{n // 60:02d}:{n % 60:02d},000 --> 00:{n // 60:02d}:{n % 60:02d},900\n"
+        f"das ist ein Satz über zwei Zeilen{'.' if n % 2 else ' und'}\n\n"
+        for n in range(2000)
+    )
+    assert translated(cues.encode(), "a.srt").decode().count("SATZ") == 2000

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from serving.errors import DecodingError, ServingError
+from serving.search.sentence import Sentence
+from serving.text.alignment import Link
+from serving.text.document import Document
+from serving.translation.distinct import Key, KnownSentences, translate_distinct
+from serving.translation.results import TextHypothesis, TextInSentences, Translation
+
+
+def text(source: str, *, links: bool = False) -> TextInSentences:
+    document = Document(source, "text")
+    document.divide("de", lambda _: True)
+    return TextInSentences(document, [None] * len(document.sentences), links, links)
+
+
+class Decoder:
+    """Capitals; fails on some sentences, and breaks down after so many."""
+
+    def __init__(self, failing: str = "", lasts: int = 1000) -> None:
+        self.seen: list[Key] = []
+        self._failing, self._lasts = failing, lasts
+
+    def __call__(
+        self, sentences: Mapping[Key, Sentence | None]
+    ) -> Iterator[tuple[Key, Translation | ServingError]]:
+        for key in sentences:
+            if len(self.seen) == self._lasts:
+                raise KeyboardInterrupt
+            self.seen.append(key)
+            if self._failing and self._failing in key[0]:
+                yield key, DecodingError("no")
+                continue
+            links = (Link((0, 1), (0, 1), 0.5),) if key[1] else None
+            words = key[0].upper()
+            best = TextHypothesis(words, 0.0, 0.0, (), (), finished=True, alignment=links)
+            yield key, Translation(words, (best,))
+
+
+def test_equal_sentences_are_decoded_once(tmp_path: Path) -> None:
+    decoder, progress = Decoder(), list[tuple[int, int]]()
+    known = KnownSentences(tmp_path / "known", "me")
+    found, failed = translate_distinct(
+        [text("Ja. Nein."), text("Nein.\nJa.")],
+        decoder,
+        known,
+        lambda done, total: progress.append((done, total)),
+    )
+    assert [translation.text for translation in found] == ["JA. NEIN.", "NEIN.\nJA."]
+    assert (failed, decoder.seen) == (0, [("Ja.", False), ("Nein.", False)])
+    assert progress == [(0, 2), (1, 2), (2, 2)]
+    known.close(remove=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_was_done_before_an_interruption_is_not_done_again(tmp_path: Path) -> None:
+    texts = [text("Ja. Nein. Doch.", links=True)]
+    known = KnownSentences(tmp_path / "known", "me")
+    with pytest.raises(KeyboardInterrupt):
+        translate_distinct(texts, Decoder(lasts=2), known, lambda *_: None)
+    known.close(remove=False)
+    with (tmp_path / "known").open("a") as file:
+        file.write('{"sentence": "Doch.", "wi')  # a line that was cut off
+
+    decoder = Decoder()
+    known = KnownSentences(tmp_path / "known", "me")
+    found, _ = translate_distinct(texts, decoder, known, lambda *_: None)
+    known.close(remove=True)
+    assert decoder.seen == [("Doch.", True)]
+    assert found[0].text == "JA. NEIN. DOCH."
+    assert [link.source for link in found[0].linked.links] == [(0, 1), (4, 5), (10, 11)]
+
+
+def test_what_another_model_did_is_done_again(tmp_path: Path) -> None:
+    known = KnownSentences(tmp_path / "known", "me")
+    translate_distinct([text("Ja.")], Decoder(), known, lambda *_: None)
+    known.close(remove=False)
+    for made_by, expected in (("me", 1), ("you", 0)):
+        known = KnownSentences(tmp_path / "known", made_by)
+        known.close(remove=False)
+        assert len(known.found) == expected
+
+
+def test_a_sentence_that_fails_stays_and_is_counted(tmp_path: Path) -> None:
+    known = KnownSentences(tmp_path / "known", "me")
+    found, failed = translate_distinct([text("Ja. Nein.")], Decoder("Nein"), known, lambda *_: None)
+    known.close(remove=True)
+    assert (found[0].text, failed) == ("JA. Nein.", 1)
+    assert list(known.found) == [("Ja.", False)]
