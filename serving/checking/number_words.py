@@ -52,7 +52,12 @@ _MONTHS = {
     "fr": r"\b(?:janv|févr|mars|avr|mai|juin|juil|août|sept|oct|nov|déc)",
     "es": r"\b(?:ene|feb|mar|abr|may|jun|jul|ago|sep|oct|nov|dic)",
 }
-_ROMAN = r"(?-i:\b[IVXLCDM]{1,9}(?:\b|e\b|er\b|ème\b|º))"
+_ROMAN = r"""
+    (?-i: \b (?: (?=[MDCLXVI]{2}) M{0,3} (?:CM|CD|D?C{0,3}) (?:XC|XL|L?X{0,3}) (?:IX|IV|V?I{0,3})
+      (?<=[MDCLXVI]) (?: \b | er?\b | ème\b | º )
+    | [IVX] (?: er?\b | ème\b | º ) | [VX]\b ))
+"""
+"""Of a single letter only what no word is: `I`, `Der` and `Le` stand in most sentences."""
 _PATTERNS = {
     language: re.compile(rf"{words} | {_MONTHS[language]} | {_ROMAN}", re.VERBOSE | re.IGNORECASE)
     for language, words in _WORDS.items()

@@ -77,3 +77,21 @@ def test_roman_numbers_are_in_capitals() -> None:
     assert has_number_word("the XV century", "en")
     assert has_number_word("IV", "de")
     assert not has_number_word("xv", "en")
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "found"),
+    [
+        ("de", "Der Preis", False),
+        ("fr", "Le prix de la Mer, ce me", False),
+        ("en", "I am old", False),
+        ("en", "Henry V", True),
+        ("fr", "au XIXe siecle", True),
+        ("fr", "Napoléon Ier", True),
+        ("es", "el XXº aniversario", True),
+        ("de", "Band III", True),
+        ("en", "DVD", False),
+    ],
+)
+def test_a_word_of_letters_of_roman_numbers_is_none(language: str, text: str, found: bool) -> None:
+    assert has_number_word(text, language) is found
