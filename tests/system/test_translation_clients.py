@@ -147,6 +147,24 @@ def test_deepl_lists_languages(client: deepl.DeepLClient) -> None:
         client.create_glossary("mine", "EN", "DE", {"dog": "Hund"})
 
 
+def test_deepl_is_told_what_is_not_there(client: deepl.DeepLClient) -> None:
+    with pytest.raises(deepl.DeepLException, match="not corrected or rewritten on this server"):
+        client.rephrase_text(GERMAN)
+    assert client.get_all_style_rules() == []
+    with pytest.raises(deepl.DeepLException, match="style rules are not supported"):
+        client.create_style_rule("mine", "de")
+    with pytest.raises(deepl.DeepLException, match="'style_id' is not supported"):
+        client.translate_text(GERMAN, target_lang="EN-US", style_rule="a-b")
+
+
+def test_deepl_translates_without_the_context(
+    client: deepl.DeepLClient, wanted: dict[str, str]
+) -> None:
+    result = client.translate_text(GERMAN, target_lang="EN-US", context="Among friends.")
+    assert isinstance(result, deepl.TextResult)
+    assert result.text == wanted[GERMAN]
+
+
 def test_deepl_counts_usage(client: deepl.DeepLClient) -> None:
     before = client.get_usage().character
     client.translate_text(GERMAN, source_lang="DE", target_lang="EN-US")
