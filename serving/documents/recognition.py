@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from serving.documents import book, plain
+from serving.documents import book, notebook, plain
 from serving.documents.archive import Archive
 from serving.documents.localisation import catalogue, elements, lines, trees
 from serving.documents.subtitles import cues
@@ -36,6 +36,7 @@ def _read_yaml(content: bytes) -> FileInUnits:
 TEXT = FileFormat("txt", (".txt", ".text"), plain.read_text)
 MARKDOWN = FileFormat("markdown", (".md", ".markdown"), plain.read_markdown)
 HTML = FileFormat("html", (".html", ".htm", ".xhtml"), plain.read_html)
+NOTEBOOK = FileFormat("ipynb", (".ipynb",), notebook.read_notebook)
 SRT = FileFormat("srt", (".srt",), cues.read_srt)
 VTT = FileFormat("vtt", (".vtt",), cues.read_vtt)
 ASS = FileFormat("ass", (".ass", ".ssa"), cues.read_ass)
@@ -60,7 +61,7 @@ YAML = FileFormat("yaml", (".yml", ".yaml"), _read_yaml)
 ARB = FileFormat("arb", (".arb",), trees.read_arb)
 
 FORMATS = (
-    *(TEXT, MARKDOWN, HTML),
+    *(TEXT, MARKDOWN, HTML, NOTEBOOK),
     *(SRT, VTT, ASS, SBV),
     *(DOCX, PPTX, XLSX, ODT, ODP, ODS, EPUB),
     *(PO, XLIFF, ANDROID, RESX, STRINGS, PROPERTIES, JSON, ARB, YAML),
