@@ -14,6 +14,7 @@ from serving.documents.writing import write_whole
 from serving.errors import ServingError
 from serving.search.sentence import Sentence
 from serving.text.alignment import Link
+from serving.text.placement import Translated
 from serving.translation.results import TextHypothesis, TextInSentences, Translation
 
 Key = tuple[str, bool]
@@ -56,6 +57,26 @@ class KnownSentences:
         self._file.close()
         if remove:
             self._path.unlink(missing_ok=True)
+
+
+def translate_units(
+    texts: Sequence[TextInSentences],
+    decode: Decode,
+    out: Path,
+    made_by: str,
+    progress: Callable[[int, int], None] | None,
+) -> tuple[list[Translated], list[str]]:
+    """The translations of the units of a file, and warnings. What is done lies beside the file
+    `out` as long as not all is, for who goes on `made_by` the same model in the same way."""
+    known = KnownSentences(out.with_name(f".{out.name}.partial"), made_by)
+    done = False
+    try:
+        joined, failed = translate_distinct(texts, decode, known, progress or (lambda *_: None))
+        done = True
+    finally:
+        known.close(remove=done)
+    warnings = [f"{failed} sentences could not be translated."] if failed else []
+    return [translation.linked for translation in joined], warnings
 
 
 def translate_distinct(
