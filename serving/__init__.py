@@ -6,9 +6,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from serving.documents.files import FileWishes
     from serving.encoding.reader import Classifier, Embedder
     from serving.generation.generator import Generator
-    from serving.translation.translator import FileWishes, Translator, Wishes
+    from serving.translation.translator import Translator, Wishes
 
 # ONNX Runtime reports usage to its makers unless this says otherwise before it is loaded.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -18,10 +19,14 @@ __all__ = ["Classifier", "Embedder", "FileWishes", "Generator", "Translator", "W
 
 def __getattr__(name: str) -> Any:
     """Load the documented names when they are asked for: onnxruntime is slow to import."""
-    if name in ("FileWishes", "Translator", "Wishes"):
+    if name in ("Translator", "Wishes"):
         from serving.translation import translator
 
         return getattr(translator, name)
+    if name == "FileWishes":
+        from serving.documents.files import FileWishes
+
+        return FileWishes
     if name == "Generator":
         from serving.generation.generator import Generator
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from serving.bundle.manifest import check_shortlist
-from serving.documents.files import files_to_translate
+from serving.documents.files import FileWishes, files_to_translate
 from serving.errors import InvalidOptionError, InvalidTextError, RequestError, ServingError
 from serving.hub.pull import bundle_folder
 from serving.lines import LineEncodingError, decode_line, decode_lines
@@ -21,7 +21,7 @@ from serving.search.options import parse_options
 from serving.text.terms import NO_TERMS, Terms
 from serving.threads import default_threads
 from serving.translation.results import Score, Translation
-from serving.translation.translator import FileWishes, Translator, Wishes
+from serving.translation.translator import Translator, Wishes
 
 if TYPE_CHECKING:
     from serving.arrays import Floats

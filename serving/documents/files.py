@@ -11,9 +11,25 @@ from serving.documents.recognition import FORMATS, recognised, suffixes
 from serving.documents.unit import Translated, Unit
 from serving.documents.writing import check_target, write_whole
 from serving.errors import DocumentError, InvalidOptionError
+from serving.text.terms import NO_TERMS, Terms
 
 MAX_FILE_BYTES = 500_000_000
 """What a file may have; it is read whole."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileWishes:
+    """What is rarely asked of the translation of files."""
+
+    force: bool = False
+    """Whether a target that is there is replaced."""
+    bilingual: bool = False
+    """Whether the source stays beside its translation, where the format has room for it."""
+    terms: Terms = NO_TERMS
+    """Terms that every sentence's translation must or may not hold."""
+
+
+NO_FILE_WISHES = FileWishes()
 
 
 @dataclass(frozen=True)
@@ -31,24 +47,21 @@ def translate_file(
     source: Path,
     target: Path,
     translate: Callable[[Sequence[Unit]], tuple[Sequence[Translated], Sequence[str]]],
-    *,
-    force: bool = False,
-    bilingual: bool = False,
+    wishes: FileWishes = NO_FILE_WISHES,
 ) -> FileTranslation:
     """Translate a file into another of the same kind, which is there whole or not at all.
 
-    `translate` gives a translation for each unit, and warnings. With `bilingual` the source stays
-    beside. Raises DocumentError, InvalidOptionError, TooLongError, and OSError where a file cannot
-    be read or written.
+    `translate` gives a translation for each unit, and warnings. Raises DocumentError,
+    InvalidOptionError, TooLongError, and OSError where a file cannot be read or written.
     """
-    check_target(source, target, force=force)
+    check_target(source, target, force=wishes.force)
     size = source.stat().st_size
     if size > MAX_FILE_BYTES:
         raise DocumentError(f"{source} must have at most {MAX_FILE_BYTES} bytes, got {size}")
     content = source.read_bytes()
     format = recognised(content, source.name)
     file = format.read(content)
-    write = file.write_bilingual if bilingual else file.write
+    write = file.write_bilingual if wishes.bilingual else file.write
     if write is None:
         raise InvalidOptionError(
             f"{source}: a {format.name} file has no room for the source beside its translation; "

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from serving.documents import book, plain
+from serving.documents import book, notebook, plain
 from serving.documents.archive import Archive
 from serving.documents.localisation import catalogue, elements, lines, trees
 from serving.documents.subtitles import cues
@@ -27,9 +27,16 @@ def _read_odf(content: bytes) -> FileInUnits:
     return read_odf(content)
 
 
+def _read_yaml(content: bytes) -> FileInUnits:
+    from serving.documents.localisation.yaml_messages import read_yaml
+
+    return read_yaml(content)
+
+
 TEXT = FileFormat("txt", (".txt", ".text"), plain.read_text)
 MARKDOWN = FileFormat("markdown", (".md", ".markdown"), plain.read_markdown)
 HTML = FileFormat("html", (".html", ".htm", ".xhtml"), plain.read_html)
+NOTEBOOK = FileFormat("ipynb", (".ipynb",), notebook.read_notebook)
 SRT = FileFormat("srt", (".srt",), cues.read_srt)
 VTT = FileFormat("vtt", (".vtt",), cues.read_vtt)
 ASS = FileFormat("ass", (".ass", ".ssa"), cues.read_ass)
@@ -50,13 +57,14 @@ RESX = FileFormat("resx", (".resx",), elements.read_resx)
 STRINGS = FileFormat("strings", (".strings",), lines.read_strings)
 PROPERTIES = FileFormat("properties", (".properties",), lines.read_properties)
 JSON = FileFormat("json", (".json",), trees.read_json)
+YAML = FileFormat("yaml", (".yml", ".yaml"), _read_yaml)
 ARB = FileFormat("arb", (".arb",), trees.read_arb)
 
 FORMATS = (
-    *(TEXT, MARKDOWN, HTML),
+    *(TEXT, MARKDOWN, HTML, NOTEBOOK),
     *(SRT, VTT, ASS, SBV),
     *(DOCX, PPTX, XLSX, ODT, ODP, ODS, EPUB),
-    *(PO, XLIFF, ANDROID, RESX, STRINGS, PROPERTIES, JSON, ARB),
+    *(PO, XLIFF, ANDROID, RESX, STRINGS, PROPERTIES, JSON, ARB, YAML),
 )
 _OF_ZIP = (DOCX, PPTX, XLSX, ODT, ODP, ODS, EPUB)
 _ZIP, _EMPTY_ZIP, _COMPOUND = b"PK\x03\x04", b"PK\x05\x06", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from serving.documents.writing import write_whole
 from serving.errors import ServingError
 from serving.search.sentence import Sentence
 from serving.text.alignment import Link
+from serving.text.placement import Translated
 from serving.translation.results import TextHypothesis, TextInSentences, Translation
 
 Key = tuple[str, bool]
@@ -28,10 +30,9 @@ class KnownSentences:
         self._path, self._made_by = path, made_by
         self.found: dict[Key, Translation] = {}
         self._read()
-        self._file = path.open("w", encoding="utf-8")
-        self._write({"made_by": made_by})
-        for key, translation in self.found.items():
-            self._write(_as_record(key, translation))
+        records = [_as_record(key, translation) for key, translation in self.found.items()]
+        write_whole(path, "".join(map(_line, [{"made_by": made_by}, *records])).encode())
+        self._file = path.open("a", encoding="utf-8")
 
     def _read(self) -> None:
         try:
@@ -45,20 +46,37 @@ class KnownSentences:
                 key, translation = _from_record(json.loads(line))
                 self.found[key] = translation
 
-    def _write(self, record: dict[str, Any]) -> None:
-        self._file.write(json.dumps(record) + "\n")
-        self._file.flush()
-
     def add(self, key: Key, translation: Translation) -> None:
         """Note a translation."""
         self.found[key] = translation
-        self._write(_as_record(key, translation))
+        self._file.write(_line(_as_record(key, translation)))
+        self._file.flush()
 
     def close(self, *, remove: bool) -> None:
         """Close the file, and remove it where nothing is left to be done."""
         self._file.close()
         if remove:
             self._path.unlink(missing_ok=True)
+
+
+def translate_units(
+    texts: Sequence[TextInSentences],
+    decode: Decode,
+    out: Path,
+    made_by: str,
+    progress: Callable[[int, int], None] | None,
+) -> tuple[list[Translated], list[str]]:
+    """The translations of the units of a file, and warnings. What is done lies beside the file
+    `out` as long as not all is, for who goes on `made_by` the same model in the same way."""
+    known = KnownSentences(out.with_name(f".{out.name}.partial"), made_by)
+    done = False
+    try:
+        joined, failed = translate_distinct(texts, decode, known, progress or (lambda *_: None))
+        done = True
+    finally:
+        known.close(remove=done)
+    warnings = [f"{failed} sentences could not be translated."] if failed else []
+    return [translation.linked for translation in joined], warnings
 
 
 def translate_distinct(
@@ -93,6 +111,10 @@ def translate_distinct(
         for text in texts
     ]
     return joined, len(failed)
+
+
+def _line(record: dict[str, Any]) -> str:
+    return json.dumps(record) + "\n"
 
 
 def _as_record(key: Key, translation: Translation) -> dict[str, Any]:

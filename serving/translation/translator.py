@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from serving.bundle.folder import parse_manifest
 from serving.bundle.manifest import Manifest
-from serving.documents.files import FileTranslation, translate_file
+from serving.documents.files import NO_FILE_WISHES, FileTranslation, FileWishes, translate_file
 from serving.documents.unit import Translated, Unit
 from serving.errors import DecodingError, InvalidOptionError, RequestError, ServingError
 from serving.hub.pull import bundle_folder
@@ -30,7 +30,7 @@ from serving.text.characters import check_text
 from serving.text.document import Document, Format
 from serving.text.terms import NO_TERMS, Terms
 from serving.threads import default_threads
-from serving.translation.distinct import KnownSentences, translate_distinct
+from serving.translation.distinct import translate_units
 from serving.translation.offline import decode_in_batches
 from serving.translation.results import (
     Again,
@@ -68,21 +68,6 @@ class Wishes:
 
 
 NO_WISHES = Wishes()
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileWishes:
-    """What is rarely asked of the translation of files."""
-
-    force: bool = False
-    """Whether a target that is there is replaced."""
-    bilingual: bool = False
-    """Whether the source stays beside its translation, where the format has room for it."""
-    terms: Terms = NO_TERMS
-    """Terms that every sentence's translation must or may not hold."""
-
-
-NO_FILE_WISHES = FileWishes()
 
 
 class BundleSteppers:
@@ -318,22 +303,10 @@ class ModelTranslator:
                 )
                 for unit in units
             ]
-            made_by = sha256(repr((self.manifest, options, source, target, wishes.terms)).encode())
-            known = KnownSentences(out.with_name(f".{out.name}.partial"), made_by.hexdigest())
-            done = False
-            try:
-                joined, failed = translate_distinct(
-                    read, self._translate, known, progress or (lambda _done, _all: None)
-                )
-                done = True
-            finally:
-                known.close(remove=done)
-            warnings = [f"{failed} sentences could not be translated."] if failed else []
-            return [translation.linked for translation in joined], warnings
+            return translate_units(read, self._translate, out, made_by.hexdigest(), progress)
 
-        return translate_file(
-            Path(source_path), out, translate, force=wishes.force, bilingual=wishes.bilingual
-        )
+        made_by = sha256(repr((self.manifest, options, source, target, wishes.terms)).encode())
+        return translate_file(Path(source_path), out, translate, wishes)
 
     def translate_sentences(
         self,

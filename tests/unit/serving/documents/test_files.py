@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.documents.files import files_to_translate, translate_file
+from serving.documents.files import FileWishes, files_to_translate, translate_file
 from serving.documents.unit import Translated, Unit
 from serving.errors import InvalidOptionError
 from tests.unit.serving.documents.fakes import rendered
@@ -31,7 +31,7 @@ def test_the_input_is_never_the_output(tmp_path: Path) -> None:
     (tmp_path / "link.txt").symlink_to(source)
     for target in (source, tmp_path / "link.txt"):
         with pytest.raises(InvalidOptionError, match="must not be the input"):
-            translate_file(source, target, upper, force=True)
+            translate_file(source, target, upper, FileWishes(force=True))
     assert source.read_text() == "Ein Haus.\n"
 
 
@@ -42,7 +42,7 @@ def test_a_file_that_exists_is_replaced_only_by_force(tmp_path: Path) -> None:
     with pytest.raises(InvalidOptionError, match=r"b\.txt exists; .*--force"):
         translate_file(source, target, upper)
     assert target.read_text() == "old"
-    translate_file(source, target, upper, force=True)
+    translate_file(source, target, upper, FileWishes(force=True))
     assert target.read_text() == "EIN HAUS.\n"
 
 
@@ -58,7 +58,7 @@ def test_a_disk_that_fills_up_leaves_nothing_half_written(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        translate_file(source, target, upper, force=True)
+        translate_file(source, target, upper, FileWishes(force=True))
     assert target.read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "b.txt"]
 
@@ -67,7 +67,7 @@ def test_where_there_is_no_room_for_the_source_that_is_said(tmp_path: Path) -> N
     source = tmp_path / "a.html"
     source.write_text("<p>Ein Haus.</p>")
     with pytest.raises(InvalidOptionError, match="a html file has no room for the source"):
-        translate_file(source, tmp_path / "b.html", upper, bilingual=True)
+        translate_file(source, tmp_path / "b.html", upper, FileWishes(bilingual=True))
 
 
 def test_a_folder_means_its_files_of_known_kinds_at_the_same_places(tmp_path: Path) -> None:

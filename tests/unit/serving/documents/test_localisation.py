@@ -3,8 +3,10 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 
 from serving.documents.recognition import recognised
+from serving.documents.unit import Translated
 from serving.errors import DocumentError
 from tests.unit.serving.documents.fakes import translated
 
@@ -169,12 +171,60 @@ def test_descriptions_of_arb_stay() -> None:
     assert translated(source.encode(), "a.arb").decode() == source.replace("Hallo", "HALLO")
 
 
+YAML = """# Kommentar
+de:
+  gruss: Hallo %{name}   # dahinter
+  'fest': 'Das ist''s'
+  "auch": "Zeile\\nzwei"
+  zahl: 5
+  ja: "42"
+  anker: &a ein Haus
+  alias: *a
+  liste: [eins, {k: zwei}]
+  block: |
+    Erste Zeile
+    zweite: Zeile
+
+  gefaltet: >-
+    Ein langer
+    Satz
+  ende: !ruby/symbol bleibt
+  letztes: ja doch
+"""
+
+
+def test_values_of_yaml_are_translated_in_their_styles() -> None:
+    expected = (
+        YAML.replace("Hallo", "HALLO")
+        .replace("Das ist''s", "DAS IST''S")
+        .replace("Zeile\\nzwei", "ZEILE\\nZWEI")
+        .replace("ein Haus", "EIN HAUS")
+        .replace("[eins, {k: zwei}]", "[EINS, {k: ZWEI}]")
+        .replace("Erste Zeile", "ERSTE ZEILE")
+        .replace("zweite: Zeile", "ZWEITE: ZEILE")
+        .replace("Ein langer\n    Satz", "EIN LANGER SATZ")
+        .replace("ja doch", "JA DOCH")
+    )
+    assert translated(YAML.encode(), "a.yml").decode() == expected
+
+
+@pytest.mark.parametrize(
+    "translation", ["a: b", "- a", "yes", "a, b", "# a", "'a", "a\nb", "[", ""]
+)
+def test_what_yaml_would_read_otherwise_is_put_between_quotes(translation: str) -> None:
+    sources = ("wort", "[wort]", "\n- wort", "'wort'", "|-\n  wort", ">-\n wort")
+    for source in (f"k: {source}\n" for source in sources):
+        file = recognised(source.encode(), "a.yml").read(source.encode())
+        found = yaml.safe_load(file.write([Translated(translation)]).content)["k"]
+        assert (found[0] if isinstance(found, list) else found) == translation
+
+
 def test_lone_strings_are_json() -> None:
     assert json.loads(translated(b'"hallo"', "a.json")) == "HALLO"
 
 
 @pytest.mark.parametrize(
-    "name", ["a.po", "a.xlf", "a.resx", "a.strings", "a.properties", "a.json", "a.arb"]
+    "name", ["a.po", "a.xlf", "a.resx", "a.strings", "a.properties", "a.json", "a.arb", "a.yml"]
 )
 def test_an_empty_file_stays_empty(name: str) -> None:
     assert translated(b"", name) == b""
@@ -185,6 +235,8 @@ def test_an_empty_file_stays_empty(name: str) -> None:
     [
         ("a.json", b'{"a": ', "no JSON"),
         ("a.json", b"[" * 100_000, "no JSON"),
+        ("a.yml", b"a: [", "no YAML"),
+        ("a.yml", b"[" * 10_000, "no YAML"),
         ("a.resx", b"<root><data>", "no well-formed XML"),
         ("a.resx", b"<a>" * 100_000 + b"</a>" * 100_000, "nest 256 deep"),
         ("a.xlf", b'<!DOCTYPE x [<!ENTITY a "b">]><xliff>&a;</xliff>', "declares entities"),

@@ -1,0 +1,83 @@
+"""Notebooks of Jupyter: the cells in Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from serving.documents.encoding import decoded
+from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
+from serving.errors import DocumentError
+
+_NEW_LAYOUT = "The file was not laid out as notebooks are; its JSON is written anew."
+
+
+def read_notebook(content: bytes) -> FileInUnits:
+    """Each cell in Markdown is a unit; code, outputs and metadata stay. Raises DocumentError for
+    what is no notebook."""
+    source = decoded(content)
+    if not source.text.strip():
+        return FileInUnits([], lambda _: WrittenFile(content))
+    tree = _tree(source.text)
+    indent, ascii = _layout(source.text, tree)
+    units = [Unit(_text(cell), "markdown") for cell in _cells(tree)]
+    check_lengths(units)
+
+    def write(translations: Sequence[Translated]) -> WrittenFile:
+        other = _tree(source.text)
+        for cell, translation in zip(_cells(other), translations, strict=True):
+            text = translation.text
+            in_lines = isinstance(cell["source"], list)
+            cell["source"] = text.splitlines(keepends=True) if in_lines else text
+        if indent is None:
+            return WrittenFile(
+                source.encoded(_dumped(other, 1, ascii=False)).content, (_NEW_LAYOUT,)
+            )
+        end = source.text[len(source.text.rstrip()) :]
+        return source.encoded(_dumped(other, indent, ascii=ascii) + end)
+
+    return FileInUnits(units, write)
+
+
+def _tree(text: str) -> dict[str, Any]:
+    try:
+        tree = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"the file is no JSON: {error}") from error
+    if not isinstance(tree, dict) or not isinstance(tree.get("cells"), list):
+        raise DocumentError("the file is no notebook: it has no cells")
+    return tree
+
+
+def _cells(tree: dict[str, Any]) -> list[dict[str, Any]]:
+    """The cells in Markdown that have words."""
+    return [
+        cell
+        for cell in tree["cells"]
+        if isinstance(cell, dict)
+        and cell.get("cell_type") == "markdown"
+        and any(map(str.isalpha, _text(cell)))
+    ]
+
+
+def _text(cell: dict[str, Any]) -> str:
+    """What stands in a cell: a text, or a list of lines; empty where it is neither."""
+    lines = cell.get("source")
+    if not isinstance(lines, str | list) or not all(isinstance(line, str) for line in lines):
+        return ""
+    return "".join(lines)
+
+
+def _layout(text: str, tree: dict[str, Any]) -> tuple[int | None, bool]:
+    """How far a notebook is indented, None where it has a layout of its own; and whether other
+    letters are escaped in it."""
+    for indent in (1, 2, 4):
+        for ascii in (False, True):
+            if _dumped(tree, indent, ascii=ascii) == text.rstrip():
+                return indent, ascii
+    return None, False
+
+
+def _dumped(tree: dict[str, Any], indent: int, *, ascii: bool) -> str:
+    return json.dumps(tree, indent=indent, ensure_ascii=ascii)
