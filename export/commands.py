@@ -25,7 +25,7 @@ from serving.bundle.manifest import Manifest
 
 
 def bundle(options: argparse.Namespace) -> int:
-    """Export a checkpoint, of whichever kind of model its run is; prints a report as JSON."""
+    """Export a checkpoint of any kind of model; prints a report as JSON."""
     tests = tuple(DocumentsFile(name, Path(file)) for name, file in options.test_text)
     _check_names("--test-text", [test.name for test in tests])
     manifest = export_run(
@@ -41,7 +41,7 @@ def bundle(options: argparse.Namespace) -> int:
 
 
 def import_model(options: argparse.Namespace) -> int:
-    """Make a bundle of another project's checkpoint; prints a report as JSON."""
+    """Import another project's checkpoint as a bundle; prints a report as JSON."""
     if options.dev and options.text:
         raise ExportError("--dev and --text are both the text to compare on; give one of them")
     codes = LanguageChoice(split_codes("--from", options.from_), split_codes("--to", options.to))
@@ -71,7 +71,7 @@ def _form(options: argparse.Namespace) -> Form:
 
 
 def _texts(options: argparse.Namespace) -> Texts:
-    """What both verbs have."""
+    """The texts that `bundle` and `import` have in common."""
     dev = TextPair("dev", Path(options.dev[0]), Path(options.dev[1])) if options.dev else None
     tests = tuple(TextPair(name, Path(a), Path(b)) for name, a, b in options.test)
     tests += tuple(
@@ -83,7 +83,7 @@ def _texts(options: argparse.Namespace) -> Texts:
 
 
 def _check_names(option: str, names: Sequence[str]) -> None:
-    """Raise ExportError where two texts have one name, under which only one could be told of."""
+    """Raise ExportError if two texts share a name: a report could hold only one of them."""
     for name in names:
         if names.count(name) > 1:
             raise ExportError(f"{option} names must differ, got {name!r} twice; rename one")
@@ -107,7 +107,7 @@ def engine(options: argparse.Namespace) -> int:
 
 
 def calibrate(options: argparse.Namespace) -> int:
-    """Fit a bundle's probabilities of a good translation; prints the curve as JSON."""
+    """Fit how likely a translation is good; prints the curve as JSON."""
     data = options.data or options.source.name
     languages = options.source_language, options.target_language
     manifest = calibrate_probability(
@@ -119,7 +119,7 @@ def calibrate(options: argparse.Namespace) -> int:
 
 
 def checkpoint(options: argparse.Namespace) -> int:
-    """Take a bundle's weights back as a run that training can begin with; prints what it is."""
+    """Make a run from a bundle's weights, for training to begin with; prints what it is."""
     recipe = recover_checkpoint(options.bundle, options.out, force=options.force)
     report = {"run": str(options.out), "recipe": recipe.name, "begins_with": str(options.bundle)}
     print(json.dumps(report, indent=1))
@@ -127,7 +127,7 @@ def checkpoint(options: argparse.Namespace) -> int:
 
 
 def verify(options: argparse.Namespace) -> int:
-    """Check a bundle's hashes, load it and decode with it; tells what that takes of memory."""
+    """Check a bundle's hashes, load it and decode with it; prints the memory that takes."""
     manifest = read_manifest(options.bundle)
     check_engines(options.bundle, manifest)
     _print(options.bundle, manifest, {"resident_bytes": try_bundle(options.bundle)})

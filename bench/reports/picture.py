@@ -22,7 +22,7 @@ _ROW, _LEFT, _WIDEST, _WIDTH = 26, 190, 420, 720
 
 
 @dataclass(frozen=True)
-class _Row:
+class SpeedRow:
     """One system at one size of batch."""
 
     batch: int
@@ -71,7 +71,7 @@ def speed_svg(text: str, command: str) -> str:
     )
 
 
-def _bar(row: _Row, y: int, fastest: float) -> list[str]:
+def _bar(row: SpeedRow, y: int, fastest: float) -> list[str]:
     rate = 1000 / row.ms
     width = round(rate / fastest * _WIDEST, 1)
     colour = _OURS if row.system == SYSTEMS[0] else _OTHERS
@@ -102,8 +102,8 @@ def _text(
     )
 
 
-def _row(line: str) -> _Row | None:
+def _row(line: str) -> SpeedRow | None:
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     if len(cells) < 9 or not cells[0].isdigit():
         return None
-    return _Row(int(cells[0]), cells[2], float(cells[4].split()[0]), float(cells[8]))
+    return SpeedRow(int(cells[0]), cells[2], float(cells[4].split()[0]), float(cells[8]))

@@ -1,4 +1,4 @@
-"""Another project's checkpoint to a bundle: recognised, read, and exported as a run's is."""
+"""Make a bundle of another project's checkpoint: recognise it, read it, export it like a run."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ from serving.hub.cache import AUTO
 
 @dataclass(frozen=True)
 class Reader:
-    """What reads the checkpoints of one family."""
+    """Reads the checkpoints of one family."""
 
     family: str
-    """That of another toolkit, or the `model_type` of a folder of `transformers`."""
+    """The name of a toolkit, or the `model_type` of a folder of `transformers`."""
     kind: Kind
     recognises: Callable[[Path], bool]
-    """Whether a folder, or a file, says that it is of this family."""
+    """Whether a folder or a file belongs to this family."""
     read: Callable[[Path, Told], Any]
-    """What the kind makes a subject of; raises ExportError, with file and entry, for what is not
-    supported."""
+    """Returns what the kind makes a subject of. Raises ExportError, with file and entry, for what
+    is not supported."""
 
 
 def _translation(
@@ -60,7 +60,7 @@ def _translation(
     read: Callable[[Path, LanguageChoice], Imported],
     recognises: Callable[[Path], bool] | None = None,
 ) -> Reader:
-    """By its `model_type`, unless it has another way to say what it is."""
+    """A reader that goes by `model_type`, unless `recognises` is given."""
     return Reader(
         family,
         TRANSLATION,
@@ -104,7 +104,7 @@ READERS = (
     _translation("fairseq", read_fairseq, has_fairseq),
     _translation("opennmt-py", read_opennmt, has_checkpoint_file),
 )
-"""In the order in which they are asked."""
+"""All readers. The first that recognises a checkpoint reads it."""
 
 _SUPPORTED = ", ".join(reader.family for reader in READERS)
 
@@ -120,10 +120,10 @@ def import_bundle(
 ) -> Manifest:
     """Write the bundle `out` of the checkpoint at `source`.
 
-    The bundle is compared on a text with references, or on a text alone, or, if there is neither,
-    on built-in sentences (a language model's, on a passage). int8 has static activations only where
-    a text is given to which they are fitted. The precision AUTO is the smallest that loses little
-    enough. Raises ExportError (ParityError), with file and entry, without leaving anything behind.
+    The bundle is compared with the checkpoint on a text with references, on a text alone, or else
+    on built-in sentences (for a language model, a passage). int8 has static activations only if
+    there is a text to fit them to. The precision AUTO is the smallest that loses little enough.
+    Raises ExportError (ParityError) with file and entry, and then leaves nothing behind.
     """
     check_apart(out, [source, *texts.files])
     reader = recognise(source, told.family)
@@ -141,8 +141,8 @@ def import_bundle(
 
 
 def recognise(source: Path, family: str | None = None) -> Reader:
-    """What reads the checkpoint at `source`, by the family if one is named; raises ExportError
-    where nothing does, with what it is instead."""
+    """The reader of the checkpoint at `source`: that of `family` if it is named, else the first
+    that recognises it. Raises ExportError if there is none, and says what the source is instead."""
     refuse_missing(source)
     refuse_adapter(source)
     for reader in READERS:
@@ -153,6 +153,6 @@ def recognise(source: Path, family: str | None = None) -> Reader:
     if family is not None or (has_config(source) and "model_type" in read_json(source / CONFIG)):
         raise ExportError(
             f"{source / CONFIG}: model_type {family or _model_type(source)!r} is not supported; "
-            f"supported: {_SUPPORTED}; --family says which of them it is where the file does not"
+            f"supported: {_SUPPORTED}; name one with --family if the file names none"
         )
     raise unknown(source, _SUPPORTED)

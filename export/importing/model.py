@@ -1,4 +1,4 @@
-"""What all readers of foreign checkpoints give: a model of `training.models` and its text side."""
+"""What readers of foreign checkpoints return: a model of `training.models` and its text side."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from training.models.bert import Pooling
 SOURCE_MODEL, TARGET_MODEL, VOCABULARY = "source.model", "target.model", "vocabulary.json"
 SOURCE_VOCABULARY = "source.vocabulary.json"
 SOURCE_RULES, TARGET_RULES = "source.moses.json", "target.moses.json"
-"""What a bundle calls the files of an imported tokenizer."""
+"""The names of an imported tokenizer's files in a bundle."""
 
 _NAMES = """activation_dropout architectures attention_dropout attn_implementation classif_dropout
 classifier_dropout decoder_layerdrop dropout dtype early_stopping encoder_layerdrop
@@ -32,16 +32,16 @@ label2id max_length min_length model_type no_repeat_ngram_size num_hidden_layers
 output_hidden_states output_past problem_type return_dict save_step task_specific_params
 tokenizer_class torch_dtype transformers_version use_cache"""
 HARMLESS = frozenset(_NAMES.split())
-"""Options of training, of other tasks and of the library itself, which change no logit."""
+"""Options that change no logit: those of training, of other tasks and of the library itself."""
 
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
-"""Names of `transformers` to ours."""
+"""The names of `transformers`, and ours."""
 
 
 @dataclass(frozen=True)
 class LanguageChoice:
-    """Codes that the user gives; empty where the checkpoint is to tell."""
+    """The language codes that the user gives; empty if the checkpoint names them."""
 
     source: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ AS_TOLD = LanguageChoice()
 
 @dataclass(frozen=True)
 class Told:
-    """What the user says of a checkpoint that does not say it itself, or says something else."""
+    """What the user says about a checkpoint, where it says nothing or something else."""
 
     family: str | None = None
     languages: LanguageChoice = AS_TOLD
@@ -69,36 +69,36 @@ NOTHING_TOLD = Told()
 
 @dataclass(frozen=True)
 class Pieces:
-    """The vocabulary of a checkpoint, and the SentencePiece models, or codes of BPE, that split
-    texts for it."""
+    """The vocabulary of a checkpoint, with the SentencePiece models or BPE codes that split texts
+    for it."""
 
     written: Sequence[str]
     """The written form of each id."""
     control: frozenset[int]
-    """Ids that no text has."""
+    """Ids that do not occur in texts."""
     source_model: Path
     target_model: Path
     source_written: Sequence[str] | None = None
-    """Of the source, where its ids are others than the target's."""
+    """The source's written forms, if its ids differ from the target's."""
     source_control: frozenset[int] = frozenset()
     moses: tuple[bytes, bytes] | None = None
-    """Of codes of BPE: what a bundle's files of the kind `moses` hold for source and target."""
+    """With BPE codes: the content of the bundle's `moses` files for source and target."""
 
 
 @dataclass(frozen=True)
 class FastTokenizerFile:
-    """The vocabulary of a checkpoint as a file of the `tokenizers` library, which splits texts for
-    it and puts nothing around them."""
+    """The vocabulary of a checkpoint as a file of the `tokenizers` library, which splits texts and
+    puts nothing around them."""
 
     content: bytes
 
 
 @dataclass(frozen=True)
 class Imported:
-    """A checkpoint that has been read."""
+    """A checkpoint after reading."""
 
     kind: str
-    """What it is, for people."""
+    """Its description, for people."""
     model: TranslationModel
     pieces: Pieces | FastTokenizerFile
     special_ids: SpecialIds
@@ -109,23 +109,23 @@ class Imported:
     source_end: bool = True
     """Whether eos ends each source."""
     shortlist: Shortlist | None = None
-    """What of the target each piece of the source may become, where the checkpoint says it."""
+    """The likely target pieces of each source piece, if the checkpoint has them."""
 
 
 def loaded(config: TransformerConfig, state: dict[str, Tensor]) -> TranslationModel:
-    """The model of a configuration with these weights, in evaluation mode."""
+    """A model with these weights, in evaluation mode."""
     model = build_model(config)
     model.load_state_dict(state)
     return model.eval()
 
 
 def read_options(folder: Path) -> Options:
-    """The options of the model; raises ExportError where there are none."""
+    """The options in `config.json`; raises ExportError if there are none."""
     return Options(folder / CONFIG, read_json(folder / CONFIG))
 
 
 def read_sizes(options: Options, *, activation: str, scale_embedding: bool) -> TransformerConfig:
-    """What the options of all families here say in one way: sizes, activation and the scale of the
+    """The options that all families here name alike: sizes, activation and the scale of the
     embedding. `activation` and `scale_embedding` are the family's defaults. Raises ExportError."""
     found = options.must("activation_function", *ACTIVATIONS, default=activation)
     scaled = options.get("scale_embedding", scale_embedding)
@@ -142,14 +142,14 @@ def read_sizes(options: Options, *, activation: str, scale_embedding: bool) -> T
 
 
 def generation_options(folder: Path) -> Options:
-    """What the checkpoint says of searches; nothing where it has no such file."""
+    """The options in `generation_config.json`; empty if there is no such file."""
     path = folder / "generation_config.json"
     return Options(path, read_json(path) if path.is_file() else {})
 
 
 def search_options(*told: Options) -> dict[str, Any]:
-    """Beam size and length penalty as checkpoints name them; a later one counts more. Raises
-    ExportError for values that no request may have."""
+    """Beam size and length penalty, by the names that checkpoints use. Later options override
+    earlier ones. Raises ExportError for a value that no request may have."""
     found: dict[str, Any] = {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True}
     for options in told:
         for ours, theirs in (("beam_size", "num_beams"), ("length_penalty", "length_penalty")):
@@ -159,8 +159,8 @@ def search_options(*told: Options) -> dict[str, Any]:
 
 
 def check_search(path: Path, search: dict[str, Any], names: str) -> dict[str, Any]:
-    """The search options that a file tells under these names; raises ExportError for values that no
-    request may have."""
+    """The same search options, checked. Raises ExportError, with the file and these names, for a
+    value that no request may have."""
     try:
         parse_options(search)
     except InvalidOptionError as error:
@@ -169,7 +169,7 @@ def check_search(path: Path, search: dict[str, Any], names: str) -> dict[str, An
 
 
 def special_id(options: Options, name: str, vocab_size: int) -> int:
-    """The id of a special piece as the options name it."""
+    """The id of a special piece that the options name."""
     found = options.integer(name)
     if found >= vocab_size:
         raise ExportError(
@@ -179,7 +179,7 @@ def special_id(options: Options, name: str, vocab_size: int) -> int:
 
 
 def find_file(folder: Path, name: str, what: str) -> Path:
-    """A file that the checkpoint needs; raises ExportError where it is missing."""
+    """The path of a file that the checkpoint needs; raises ExportError if it is missing."""
     if not (folder / name).is_file():
         raise ExportError(f"{folder}: {name} is missing, {what}; put it beside the weights")
     refuse_pointer(folder / name)

@@ -166,7 +166,7 @@ class TrainingRanks:
                 if others[name] == value:
                     continue
                 if not self.is_first:
-                    raise RankLostError("rank 0 tells why")
+                    raise RankLostError("rank 0 says why")
                 raise CheckpointError(
                     f"rank {rank} has another {name} than rank 0: {others[name]!r} in place of "
                     f"{value!r}; every process of a run must read the same files"

@@ -51,7 +51,7 @@ from training.tasks.task import Task, prepare_task
 logger = logging.getLogger(__name__)
 
 COMPILER = "inductor"
-"""What `torch.compile` makes kernels with."""
+"""The backend of `torch.compile`."""
 
 
 def train(
@@ -59,18 +59,18 @@ def train(
 ) -> Path:
     """Train until max_steps or early stopping; returns the last checkpoint.
 
-    An existing run folder is resumed from its last checkpoint: losses are then equal to the bit to
-    those of an unbroken run on the same machine, thread count and torch. `stop_after` ends the
-    session early, after a checkpoint at that step. With `ranks` this is one of the processes that
-    train together.
+    An existing run folder is resumed from its last checkpoint. Its losses then equal those of an
+    unbroken run to the bit, on the same machine, thread count and torch. `stop_after` saves a
+    checkpoint at that step and returns. With `ranks` this process is one of several that train
+    together.
 
-    Raises RankLostError where another of them has ended, CheckpointError where the folder holds a
-    run of another recipe or text, DivergedError where a gradient is not finite, ConfigError or
-    CorpusError where the recipe cannot be followed.
+    Raises RankLostError if another process has ended, CheckpointError if the folder holds a run of
+    another recipe or text, DivergedError if a gradient is not finite, ConfigError or CorpusError if
+    the recipe cannot be followed.
     """
     ranks = ranks or TrainingRanks()
-    # What is wrong with the recipe should show before the work, and of several processes rank 0
-    # alone tells it: where it ends here, the others find it lost.
+    # A mistake in the recipe should show before the work. Rank 0 alone reports it: if it ends here,
+    # the others find it lost.
     with ranks.first_alone():
         find_device(ranks.device(recipe.loop.device))
         check_model(recipe.model)
@@ -91,13 +91,13 @@ def train(
         trainer = Trainer(recipe, run, data, ranks)
     ranks.check_same({"checkpoint": trainer.step})
     if ranks.is_first:
-        data.write(run)  # not before it is clear that the text is this run's
+        data.write(run)  # only now it is certain that the text belongs to this run
         write_claim(recipe, run)
     return trainer.run(stop_after)
 
 
 class Trainer:
-    """A run while it trains: model, optimiser, and how far it has come."""
+    """A run in training: model, optimiser, and position in the text."""
 
     def __init__(
         self, recipe: Recipe, folder: Path, data: Task, ranks: TrainingRanks | None = None
@@ -125,8 +125,8 @@ class Trainer:
         self._restore_last()
 
     def _first_model(self) -> Trainable:
-        """A new model, with another run's weights where the recipe names one and this run has no
-        checkpoint yet."""
+        """A new model. It gets the weights of another run if the recipe names one and this run has
+        no checkpoint yet."""
         model = build_trainable(self.recipe.model)
         initial = None if has_begun(self.folder) else initial_checkpoint(self.recipe)
         if initial is not None:
@@ -137,8 +137,8 @@ class Trainer:
     def run(self, stop_after: int | None) -> Path:
         """Train to the end of the schedule; returns the last checkpoint.
 
-        What was learnt is saved before RankLostError is raised where another process is lost, or
-        EndedError where one of several is asked to end, after the update that it is at.
+        Raises RankLostError if another process is lost, and EndedError if SIGTERM asks one of
+        several to end, after the current update. Both save a checkpoint first.
         """
         last = min(self.recipe.loop.max_steps, stop_after or self.recipe.loop.max_steps)
         with (
@@ -165,32 +165,32 @@ class Trainer:
             return self.saved or self.save()
 
     def _lost(self, error: RankLostError) -> RankLostError:
-        """Save what was learnt, and tell where it is."""
+        """Save a checkpoint; returns the error with its folder."""
         if not self.ranks.is_first or not self.step:
             return error
         folder = self.saved or self.save()
         return RankLostError(f"{error}; {folder} holds what was learnt: the same command goes on")
 
     def _advance(self, update: Update, reporter: Reporter) -> None:
-        """One update, and what is measured of it."""
+        """Make one update and measure it."""
         if not self.window.begun and self.ranks.is_first:
             self.window.begin(self._matrix_seconds(update.batches))
         self.window.add(self.update(update))
         reporter.advance()
 
     def _matrix_seconds(self, batches: list[Any]) -> float | None:
-        """What a label would take at matrix speed; None where memory is too short to find out."""
+        """Seconds a label at matrix speed; None if there is too little memory to measure it."""
         own = self.gradient.parts(self.ranks.share_of(batches))
         bf16 = self.recipe.loop.bf16
         try:
             seconds = matrix_seconds(self.model, self.data, own, self.device, bf16=bf16)
         except torch.OutOfMemoryError:
-            logger.info("%s has no memory to measure its matrix speed", self.device)
+            logger.info("%s has too little memory to measure its matrix speed", self.device)
             return None
         return seconds / self.ranks.size
 
     def _look(self, reporter: Reporter) -> None:
-        """Record, validate and save after an update where it is time to."""
+        """Record, validate and save after an update, each when it is due."""
         loop = self.recipe.loop
         ended = self.step == loop.max_steps
         if self.step % loop.log_every == 0 or ended:
@@ -215,7 +215,7 @@ class Trainer:
         )
         if not bool(torch.isfinite(norm)):
             if not self.ranks.is_first:
-                raise RankLostError("rank 0 tells why")
+                raise RankLostError("rank 0 says why")
             raise self._diverged(f"gradient norm is {float(norm)} at step {self.step + 1}")
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -226,22 +226,22 @@ class Trainer:
         return {"loss": total, "labels": num_labels, "gradient_norm": float(norm), "lr": rate}
 
     def _diverged(self, what: str) -> DivergedError:
-        """The error that tells what is no longer finite, with what helps."""
+        """An error that names what is not finite and says what helps."""
         first = ""
-        if self.saved is not None:  # nothing has been learnt since, and the next try ends here too
+        if self.saved is not None:  # the next try would begin with these weights and end here too
             first = f"delete {self.saved}, with whose weights it begins, "
         return DivergedError(
             f"{what}; {first}lower optim.peak_lr or lengthen optim.warmup_steps, then resume"
         )
 
     def _check_weights(self) -> None:
-        """Raise DivergedError where a weight is not finite: no update would mend it."""
+        """Raise DivergedError if a weight is not finite: no update can repair that."""
         for name, weight in self.model.named_parameters():
             if not bool(torch.isfinite(weight).all()):
                 raise self._diverged(f"{name} is no longer finite at step {self.step}")
 
     def updates(self) -> Ahead:
-        """The updates that follow, prepared ahead; to be closed after use."""
+        """The next updates, prepared ahead. The caller closes it."""
         size = self.recipe.optim.accumulation * self.ranks.size
         return Ahead(iterate_updates(self.data, self.place, self.step, size, self.gradient.prepare))
 
@@ -258,7 +258,7 @@ class Trainer:
         return 0 < self.recipe.loop.patience <= self.best.stale
 
     def save(self) -> Path:
-        """Write a checkpoint and remove old ones, which rank 0 does for all; returns its folder."""
+        """Write a checkpoint and remove old ones, on rank 0 alone; returns its folder."""
         folder = self.folder / "checkpoints" / f"step_{self.step:08d}"
         if self.ranks.is_first:
             self._check_weights()
@@ -268,7 +268,7 @@ class Trainer:
         return folder
 
     def _remove_old(self, folder: Path) -> None:
-        # One that comes after this was broken when the run was resumed: the whole ones count.
+        # A later checkpoint was broken when the run was resumed. Only the whole ones count.
         whole = [path for path in list_checkpoints(self.folder) if path.name <= folder.name]
         loop = self.recipe.loop
         best = rank_checkpoints(self.folder, loop.best_by)[: loop.keep_best]
@@ -292,8 +292,8 @@ class Trainer:
         save_checkpoint(folder, self.model, self.optimizer, state, averaged)
 
     def _restore_last(self) -> None:
-        """Go on from the last checkpoint that can be read; one that a crash or a full disk has cut
-        off is passed over with a warning. Where there is none yet, the best one is the last."""
+        """Load the last checkpoint that can be read. One that a crash or a full disk has cut off is
+        skipped with a warning. Without any checkpoint, load the best one."""
         best = self.folder / "best"
         checkpoints = list_checkpoints(self.folder) or ([best] if best.exists() else [])
         for folder in reversed(checkpoints):
@@ -307,7 +307,7 @@ class Trainer:
                         f"{error}; there is no other to go on from: delete {place}, then the run "
                         "goes on from what else it holds, or begins anew"
                     ) from error
-                logger.warning("%s; the checkpoint before it is used in its place", error)
+                logger.warning("%s; the checkpoint before it is used instead", error)
 
     def _restore(self, folder: Path) -> None:
         try:
@@ -344,7 +344,7 @@ class Trainer:
         logger.info("resumed %s at step %d", self.folder, self.step)
 
     def _machine(self) -> dict[str, str | int]:
-        """What, besides the run folder, decides the last bits of a loss."""
+        """What decides the last bits of a loss besides the run folder."""
         machine: dict[str, str | int] = {
             "torch": torch.__version__,
             "device": self.device.type,

@@ -1,4 +1,4 @@
-"""Whose turn it is to use the GPU: several threads at once, or one alone."""
+"""Turns on the GPU: for several threads at once, or for one alone."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from contextlib import contextmanager
 
 
 class Turns:
-    """Lets so many threads use the GPU at once, each in a stream of its own, or one alone, as it
-    must be who captures a CUDA graph: what others allocate or copy then would break it.
+    """Lets `at_once` threads use the GPU together, each in a stream of its own, or one alone.
 
-    A thread whose turn it is may take another at once; it may not ask to be alone.
+    A thread that captures a CUDA graph must be alone: another thread's allocation or copy would
+    break the capture. A thread that has a turn may take another at once, but may not ask to be
+    alone.
     """
 
     def __init__(self, at_once: int) -> None:
@@ -19,13 +20,13 @@ class Turns:
         self._own = threading.local()
         self._changed = threading.Condition()
         self._running = 0
-        """Threads whose turn it is; one alone counts as all that there may be."""
+        """Threads that have a turn; one alone counts as `at_once`."""
         self._waiting = 0
-        """Threads that wait to be alone, before which nobody else begins."""
+        """Threads that wait to be alone. No other thread begins before them."""
 
     @contextmanager
     def take(self) -> Iterator[None]:
-        """A turn beside others."""
+        """Hold a turn beside others."""
         if getattr(self._own, "has", False):
             yield
             return
@@ -36,7 +37,7 @@ class Turns:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """A turn while nobody else has one."""
+        """Hold a turn while nobody else has one."""
         assert not getattr(self._own, "has", False), "a thread would wait for itself"
         with self._changed:
             self._waiting += 1

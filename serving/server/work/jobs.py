@@ -1,7 +1,6 @@
-"""Texts to translate, as every dialect asks for them.
+"""Translates the texts of a request, for every dialect.
 
-A dialect reads its own wire format into a `TranslationJob`, and renders the `JobResult` in its own
-shape.
+A dialect reads its wire format into a `TranslationJob` and writes the `JobResult` in its own shape.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _Submitted = tuple[list[Plan], list[TranslationTicket]]
 
 
 class Jobs:
-    """Translates jobs with the models of a catalogue, once the gatekeeper has counted them."""
+    """Translates jobs with the models of a catalogue, after the gatekeeper has counted them."""
 
     def __init__(self, catalogue: Catalogue, settings: Settings, gatekeeper: Gatekeeper) -> None:
         self._pipeline = Pipeline(settings, gatekeeper)
@@ -45,30 +44,29 @@ class Jobs:
     async def translate(
         self, job: TranslationJob, context: RequestContext, receive: Receive
     ) -> JobResult:
-        """Translate the texts of a job, unless the client leaves before that, as `receive` tells.
+        """Translate the texts of a job. `receive` shows whether the client has left; then it stops.
 
-        Raises RequestError, whose `index` names the text at fault where one is, and the errors of
-        the scheduler.
+        Raises RequestError and the errors of the scheduler. `index` of a RequestError is the number
+        of the text at fault, if it is one text's.
         """
         return await _last(await self._begun(job, Caller(context, self._size(job), receive)))
 
     async def stream(self, job: TranslationJob, context: RequestContext) -> _Events:
-        """Translate the texts of a job and give what becomes certain of them, at last the result.
+        """Translate the texts of a job; yields what becomes certain of them, then the result.
 
-        The generator is to be read to its end or closed: what is left is then given up.
-
-        Raises what `translate` does before there is anything to read, and while it is read.
+        Read the generator to its end or close it; closing gives up what is left. Both this call and
+        the generator raise what `translate` raises.
         """
         return await self._begun(job, Caller(context, self._size(job)))
 
     async def _begun(self, job: TranslationJob, caller: Caller) -> _Events:
-        """Submit the texts of a job, or a first part of them; gives what is to be read of all."""
+        """Submit the texts of a job, or a first part of them; returns the events of all."""
         matched = self._planner.matched(job)
         with naming_languages(job, matched):
             return await self._matched(matched, caller)
 
     async def _matched(self, job: TranslationJob, caller: Caller) -> _Events:
-        """The same for a job whose languages are those of the models."""
+        """Do the same for a job whose languages are those of the models."""
         limit = self._pipeline.limit(job.timeout_s)
         open_source = job.source == AUTO
         parts = await apart(caller, self._planner.parts, job) if open_source else []
@@ -81,7 +79,7 @@ class Jobs:
     async def _in_parts(
         self, parts: Sequence[Part], told: _Events, caller: Caller, limit: TimeLimit
     ) -> _Events:
-        """One part after the other, of which the first has begun; at last the result of all."""
+        """Yield the events of all parts in turn, then the result. The first part has begun."""
         found: dict[int, TextResult] = {}
         for number, part in enumerate(parts):
             with part.naming():
@@ -96,18 +94,18 @@ class Jobs:
         yield JobResult([found[index] for index in range(len(found))])
 
     async def _routed(self, job: TranslationJob, caller: Caller, limit: TimeLimit) -> _Events:
-        """Submit texts that all go one way, in one leg or in two."""
+        """Submit texts that share one way: directly, or through a third language."""
         between = await apart(caller, self._planner.between, job)
         if between is None:
             return await self._leg(job, caller, limit)
-        # Of the first leg nothing is told.
+        # The client sees nothing of the first leg.
         first = await self._leg(first_leg(job, between), caller, limit, told=False)
         return self._in_legs(job, between, first, caller, limit)
 
     async def _in_legs(
         self, job: TranslationJob, between: str, told: _Events, caller: Caller, limit: TimeLimit
     ) -> _Events:
-        """The second leg, once the first one is done."""
+        """Wait for the first leg, then yield the events of the second."""
         first = await _last(told)
         leg = second_leg(job, between, first)
         async with aclosing(await self._leg(leg, caller, limit.rest(), counted=True)) as events:
@@ -125,8 +123,8 @@ class Jobs:
         told: bool = True,
         counted: bool = False,
     ) -> _Events:
-        """Submit texts that go from one language to another. What becomes certain of them is
-        `told` where the caller wants a stream; texts that are no client's are `counted` already."""
+        """Submit texts of one language pair. With `told`, a caller that streams gets what becomes
+        certain of them. `counted` texts were made here and do not count for the client."""
         told = told and caller.receive is None
 
         def choose() -> Chosen[_Submitted]:
@@ -169,12 +167,12 @@ class Jobs:
         yield await apart(caller, job_result, job, plans, done)
 
     def _size(self, job: TranslationJob) -> float:
-        """The characters to read; no thread but another one may wait for a model to be loaded."""
+        """The characters to read; infinite if a model may have to load, for another thread."""
         return math.inf if self._planner.may_load else sum(map(len, job.texts))
 
 
 async def _last(events: _Events) -> JobResult:
-    """The last event, with which every stream ends."""
+    """The result, with which every stream ends."""
     async with aclosing(events):
         async for event in events:
             if isinstance(event, JobResult):
@@ -185,7 +183,7 @@ async def _last(events: _Events) -> JobResult:
 def _submit(
     job: TranslationJob, plans: Sequence[Plan], limit: TimeLimit, *, told: bool
 ) -> list[TranslationTicket]:
-    """Queue the sentences of all texts, all or none of them."""
+    """Queue the sentences of all texts, or of none if one is refused."""
     prefixes = job.target_prefixes or [""] * len(plans)
     asked = [
         (index, plan, request)

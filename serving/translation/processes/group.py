@@ -1,4 +1,4 @@
-"""Processes that decode, each for every model: the memory of what is loaded is theirs together."""
+"""Decoding processes, each for every model. They share the memory of the models."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from serving.translation.running import SentenceProgress
 _ROOT = Path(__file__).resolve().parents[__name__.count(".")]
 """The folder from which this package is imported: the repository, or site-packages."""
 _END_S = 10.0
-"""Seconds that processes have to end by themselves."""
+"""Seconds in which processes must end by themselves."""
 
 
 class ProcessLink:
     """A model's connection to one decoding process."""
 
     def __init__(self, own: socket.socket, pid: int, loader: Loader | None = None) -> None:
-        """`loader` is closed with it."""
+        """Take over the socket `own`. Closing the link closes `loader`, too."""
         self.pid = pid
         self.sentences: dict[int, Sentence] = {}
-        """What the process decodes, by number."""
+        """The sentences that the process decodes, by number."""
         self._connection = Connection(own.detach())
         self._poll = select.poll()
-        self._poll.register(self.fileno(), 0)  # that the other end is closed is told in any case
+        self._poll.register(self.fileno(), 0)  # a closed other end shows in any case
         self._loader = loader
         self._lock = threading.Lock()
         self._retired = self._closed = self._ended = False
 
     def fileno(self) -> int:
-        """The descriptor that is readable when there is something to receive."""
+        """The descriptor to wait on: it is readable when there is something to receive."""
         return self._connection.fileno()
 
     @property
@@ -60,7 +60,7 @@ class ProcessLink:
             return bool(self._poll.poll(0))
 
     def send(self, sentences: Mapping[int, Sentence]) -> bool:
-        """Have sentences of one group decoded; False where the link is retired."""
+        """Have the sentences decoded; returns False if the link is retired."""
         with self._lock:
             if self._retired:
                 return False
@@ -69,14 +69,14 @@ class ProcessLink:
         return True
 
     def cancel(self, numbers: Iterable[int]) -> None:
-        """Give up those of the sentences that are decoded here."""
+        """Cancel those of the sentences that are decoded here."""
         own = tuple(number for number in numbers if number in self.sentences)
         if own:
             self._tell(Order(cancelled=own))
             self._forget(own)
 
     def receive(self) -> SentenceProgress:
-        """What the process tells next; raises EOFError or OSError where it has ended."""
+        """The next message of the process; raises EOFError or OSError if it has ended."""
         try:
             progress: SentenceProgress = self._connection.recv()
         except (EOFError, OSError):
@@ -86,20 +86,20 @@ class ProcessLink:
         return progress
 
     def retire(self) -> None:
-        """Take no more, and close when all is done."""
+        """Accept no more sentences, and close when all are done."""
         with self._lock:
             self._retired = True
             self._close_idle()
 
     def close(self) -> None:
-        """Give everything up."""
+        """Cancel everything and close."""
         with self._lock:
             self.sentences.clear()
             self._retired = True
             self._close_idle()
 
     def _tell(self, order: Order) -> None:
-        with contextlib.suppress(OSError):  # the process has ended, as who receives will find
+        with contextlib.suppress(OSError):  # the process has ended, which `receive` will find
             self._connection.send(order)
 
     def _forget(self, numbers: Iterable[int]) -> None:
@@ -117,11 +117,11 @@ class ProcessLink:
 
 
 class Loader:
-    """A process that loads models, of the kind of `serving.translation.processes.decoder`."""
+    """A process that loads models: `serving.translation.processes.decoder`."""
 
     def __init__(self, *, forks: bool, gpu: str | None = None) -> None:
-        """Start it. With `forks` its copies decode, else it does so itself. It sees the `gpu` of
-        that name alone, or all of the server's."""
+        """Start the process. With `forks` its forks decode, otherwise it decodes itself. It sees
+        only the `gpu` of that name, or all of the server's."""
         self._socket, other = socket.socketpair()
         with other:
             self._process = subprocess.Popen(
@@ -141,7 +141,7 @@ class Loader:
 
     @property
     def pid(self) -> int:
-        """The id that the system gave the process."""
+        """The process id."""
         return self._process.pid
 
     @property
@@ -150,21 +150,20 @@ class Loader:
         return self._process.poll() is not None
 
     def tell(self, order: LoadOrder | DropOrder | ServeOrder) -> None:
-        """Give an order, the answer to which is then to be asked for; raises OSError where the
-        process has ended."""
+        """Send an order. Call `answer` for its answer. Raises OSError if the process has ended."""
         self._connection.send(order)
 
     def answer(self) -> DeviceUse | int | None:
-        """What has come of the oldest order without answer; raises what it failed with, or EOFError
-        or OSError where the process has ended."""
+        """The answer to the oldest order that has none yet. Raises the error of an order that
+        failed, and EOFError or OSError if the process has ended."""
         answer: DeviceUse | int | Exception | None = self._connection.recv()
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     def serve(self, models: Iterable[int]) -> dict[int, socket.socket]:
-        """Order that models be decoded for, on connections whose own ends are returned; raises
-        OSError where the process has ended."""
+        """Order the process to decode for models; returns this side's end of each connection.
+        Raises OSError if the process has ended."""
         pairs = {model: socket.socketpair() for model in models}
         try:
             self.tell(ServeOrder(tuple(pairs)))
@@ -180,7 +179,7 @@ class Loader:
         return {model: own for model, (own, _) in pairs.items()}
 
     def leave(self) -> None:
-        """Let it end with what decodes there."""
+        """Disconnect. The process ends when it has nothing left to decode."""
         self._connection.close()
         self._socket.close()
 
@@ -190,7 +189,7 @@ class Loader:
         threading.Thread(target=self._process.wait, daemon=True).start()
 
     def close(self) -> None:
-        """End it and its copies, by force where they do not end by themselves in time."""
+        """End the process and its forks, by force if they do not end in time."""
         self.leave()
         try:
             self._process.wait(_END_S)
@@ -201,13 +200,13 @@ class Loader:
 
 
 class ProcessGroup:
-    """As many decoding processes as batches of a model are decoded at once.
+    """The decoding processes, one for each batch that a model decodes at once.
 
-    With forks, one process loads the models and each that decodes is a copy of it, so that all
-    share their memory and one that has died is replaced at once; it must have no threads, nor may
-    sessions have any. Else each loads them for itself, for the GPU of its own where there are
-    several; one that cannot be used any more costs the others nothing. Processes start when they
-    are needed and end with the last model.
+    With forks, one process loads the models, and each decoding process is a fork of it. They share
+    its memory, and one that dies is replaced at once. The loading process must have no threads, and
+    neither may its sessions. Without forks, each process loads the models itself, for a GPU of its
+    own if there are several; one that fails costs the others nothing. Processes start when they are
+    needed and end with the last model.
     """
 
     def __init__(self, size: int, *, forks: bool, gpus: Sequence[str] = ()) -> None:
@@ -216,18 +215,18 @@ class ProcessGroup:
         self._forks, self._gpus = forks, gpus
         self._numbers = itertools.count()
         self._orders: dict[int, LoadOrder] = {}
-        """By which the models were loaded."""
+        """The order that loaded each model."""
         self._engines: dict[int, int] = {}
         """Engines of each model that are open; none is counted before the first."""
         self._loaders: dict[int, Loader] = {}
         """Processes that load, by place; of those that fork there is one."""
         self._links: list[dict[int, ProcessLink]] = [{} for _ in range(size)]
-        """Of each process, by model: dictionaries that never change, but are replaced."""
+        """The links of each process, by model. A dictionary never changes; it is replaced."""
         self._forgotten: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._lock = threading.RLock()
 
     def start(self) -> None:
-        """Start the processes that load models, so that the first is loaded sooner."""
+        """Start the loading processes now, so that the first model loads sooner."""
         with self._lock:
             self._living()
 
@@ -239,9 +238,9 @@ class ProcessGroup:
         tune: bool = False,
         limits: BatchLimits | None = None,
     ) -> tuple[int, DeviceUse]:
-        """Load a bundle; returns the number of the model and what it runs on.
+        """Load a bundle; returns the model's number and the device it runs on.
 
-        Raises BundleError where it cannot be loaded.
+        Raises BundleError if it cannot be loaded.
         """
         order = LoadOrder(next(self._numbers), folder.resolve(), threads, tune, limits)
         with self._lock:
@@ -256,26 +255,26 @@ class ProcessGroup:
         return order.model, device
 
     def forget(self, model: int) -> None:
-        """Drop a model, with the next that is loaded, unless engines of it were opened; any thread
-        may call it at any time."""
+        """Drop a model that never had an engine, when the next model loads. Any thread may call
+        this at any time."""
         self._forgotten.put(model)
 
     def open(self, model: int, place: int) -> None:
-        """Begin to decode for a model in the process of that number."""
+        """Begin to decode for a model in process number `place`."""
         with self._lock:
             self._engines[model] = self._engines.get(model, 0) + 1
             self.link(model, place)
 
     def leave(self, model: int) -> None:
-        """Take one `open` back; a model that nobody decodes any more is dropped."""
+        """Undo one `open`. A model without open engines is dropped."""
         with self._lock:
             self._engines[model] -= 1
             if not self._engines[model]:
                 self._drop(model)
 
     def link(self, model: int, place: int) -> ProcessLink:
-        """The connection of a model to the process of that number, started where there is none;
-        raises whatever that does."""
+        """The link of a model to process number `place`. Starts the process if there is none, and
+        raises what that raises."""
         link = self._links[place].get(model)
         if link is None:
             with self._lock:
@@ -293,16 +292,16 @@ class ProcessGroup:
             loader = Loader(forks=False, gpu=self._gpu(place + 1))
             loader.tell(self._orders[model])
             own = loader.serve([model])[model]
-            return ProcessLink(own, loader.pid, loader)  # which is loaded when it is needed
+            return ProcessLink(own, loader.pid, loader)  # it loads when the link is used
 
     def revive(self, place: int) -> None:
-        """Start a process in the place of one that has ended; raises whatever that does."""
+        """Replace a process that has ended; raises what starting raises."""
         with self._lock:
             if any(link.ended for link in self._links[place].values()):
                 self._renew(place)
 
     def company(self, model: int, place: int) -> int:
-        """Sentences that a process decodes for other models."""
+        """The number of sentences that a process decodes for other models."""
         links = self._links[place]
         return sum(len(link.sentences) for other, link in links.items() if other != model)
 
@@ -323,7 +322,7 @@ class ProcessGroup:
         return {link.pid for links in list(self._links) for link in links.values()}
 
     def close(self) -> None:
-        """End all processes, whatever they do."""
+        """End all processes, whatever they are doing."""
         with self._lock:
             links = [link for links in self._links for link in links.values()]
             self._links = [{} for _ in range(self.size)]
@@ -387,8 +386,8 @@ class ProcessGroup:
         return {model: ProcessLink(each, pid) for model, each in own.items()}
 
     def _renew(self, place: int) -> None:
-        """Have a process decode for all models that are loaded: another one, or the same where it
-        loads for itself and lives."""
+        """Give `place` a process that decodes for all loaded models: a new one, or the same if it
+        loads for itself and is alive."""
         before = self._links[place]
         if self._forks:
             self._links[place] = self._served(self._loader(0), self._orders)
@@ -413,7 +412,7 @@ class ProcessGroup:
             with contextlib.suppress(EOFError, OSError):
                 loader.tell(DropOrder(model))
                 loader.answer()
-        if self._forks:  # copies hold its memory, too
+        if self._forks:  # the forks hold its memory, too
             for place, links in enumerate(self._links):
                 if links:
                     self._renew(place)
@@ -427,7 +426,7 @@ class ProcessGroup:
 
 
 def environment() -> dict[str, str]:
-    """Of processes of this package: the server's, with a place to find the package, and without
-    threads for NumPy."""
+    """The environment of this package's processes: the server's, with the package on the path and
+    one thread for NumPy."""
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OPENBLAS_NUM_THREADS": "1"}
