@@ -110,14 +110,16 @@ def test_a_twin_has_the_weights_that_levels_stand_for() -> None:
     found = dict(twin.named_modules())
     layers = {name: m for name, m in found.items() if isinstance(m, BlockLinear)}
     linears = {n: m for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)}
-    assert layers.keys() == linears.keys()
+    weights = {name: linear.weight for name, linear in linears.items()}
+    weights["output_layer"] = model.output_weight
+    assert layers.keys() == weights.keys()
     for name, layer in layers.items():
-        weight_KN = linears[name].weight.detach().numpy().T.astype(np.float16)
+        weight_KN = weights[name].detach().numpy().T.astype(np.float16)
         if fits(weight_KN):
             weight_KN = dequantize_blocks(*quantize_blocks(weight_KN))
         assert isinstance(layer.weight_NK, torch.Tensor)
         np.testing.assert_array_equal(layer.weight_NK.numpy().T, weight_KN.astype(np.float32))
-    assert any(fits(linear.weight.detach().numpy().T) for linear in linears.values())
+    assert any(fits(weight.detach().numpy().T) for weight in weights.values())
 
 
 @pytest.mark.parametrize("bias", [True, False])
