@@ -51,6 +51,17 @@ class Finding:
 
 def main(arguments: list[str], prog: str) -> int:
     """Print what was found; returns 1 where something is to be done about it, else 0."""
+    options = _parser(prog).parse_args(arguments)
+    findings = list(examine(options.bundle))
+    well = all(finding.advice is None for finding in findings)
+    if options.json:
+        print(json.dumps({"ok": well, "findings": [asdict(each) for each in findings]}, indent=2))
+    else:
+        print("\n".join(_lines(findings, well)))
+    return 0 if well else 1
+
+
+def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description=__doc__)
     parser.add_argument(
         "bundle",
@@ -59,14 +70,7 @@ def main(arguments: list[str], prog: str) -> int:
         help="a bundle that is tried (default: the first in MACARON_BUNDLES, or in models)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args(arguments)
-    findings = list(examine(options.bundle))
-    well = all(finding.advice is None for finding in findings)
-    if options.json:
-        print(json.dumps({"ok": well, "findings": [asdict(each) for each in findings]}, indent=2))
-    else:
-        print("\n".join(_lines(findings, well)))
-    return 0 if well else 1
+    return parser
 
 
 def examine(bundle: Path | None) -> Iterator[Finding]:

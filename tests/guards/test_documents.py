@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from macaron import serve
+from macaron import doctor, serve
 from macaron.__main__ import GROUPS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,8 +83,9 @@ def macaron_commands() -> list[list[str]]:
 @pytest.mark.parametrize("words", macaron_commands(), ids=str)
 def test_commands_of_the_installed_package_parse(words: list[str]) -> None:
     verb, *rest = words
-    if verb == "serve":
-        assert serve._parser("macaron serve").parse_args(rest)
+    if verb in ("serve", "doctor"):
+        module = serve if verb == "serve" else doctor
+        assert module._parser(f"macaron {verb}").parse_args(rest)
         return
     (group,) = (group for group in GROUPS if verb in group.verbs)
     folder = {
