@@ -4,9 +4,9 @@ Names such as `serving` and `export` are too general for anybody's site-packages
 the folders stand side by side and import each other by these names; while they are copied into a
 wheel, each import of one of them is renamed. Nothing is left for run time to do.
 
-The native kernels are compiled into the wheel where that can be done: Linux on x86-64, with a C++
-compiler, `MACARON_NATIVE_KERNELS` not off. The wheel is then one for this kind of machine.
-Elsewhere it is a pure one, for any.
+The native kernels are compiled into the wheel where that can be done: Linux on x86-64 or on ARM of
+64 bits, with a C++ compiler, `MACARON_NATIVE_KERNELS` not off. The wheel is then one for this kind
+of machine. Elsewhere it is a pure one, for any.
 """
 
 from __future__ import annotations

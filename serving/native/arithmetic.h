@@ -12,8 +12,10 @@
 namespace macaron {
 
 // No wider than the processor's: compilers keep wider ones in memory.
-#ifdef __AVX512F__
+#if defined(__AVX512F__)
 constexpr int kLanes = 16;
+#elif defined(__aarch64__)
+constexpr int kLanes = 4;
 #else
 constexpr int kLanes = 8;
 #endif
@@ -45,6 +47,10 @@ typedef float Four __attribute__((vector_size(4 * sizeof(float))));
 // Parts of a vector are picked with shuffles: taking its address would keep it in memory.
 inline Four low_half(Eight x) { return __builtin_shufflevector(x, x, 0, 1, 2, 3); }
 inline Four high_half(Eight x) { return __builtin_shufflevector(x, x, 4, 5, 6, 7); }
+
+#ifdef __aarch64__
+inline float sum(HalfFloats x) { return x[0] + x[1]; }
+#endif
 
 // Halves are added to halves: one shuffle and one addition each.
 inline float sum(Four x) { return (x[0] + x[2]) + (x[1] + x[3]); }
@@ -116,7 +122,13 @@ inline Floats dot_lanes(const float* a, const float* b, int64_t count) {
 // Sums of four vectors, side by side. Each is the same whatever the other three are.
 template <typename Vector>
 inline auto four_sums(Vector a, Vector b, Vector c, Vector d) {
-#ifdef __AVX512F__
+#if defined(__aarch64__)
+  const auto halves = [](Vector x, Vector y) {
+    return __builtin_shufflevector(x, y, 0, 1, 4, 5) + __builtin_shufflevector(x, y, 2, 3, 6, 7);
+  };
+  const Vector ab = halves(a, b), cd = halves(c, d);
+  return __builtin_shufflevector(ab, cd, 0, 2, 4, 6) + __builtin_shufflevector(ab, cd, 1, 3, 5, 7);
+#elif defined(__AVX512F__)
   const auto halves = [](Vector x, Vector y) {
     return __builtin_shufflevector(x, y, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
            __builtin_shufflevector(x, y, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30,

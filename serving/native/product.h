@@ -1,5 +1,5 @@
 // Int8 matrix products, in place of ONNX Runtime's own: what those on tiles (tiles.h), on vectors
-// with VNNI (dots.h) and on vectors without (pairs.h) share.
+// with VNNI (dots.h), on vectors without (pairs.h) and on those of ARM (neon.h) share.
 //
 // Integers are exact, and each output is scaled by itself: a row's result does not depend on the
 // others, but for one that is added to it because a row's numbers have 16 bits. Shape letters: M rows, K inputs, N outputs.
@@ -12,12 +12,16 @@
 #elif __has_include(<amxint8intrin.h>)  // a compiler that knows tiles knows VNNI
 #define MACARON_WIDE
 #endif
+#elif defined(__linux__) && defined(__ARM_FEATURE_DOTPROD)
+#define MACARON_NEON
 #endif
 
-#if defined(MACARON_PAIRS) || defined(MACARON_WIDE)
+#if defined(MACARON_PAIRS) || defined(MACARON_WIDE) || defined(MACARON_NEON)
 #define MACARON_PRODUCTS
 
+#ifndef MACARON_NEON
 #include <emmintrin.h>
+#endif
 
 #include <algorithm>
 #include <cstdint>
@@ -90,13 +94,21 @@ class PackedWeight {
  private:
   int64_t panel_size() const { return depth() * kPanel; }
 
-  static constexpr int64_t kColumns = kLine / kFour;  // of a line
+  static constexpr int64_t kColumns = std::min(kLine / kFour, kPanel);  // of a line
 
-  // Four inputs of 16 columns: one line of their panel.
+  // Four inputs of 16 columns, or of a whole panel: one line of it.
   void pack_four(const int8_t* weight, int64_t k, int64_t begin, int8_t* panel, int32_t* sums) {
     int8_t* to = panel + k * kPanel + begin % kPanel * kFour;
     const int64_t rows = std::clamp<int64_t>(inputs_ - k, 0, kFour);
     const int64_t columns = std::clamp<int64_t>(outputs_ - begin, 0, kColumns);
+#ifdef MACARON_NEON
+    std::fill(to, to + kColumns * kFour, int8_t{0});
+    for (int64_t j = 0; j < rows; ++j)
+      for (int64_t c = 0; c < columns; ++c) {
+        to[c * kFour + j] = weight[(k + j) * outputs_ + begin + c];
+        sums[c] += to[c * kFour + j];
+      }
+#else
     __m128i four[kFour] = {};
     for (int64_t j = 0; j < rows; ++j) {
       const int8_t* from = weight + (k + j) * outputs_ + begin;
@@ -117,6 +129,7 @@ class PackedWeight {
                                    _mm_unpackhi_epi16(pairs[2 * half], pairs[2 * half + 1])};
       std::memcpy(to + half * sizeof quarters, quarters, sizeof quarters);
     }
+#endif
 #endif
   }
 

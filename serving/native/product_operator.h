@@ -3,6 +3,7 @@
 #pragma once
 
 #include "dots.h"
+#include "neon.h"
 #include "operator.h"
 #include "pairs.h"
 #include "tiles.h"
@@ -58,6 +59,14 @@ class ReadyRows {
   int64_t count_, step_;
   std::optional<TileRows> tiles_;
 };
+
+#elif defined(MACARON_NEON)
+
+using ReadyRows = NeonRows;
+
+enum class Unit { kNone, kNeon };
+
+inline Unit best_unit() { return Unit::kNeon; }
 
 #else
 

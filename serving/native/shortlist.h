@@ -75,7 +75,7 @@ inline void shortlist_logits_op(const Attributes&, const Context& context) {
   });
 }
 
-#ifdef MACARON_PRODUCTS
+#if defined(MACARON_PAIRS) || defined(MACARON_WIDE)
 
 constexpr int64_t kColumnsTogether = 4;
 constexpr int64_t kSoon = 8;  // columns, after which one is asked of the memory
@@ -213,7 +213,7 @@ inline void run_integer_logits(const ShortlistKernel& kernel, const Context& con
   const float* scales = context.input<float>(3);
   const int32_t zero_point = *context.input<uint8_t>(4);
   float* logits = context.output<float>(0, {shape[0], queries, most});
-#ifdef MACARON_PRODUCTS
+#if defined(MACARON_PAIRS) || defined(MACARON_WIDE)
   static const bool vectors = columns_work();
 #endif
   const auto list = [&](int64_t b, const int64_t* own, int64_t count) {
@@ -228,7 +228,7 @@ inline void run_integer_logits(const ShortlistKernel& kernel, const Context& con
       corrections[l] = -zero_point * kernel.sums[own[l]];
       factors[l] = scales[own[l]];
     }
-#ifdef MACARON_PRODUCTS
+#if defined(MACARON_PAIRS) || defined(MACARON_WIDE)
     if (vectors)
       multiply_list(first, queries, inputs, table, own, count, sums.data());
     else

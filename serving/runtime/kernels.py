@@ -13,6 +13,7 @@ import hashlib
 import logging
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -38,8 +39,11 @@ _ARITHMETIC = ("-fno-math-errno", "-fno-trapping-math")  # neither changes a res
 # unique, or the linker would give every level that of the first.
 _ALONE = ("-r", "-nostdlib", "-Wl,--force-group-allocation", "-fno-gnu-unique")
 _TIMEOUT_S = 300
-_LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64")
-"""Of the x86-64 psABI: AVX-512, AVX2, and any; see serving/native/levels.cpp."""
+_LEVELS: dict[str, tuple[str, ...]] = {
+    "x86_64": ("x86-64-v4", "x86-64-v3", "x86-64"),
+    "aarch64": ("armv8.2-a+dotprod+i8mm", "armv8.2-a+dotprod", "armv8-a"),
+}
+"""By machine: what is compiled beforehand, each for -march; see serving/native/levels.cpp."""
 
 logger = logging.getLogger(__name__)
 
@@ -97,17 +101,18 @@ def build_library(compiler: str, folder: Path, processor: str) -> Path:
 
 
 def ship_library(compiler: str, folder: Path) -> Path | None:
-    """Compile the operators into a folder for any x86-64 processor: one library, which chooses at
-    run time. None on other machines, for which nothing is shipped.
+    """Compile the operators into a folder for any x86-64 processor, or any 64-bit one of ARM where
+    this is one: one library, which chooses at run time. None on other machines.
 
     Raises OSError and subprocess.SubprocessError.
     """
-    if sys.platform != "linux" or platform.machine() != "x86_64":
+    levels = _LEVELS.get(platform.machine(), ())
+    if sys.platform != "linux" or not levels:
         return None
     library = _shipped(folder, SOURCES)
     with _place_for(library) as made:
-        levels = [_compile_level(compiler, level, made.parent) for level in _LEVELS]
-        _run(compiler, *_FLAGS, "-shared", "-s", SOURCES / "levels.cpp", *levels, to=made)
+        objects = [_compile_level(compiler, level, made.parent) for level in levels]
+        _run(compiler, *_FLAGS, "-shared", "-s", SOURCES / "levels.cpp", *objects, to=made)
     return library
 
 
@@ -134,7 +139,8 @@ def _wanted() -> bool:
 
 def _shipped(folder: Path, sources: Path) -> Path:
     machine = platform.machine()
-    return folder / f"kernels-{machine}-{_digest(sources, machine, *_LEVELS, *_ALONE)}.so"
+    known = _digest(sources, machine, *_LEVELS.get(machine, ()), *_ALONE)
+    return folder / f"kernels-{machine}-{known}.so"
 
 
 def _digest(sources: Path, *parts: str) -> str:
@@ -163,16 +169,23 @@ def _place_for(library: Path) -> Iterator[Path]:
 
 def _compile_level(compiler: str, level: str, folder: Path) -> Path:
     """The operators for one level of processors, as an object of which only the entry is seen."""
-    made, entry = folder / f"{level}.o", f"register_{level.replace('-', '_')}"
+    made, entry = folder / f"{level}.o", entry_of(level)
     flags = (*_FLAGS, *_ARITHMETIC, *_ALONE, f"-march={level}", f"-DMACARON_ENTRY={entry}")
     _run(compiler, *flags, _OPERATORS, to=made)
-    _run("objcopy", f"--keep-global-symbol={entry}", made)
+    objcopy = _run(compiler, "-print-prog-name=objcopy").strip()
+    _run(objcopy, f"--keep-global-symbol={entry}", made)
     return made
 
 
-def _run(program: str, *arguments: str | Path, to: Path | None = None) -> None:
+def entry_of(level: str) -> str:
+    """The name of the function by which a level registers its operators."""
+    return "register_" + re.sub(r"\W", "_", level)
+
+
+def _run(program: str, *arguments: str | Path, to: Path | None = None) -> str:
     command = [program, *map(str, arguments), *(("-o", str(to)) if to else ())]
-    subprocess.run(command, check=True, capture_output=True, text=True, timeout=_TIMEOUT_S)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_TIMEOUT_S)
+    return done.stdout
 
 
 def processor_features() -> str:

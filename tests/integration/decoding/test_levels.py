@@ -18,6 +18,7 @@ from serving import Translator
 from serving.runtime import kernels, ort
 from tests.integration.decoding import test_product
 
+LEVELS = kernels._LEVELS["x86_64"]
 ROOT = Path(__file__).resolve().parents[3]
 LINES = ["Guten Morgen!", "Kannst du mir bitte helfen?", "Der Zug kommt eine Stunde zu spät."]
 COMPILER = kernels.find_compiler(os.environ)
@@ -52,7 +53,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-@pytest.fixture(scope="module", params=kernels._LEVELS)
+@pytest.fixture(scope="module", params=LEVELS)
 def level(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library of one level, which this processor has."""
     assert COMPILER is not None
@@ -62,7 +63,7 @@ def level(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         pytest.skip(f"this processor is not of level {request.param}")
     folder = tmp_path_factory.mktemp("level")
     made = kernels._compile_level(COMPILER, request.param, folder)
-    entry = f"RegisterCustomOps=register_{request.param.replace('-', '_')}"
+    entry = f"RegisterCustomOps={kernels.entry_of(request.param)}"
     library = folder / "level.so"
     subprocess.run([COMPILER, "-shared", f"-Wl,--defsym={entry}", "-o", library, made], check=True)
     return library
@@ -78,10 +79,7 @@ def scores(library: Path | None, monkeypatch: pytest.MonkeyPatch) -> list[tuple[
 def test_only_the_entries_are_seen(whole: Path) -> None:
     done = subprocess.run(["nm", "-D", "--defined-only", whole], capture_output=True, text=True)
     seen = {line.split()[-1] for line in done.stdout.splitlines()}
-    assert seen == {
-        "RegisterCustomOps",
-        *(f"register_{x.replace('-', '_')}" for x in kernels._LEVELS),
-    }
+    assert seen == {"RegisterCustomOps", *map(kernels.entry_of, LEVELS)}
 
 
 def test_nothing_of_a_level_runs_before_it_is_chosen(level: Path) -> None:

@@ -96,13 +96,14 @@ def test_other_processors_are_compiled_for_apart(tmp_path: Path) -> None:
 
 
 def pretended_compiler(folder: Path) -> Path:
-    """A shell script that takes the compiler's arguments and makes an empty output file; `objcopy`
-    beside it does nothing."""
+    """A shell script that takes the compiler's arguments and makes an empty output file; what it
+    names in the place of `objcopy` does nothing."""
     compiler = folder / "compiler"
-    compiler.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\n: > "$2"\n')
-    (folder / "objcopy").write_text("#!/bin/sh\n")
-    for program in (compiler, folder / "objcopy"):
-        program.chmod(0o755)
+    compiler.write_text(
+        '#!/bin/sh\n[ "$1" = -print-prog-name=objcopy ] && echo true && exit\n'
+        'while [ "$1" != -o ]; do shift; done\n: > "$2"\n'
+    )
+    compiler.chmod(0o755)
     return compiler
 
 
@@ -110,9 +111,9 @@ def pretended_compiler(folder: Path) -> Path:
 def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A library that can be loaded where `native_library` looks for one; there is no compiler."""
     monkeypatch.setattr(kernels.platform, "machine", lambda: "x86_64")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CXX", raising=False)
     library = kernels.ship_library(str(pretended_compiler(tmp_path)), kernels.SHIPPED)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
     assert library is not None
     shutil.copy(_ctypes.__file__, library)
     return library
@@ -173,7 +174,7 @@ def test_a_shipped_library_of_another_machine_is_not_taken(
 def test_nothing_is_shipped_for_other_machines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernels.platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(kernels.platform, "machine", lambda: "riscv64")
     assert kernels.ship_library(str(pretended_compiler(tmp_path)), tmp_path / "built") is None
     assert not (tmp_path / "built").exists()
 
@@ -183,7 +184,6 @@ def test_shipping_from_the_command_line(
 ) -> None:
     monkeypatch.setattr(kernels.platform, "machine", lambda: "x86_64")
     monkeypatch.setenv("CXX", str(pretended_compiler(tmp_path)))
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     assert kernels.main([]) == 0
     assert capsys.readouterr().out.split() == [str(p) for p in kernels.SHIPPED.iterdir()]
     assert kernels.main([str(tmp_path / "built")]) == 0
