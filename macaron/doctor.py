@@ -16,7 +16,8 @@ from pathlib import Path
 from bench.machine.processor import cpu_name, cpuinfo
 from serving.bundle.folder import MANIFEST
 from serving.errors import ServingError
-from serving.runtime.kernels import SHIPPED, SWITCH, cache_folder, find_compiler, native_library
+from serving.folders import cache_folder
+from serving.runtime.kernels import SHIPPED, SWITCH, find_compiler, native_library
 from serving.threads import default_threads
 
 _INSTRUCTIONS = (

@@ -14,7 +14,7 @@ from serving.documents.writing import write_whole
 from serving.errors import ServingError
 from serving.search.sentence import Sentence
 from serving.text.alignment import Link
-from serving.text.placement import Translated
+from serving.text.placing.placement import Translated
 from serving.translation.results import TextHypothesis, TextInSentences, Translation
 
 Key = tuple[str, bool]
