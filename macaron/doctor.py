@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.machine.processor import cpu_name, cpuinfo
 from serving.bundle.folder import MANIFEST
 from serving.errors import ServingError
-from serving.folders import cache_folder
+from serving.hub.cache import Entry, entries, models_folder
 from serving.runtime.kernels import SHIPPED, SWITCH, find_compiler, native_library
 from serving.threads import default_threads
 
@@ -84,7 +84,7 @@ def examine(bundle: Path | None) -> Iterator[Finding]:
     yield kernels()
     yield runtime()
     yield gpu()
-    yield cache(cache_folder(os.environ))
+    yield cache(entries(), models_folder())
     bundle = bundle or first_bundle(Path(os.environ.get("MACARON_BUNDLES") or "models"))
     if bundle is None:
         yield Finding("check", "no bundle was tried: name one (`macaron doctor BUNDLE`)")
@@ -178,12 +178,11 @@ def gpu() -> Finding:
     return Finding("gpu", told)
 
 
-def cache(folder: Path) -> Finding:
-    """Models that were imported into the user's cache."""
-    bundles = [file.parent for file in sorted(folder.glob(f"imported/*/*/{MANIFEST}"))]
-    size = sum(f.stat().st_size for bundle in bundles for f in bundle.iterdir() if f.is_file())
-    names = f": {', '.join(bundle.name for bundle in bundles)}" if bundles else ""
-    return Finding("cache", f"{len(bundles)} models, {_mib(size)}, in {folder}{names}")
+def cache(models: Sequence[Entry], folder: Path) -> Finding:
+    """Models that were pulled or imported into the cache `folder`."""
+    size = sum(model.size() for model in models)
+    names = f": {', '.join(model.note.name for model in models)}" if models else ""
+    return Finding("cache", f"{len(models)} models, {_mib(size)}, in {folder}{names}")
 
 
 def first_bundle(folder: Path) -> Path | None:

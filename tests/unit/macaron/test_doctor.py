@@ -9,6 +9,7 @@ import pytest
 
 from macaron import doctor
 from macaron.doctor import Finding
+from serving.hub.cache import Entry, Note
 from serving.runtime.gpu import cuda_driver
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -148,13 +149,14 @@ def test_a_gpu_is_told_with_its_driver_and_none_is_no_fault(
     assert doctor.gpu() == Finding("gpu", "none: no driver")
 
 
-def test_imported_models_are_counted(tmp_path: Path) -> None:
-    assert doctor.cache(tmp_path).found == f"0 models, 0 MiB, in {tmp_path}"
-    bundle = tmp_path / "imported" / "0123" / "opus-de-en"
-    bundle.mkdir(parents=True)
-    (bundle / "manifest.json").write_text("{}")
+def test_models_of_the_cache_are_counted(tmp_path: Path) -> None:
+    assert doctor.cache([], tmp_path).found == f"0 models, 0 MiB, in {tmp_path}"
+    bundle = tmp_path / "opus-de-en"
+    bundle.mkdir()
     (bundle / "weights.onnx").write_bytes(bytes(3 * 2**20))
-    assert doctor.cache(tmp_path).found == f"1 models, 3 MiB, in {tmp_path}: opus-de-en"
+    note = Note("Helsinki-NLP/opus-mt-de-en", "0123", "auto", None, "2026-01-01T00:00:00+00:00")
+    found = doctor.cache([Entry(note, bundle)], tmp_path).found
+    assert found == f"1 models, 3 MiB, in {tmp_path}: Helsinki-NLP/opus-mt-de-en"
 
 
 def test_a_bundle_that_translates_is_tried_first(tmp_path: Path) -> None:
