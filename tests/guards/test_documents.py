@@ -144,8 +144,6 @@ def test_the_plot_names_modules_that_exist_in_fifteen_hops_a_way() -> None:
 
 
 LONGEST_LINE = 120
-ELSEWHERE = {"gpu.md", "import.md"}
-"""Pages whose lines are not yet wrapped."""
 
 
 def prose(document: Path) -> Iterator[tuple[int, str]]:
@@ -162,8 +160,6 @@ def prose(document: Path) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_no_line_of_prose_is_wider_than_a_window(document: Path) -> None:
-    if document.name in ELSEWHERE:
-        pytest.skip("not yet wrapped")
     # A command between backquotes stays in one line, to be copied.
     wide = [
         number
