@@ -118,9 +118,9 @@ def mixed(server: Server, scale: float) -> Row:
     slope, warm, last = faults.rss_slope(prints), prints[len(prints) // 2], prints[-1]
     return Row(
         f"{count} mixed requests (translations, completions, streams, errors, clients that leave)",
-        f"memory (shared pages count in each process) {warm.rss_mb:.0f} -> {last.rss_mb:.0f} MB over "
-        f"the second half, {slope:+.2f} MB a thousand; threads {warm.threads} -> {last.threads}; descriptors "
-        f"{warm.descriptors} -> {last.descriptors}",
+        f"memory (shared pages count in each process) {warm.rss_mb:.0f} -> {last.rss_mb:.0f} MB "
+        f"over the second half, {slope:+.2f} MB a thousand; threads {warm.threads} -> "
+        f"{last.threads}; descriptors {warm.descriptors} -> {last.descriptors}",
         "< 2 MB a thousand requests; threads and descriptors constant",
         slope < 2
         and abs(last.threads - warm.threads) <= 2
