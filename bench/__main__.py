@@ -351,9 +351,9 @@ def _add_picture(verbs: _Verbs) -> None:
     parser.add_argument("--output", type=Path, default=Path("docs/images/speed.svg"))
     parser.add_argument(
         "--table",
-        default="python -m bench engine --shape base",
+        default="engine --shape base",
         metavar="COMMAND",
-        help="how the command above the table begins (default: %(default)s)",
+        help="how verb and options of the command above the table begin (default: %(default)s)",
     )
 
 

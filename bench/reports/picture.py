@@ -42,8 +42,11 @@ def draw_speed(document: Path, command: str, picture: Path) -> None:
 
 
 def speed_svg(text: str, command: str) -> str:
-    """The SVG, of a document's text; `command` is how the table's `<!-- run: -->` line begins."""
-    block = re.search(rf"<!-- run: {re.escape(command)}.*?<!-- end -->", text, re.DOTALL)
+    """The SVG, of a document's text; `command` is how the verb and options begin in the table's
+    `<!-- run: -->` line."""
+    block = re.search(
+        rf"<!-- run: python -m \w+ {re.escape(command)}.*?<!-- end -->", text, re.DOTALL
+    )
     if block is None:
         raise BenchError(f"no table of {command!r} in the document")
     rows = {(row.batch, row.system): row for row in map(_row, block[0].splitlines()) if row}

@@ -19,12 +19,12 @@ from export.graphs.writing import write_text_graph
 from export.importing.bundle import import_bundle
 from export.importing.encoder_folder import read_encoder
 from export.texts.texts import Texts
-from macaron.stored import StoreError, folder_of
+from macaron.stored import folder_of
 from serving.bundle.encoder_tokenizer import EncodedText
 from serving.bundle.folder import parse_manifest, read_manifest, write_manifest
 from serving.bundle.manifest import Activations
 from serving.encoding.reader import Classifier, Embedder, TextReader, probabilities
-from serving.errors import BundleError, InvalidTextError, RequestError
+from serving.errors import BundleError, InvalidTextError, ModelNameError, RequestError
 from serving.runtime.text_encoder import CALL_TOKENS, TextEncoder, calls, pack
 from tests.conftest import TinyEncoders
 from tests.toy.encoders import LABELS, LINES
@@ -185,17 +185,17 @@ def test_an_encoder_is_served_by_its_folder(
 ) -> None:
     """`macaron serve --model FOLDER`: imported once, with built-in sentences."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(StoreError, match="say --pooling cls or mean to"):
-        folder_of([tiny_encoders.embedder])
+    with pytest.raises(ModelNameError, match="say --pooling cls or mean to"):
+        folder_of([str(tiny_encoders.embedder)])
     embedder = shutil.copytree(tiny_encoders.embedder, tmp_path / "embedder")
     (embedder / "modules.json").write_text('[{"path": "pooling", "type": "models.Pooling"}]')
     (embedder / "pooling").mkdir()
     (embedder / "pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
-    folder = folder_of([embedder, tiny_encoders.classifier])
+    folder = folder_of([str(embedder), str(tiny_encoders.classifier)])
     tasks = [read_manifest(bundle).task for bundle in sorted(folder.iterdir())]
     assert tasks == ["encode", "classify"]
     made = [bundle.resolve().stat().st_mtime_ns for bundle in sorted(folder.iterdir())]
-    again = folder_of([embedder, tiny_encoders.classifier])
+    again = folder_of([str(embedder), str(tiny_encoders.classifier)])
     assert [bundle.resolve().stat().st_mtime_ns for bundle in sorted(again.iterdir())] == made
 
 

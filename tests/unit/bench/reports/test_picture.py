@@ -8,7 +8,7 @@ from bench.errors import BenchError
 from bench.reports.picture import SYSTEMS, speed_svg
 
 ROOT = Path(__file__).resolve().parents[4]
-COMMAND = "python -m bench engine --shape base"
+COMMAND = "engine --shape base"
 
 
 def document(systems: tuple[str, ...]) -> str:
@@ -17,7 +17,7 @@ def document(systems: tuple[str, ...]) -> str:
         for batch in (1, 32)
         for number, system in enumerate(systems)
     ]
-    return "\n".join([f"<!-- run: {COMMAND} -->", *rows, "<!-- end -->"])
+    return "\n".join([f"<!-- run: python -m bench {COMMAND} -->", *rows, "<!-- end -->"])
 
 
 def test_bars_are_as_long_as_the_systems_are_fast() -> None:
@@ -31,7 +31,7 @@ def test_a_table_that_lacks_a_system_is_refused() -> None:
     with pytest.raises(BenchError, match="lacks one of"):
         speed_svg(document(SYSTEMS[:2]), COMMAND)
     with pytest.raises(BenchError, match="no table"):
-        speed_svg(document(SYSTEMS), "python -m bench other")
+        speed_svg(document(SYSTEMS), "other")
 
 
 def test_the_picture_is_that_of_the_table() -> None:
