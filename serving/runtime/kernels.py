@@ -39,7 +39,7 @@ _ARITHMETIC = ("-fno-math-errno", "-fno-trapping-math")  # neither changes a res
 # unique, or the linker would give every level that of the first.
 _ALONE = ("-r", "-nostdlib", "-Wl,--force-group-allocation", "-fno-gnu-unique")
 _TIMEOUT_S = 300
-_LEVELS: dict[str, tuple[str, ...]] = {
+LEVELS: dict[str, tuple[str, ...]] = {
     "x86_64": ("x86-64-v4", "x86-64-v3", "x86-64"),
     "aarch64": ("armv8.2-a+dotprod+i8mm", "armv8.2-a+dotprod", "armv8-a"),
 }
@@ -106,12 +106,12 @@ def ship_library(compiler: str, folder: Path) -> Path | None:
 
     Raises OSError and subprocess.SubprocessError.
     """
-    levels = _LEVELS.get(platform.machine(), ())
+    levels = LEVELS.get(platform.machine(), ())
     if sys.platform != "linux" or not levels:
         return None
     library = _shipped(folder, SOURCES)
     with _place_for(library) as made:
-        objects = [_compile_level(compiler, level, made.parent) for level in levels]
+        objects = [compile_level(compiler, level, made.parent) for level in levels]
         _run(compiler, *_FLAGS, "-shared", "-s", SOURCES / "levels.cpp", *objects, to=made)
     return library
 
@@ -139,7 +139,7 @@ def _wanted() -> bool:
 
 def _shipped(folder: Path, sources: Path) -> Path:
     machine = platform.machine()
-    known = _digest(sources, machine, *_LEVELS.get(machine, ()), *_ALONE)
+    known = _digest(sources, machine, *LEVELS.get(machine, ()), *_ALONE)
     return folder / f"kernels-{machine}-{known}.so"
 
 
@@ -167,7 +167,7 @@ def _place_for(library: Path) -> Iterator[Path]:
     logger.info("native kernels compiled: %s", library)
 
 
-def _compile_level(compiler: str, level: str, folder: Path) -> Path:
+def compile_level(compiler: str, level: str, folder: Path) -> Path:
     """The operators for one level of processors, as an object of which only the entry is seen."""
     made, entry = folder / f"{level}.o", entry_of(level)
     flags = (*_FLAGS, *_ARITHMETIC, *_ALONE, f"-march={level}", f"-DMACARON_ENTRY={entry}")

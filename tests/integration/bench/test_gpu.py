@@ -46,7 +46,7 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, System]:
     monkeypatch.setattr("export.engines.engine.find_tensorrt", no_library)
     monkeypatch.setattr(System, "on_gpu", property(lambda system: True))
     may_be_missing = GPU_TENSORRT, GPU_TENSORRT_GRAPHS, systems[GPU_PEER.name]
-    for module in ("runs.engine", "subjects.materials"):
+    for module in ("runs.decoding.engine", "subjects.materials"):
         monkeypatch.setattr(f"bench.{module}.MAY_BE_MISSING", may_be_missing)
     monkeypatch.setenv("MACARON_DEVICE", "cpu")
     given = COMPARISONS["cross", "cuda"]

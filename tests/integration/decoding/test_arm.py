@@ -20,7 +20,7 @@ from serving.runtime import kernels
 
 ROOT = Path(__file__).resolve().parents[3]
 LINES = ["Guten Morgen!", "Kannst du mir bitte helfen?", "Der Zug kommt eine Stunde zu spät."]
-LEVELS = kernels._LEVELS["aarch64"]
+LEVELS = kernels.LEVELS["aarch64"]
 COMPILER = shutil.which("aarch64-linux-gnu-g++")
 QEMU = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
 FOREIGN = os.environ.get("MACARON_ARM64")
@@ -60,7 +60,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_products_are_exact(level: str, processor: str, tmp_path: Path) -> None:
     program = tmp_path / "exact"
     source = Path(__file__).with_name("exact_products.cpp")
-    flags = ("-std=c++17", "-O3", "-static", f"-march={level}", f"-I{kernels._SOURCES}")
+    flags = ("-std=c++17", "-O3", "-static", f"-march={level}", f"-I{kernels.SOURCES}")
     subprocess.run([str(COMPILER), *flags, "-o", program, source], check=True)
     done = subprocess.run(
         [str(QEMU), "-cpu", processor, program], capture_output=True, text=True, timeout=300

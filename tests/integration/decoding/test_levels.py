@@ -18,7 +18,7 @@ from serving import Translator
 from serving.runtime import kernels, ort
 from tests.integration.decoding import test_product
 
-LEVELS = kernels._LEVELS["x86_64"]
+LEVELS = kernels.LEVELS["x86_64"]
 ROOT = Path(__file__).resolve().parents[3]
 LINES = ["Guten Morgen!", "Kannst du mir bitte helfen?", "Der Zug kommt eine Stunde zu spät."]
 COMPILER = kernels.find_compiler(os.environ)
@@ -57,12 +57,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def level(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library of one level, which this processor has."""
     assert COMPILER is not None
-    found = set(kernels._processor().split())
+    found = set(kernels.processor_features().split())
     needed = {"x86-64-v4": {"avx512bw", "avx512vl"}, "x86-64-v3": {"avx2", "fma"}}
     if not needed.get(request.param, set()) <= found:
         pytest.skip(f"this processor is not of level {request.param}")
     folder = tmp_path_factory.mktemp("level")
-    made = kernels._compile_level(COMPILER, request.param, folder)
+    made = kernels.compile_level(COMPILER, request.param, folder)
     entry = f"RegisterCustomOps={kernels.entry_of(request.param)}"
     library = folder / "level.so"
     subprocess.run([COMPILER, "-shared", f"-Wl,--defsym={entry}", "-o", library, made], check=True)
