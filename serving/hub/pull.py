@@ -21,7 +21,6 @@ from serving.hub.cache import (
     newest,
 )
 from serving.hub.importing import check_installed, import_bundle
-from serving.hub.look import look
 from serving.hub.names import FORMS, Name, name_here
 from serving.hub.published import Published, fetched
 from serving.hub.tell import tell
@@ -61,6 +60,8 @@ def pull(name: Name, precision: str = AUTO) -> Entry:
 
     Raises ModelNameError where that fails, and leaves nothing behind but what was downloaded.
     """
+    from serving.hub.look import look  # here, for who names a path downloads nothing
+
     with locked(str(name)):
         published = look(name)
         place = bundle_place(str(name), published.revision, precision, name.title)

@@ -31,8 +31,8 @@ class BlockPool:
     """Blocks of memory that go from one batch to the next; threads may share a pool.
 
     The operating system hands out fresh memory page by page at the first touch, which can cost more
-    than everything a step then does with it (docs/background). A block is a flat array. What it
-    holds when it is taken is left from its last use.
+    than everything a step then does with it (docs/background/decisions.md). A block is a flat
+    array. What it holds when it is taken is left from its last use.
     """
 
     def __init__(self, dtype: DTypeLike = np.float32) -> None:

@@ -16,10 +16,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from serving.server.api.description import SCHEMAS, bodies_of, paths_of
-from serving.server.api.dialect import Dialect
+from serving.server.api.dialect import API_VERSION, Dialect
 from serving.server.dialects import DIALECTS
-
-API_VERSION = "0.1.0"
 
 
 def document(dialects: Sequence[Dialect[Any]] = DIALECTS, root_path: str = "") -> str:

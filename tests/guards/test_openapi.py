@@ -12,10 +12,11 @@ import pytest
 
 from serving.errors import InvalidOptionError
 from serving.search.options import RANGES, SearchOptions, parse_options
+from serving.server.api.dialect import API_VERSION
 from serving.server.app import create_app
 from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
-from serving.server.openapi import API_VERSION, document
+from serving.server.openapi import document
 
 ROOT = Path(__file__).resolve().parents[2]
 

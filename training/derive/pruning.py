@@ -41,7 +41,6 @@ from training.tasks.validation import validate
 
 logger = logging.getLogger(__name__)
 
-METHODS = ("every_other", "search", "learnt")
 SIDES = ("encoder", "decoder")
 MOST_CHOICES = 1000
 """Combinations of layers that a search tries of each side."""

@@ -17,7 +17,7 @@ _FIELD = re.compile(
 )
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
-_SIGNS = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_SIGNS = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 
 def read_po(content: bytes) -> FileInUnits:
@@ -48,17 +48,5 @@ def _value(strings: str) -> str:
 
 def _written(text: str) -> str:
     """A text on a line of its own for each of its lines."""
-    lines = [_quoted(line) for line in text.splitlines(keepends=True)]
+    lines = [f'"{line.translate(_SIGNS)}"' for line in text.splitlines(keepends=True)]
     return lines[0] if len(lines) == 1 else "\n".join(['""', *lines])
-
-
-def _quoted(text: str) -> str:
-    for sign, escaped in (
-        ("\\", "\\\\"),
-        ('"', '\\"'),
-        ("\n", "\\n"),
-        ("\t", "\\t"),
-        ("\r", "\\r"),
-    ):
-        text = text.replace(sign, escaped)
-    return f'"{text}"'

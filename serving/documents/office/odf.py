@@ -11,7 +11,13 @@ from lxml import etree
 
 from serving.documents.archive import Archive
 from serving.documents.markup import Inline, Thing, Words, Wrap, line_of
-from serving.documents.office.paragraph import Paragraph, units_of, with_translations
+from serving.documents.office.paragraph import (
+    MACROS,
+    SIGNED,
+    Paragraph,
+    units_of,
+    with_translations,
+)
 from serving.documents.unit import FileInUnits, Translated, WrittenFile
 from serving.errors import DocumentError
 
@@ -43,9 +49,9 @@ def read_odf(content: bytes) -> FileInUnits:
 
     warnings = []
     if signed:
-        warnings.append("The file was signed; a translation is another text and has no signature.")
+        warnings.append(SIGNED)
     if any(name.startswith(("Basic/", "Scripts/")) for name in archive.names):
-        warnings.append("The file has macros; they stay as they are and were not run.")
+        warnings.append(MACROS)
     return FileInUnits(units, write, warnings=tuple(warnings))
 
 
@@ -129,10 +135,3 @@ def _append_words(parent: etree._Element, text: str) -> None:
         last.tail = (last.tail or "") + text
     else:
         parent.text = (parent.text or "") + text
-
-
-def kind_of(archive: Archive) -> str:
-    """The media type of a file of OpenDocument; empty for another file."""
-    if "mimetype" not in archive.names:
-        return ""
-    return archive.read("mimetype").decode("ascii", "replace").strip()

@@ -10,7 +10,13 @@ from lxml import etree
 
 from serving.documents.archive import Archive
 from serving.documents.markup import Inline, Thing, Words, Wrap, line_of
-from serving.documents.office.paragraph import Paragraph, units_of, with_translations
+from serving.documents.office.paragraph import (
+    MACROS,
+    SIGNED,
+    Paragraph,
+    units_of,
+    with_translations,
+)
 from serving.documents.office.runs import RunReader
 from serving.documents.unit import FileInUnits, Translated, WrittenFile
 from serving.documents.xml import local, parsed, serialised
@@ -55,9 +61,9 @@ def read_ooxml(content: bytes) -> FileInUnits:
 
     warnings = []
     if signed:
-        warnings.append("The file was signed; a translation is another text and has no signature.")
+        warnings.append(SIGNED)
     if any(name.endswith("vbaProject.bin") for name in archive.names):
-        warnings.append("The file has macros; they stay as they are and were not run.")
+        warnings.append(MACROS)
     return FileInUnits(units, write, warnings=tuple(warnings))
 
 

@@ -12,6 +12,9 @@ from serving.documents.markup import Inline, Line
 from serving.documents.unit import Translated, Unit, check_lengths
 from serving.documents.xml import parsed, serialised
 
+SIGNED = "The file was signed; a translation is another text and has no signature."
+MACROS = "The file has macros; they stay as they are and were not run."
+
 
 @dataclass(frozen=True)
 class Paragraph:

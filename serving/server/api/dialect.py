@@ -19,6 +19,9 @@ from serving.server.work.backend import Backend
 
 EndpointsT = TypeVar("EndpointsT")
 
+API_VERSION = "0.1.0"
+"""Of the routes of all dialects together."""
+
 WORK = (400, 401, 404, 408, 413, 415, 429, 500, 503, 504)
 """Statuses of the errors of a route that decodes."""
 QUICK = (400, 401, 404, 408, 413, 415, 429, 503)

@@ -98,6 +98,12 @@ def check_dimensions(read: Read, dimensions: int | None) -> None:
         )
 
 
+def place_in(field: str, given: str | list[int] | list[str] | list[list[int]]) -> Place:
+    """The place of what `inputs_of` takes: the field itself, or of several its part."""
+    several = isinstance(given, list) and not isinstance(given[0], int)
+    return lambda index, _: f"{field}[{index}]" if several else field
+
+
 def inputs_of(given: str | list[int] | list[str] | list[list[int]]) -> list[Given]:
     """A text or a list of ids, or several of either, as a list of texts."""
     if isinstance(given, str):

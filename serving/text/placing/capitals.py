@@ -2,7 +2,8 @@
 acronyms, and written in capitals again.
 
 Which nouns had a capital is lost, and in German whether SS was ß. German words get one that look
-like nouns: with a wrong one models do better than without the right ones (docs/background).
+like nouns: with a wrong one models do better than without the right ones
+(docs/background/decisions.md).
 """
 
 from __future__ import annotations

@@ -49,7 +49,11 @@ from serving.text.languages import language_name
 RequestT = TypeVar("RequestT", bound=DeepLRequest)
 
 _REFUSED = (
-    *("glossary_id", "glossary_ids", "style_id", "translation_memory_id", "custom_instructions"),
+    "glossary_id",
+    "glossary_ids",
+    "style_id",
+    "translation_memory_id",
+    "custom_instructions",
 )
 _LINE_ENDS = re.compile(r"[\r\n]+")
 

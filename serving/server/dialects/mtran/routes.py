@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -11,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from serving.errors import RequestError
-from serving.server.api.dialect import QUICK, WORK, Dialect, DialectRoute
+from serving.server.api.dialect import API_VERSION, QUICK, WORK, Dialect, DialectRoute
 from serving.server.dialects.mtran.answers import (
     hcfy_answer,
     hcfy_code,
@@ -139,8 +138,7 @@ class _MTranEndpoints:
 
     async def version(self, _: Request, __: RequestContext) -> Response:
         """Tell the version of this server."""
-        version = json.loads(self._backend.document())["info"]["version"]
-        return json_response(MTranVersion(version=version))
+        return json_response(MTranVersion(version=API_VERSION))
 
     async def _likely(self, text: str) -> list[tuple[str, float]]:
         return await run_in_threadpool(likely_languages, text, self._backend.registry)

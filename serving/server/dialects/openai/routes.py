@@ -45,7 +45,7 @@ from serving.server.http.body import read_json
 from serving.server.http.wire import STREAM_HEADERS, json_response
 from serving.server.models.served import ServedEncoder, ServedLanguageModel
 from serving.server.work.backend import Backend
-from serving.server.work.encoding import Readings, check_dimensions, inputs_of
+from serving.server.work.encoding import Readings, check_dimensions, inputs_of, place_in
 from serving.server.work.pipeline import Caller, Chosen, Pipeline, TimeLimit
 from serving.text.characters import check_text
 
@@ -156,13 +156,12 @@ class _OpenAIEndpoints:
     async def embeddings(self, request: Request, context: RequestContext) -> Response:
         """The vector of each text."""
         body = await read_json(request, EmbeddingRequest, self._settings.max_body_bytes)
-        several = isinstance(body.input, list) and not isinstance(body.input[0], int)
         read = await self._readings.read(
             inputs_of(body.input),
             "encode",
             request,
             context,
-            place=lambda index, _: f"input[{index}]" if several else "input",
+            place=place_in("input", body.input),
             model=body.model,
             truncate=bool(body.truncate),
         )

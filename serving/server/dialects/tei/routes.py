@@ -35,7 +35,13 @@ from serving.server.http.access_log import RequestContext
 from serving.server.http.body import read_json
 from serving.server.http.wire import json_response
 from serving.server.work.backend import Backend
-from serving.server.work.encoding import Given, Readings, check_dimensions, inputs_of
+from serving.server.work.encoding import (
+    Given,
+    Readings,
+    check_dimensions,
+    inputs_of,
+    place_in,
+)
 
 
 class _TeiEndpoints:
@@ -47,13 +53,12 @@ class _TeiEndpoints:
     async def embed(self, request: Request, context: RequestContext) -> Response:
         """The vector of each text."""
         body = await read_json(request, EmbedRequest, self._max_bytes)
-        several = isinstance(body.inputs, list) and not isinstance(body.inputs[0], int)
         read = await self._readings.read(
             inputs_of(body.inputs),
             "encode",
             request,
             context,
-            place=lambda index, _: f"inputs[{index}]" if several else "inputs",
+            place=place_in("inputs", body.inputs),
             model=body.model,
             truncate=bool(body.truncate),
         )

@@ -9,8 +9,8 @@ import pytest
 from pydantic import SecretStr
 from starlette.testclient import TestClient
 
+from serving.server.api.dialect import API_VERSION
 from serving.server.http.settings import Settings
-from serving.server.openapi import API_VERSION
 from tests.unit.serving.echo import EchoTranslator, served
 
 GERMAN = "Das ist ein ganz einfacher Satz."
