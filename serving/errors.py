@@ -22,6 +22,8 @@ ServingError
 ├── OverloadedError             the queue is full
 │   ├── NotReadyError           starting, or shutting down
 │   └── DeviceMemoryError       a GPU's memory does not hold what is computed at once
+├── StoreUnavailableError       the database of the store does not answer
+├── NoStoreError                the server has no store
 ├── DeadlineExceededError       not finished in time
 ├── CancelledError              cancelled by the caller
 ├── DecodingError               the model gave a non-finite score
@@ -216,6 +218,21 @@ class NotReadyError(OverloadedError):
 
 class DeviceMemoryError(OverloadedError):
     """A GPU's memory does not hold what is computed at once; fewer rows may fit."""
+
+
+class StoreUnavailableError(ServingError):
+    """The database of the store does not answer, or cannot write; try again later."""
+
+    status = 503
+    code = "store_unavailable"
+    retry_after_s: float = 5.0
+
+
+class NoStoreError(ServingError):
+    """What is asked for has to be kept, and the server has no store."""
+
+    status = 501
+    code = "no_store"
 
 
 class DeadlineExceededError(ServingError):

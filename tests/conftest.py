@@ -13,6 +13,7 @@ import pytest
 from filelock import FileLock
 
 import serving  # noqa: F401  # before ONNX Runtime, whose reports it turns off
+from tests.stores import running_postgresql
 
 if TYPE_CHECKING:
     from serving.generation.generator import Generator
@@ -67,6 +68,13 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> P
     """A folder of all processes of the test run."""
     folder = tmp_path_factory.getbasetemp()
     return folder if worker_id == "master" else folder.parent
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[str | None]:
+    """The URL of a PostgreSQL server of this process; None where it cannot be had."""
+    with running_postgresql() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

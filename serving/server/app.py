@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -18,7 +18,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from serving.errors import CancelledError, OverloadedError, RequestError, ServingError
+from serving.errors import (
+    CancelledError,
+    OverloadedError,
+    RequestError,
+    ServingError,
+    SettingsError,
+)
 from serving.server.api.dialect import Dialect, DialectRoute, EndpointsT
 from serving.server.api.refusal import Refusal
 from serving.server.dialects import DIALECTS
@@ -27,10 +33,13 @@ from serving.server.http.body import ByBody, TimedBody
 from serving.server.http.gate import Gate, Gatekeeper, KeyRule
 from serving.server.http.metrics import HttpMetrics
 from serving.server.http.page import PageRoute, page_routes
-from serving.server.http.settings import Settings
+from serving.server.http.settings import ROOT, Settings, variable
 from serving.server.models.registry import Registry
 from serving.server.openapi import document
 from serving.server.work.backend import Backend
+
+if TYPE_CHECKING:
+    from serving.store.store import Store
 
 _ABSOLUTE = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _SLASHES = re.compile(r"//+")
@@ -43,11 +52,13 @@ def create_app(
 ) -> Starlette:
     """The app over a registry, which is started and closed by the caller.
 
-    Raises SettingsError where the API keys cannot be used.
+    Raises SettingsError where the API keys or the store cannot be used, StoreUnavailableError where
+    the store does not answer.
     """
     gatekeeper, metrics = Gatekeeper(settings), HttpMetrics()
     describe = functools.cache(functools.partial(document, dialects, settings.root_path))
-    backend = Backend(registry, settings, gatekeeper, metrics, describe)
+    store = _opened_store(settings.store.get_secret_value())
+    backend = Backend(registry, settings, gatekeeper, metrics, describe, store)
     served = [found for dialect in dialects for found in _served(dialect, backend)]
     page = page_routes()
     refuse = Refusal(dialects)
@@ -76,6 +87,21 @@ def create_app(
     # A redirect would turn some clients' POST into a GET.
     app.router.redirect_slashes = False
     return app
+
+
+def _opened_store(url: str) -> Store | None:
+    """The store of a URL, or none for an empty one."""
+    if not url:
+        return None
+    try:
+        # Only here: what a store needs takes time to import, and not everybody has it.
+        from serving.store.store import Store
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"{variable('store')} needs {error.name}; install it with `pip install "
+            "'macaron[store]'`"
+        ) from error
+    return Store(url, ROOT)
 
 
 class CleanPath:

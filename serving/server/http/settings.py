@@ -127,6 +127,10 @@ class Settings(BaseModel):
     """Bytes of translations that each model keeps, to give them again for the same text and
     options; 0 keeps none."""
 
+    store: SecretStr = SecretStr("")
+    """Database in which the server keeps what outlives a request: `sqlite:///FILE`, relative to the
+    repository root, or `postgresql://USER:PASSWORD@HOST/DATABASE`. Without one nothing is kept."""
+
     api_keys: SecretStr = SecretStr("")
     """Keys, separated by spaces or commas; where there are any, requests need one."""
     api_keys_file: Path | None = None

@@ -1,0 +1,19 @@
+"""Everything that is kept, behind one door."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from serving.store.database import Database
+
+
+class Store:
+    """What is kept in one database; safe to use from several threads, and from several servers."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        """Open the database of a URL, as `Database` does; raises as it does."""
+        self.database = Database(url, folder)
+
+    def close(self) -> None:
+        """Close the database."""
+        self.database.close()
