@@ -108,7 +108,7 @@ def _add_finetune(verbs: _Verbs) -> None:
         help="names or numbers: text or both texts, then the label (default: found out)",
     )
     parser.add_argument(
-        "--metric", help="accuracy, f1, matthews, pearson or spearman: what tells the best"
+        "--metric", help="accuracy, f1, matthews, pearson or spearman: what decides which is best"
     )
     for name, default, kind in (
         ("--lr", "5e-5", "learning rates"),

@@ -62,7 +62,7 @@ def train(options: argparse.Namespace) -> int:
         logging.getLogger().setLevel(logging.WARNING)
     try:
         folder = train_run(recipe, run, options.stop_after, ranks)
-    except (RankLostError, EndedError, KeyboardInterrupt):  # which rank 0 tells
+    except (RankLostError, EndedError, KeyboardInterrupt):  # which rank 0 reports
         if ranks.is_first:
             raise
         return 1
@@ -195,7 +195,7 @@ def _given_of_translation(options: argparse.Namespace) -> list[str]:
         "source_language": "--from",
         "target_language": "--to",
     }
-    return [told for name, told in of_translation.items() if getattr(options, name) is not None]
+    return [flag for name, flag in of_translation.items() if getattr(options, name) is not None]
 
 
 def _evaluate_text(options: argparse.Namespace) -> int:

@@ -40,7 +40,7 @@ class BrokenCheckpointError(CheckpointError):
 
 
 class RankLostError(TrainingError):
-    """Another of the processes that train together has ended, for a reason that it tells itself."""
+    """Another of the processes that train together has ended; it reports the reason itself."""
 
 
 class EndedError(TrainingError):

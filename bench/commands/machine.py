@@ -1,4 +1,4 @@
-"""The machine while a verb measures, and what is told meanwhile, on stderr."""
+"""The machine while a verb measures, and what is reported meanwhile, on stderr."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def _copy_speed() -> float:
 
 def _ask(fields: str) -> list[str]:
     try:
-        told = subprocess.run(
+        queried = subprocess.run(
             [*_QUERY, f"--query-gpu={fields}"], capture_output=True, text=True, check=True
         )
     except (OSError, subprocess.CalledProcessError) as error:
@@ -83,4 +83,4 @@ def _ask(fields: str) -> list[str]:
             f"--device cuda needs a GPU with its driver, and nvidia-smi does not answer: "
             f"{' '.join(said.split())}"
         ) from error
-    return [part.strip() for part in told.stdout.strip().split(",")]
+    return [part.strip() for part in queried.stdout.strip().split(",")]

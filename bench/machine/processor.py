@@ -24,7 +24,7 @@ USE_MKL = "CT2_USE_MKL"
 
 @cache
 def cpuinfo() -> str:
-    """What Linux tells of the processors; empty elsewhere."""
+    """What Linux says of the processors; empty elsewhere."""
     try:
         return Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -32,7 +32,7 @@ def cpuinfo() -> str:
 
 
 def cpu_name(cpuinfo: str) -> str:
-    """The processor with what it has for int8 products: names alone do not tell."""
+    """The processor with what it has for int8 products: names alone do not say."""
     name = _fact(cpuinfo, "model name") or platform.processor() or platform.machine()
     unit = int8_unit(cpuinfo)
     return f"{name} with {unit}" if unit else name

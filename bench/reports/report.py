@@ -65,7 +65,7 @@ def _others() -> float:
 
 
 def versions() -> dict[str, str]:
-    """The versions of Python and of each engine compared that is there; ONNX Runtime's tells
+    """The versions of Python and of each engine compared that is there; ONNX Runtime's shows
     which CUDA it is for, CTranslate2's where it multiplies by MKL."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:

@@ -137,7 +137,7 @@ def trained_subject(
     if data.is_multilingual:
         raise BenchError(
             f"{run}: its model translates in {len(data.directions)} directions, which the rivals "
-            "are not told; give the run of a model of one"
+            "are not known; give the run of a model of one"
         )
     pairs = [pair for pair in read_pairs(source, reference) if pair[0].strip()]
     if not pairs:
@@ -193,7 +193,7 @@ def write_materials(
 
 
 def _fingerprint(model: TranslationModel) -> str:
-    """Tells weights apart: a run may go on under the same name."""
+    """Signature of the weights: a run may go on under the same name."""
     found = hashlib.sha256()
     for tensor in model.state_dict().values():
         found.update(tensor.contiguous().numpy().tobytes())

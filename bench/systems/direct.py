@@ -1,4 +1,4 @@
-"""This engine's scheduler without HTTP, in processes of its own, to tell what HTTP adds."""
+"""This engine's scheduler without HTTP, in processes of its own, to measure what HTTP adds."""
 
 from __future__ import annotations
 

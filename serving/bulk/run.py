@@ -43,7 +43,7 @@ def run(
     `Translator` raises for the bundle and the options.
     """
     _check(task, out, workers, force=force)
-    BulkWorker(task).check()  # what is wrong for every row is told before Ray is started
+    BulkWorker(task).check()  # what is wrong for every row is reported before Ray is started
     check_columns(task.file, task.columns, task.into)
     blocks = cut(task.file, BLOCK_ROWS)
     parts = Parts(out, _plan(task))
@@ -166,7 +166,7 @@ def _start_ray(workers: int | None, threads: int, address: str | None) -> Any:
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
-    context.max_errored_blocks = -1  # what is left out is told at the end
+    context.max_errored_blocks = -1  # what is left out is reported at the end
     try:
         if address is None:
             ray.init(

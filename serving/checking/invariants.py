@@ -2,7 +2,7 @@
 
 Each compares the two and gives the faults that it is sure of. Where anything speaks for the
 translation there is none, so that a right one is practically never changed. Whether a negation was
-lost is not looked at: there is no telling without a parser of both languages.
+lost is not looked at: it cannot be known without a parser of both languages.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Fault:
     wanted: str | None = None
     """What the output should hold, in the target's form; None where that is not known."""
     elsewhere: bool = False
-    """Whether it is put right, and told, where the text is put together of its sentences."""
+    """Whether it is put right, and reported, where the text is put together of its sentences."""
 
 
 Languages = tuple[str | None, str | None]

@@ -157,7 +157,7 @@ class Decoder(Generic[Task, News, Outcome]):
         return replace(self._limits, max_rows=self._most_rows)
 
     def _note(self, progress: Progress[News, Outcome]) -> None:
-        """Pass on what an engine has told; drop what nobody waits for any more.
+        """Pass on the news of an engine; drop what nobody waits for any more.
 
         Raises the DeviceMemoryError with which any task has left.
         """

@@ -1,7 +1,7 @@
 """Works that wait to be decoded, what a scheduler asks of an engine that decodes them, and what the
 engine tells.
 
-An engine is given the tasks of works, tells news of them while they run, and ends each with an
+An engine is given the tasks of works, reports news of them while they run, and ends each with an
 outcome; what these are is the business of translation and of generation. Tasks go by numbers, which
 the caller chooses and never uses twice.
 """
@@ -103,7 +103,7 @@ class Engine(Protocol[Task_contra, News, Outcome]):
     are decoded too.
 
     `join` takes some of one group, which then rests until the engine says otherwise. `step` goes
-    on for a moment, or waits for something to tell, or until another thread calls `wake`. `lost` is
+    on for a moment, or waits for news, or until another thread calls `wake`. `lost` is
     whether it needs a `restart` before it can take anything more; what it has taken goes on or
     fails, as it tells. Whatever `step` or `join` raises costs all that was running, and a restart.
     """

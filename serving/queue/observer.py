@@ -1,4 +1,4 @@
-"""What a scheduler tells of its work while it goes on; it knows nothing of who listens."""
+"""What a scheduler reports of its work while it goes on; it knows nothing of who listens."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class RequestQueue(Generic[Item]):
         self._changed = threading.Condition()
         self._takes: deque[tuple[float, int]] = deque(maxlen=_TAKES)
         """Of late: seconds between two takes, the first of which left some waiting, and how many
-        the second took. Only such tell the pace: else there was room for all that came."""
+        the second took. Only such show the pace: else there was room for all that came."""
         self._left_at: float | None = None
         """When the last take left some waiting."""
         self._taken_at = 0.0

@@ -57,8 +57,8 @@ class Ticket(Generic[Result]):
         self._future.add_done_callback(lambda _: act())
 
     async def _changes(self) -> AsyncIterator[bool]:
-        """Whether it has ended, asked before each look at what was told: at first, whenever
-        something was told, and for the last time at the end."""
+        """Whether it has ended, asked before each look at its news: at first, whenever
+        there were some, and for the last time at the end."""
         changed = asyncio.Event()
         with self._lock:
             self._listeners.append((asyncio.get_running_loop(), changed))

@@ -11,7 +11,7 @@ PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 
 @dataclass(frozen=True)
 class SpecialIds:
-    """Ids of a vocabulary's special pieces, as a bundle's manifest tells them."""
+    """Ids of a vocabulary's special pieces, as a bundle's manifest lists them."""
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 

@@ -161,7 +161,7 @@ class SearchOptions:
     def score(self, cumulative: float, length: int, *, ended: bool, coverage: float = 0.0) -> float:
         """The score by which finished hypotheses are ranked.
 
-        `length` counts generated tokens without prefix and eos, `ended` tells whether eos was
+        `length` counts generated tokens without prefix and eos, `ended` is whether eos was
         reached; `coverage` is the sum of Wu et al. 2016, equation 14, without its weight.
         """
         length = max(1, length + (self.eos_in_length and ended))

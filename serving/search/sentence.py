@@ -58,7 +58,7 @@ class Sentence:
     counted: int = 0
     """How many ids at the end of the prefix count as generated, in scores and in lengths."""
     streamed: bool = False
-    """Whether the client is told, step by step, what all hypotheses agree on."""
+    """Whether what all hypotheses agree on is streamed to the client, step by step."""
     guarded: bool = False
     """Whether this is the second attempt at a sentence whose output ended in a loop."""
     original: Original | None = None

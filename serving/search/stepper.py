@@ -92,7 +92,7 @@ class Stepper(CacheCosts, Protocol):
 
     @property
     def lookback(self) -> int:
-        """How many slots of its nearest ancestors each query is told (W); 0 where none."""
+        """How many slots of its nearest ancestors each query is given (W); 0 where none."""
         ...
 
     @property

@@ -46,11 +46,11 @@ class RunningBatches:
         self._texts, self._steppers = texts, steppers
         self._batches: dict[Group, _Batch] = {}
         self.progress: SentenceProgress = Progress()
-        """What has not been told."""
+        """What has not been reported."""
 
     @property
     def busy(self) -> bool:
-        """Whether there is anything to decode or to tell."""
+        """Whether there is anything to decode or to report."""
         return bool(self._batches) or self.progress.matters
 
     def join(self, tasks: Mapping[int, Sentence]) -> None:
@@ -86,7 +86,7 @@ class RunningBatches:
             self._step(group)
 
     def collect(self) -> SentenceProgress:
-        """What has not been told, which it then is."""
+        """What has not been reported, which it then is."""
         progress, self.progress = self.progress, Progress()
         return progress
 
@@ -137,8 +137,8 @@ class _Batch:
         """The search's own number of each sentence."""
         self._numbers: dict[int, int] = {}
         """The other way round."""
-        self._told: dict[int, int] = {}
-        """Ids that streamed sentences have told of."""
+        self._streamed: dict[int, int] = {}
+        """Ids that were streamed of sentences."""
         self._search = BeamSearch(stepper, list(sentences.values()))
         self._note(range(len(sentences)), sentences)
 
@@ -169,12 +169,12 @@ class _Batch:
         return [(self._forget(finished.index), finished) for finished in done]
 
     def news(self) -> list[tuple[int, list[int]]]:
-        """Streamed sentences of which more is certain than was told, and what."""
+        """Streamed sentences of which more is certain than was streamed, and what."""
         news = []
-        for number, told in self._told.items():
+        for number, streamed in self._streamed.items():
             agreed = self._search.agreed(self._places[number])
-            if len(agreed) > told:
-                self._told[number] = len(agreed)
+            if len(agreed) > streamed:
+                self._streamed[number] = len(agreed)
                 news.append((number, agreed))
         return news
 
@@ -183,10 +183,10 @@ class _Batch:
             self.sentences[number], self._places[number] = sentence, place
             self._numbers[place] = number
             if sentence.streamed:
-                self._told[number] = 0
+                self._streamed[number] = 0
         self.steps_since_join = 0
 
     def _forget(self, number: int) -> Sentence:
         del self._numbers[self._places.pop(number)]
-        self._told.pop(number, None)
+        self._streamed.pop(number, None)
         return self.sentences.pop(number)

@@ -55,7 +55,7 @@ class TextProcessor:
         sizes: CacheCosts,
         max_cache_bytes: int,
     ) -> None:
-        """`sizes` tell what sentences take of the caches, of which one may have at most
+        """`sizes` are what sentences take of the caches, of which one may have at most
         `max_cache_bytes`. Raises BundleError for a language's tag that is no piece out of reach of
         texts, and for a prefix of others than pieces."""
         languages = manifest.languages
@@ -111,7 +111,7 @@ class TextProcessor:
             text=text if request.alignments else None,
             constraints=None if terms is NO_TERMS else self._terms.constraints(text, terms),
             original=original,
-            # What may still be put right is told when it is.
+            # What may still be put right is streamed when it is.
             streamed=request.stream
             and not (options.return_alternatives or (original and original.noteworthy)),
         )
@@ -166,7 +166,7 @@ class TextProcessor:
     def encode_source(
         self, text: str, source: str | None = None, target: str | None = None
     ) -> list[int]:
-        """What tells the languages where the bundle has to be told, piece ids and, where sources
+        """Marks of the languages where the bundle needs them, piece ids and, where sources
         have one, eos; raises InvalidTextError, TooLongError or UnknownLanguageError."""
         check_text(text)
         pieces, limit = self._source_pieces(text), self._max_source - self._most_before
@@ -283,7 +283,7 @@ def load_texts(folder: Path, workers: int, limits: BatchLimits | None) -> TextPr
 def _chosen(
     ids: Mapping[str, Sequence[int]], parameter: str, language: str | None
 ) -> Sequence[int]:
-    """The ids of a language; none where the model is not told of it."""
+    """The ids of a language; none where the model gets none."""
     if not ids:
         return ()
     if language is None or language not in ids:

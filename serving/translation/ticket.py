@@ -19,16 +19,16 @@ class Request:
 
     text: str
     source: str | None = None
-    """The language of the text, which some models of several directions have to be told."""
+    """The language of the text, which some models of several directions need."""
     target: str | None = None
-    """The language of the translation, which a model of several directions has to be told."""
+    """The language of the translation, which a model of several directions needs."""
     options: SearchOptions = field(default_factory=SearchOptions)
     target_prefix: str = ""
     alignments: bool = False
     """Whether each hypothesis gets word links."""
     terms: Terms = NO_TERMS
     stream: bool = False
-    """Whether its ticket tells of what is certain before it ends."""
+    """Whether its ticket streams what is certain before it ends."""
     timeout_s: float | None = None
     """Seconds from submission to the deadline; None is no deadline."""
 
@@ -50,7 +50,7 @@ class Completed:
 
 
 class TranslationTicket(Ticket[Completed]):
-    """A text that was submitted: ends with its translation, and may tell of its beginning
+    """A text that was submitted: ends with its translation, and may stream its beginning
     before."""
 
     _told = ""

@@ -114,7 +114,7 @@ class ModelTranslator:
 
     @property
     def manifest(self) -> Manifest:
-        """What the bundle tells of itself."""
+        """What the bundle's manifest says of it."""
         return self.texts.manifest
 
     @property

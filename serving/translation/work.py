@@ -34,7 +34,7 @@ class SentenceWork(_TranslationWork):
         answers: AnswerCache | None,
         observer: Observer,
     ) -> None:
-        """`stream` makes text of what is told; `answers`, where there is
+        """`stream` makes text of the news; `answers`, where there is
         a cache, gets the translation."""
         super().__init__(sentence, demand(sentence, sizes), ticket.submitted, ticket.deadline)
         self._key = sentence.key
@@ -75,7 +75,7 @@ class SentenceWork(_TranslationWork):
         self._batch_size = batch_size
 
     def tell(self, news: list[int]) -> None:
-        """Tell what is certain, prefix included."""
+        """Stream what is certain, prefix included."""
         if self._stream is None or len(news) <= len(self._agreed):
             return
         new = "".join(map(self._stream.push, news[len(self._agreed) :]))
@@ -118,7 +118,7 @@ class SentenceWork(_TranslationWork):
             self._complete(gathered(parts))
 
     def _replace(self, sentence: Sentence) -> None:
-        """Have another sentence decoded in its place, which goes on from what has been told."""
+        """Have another sentence decoded in its place, which goes on from what has been streamed."""
         prefix = len(sentence.target_prefix)
         if len(self._agreed) > prefix:
             counted = sentence.counted + len(self._agreed) - prefix

@@ -1,4 +1,4 @@
-"""Inputs of an encoder in pre-training: parts of documents in which ids are to be told."""
+"""Inputs of an encoder in pre-training: parts of documents in which ids are to be predicted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from serving.arrays import Int32s
 from training.vocabularies.word_pieces import CLS_ID, MASK_ID, SEP_ID, SPECIAL
 
 HIDDEN, CHANGED = 0.8, 0.1
-"""Of the ids that are to be told: shares that are the mask, and another id (Devlin et al. 2019,
+"""Of the ids to predict: shares that are the mask, and another id (Devlin et al. 2019,
 section 3.1); the rest stay."""
 LEAST_PART = 4
 """Ids of a part; what is left of a document beyond its last part may be fewer, and is left out."""
@@ -28,7 +28,7 @@ class MaskedText(NamedTuple):
     segments: Int32s
     """0 in the first part and its special ids, 1 in the second."""
     places: Int32s
-    """Of the ids that are to be told."""
+    """Of the ids to predict."""
     labels: Int32s
     """What stood there."""
     follows: bool | None
@@ -132,7 +132,7 @@ class DocumentCorpus:
     def _mask(
         self, first: Span, second: Span | None, follows: bool | None, random: np.random.Generator
     ) -> MaskedText:
-        """An input of these parts, `mask_share` of whose ids, one at least, are to be told."""
+        """An input of these parts, `mask_share` of whose ids, one at least, are to be predicted."""
         parts = [self._stream[slice(*span)] for span in (first, second) if span is not None]
         ids = np.concatenate([[CLS_ID], *((*part, SEP_ID) for part in parts)], dtype=np.int32)
         segments = np.zeros(len(ids), np.int32)

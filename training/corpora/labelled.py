@@ -185,7 +185,7 @@ def _cell(value: object) -> str:
 
 
 def _holds_names(cells: Sequence[str]) -> bool:
-    """Whether a first line tells what columns are called: two known names, or that of a label."""
+    """Whether a first line names the columns: two known names, or that of a label."""
     known = [cell.strip().lower() for cell in cells if cell.strip().lower() in _NAMES]
     return len(known) > 1 or any(name in _LABELS for name in known)
 
@@ -194,7 +194,7 @@ def find_columns(sheet: Sheet, kind: str | None) -> tuple[Column, ...]:
     """The columns of texts and label, by their known names or else by what they hold: the label has
     the fewest different values of two or three columns.
 
-    Raises CorpusError where that does not tell them.
+    Raises CorpusError where they cannot be recognised.
     """
     labelled = kind != "contrastive"
     names = {name.strip().lower(): name for name in reversed(sheet.names)}
@@ -211,8 +211,8 @@ def find_columns(sheet: Sheet, kind: str | None) -> tuple[Column, ...]:
     if width not in wanted:
         raise CorpusError(
             f"{sheet.path}: which of its {width} columns are texts"
-            f"{' and label' if labelled else ''} cannot be told; name them with --columns, as in "
-            f"--columns {'sentence1,sentence2' if kind == 'contrastive' else 'text,label'} or "
+            f"{' and label' if labelled else ''} cannot be guessed; name them with --columns, as "
+            f"in --columns {'sentence1,sentence2' if kind == 'contrastive' else 'text,label'} or "
             f"--columns 2,1; line {sheet.rows[0][0]} is {list(sheet.rows[0][1])!r:.200}"
         )
     columns: list[Column] = list(sheet.names or range(1, width + 1))

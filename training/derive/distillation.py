@@ -34,7 +34,7 @@ from training.runs.replacing import check_free
 
 METRICS = ("chrf", "bleu")
 Direction = tuple[str | None, str | None]
-"""Languages of source and target; None is for the bundle to tell."""
+"""Languages of source and target; None leaves it to the bundle."""
 _ROWS_AT_ONCE = 500
 """Rows that one process scores between two answers."""
 

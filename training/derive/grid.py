@@ -157,7 +157,7 @@ def finetune(
 def resolve(task: Labelled) -> LabelledConfig:
     """What a table holds: columns and kind as given or as found out, labels and scores.
 
-    Raises CorpusError or ConfigError where that cannot be told.
+    Raises CorpusError or ConfigError where that cannot be known.
     """
     check_kind(task.kind)
     sheet = read_sheet(task.train, task.columns)
@@ -249,7 +249,7 @@ def _with_steps(recipe: FineTuningRecipe, epochs: int) -> FineTuningRecipe:
     train, _ = read_splits(recipe.data)
     batches = math.ceil(len(train) / recipe.data.batch_size)
     if recipe.data.kind == "contrastive" and len(train) % recipe.data.batch_size == 1:
-        batches -= 1  # a line alone has nothing to be told from
+        batches -= 1  # a line alone has nothing to be compared with
     each = max(1, math.ceil(batches / recipe.optim.accumulation))
     steps = epochs * each
     optim = replace(recipe.optim, warmup_steps=max(1, round(_WARMUP * steps)))

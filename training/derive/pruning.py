@@ -146,7 +146,7 @@ def _check(
 ) -> None:
     if not keep and not depths:
         raise ConfigError(
-            "prune needs to be told what stays: give --encoder-layers, --decoder-layers, "
+            "prune needs to know what stays: give --encoder-layers, --decoder-layers, "
             "--keep-encoder or --keep-decoder"
         )
     if isinstance(model, TransformerConfig) and model.share_layers:
@@ -191,11 +191,11 @@ class _Search:
         self._recipe = replace(recipe, loop=replace(recipe.loop, bleu_sentences=0))
         folder = _run_of(checkpoint, VALIDATION_SOURCE)
         pairs = read_pairs(folder / VALIDATION_SOURCE, folder / VALIDATION_TARGET)
-        told = folder / VALIDATION_LANGUAGES
+        languages = folder / VALIDATION_LANGUAGES
         directions = [0] * len(pairs)
-        if told.is_file():
+        if languages.is_file():
             known = [" ".join(direction) for direction in recipe.data.directions]
-            directions = [known.index(line) for line in told.read_text().splitlines()]
+            directions = [known.index(line) for line in languages.read_text().splitlines()]
         chosen = range(0, len(pairs), max(1, len(pairs) // sentences))
         self._pairs: list[Pair] = [pairs[i] for i in chosen]
         self._directions = [directions[i] for i in chosen]

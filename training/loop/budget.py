@@ -32,7 +32,7 @@ _SHARE = {"cpu": 0.5, "cuda": 0.9}
 _PROCESS = Path("/proc/self")
 MEMORY = Path("/proc/meminfo")
 GROUP = Path("/sys/fs/cgroup")
-"""Where the system tells the memory of all, and that of this process's control group."""
+"""Where the system states the memory of all, and that of this process's control group."""
 
 
 def settle_budget(recipe: Recipe, run: Path, ranks: TrainingRanks) -> Recipe:
@@ -60,7 +60,7 @@ def with_budget(recipe: TranslationRecipe, budget: int) -> TranslationRecipe:
 
 
 def find_budget(recipe: TranslationRecipe, device: torch.device, processes: int = 1) -> int:
-    """The token budget that fits, told in one line; all `processes` share a CPU's memory.
+    """The token budget that fits, logged in one line; all `processes` share a CPU's memory.
 
     Updates with ever larger batches of the longest rows are made on a model of the recipe's, until
     the next one would take more than its share of the free memory, or be larger than is of use.
@@ -70,7 +70,7 @@ def find_budget(recipe: TranslationRecipe, device: torch.device, processes: int 
     free = free_bytes(device)
     if free is None:
         logger.warning(
-            "the system tells no free memory: data.token_budget is %d", 4 * _FIRST * scale
+            "the system states no free memory: data.token_budget is %d", 4 * _FIRST * scale
         )
         return 4 * _FIRST * scale
     allowed = _SHARE[device.type] * free / (processes if device.type == "cpu" else 1)
@@ -98,7 +98,7 @@ def find_budget(recipe: TranslationRecipe, device: torch.device, processes: int 
 
 def free_bytes(device: torch.device, memory: Path = MEMORY, group: Path = GROUP) -> int | None:
     """Memory that is free on a device, on a CPU by these files, within the limit of its control
-    group (v2) too; None where the system does not tell."""
+    group (v2) too; None where the system does not state it."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     free = _number(memory, r"MemAvailable:\s+(\d+) kB")

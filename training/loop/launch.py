@@ -77,11 +77,11 @@ def accompany(children: list[subprocess.Popen[bytes]], grace: float = GRACE_SECO
 def _wait(
     children: list[subprocess.Popen[bytes]], grace: float, deadline: float | None = None
 ) -> int:
-    told: set[int] = set()
+    reported: set[int] = set()
     while None in [child.poll() for child in children]:
         for rank, child in enumerate(children):
-            if child.returncode and rank not in told:
-                told.add(rank)
+            if child.returncode and rank not in reported:
+                reported.add(rank)
                 deadline = deadline or time.monotonic() + grace
                 if child.returncode < 0:
                     name = signal.Signals(-child.returncode).name

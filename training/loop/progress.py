@@ -75,7 +75,7 @@ class LogWindow:
 
 
 class LiveLine:
-    """One line that tells how a run goes: drawn anew in a terminal, logged elsewhere."""
+    """One line that shows how a run goes: drawn anew in a terminal, logged elsewhere."""
 
     def __init__(self, step: int, max_steps: int) -> None:
         self._first, self._max_steps = step, max_steps
@@ -92,7 +92,7 @@ class LiveLine:
         self._bar.update()
 
     def show(self, step: int, record: Mapping[str, float], validation: Mapping[str, Any]) -> None:
-        """Tell the record of training at `step`, with the last validation, which may be empty."""
+        """Show the record of training at `step`, with the last validation, which may be empty."""
         spent = time.perf_counter() - self._start
         left = spent / max(1, step - self._first) * (self._max_steps - step)
         line = describe(record, validation, left)
@@ -101,7 +101,7 @@ class LiveLine:
         self._bar.set_description_str(line)
 
     def say(self, text: str) -> None:
-        """Tell something else, above the line where that is drawn."""
+        """Show something else, above the line where that is drawn."""
         if self._bar.disable:
             logger.info(text)
         else:
@@ -113,7 +113,7 @@ class LiveLine:
 
 
 class Reporter:
-    """Tells how a session of a run goes, within its block: in the run's log, to its user and to
+    """Reports how a session of a run goes, within its block: in the run's log, to its user and to
     trackers; of several processes rank 0 does.
 
     Raises ConfigError where there is no such tracker as the recipe names.
@@ -149,14 +149,14 @@ class Reporter:
             self._line.advance()
 
     def record(self, step: int, record: dict[str, float]) -> None:
-        """Tell the record of training at `step`."""
+        """Report the record of training at `step`."""
         if self._log is not None and self._line is not None:
             self._log.log("train", step, {**record})
             self._track("train", step, record)
             self._line.show(step, record, self._log.last_validation)
 
     def validation(self, step: int, values: dict[str, float | str]) -> None:
-        """Tell the figures of a validation at `step`; texts (signatures) stand in the log alone."""
+        """Report a validation's figures at `step`; texts (signatures) stand in the log alone."""
         if self._log is not None and self._line is not None:
             self._log.log("validation", step, values)
             figures = {name: value for name, value in values.items() if not isinstance(value, str)}

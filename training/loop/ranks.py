@@ -1,5 +1,5 @@
-"""The processes that train one model together, each on its share of the batches, and what they tell
-each other. The first of them, rank 0, alone writes files and tells how it goes."""
+"""The processes that train one model together, each on its share of the batches, and what they send
+each other. The first of them, rank 0, alone writes files and reports how it goes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TrainingRanks:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the process that writes and tells."""
+        """Whether this is the process that writes and reports."""
         return self.rank == 0
 
     @classmethod

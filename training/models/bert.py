@@ -99,7 +99,7 @@ class BidirectionalEncoder(nn.Module):
 
 
 class Pooler(nn.Module):
-    """What is told of a whole text begins with its first token's state: with `pooler: tanh` a dense
+    """A whole text is predicted from its first token's state: with `pooler: tanh` a dense
     layer and tanh follow, as in BERT; with `none` nothing, as in the Macaron authors' code."""
 
     def __init__(self, config: BertConfig) -> None:
@@ -114,7 +114,7 @@ class Pooler(nn.Module):
 
 
 class Bert(Network):
-    """An encoder that is pre-trained: masked tokens are told from the others, and whether the
+    """An encoder that is pre-trained: masked tokens are predicted from the others, and whether the
     second part of a text follows the first."""
 
     stacks: ClassVar[dict[str, str]] = {"encoder": "encoder.layers"}

@@ -49,12 +49,12 @@ class BertConfig(ModelConfig):
     positions: str = "learnt"
     """`learnt`: a table of `max_positions` vectors; or what other models have."""
     max_positions: int = 512
-    """Longest input in ids, special ones included, whatever tells positions."""
+    """Longest input in ids, special ones included, however positions are encoded."""
     num_segments: int = 2
     """Kinds of parts that have a vector of their own, which their tokens add; 0 is none."""
     pooler: str = "tanh"
-    """`tanh`: a dense layer with tanh between the first token's state and what is told of a whole
-    input; `none`: nothing is."""
+    """`tanh`: a dense layer with tanh between the first token's state and what is predicted of a
+    whole input; `none`: nothing is."""
     output_bias: bool = True
     """A bias beside the output matrix, which is the embedding."""
 

@@ -31,7 +31,7 @@ class FeedForward(nn.Module):
     GELU is the exact one, by the error function (Hendrycks and Gimpel 2016), `gelu_tanh` its
     approximation (section 2 there), SiLU x * sigmoid(x). `reglu`, `geglu`, `geglu_tanh` and
     `swiglu` multiply the activation of one product by another (Shazeer 2020, equation 6, with
-    biases unless told otherwise): `up_proj` holds the rows of the gate, then those of the other. A
+    biases by default): `up_proj` holds the rows of the gate, then those of the other. A
     second hidden layer comes between, where asked for (Lu et al. 2019, table 3: "no residual").
     """
 

@@ -1,4 +1,4 @@
-"""How self-attention knows positions, where the embedding does not tell them.
+"""How self-attention knows positions that the embedding does not hold.
 
 Shape letters: B rows, Q queries, C keys or cache slots, D model, H heads, E head, R distances.
 """
@@ -142,7 +142,7 @@ def _by_query(x_BHQN: Tensor, matrix_BQNM: Tensor) -> Tensor:
 
 class RelativeBias(nn.Module):
     """A number for each head and each bucket of distances, which is added to a score (Raffel et al.
-    2020, section 2.1; their code tells the buckets).
+    2020, section 2.1; the buckets are those of their code).
 
     The first half of the buckets are single distances; the others are ranges that grow by one
     factor up to `max_distance`, from which on the last one has all. Where positions ahead are seen

@@ -53,8 +53,8 @@ class Stack(nn.ModuleList):
 
     def weigh(self, number: int, before: Tensor, after: Tensor) -> Tensor:
         """The state behind a layer that has run. Where rates are learnt, what the layer adds counts
-        as much as ever, and its gradient tells the rate how much that helps (the straight-through
-        estimator of Bengio et al. 2013)."""
+        as much as ever, and its gradient moves the rate by how much that helps (the
+        straight-through estimator of Bengio et al. 2013)."""
         if self.keep_logits is None or not self.training:
             return after
         rate = self.keep_rates()[number]

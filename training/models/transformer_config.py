@@ -43,7 +43,7 @@ class TransformerConfig(ModelConfig):
     `fairseq`, which count or space the halves of `sinusoid` otherwise; `interleaved`, with sines
     and cosines in turn; or `learnt`: a table of `max_positions` rows for each side."""
     num_buckets: int = 32
-    """Of positions that are a `relative_bias`: distances that are told apart. Half of them are
+    """Of positions that are a `relative_bias`: distances that are distinguished. Half of them are
     single distances, the others ranges that grow; in the encoder each direction has half."""
     max_distance: int = 128
     """Of positions that are a `relative_bias`: those from here on count as one."""
@@ -167,7 +167,7 @@ class TransformerConfig(ModelConfig):
             )
 
     def _check_buckets(self) -> None:
-        """Raise ConfigError for distances that cannot be told apart."""
+        """Raise ConfigError for distances that cannot be distinguished."""
         if self.num_buckets < 4 or self.num_buckets % 2:
             raise ConfigError(
                 "num_buckets of positions: relative_bias must be even and >= 4, got "

@@ -18,7 +18,7 @@ METRICS: dict[str, tuple[str, ...]] = {
     "regression": ("pearson", "spearman"),
     "contrastive": ("accuracy",),
 }
-"""What is measured of each kind; the first is what counts unless told, of scores the last."""
+"""What is measured of each kind; the first decides by default, of scores the last."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class PretrainingConfig:
     max_length: int = 128
     """Ids of an input, special ones included."""
     mask_share: float = 0.15
-    """Of an input's ids, special ones left out: what is to be told. Of these eight tenths are
+    """Of an input's ids, special ones left out: those to predict. Of these eight tenths are
     hidden, a tenth are another id, a tenth stay."""
     token_budget: int = 4096
     """Ids of a batch, in which inputs lie behind one another: nothing is padding."""

@@ -314,7 +314,7 @@ class DataConfig:
 
     @property
     def is_multilingual(self) -> bool:
-        """Whether the model has to be told the target language, by a tag before each source."""
+        """Whether the model needs a tag of the target language before each source."""
         return len(self.directions) > 1
 
     @property
@@ -484,8 +484,8 @@ class LoopConfig:
     """Validated checkpoints, the best ones, that are kept beside the last `keep_checkpoints`; where
     it is not 0, every validation has its checkpoint."""
     best_by: str = "loss"
-    """What tells the best validation: `loss`; of translations `bleu` or `chrf` of the
-    `bleu_sentences`; of an encoder that is fitted to labels one of their metrics."""
+    """The measure that decides which validation is best: `loss`; of translations `bleu` or `chrf`
+    of the `bleu_sentences`; of an encoder that is fitted to labels one of their metrics."""
     patience: int = 0
     """Validations without a better one before stopping; 0 is off."""
     bleu_sentences: int = 200
@@ -521,7 +521,7 @@ class LoopConfig:
         check_choice("loop.best_by", self.best_by, BEST_BY)
         if self.best_by in DECODED_SCORES and not self.bleu_sentences:
             raise ConfigError(
-                f"loop.best_by = {self.best_by!r} is told by decoded sentences, but "
+                f"loop.best_by = {self.best_by!r} is measured on decoded sentences, but "
                 "loop.bleu_sentences is 0; set it to 200 or more"
             )
         check_range("loop.bleu_beam_size", self.bleu_beam_size, 1, 64)

@@ -40,7 +40,7 @@ class EvaluationText:
     source: Path
     reference: Path
     languages: tuple[str | None, str | None] = (None, None)
-    """Those of `source` and `reference`, which a model of several directions has to be told."""
+    """Those of `source` and `reference`, which a model of several directions needs."""
     tokenized: bool = False
     """Whether words and signs stand apart, by spaces."""
     domains: Path | None = None
@@ -110,7 +110,7 @@ def evaluate(
 
 
 def _scores(sources: list[str], references: list[str], translations: list[str]) -> dict[str, Any]:
-    """What is always told of a test set."""
+    """What is reported of every test set."""
     return {
         **asdict(measure_quality(translations, references)),
         **asdict(measure_edit_rate(translations, references)),

@@ -24,7 +24,7 @@ _PANELS = (
     ("Validation loss (nats a label)", "validation", "loss"),
     ("Validation BLEU", "validation", "bleu"),
     ("Validation perplexity", "validation", "perplexity"),
-    ("Next sentences told (share)", "validation", "next_sentence_accuracy"),
+    ("Next sentences recognised (share)", "validation", "next_sentence_accuracy"),
     ("Validation accuracy", "validation", "accuracy"),
     ("Validation F1", "validation", "f1"),
     ("Validation Spearman", "validation", "spearman"),
@@ -49,7 +49,7 @@ class RunCurves:
     name: str
     records: list[dict[str, Any]]
     seconds: float | None
-    """Of training; None where too little is logged to tell."""
+    """Of training; None where too little is logged."""
 
     def curve(self, kind: str, value: str) -> list[tuple[int, float]]:
         """Steps and values; empty where the run has none."""

@@ -52,7 +52,7 @@ def remove(path: Path) -> None:
 
 
 def cannot_write(path: Path, error: Exception) -> StorageError:
-    """What to tell of a write that failed."""
+    """The message about a write that failed."""
     return StorageError(
         f"{path}: cannot be written: {reason_of(error)}; what was saved before is whole: make room "
         "or give access, then the same command goes on"
@@ -171,7 +171,7 @@ def load_fitting(folder: Path, weights: dict[str, Tensor], model: nn.Module) -> 
 
 
 def _wrong_layers(found: Iterable[str], expected: Iterable[str]) -> list[str]:
-    """What to tell of layers that are other ones than the model's, as of a pruned model."""
+    """The message about layers that are other ones than the model's, as of a pruned model."""
     layers = [_layers_of(names) for names in (found, expected)]
     return [
         f"{stack} has the layers {_numbers(layers[0].get(stack))}, the model's are "
@@ -227,12 +227,12 @@ def find_checkpoint(path: Path) -> Path:
     for candidate in (path / "averaged", path / "best", *reversed(list_checkpoints(path))):
         if (candidate / WEIGHTS).is_file():
             return candidate
-    told = f"{path}: no checkpoint ({WEIGHTS}); give a run or checkpoint folder"
+    message = f"{path}: no checkpoint ({WEIGHTS}); give a run or checkpoint folder"
     if (path / "manifest.json").is_file():
-        told = (
+        message = (
             f"{path}: a bundle; make a run of it: `python -m macaron export checkpoint {path} RUN`"
         )
-    raise CheckpointError(told)
+    raise CheckpointError(message)
 
 
 def average_checkpoints(folders: list[Path]) -> dict[str, Tensor]:

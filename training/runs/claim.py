@@ -91,7 +91,7 @@ def has_begun(run: Path) -> bool:
 
 def _forget_vocabulary(recipe: Recipe, run: Path) -> None:
     """Remove a vocabulary that an earlier start made for another size, kind or text, or before it
-    failed, so that nobody can tell for what."""
+    failed, so that nobody knows for what."""
     found: Recipe | None = None
     with contextlib.suppress(CheckpointError):
         found = read_run_recipe(run)

@@ -41,7 +41,7 @@ class BestSoFar:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on as `state` says; one kept by another value begins anew.
 
-        States of earlier versions tell their best loss only. Raises KeyError where neither is
+        States of earlier versions hold their best loss only. Raises KeyError where neither is
         there.
         """
         by = state.get("best_by", "loss")

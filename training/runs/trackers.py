@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class Tracker(Protocol):
-    """What a run tells; rank 0 alone does."""
+    """What a run reports; rank 0 alone does."""
 
     def start(self, recipe: dict[str, Any], run: Path, step: int) -> None:
         """A session begins behind this step, which is not 0 where it goes on with a run; `recipe`
@@ -117,11 +117,11 @@ class Trackers:
         """As of each tracker."""
         self._each(lambda tracker: tracker.finish(status))
 
-    def _each(self, tell: Callable[[Tracker], None]) -> None:
+    def _each(self, act: Callable[[Tracker], None]) -> None:
         trackers, self._left = self._left, []
         for tracker in trackers:
             with _harmless(type(tracker)):
-                tell(tracker)
+                act(tracker)
                 self._left.append(tracker)
 
 
@@ -132,6 +132,4 @@ def _harmless(kind: type[Tracker]) -> Iterator[None]:
         yield
     except Exception as error:  # a tracker's own, which no list would hold
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        logger.warning(
-            "%s fails and is told nothing more of this session: %s", kind.__name__, reason
-        )
+        logger.warning("%s fails and gets nothing more of this session: %s", kind.__name__, reason)

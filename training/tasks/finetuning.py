@@ -49,7 +49,7 @@ class Example(NamedTuple):
 
 
 Batch = list[Example] | list[list[Example]]
-"""Of `contrastive` one group, which cannot be divided: its texts are told from each other."""
+"""Of `contrastive` one group, which cannot be divided: its texts are compared with each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +148,7 @@ class LabelledData:
         ]
         if data.kind != "contrastive":
             return list(groups)
-        # A text by itself has nothing to be told from.
+        # A text by itself has nothing to be compared with.
         return [[group] for group in groups if len(group) > 1]
 
     def collate(self, batch: Batch, device: torch.device) -> LabelledBatch:
@@ -333,7 +333,7 @@ def read_splits(data: LabelledConfig) -> tuple[list[LabelledLine], list[Labelled
             "that no other has; give more lines of a label, or others to validate on with --dev "
             "FILE (data.validation)"
         )
-    least = 2 if data.kind == "contrastive" else 1  # a pair is told from another one
+    least = 2 if data.kind == "contrastive" else 1  # a pair is compared with another one
     if len(train) < least:
         raise CorpusError(
             f"{data.train}: at least {least} lines must be left to learn from, got {len(train)} of "

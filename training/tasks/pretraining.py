@@ -43,7 +43,7 @@ Documents = list[list[str]]
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedBatch:
-    """Inputs in which ids are to be told."""
+    """Inputs in which ids are to be predicted."""
 
     texts: PackedTexts
     places_N: Tensor
@@ -151,7 +151,7 @@ class PretrainingData:
         device = next(model.parameters()).device
         masked = following = 0.0
         count = 0
-        told: list[bool] = []
+        predicted: list[bool] = []
         wanted: list[bool] = []
         inputs = self.validation.epoch(0)
         for inputs_of_batch in cut_by_ids(inputs, self.recipe.data.token_budget):
@@ -161,7 +161,7 @@ class PretrainingData:
             masked, following = masked + float(masked_loss), following + float(following_loss)
             count += batch.num_labels
             if batch.follows_B is not None and odds_B is not None:
-                told += (odds_B > 0).tolist()
+                predicted += (odds_B > 0).tolist()
                 wanted += (batch.follows_B > 0).tolist()
         loss = masked / count
         figures: dict[str, float | str] = {"loss": loss, "perplexity": math.exp(min(loss, 50.0))}
@@ -169,7 +169,7 @@ class PretrainingData:
             from sklearn.metrics import accuracy_score  # slow to import
 
             figures["loss"] = loss + following / len(wanted)
-            figures["next_sentence_accuracy"] = float(accuracy_score(wanted, told))
+            figures["next_sentence_accuracy"] = float(accuracy_score(wanted, predicted))
         return figures
 
 

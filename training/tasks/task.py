@@ -26,12 +26,12 @@ class Task(Protocol):
 
     @property
     def digest(self) -> str:
-        """Tells training texts apart: a run is resumed on its own only."""
+        """Signature of the training texts: a run is resumed on its own only."""
         ...
 
     @property
     def validation_digest(self) -> str:
-        """Tells validation texts apart: losses on another could not be compared."""
+        """Signature of the validation texts: losses on others could not be compared."""
         ...
 
     def write(self, run: Path) -> None:

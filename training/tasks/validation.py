@@ -25,7 +25,7 @@ def validate(
     directions: Sequence[int],
     recipe: TranslationRecipe,
 ) -> dict[str, float | str]:
-    """Figures on the validation pairs, of which `directions` tells the direction by its number in
+    """Figures on the validation pairs, of which `directions` gives the direction by its number in
     `data.directions`; the model is left in evaluation mode.
 
     Loss per label (nats, without smoothing) and perplexity on all of them; unless

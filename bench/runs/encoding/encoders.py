@@ -250,15 +250,15 @@ def _runtime(plan: EncoderPlan, folder: Path) -> Read:
 def _ctranslate2(plan: EncoderPlan, folder: Path) -> Read:
     import ctranslate2
 
-    made, told = folder / "ctranslate2", folder / "source"
-    told.mkdir()
+    made, source = folder / "ctranslate2", folder / "source"
+    source.mkdir()
     for file in plan.source.iterdir():
-        (told / file.name).symlink_to(file.absolute())
+        (source / file.name).symlink_to(file.absolute())
     config = json.loads((plan.source / "config.json").read_text())
     config.setdefault("position_embedding_type", "absolute")  # newer files leave it out
-    (told / "config.json").unlink()
-    (told / "config.json").write_text(json.dumps(config))
-    converter = ctranslate2.converters.TransformersConverter(str(told))
+    (source / "config.json").unlink()
+    (source / "config.json").write_text(json.dumps(config))
+    converter = ctranslate2.converters.TransformersConverter(str(source))
     converter.convert(str(made), quantization="int8")
     encoder = ctranslate2.Encoder(
         str(made), compute_type="int8", inter_threads=1, intra_threads=plan.threads

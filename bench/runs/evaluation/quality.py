@@ -38,7 +38,7 @@ class TrainedSystem:
 
 @dataclass(frozen=True)
 class RunResult:
-    """One run on the test set. What translations from a file do not tell is None."""
+    """One run on the test set. What translations from a file do not hold is None."""
 
     run: str
     checkpoint: str | None

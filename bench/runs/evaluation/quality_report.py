@@ -73,7 +73,7 @@ def _main_table(results: list[SystemResult]) -> Iterator[str]:
 
 
 def _mean(values: Sequence[float | None], text: Callable[[float], str]) -> str:
-    """Of what is known; nothing where no run tells it."""
+    """Of what is known; nothing where no run states it."""
     known = [value for value in values if value is not None]
     return text(statistics.fmean(known)) if known else ""
 
@@ -88,10 +88,10 @@ def _spread(runs: list[RunResult], figure: Callable[[RunResult], float]) -> str:
 def _notes(results: list[SystemResult]) -> Iterator[str]:
     checkpoints = {run.checkpoint for result in results for run in result.runs}
     names = ", ".join(sorted(name for name in checkpoints if name is not None))
-    told = [f"checkpoints: {names}"] if names else []
-    told += ["translations read from files"] if None in checkpoints else []
+    notes = [f"checkpoints: {names}"] if names else []
+    notes += ["translations read from files"] if None in checkpoints else []
     yield (
-        f"Means over runs; {', '.join(told)}. The change is from "
+        f"Means over runs; {', '.join(notes)}. The change is from "
         f"{results[0].name}, first run from first run and so on as far as both have them; its "
         "interval is a paired bootstrap over sentences, the same for all runs, and does not tell "
         "of the choice of seeds. Training counts validation but no break between sessions. "

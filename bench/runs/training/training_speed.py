@@ -130,7 +130,7 @@ def training_markdown(
 
 @contextmanager
 def _worker(kind: Kind, plan: TrainingPlan) -> Iterator[Connection]:
-    """A process that tells its parameters and operations a label, and then the labels/s of each
+    """A process that reports its parameters and operations a label, and then the labels/s of each
     repetition it is sent."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()

@@ -132,7 +132,7 @@ _PATTERN = re.compile(
 _ANY = re.compile(rf"{SPECIAL}|[:;/!|][A-Za-z_.~/:()|'’-]|[\u00b5\u03bc]|\.(?:[a-z]|[A-Z]{{2}})")
 _CONDITION = re.compile(rf"{CONDITION}|{_MARK}", re.VERBOSE)
 _DIGITS_TOO = re.compile(_ANY.pattern.replace("[", "[0-9", 1))
-"""The same, and digits, of which few are figures; one search tells that most texts have neither."""
+"""The same, and digits, of which few are figures; one search shows that most texts have neither."""
 _FIGURE = re.compile(HINT)
 _NUMBERED_TAG = re.compile(r"<(/?)(\d{1,4})\s?(/?)>")
 _TAG = re.compile(

@@ -59,7 +59,7 @@ class _Channel:
         return [Connection(socket.recv_fds(self._socket, 1, 1)[1][0]) for _ in range(count)]
 
     def answer(self, answer: DeviceUse | int | Exception | None) -> None:
-        """Tell what has come of an order."""
+        """Report what has come of an order."""
         self._connection.send(answer)
 
     def close(self) -> None:

@@ -89,7 +89,7 @@ class IsolatedEngine:
 
     def step(self) -> SentenceProgress:
         """Wait a moment for what happens next."""
-        told: SentenceProgress = Progress(failed=self._try_suspects())
+        progress: SentenceProgress = Progress(failed=self._try_suspects())
         ready = {descriptor for descriptor, _ in self._poll.poll(_POLL_MS)}
         if self._woken in ready:
             os.read(self._woken, 1)
@@ -97,12 +97,12 @@ class IsolatedEngine:
         for link in [link for link in self._links if link.fileno() in ready]:
             self._unfollow(link)
             try:
-                told.extend(link.receive())
+                progress.extend(link.receive())
             except (EOFError, OSError):
-                told.failed.extend(self._lose(link))
+                progress.failed.extend(self._lose(link))
             else:
                 self._follow(link)
-        return told
+        return progress
 
     def wake(self) -> None:
         """Let `step` return; called by one thread at a time."""
@@ -127,7 +127,7 @@ class IsolatedEngine:
         return self._processes.link(self._model, self._place)
 
     def _follow(self, link: ProcessLink) -> None:
-        """Wait for what it tells as long as it decodes something."""
+        """Wait for its news as long as it decodes something."""
         if link.sentences and link not in self._links:
             self._links.append(link)
             self._poll.register(link.fileno(), select.POLLIN)
@@ -214,7 +214,7 @@ class IsolatedTranslator:
 
     @property
     def manifest(self) -> Manifest:
-        """What the bundle tells of itself."""
+        """What the bundle's manifest says of it."""
         return self.texts.manifest
 
     @property

@@ -50,10 +50,10 @@ class DecodingLoop:
         while self._places or self._lasting:
             busy = [place for place in self._places if place.busy]
             if not busy or not self._inbox.empty():
-                told = self._inbox.get()
-                if told is None:
+                order = self._inbox.get()
+                if order is None:
                     return
-                self._take(*told)
+                self._take(*order)
                 continue
             place = self._turns.choose(busy)
             begin = time.monotonic()
@@ -103,7 +103,7 @@ class _Place:
         return bool(self.orders) or self.engine.busy
 
     def turn(self) -> None:
-        """Do what was ordered, decode one token of every sentence and tell what comes of it; raises
+        """Do what was ordered, decode one token of every sentence, report what comes; raises
         OSError where the other end is closed."""
         engine = self.engine
         while self.orders:

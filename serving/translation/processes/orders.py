@@ -1,4 +1,4 @@
-"""What the server tells the processes that load models and decode with them.
+"""What the server orders of the processes that load models and decode with them.
 
 There is one connection to each process that was started, for what is loaded and dropped and who
 decodes, and one for each model and decoding process, for sentences and what comes of them.

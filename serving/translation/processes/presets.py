@@ -83,7 +83,7 @@ class DecodingProcesses:
 
     @property
     def held_bytes(self) -> int:
-        """Memory of all of them, what they share counted once; 0 where the system does not tell."""
+        """Memory of all of them, what they share counted once; 0 where the system does not say."""
         return sum(group.held_bytes for group in self._groups)
 
     def close(self) -> None:

@@ -263,7 +263,7 @@ def test_curves_of_encoders_are_drawn(folder: Path, tmp_path: Path) -> None:
     page = tmp_path / "both.html"
     runs = [str(folder / "bert"), str(folder / "classes")]
     assert main(["report", *runs, "--output", str(page)]) == 0
-    for title in ("Validation perplexity", "Next sentences told", "Validation accuracy"):
+    for title in ("Validation perplexity", "Next sentences recognised", "Validation accuracy"):
         assert title in page.read_text()
 
 

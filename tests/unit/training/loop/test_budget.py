@@ -104,7 +104,7 @@ def test_a_system_that_tells_nothing_has_the_usual_budget(
 ) -> None:
     pretend(monkeypatch, None, lambda budget: budget)
     assert find_budget(load(tmp_path), CPU) == 4096
-    assert "the system tells no free memory" in caplog.text
+    assert "the system states no free memory" in caplog.text
 
 
 def test_a_control_group_bounds_the_memory(tmp_path: Path) -> None:
