@@ -116,7 +116,8 @@ def _error(file: str, node: ast.stmt | ast.expr, problem: str) -> SetupError:
 
 def packages() -> dict[str, str]:
     """The packages of a wheel, with their folders in the repository."""
-    found = {PACKAGE: PACKAGE}
+    own = [f"{PACKAGE}.{name}" for name in find_packages(PACKAGE)]
+    found = {PACKAGE: PACKAGE} | {name: name.replace(".", "/") for name in own}
     for folder in FOLDERS:
         inside = [f"{folder}.{name}" for name in find_packages(folder)]
         found |= {f"{PACKAGE}.{name}": name.replace(".", "/") for name in (folder, *inside)}

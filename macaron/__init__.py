@@ -1,5 +1,5 @@
 """Fast Transformer variants: `Translator` and `Generator` decode with bundles, `Embedder` and
-`Classifier` read with them; the command is `macaron`.
+`Classifier` read with them, `Client` and `AsyncClient` ask a server; the command is `macaron`.
 
 This package holds nothing but the entrances to the others. In a checkout those are the folders
 beside it; an installed package has them inside it (setup.py renames the imports).
@@ -10,15 +10,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from macaron.client import AsyncClient, Client
     from serving import Classifier, Embedder, FileWishes, Generator, Translator, Wishes
 
-__all__ = ["Classifier", "Embedder", "FileWishes", "Generator", "Translator", "Wishes"]
+__all__ = [
+    "AsyncClient",
+    "Classifier",
+    "Client",
+    "Embedder",
+    "FileWishes",
+    "Generator",
+    "Translator",
+    "Wishes",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Load the documented names when they are asked for: the command starts faster without."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in ("AsyncClient", "Client"):
+        try:
+            from macaron.client import AsyncClient, Client
+        except ModuleNotFoundError as error:
+            error.add_note("what a client needs is installed by: pip install 'macaron[client]'")
+            raise
+        return AsyncClient if name == "AsyncClient" else Client
     import serving
 
     try:

@@ -122,3 +122,11 @@ def test_help_is_fast(words: list[str]) -> None:
     }
     assert "runpy" in loaded  # the lines were understood
     assert loaded & {"torch", "onnxruntime", "numpy", "bentoml"} == set()
+
+
+def test_a_client_needs_httpx_alone() -> None:
+    done = run_python("-c", "import macaron.client, sys; print(*sys.modules)")
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.split())
+    assert "httpx" in loaded
+    assert loaded & {"serving", "numpy", "pydantic", "torch", "onnxruntime"} == set()

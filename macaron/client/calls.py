@@ -1,0 +1,193 @@
+"""What each operation sends, and how its answer is read: values and pure functions, no waiting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from macaron.client.errors import ApiError, ConnectionLostError
+from macaron.client.records import (
+    Label,
+    ModelInfo,
+    Ranked,
+    RemoteHypothesis,
+    RemotePartial,
+    RemoteTranslation,
+    RemoteVectors,
+    TranslationOptions,
+)
+
+T = TypeVar("T")
+
+DEFAULTS = TranslationOptions()
+
+_OF_A_STREAM = 200
+"""The status of an answer in the middle of which an error came."""
+
+
+@dataclass(frozen=True)
+class RemoteCall(Generic[T]):
+    """One request, and what its answer means."""
+
+    method: str
+    path: str
+    body: Mapping[str, Any] | None
+    """Sent as JSON."""
+    read: Callable[[Any], T]
+    """Makes the result of the JSON of the answer."""
+
+
+def translate(
+    texts: Sequence[str], source: str, target: str, options: TranslationOptions
+) -> RemoteCall[list[RemoteTranslation]]:
+    """Translate texts, each by itself."""
+    return RemoteCall(
+        "POST", "/translate", translation_body(texts, source, target, options), _translated
+    )
+
+
+def translation_body(
+    texts: Sequence[str], source: str, target: str, options: TranslationOptions
+) -> dict[str, Any]:
+    """The body of a request to translate; what is as the server sets it is left out."""
+    body: dict[str, Any] = {"q": list(texts), "source": source, "target": target}
+    for name in ("format", "model", "split_sentences", "alternatives", "alignments", "timeout_s"):
+        if (value := getattr(options, name)) != getattr(DEFAULTS, name):
+            body[name] = value
+    if options.glossary:
+        body["glossary"] = [{"source": s, "target": t} for s, t in options.glossary.items()]
+    for name in ("required", "forbidden"):
+        if value := getattr(options, name):
+            body[name] = list(value)
+    if options.decoding:
+        body["options"] = dict(options.decoding)
+    return body
+
+
+def embed(texts: Sequence[str], model: str | None) -> RemoteCall[RemoteVectors]:
+    """The vectors of texts."""
+    body = _with_model({"input": list(texts)}, model)
+
+    def read(answer: Any) -> RemoteVectors:
+        rows = sorted(answer["data"], key=lambda row: row["index"])
+        return RemoteVectors([row["embedding"] for row in rows], answer["model"])
+
+    return RemoteCall("POST", "/v1/embeddings", body, read)
+
+
+def rerank(query: str, texts: Sequence[str], model: str | None) -> RemoteCall[list[Ranked]]:
+    """The texts in the order in which they answer a query, the best first."""
+    body = _with_model({"query": query, "texts": list(texts)}, model)
+    return RemoteCall(
+        "POST", "/rerank", body, lambda found: [Ranked(e["index"], e["score"]) for e in found]
+    )
+
+
+def classify(
+    texts: Sequence[str], pairs: Sequence[str] | None, model: str | None
+) -> RemoteCall[list[Label]]:
+    """The classes of texts, or of pairs of texts."""
+    body = _with_model({"q": list(texts)}, model)
+    if pairs is not None:
+        body["pair"] = list(pairs)
+
+    def read(answer: Any) -> list[Label]:
+        return [
+            Label(
+                each["label"],
+                each["probability"],
+                {one["label"]: one["probability"] for one in each["labels"]},
+            )
+            for each in answer["classifications"]
+        ]
+
+    return RemoteCall("POST", "/classify", body, read)
+
+
+def models() -> RemoteCall[list[ModelInfo]]:
+    """The models of the server."""
+
+    def read(answer: Any) -> list[ModelInfo]:
+        return [
+            ModelInfo(
+                name=card["name"],
+                task=card["task"],
+                pairs=[(source, target) for source, target in card["pairs"]],
+                loaded=card["loaded"],
+                card=card,
+            )
+            for card in answer["models"]
+        ]
+
+    return RemoteCall("GET", "/models", None, read)
+
+
+def languages() -> RemoteCall[dict[str, list[str]]]:
+    """The languages that are read, each with those that it can be translated into."""
+    return RemoteCall(
+        "GET", "/languages", None, lambda found: {e["code"]: e["targets"] for e in found}
+    )
+
+
+def ready() -> RemoteCall[bool]:
+    """Whether requests should be sent to this server now."""
+    return RemoteCall("GET", "/readyz", None, lambda _: True)
+
+
+class EventReader:
+    """Reads the lines of a server-sent stream of a translation."""
+
+    def __init__(self) -> None:
+        self._event = ""
+        self._ended = False
+
+    def read(self, line: str) -> Iterator[RemotePartial | list[RemoteTranslation]]:
+        """What a line holds: a part, the translations of all texts, or nothing yet. Raises ApiError
+        for an event `error`."""
+        if line.startswith("event: "):
+            self._event = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            data = json.loads(line.removeprefix("data: "))
+            if self._event == "partial":
+                yield RemotePartial(data["index"], data["text"])
+            elif self._event == "done":
+                self._ended = True
+                yield _translated(data)
+            elif self._event == "error":
+                raise ApiError(data["error"], status=_OF_A_STREAM, code=data["code"])
+
+    def check_end(self) -> None:
+        """Raise ConnectionLostError for a stream that ended before its last event."""
+        if not self._ended:
+            raise ConnectionLostError("the stream broke off before its end; send the text again")
+
+
+def _translated(answer: Any) -> list[RemoteTranslation]:
+    return [_translation(each) for each in answer["translations"]]
+
+
+def _translation(each: Mapping[str, Any]) -> RemoteTranslation:
+    detected = each.get("detected")
+    return RemoteTranslation(
+        text=each["text"],
+        hypotheses=[
+            RemoteHypothesis(
+                text=found["text"],
+                score=found["score"],
+                finished=found["finished"],
+                probability=found.get("probability"),
+                alignment=found.get("alignment") or (),
+            )
+            for found in each["hypotheses"]
+        ],
+        warnings=each["warnings"],
+        model=each["model"],
+        source=each["source"],
+        confidence=detected["confidence"] if detected else None,
+    )
+
+
+def _with_model(body: dict[str, Any], model: str | None) -> dict[str, Any]:
+    return body if model is None else {**body, "model": model}

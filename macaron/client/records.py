@@ -1,0 +1,115 @@
+"""What a client is asked for and what it gives, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationOptions:
+    """How texts are translated; what is not given is as the server and the model set it."""
+
+    format: str = "text"
+    """`text`, `html`, `markdown` or `xml`."""
+    model: str | None = None
+    """Name of a model; by default the first for the language pair."""
+    split_sentences: bool = True
+    """Whether sentences are translated one by one."""
+    alternatives: int = 0
+    """Further translations of each text, besides the best."""
+    glossary: Mapping[str, str] = field(default_factory=dict)
+    """Terms and their translations."""
+    required: Sequence[str] = ()
+    """Terms that a translation must hold."""
+    forbidden: Sequence[str] = ()
+    """Terms that a translation may not hold."""
+    alignments: bool = False
+    """Whether hypotheses come with word links."""
+    timeout_s: float | None = None
+    """Seconds after which the server gives a request up."""
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the search, such as `beam_size`, as `docs/reference/options.md` lists them."""
+
+
+@dataclass(frozen=True)
+class RemoteHypothesis:
+    """One translation of a text, with its scores."""
+
+    text: str
+    score: float
+    """Length-normalised log-probability, by which hypotheses are ranked."""
+    finished: bool
+    """False where it reached max_length before its end."""
+    probability: float | None = None
+    """That it is good, where the bundle was calibrated."""
+    alignment: Sequence[Mapping[str, Any]] = ()
+    """Word links, where they were asked for: `source` and `target` (begin and end in code points)
+    and `probability`."""
+
+
+@dataclass(frozen=True)
+class RemoteTranslation:
+    """What a text became."""
+
+    text: str
+    hypotheses: Sequence[RemoteHypothesis]
+    """Best first; empty for a text without words."""
+    warnings: Sequence[str]
+    """What a reader should know, as `docs/reference/serving.md` lists it; often nothing."""
+    model: str
+    source: str
+    """Language code of the text, detected where it was left open."""
+    confidence: float | None = None
+    """Of the detection, 0 to 1; None where the source was given."""
+
+
+@dataclass(frozen=True)
+class RemotePartial:
+    """What the translation of a text is certain to begin with, while it is still being decoded."""
+
+    index: int
+    """Which of the texts."""
+    text: str
+
+
+@dataclass(frozen=True)
+class RemoteVectors:
+    """The vectors of texts, in their order."""
+
+    vectors: Sequence[Sequence[float]]
+    model: str
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A text among those that were ranked."""
+
+    index: int
+    """Which of the texts."""
+    score: float
+
+
+@dataclass(frozen=True)
+class Label:
+    """The likeliest class of a text."""
+
+    label: str
+    probability: float
+    all: Mapping[str, float]
+    """The probability of each class."""
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """A model that the server has."""
+
+    name: str
+    task: str
+    """`translate`, `generate`, `encode` or `classify`."""
+    pairs: Sequence[tuple[str, str]]
+    """Source and target of what it translates."""
+    loaded: bool
+    card: Mapping[str, Any]
+    """All that the server says of it."""

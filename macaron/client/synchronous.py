@@ -1,0 +1,169 @@
+"""The client whose methods wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from time import sleep as wait
+from types import TracebackType
+from typing import Self, TypeVar
+
+import httpx
+
+from macaron.client import calls
+from macaron.client.calls import EventReader, RemoteCall
+from macaron.client.errors import ApiError, ConnectionLostError
+from macaron.client.records import (
+    Label,
+    ModelInfo,
+    Ranked,
+    RemotePartial,
+    RemoteTranslation,
+    RemoteVectors,
+    TranslationOptions,
+)
+from macaron.client.retries import Retries, api_error, headers
+
+T = TypeVar("T")
+
+
+class Client:
+    """Asks a Macaron server. Safe to use from several threads; close it, or use it in a `with`.
+
+    A request that finds the server busy or starting, or that is cut off, is sent again, as long
+    after as the server says. Every method raises ApiError where the server refuses, and
+    ConnectionLostError where it cannot be reached.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:3000",
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 120.0,
+        retries: int = 4,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        """`timeout_s` bounds each wait for the server; `retries` are tries after the first one;
+        `transport` is httpx's, for proxies, certificates and tests."""
+        self._retries = Retries(retries)
+        self._http = httpx.Client(
+            base_url=url, headers=headers(api_key), timeout=timeout_s, transport=transport
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def translate(
+        self,
+        text: str,
+        target: str,
+        source: str = "auto",
+        options: TranslationOptions = calls.DEFAULTS,
+    ) -> RemoteTranslation:
+        """Translate a text. Languages are codes; `auto` is detected."""
+        return self.translate_all([text], target, source, options)[0]
+
+    def translate_all(
+        self,
+        texts: Sequence[str],
+        target: str,
+        source: str = "auto",
+        options: TranslationOptions = calls.DEFAULTS,
+    ) -> list[RemoteTranslation]:
+        """Translate texts in one request, as `translate` does; the server says how many may be
+        in one."""
+        return self._call(calls.translate(texts, source, target, options))
+
+    def stream(
+        self,
+        text: str,
+        target: str,
+        source: str = "auto",
+        options: TranslationOptions = calls.DEFAULTS,
+    ) -> Iterator[RemotePartial | RemoteTranslation]:
+        """Translate a text; gives what becomes certain of its translation, at last the whole one.
+
+        A stream that has begun is not sent again where it breaks off.
+        """
+        body = {**calls.translation_body([text], source, target, options), "stream": True}
+        reader = EventReader()
+        try:
+            with self._http.stream("POST", "/translate", json=body) as response:
+                if not response.is_success:
+                    response.read()
+                    raise api_error(response)
+                for line in response.iter_lines():
+                    for found in reader.read(line):
+                        yield found[0] if isinstance(found, list) else found
+        except httpx.TransportError as error:
+            raise ConnectionLostError(f"{self._http.base_url}: {error}") from error
+        reader.check_end()
+
+    def embed(self, texts: Sequence[str], model: str | None = None) -> RemoteVectors:
+        """The vectors of texts."""
+        return self._call(calls.embed(texts, model))
+
+    def rerank(self, query: str, texts: Sequence[str], model: str | None = None) -> list[Ranked]:
+        """The texts in the order in which they answer a query, the best first."""
+        return self._call(calls.rerank(query, texts, model))
+
+    def classify(
+        self, texts: Sequence[str], pairs: Sequence[str] | None = None, model: str | None = None
+    ) -> list[Label]:
+        """The classes of texts; of a model that reads two, `pairs` has the second of each."""
+        return self._call(calls.classify(texts, pairs, model))
+
+    def models(self) -> list[ModelInfo]:
+        """The models of the server."""
+        return self._call(calls.models())
+
+    def languages(self) -> dict[str, list[str]]:
+        """The languages that are read, each with those that it can be translated into."""
+        return self._call(calls.languages())
+
+    def wait_ready(self, timeout_s: float = 60.0) -> None:
+        """Wait until the server can translate; raises TimeoutError."""
+        end = time.monotonic() + timeout_s
+        while True:
+            try:
+                self._once(calls.ready())
+                return
+            except (ApiError, httpx.TransportError) as error:
+                if time.monotonic() > end:
+                    raise TimeoutError(f"the server is not ready after {timeout_s:g} s") from error
+            wait(0.1)
+
+    def _call(self, call: RemoteCall[T]) -> T:
+        tried = 0
+        while True:
+            tried += 1
+            try:
+                return self._once(call)
+            except ApiError as error:
+                wait_s = self._retries.wait_s(tried, error)
+                if wait_s is None:
+                    raise
+            except httpx.TransportError as error:
+                wait_s = self._retries.wait_s(tried, None)
+                if wait_s is None:
+                    raise ConnectionLostError(f"{self._http.base_url}: {error}") from error
+            wait(wait_s)
+
+    def _once(self, call: RemoteCall[T]) -> T:
+        response = self._http.request(call.method, call.path, json=call.body)
+        if not response.is_success:
+            raise api_error(response)
+        return call.read(response.json())
