@@ -9,9 +9,10 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 import threading
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # BentoML reports usage to its makers unless this says otherwise before it looks.
 os.environ.setdefault("BENTOML_DO_NOT_TRACK", "True")
@@ -21,14 +22,13 @@ from bentoml._internal.utils.analytics.usage_stats import do_not_track
 from circus.sighandler import SysHandler
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from serving.errors import ServingError
-from serving.server.app import create_app
-from serving.server.check import check_apart, refuse
-from serving.server.http.logs import configure_logs
-from serving.server.http.settings import Settings
+from serving.errors import BundleError, ServingError
+from serving.server.check import check, refuse
 from serving.server.http.slow_clients import time_connections
-from serving.server.models.registry import Registry
-from serving.text.detection import load_detector
+from serving.server.worker import SETTINGS, app, registry, start_early
+
+if TYPE_CHECKING:
+    from serving.server.models.registry import Registry
 
 # The command line has looked before it imported this module, and keeps what it saw.
 do_not_track.cache_clear()
@@ -37,25 +37,8 @@ _BENTOML_TIMEOUT_MARGIN_S = 10
 
 logger = logging.getLogger(__name__)
 
-
-def _read_settings() -> Settings:
-    try:
-        return Settings.from_environment()
-    except ServingError as error:
-        refuse(error)
-
-
-def _make_app(registry: Registry, settings: Settings) -> ASGIApp:
-    try:
-        return create_app(registry, settings)
-    except ServingError as error:
-        refuse(error)
-
-
-_settings = _read_settings()
-_registry = Registry(_settings)
-_app = _make_app(_registry, _settings)
-time_connections(_settings.client_timeout_s)
+start_early()
+time_connections(SETTINGS.client_timeout_s)
 
 
 class _PublicRoutes:
@@ -65,12 +48,12 @@ class _PublicRoutes:
     for it, in plain text, where it has no route.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._bentoml_app = app
+    def __init__(self, bentoml_app: ASGIApp) -> None:
+        self._bentoml_app = bentoml_app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self._bentoml_app if scope["type"] == "lifespan" else _app
-        await app(scope, receive, send)
+        chosen = self._bentoml_app if scope["type"] == "lifespan" else app()
+        await chosen(scope, receive, send)
 
 
 class _Macaron:
@@ -79,33 +62,47 @@ class _Macaron:
     @bentoml.on_deployment  # type: ignore[untyped-decorator]
     @staticmethod
     def check() -> None:
-        """Refuse to serve where a bundle is bad: once, before any worker starts."""
-        check_apart()
+        """Refuse to serve where something is bad: once, before any worker starts."""
+        try:
+            check(SETTINGS)
+        except ServingError as error:
+            refuse(error)
         _pass_hangups_on()
 
     @bentoml.on_startup  # type: ignore[untyped-decorator]
     async def start(self) -> None:
         """Load the models beside the event loop, so that /livez answers meanwhile."""
-        configure_logs(_settings)
+        from serving.server.http.logs import configure_logs
+
+        configure_logs(SETTINGS)
         _on_termination(asyncio.get_running_loop())
         _on_hangup()
-        self._loading = asyncio.create_task(asyncio.to_thread(_load))
+        self._loading = asyncio.create_task(asyncio.to_thread(_load, registry()))
+        await asyncio.sleep(0)  # the thread starts, and with it the processes that decode
+        app()
 
     @bentoml.on_shutdown  # type: ignore[untyped-decorator]
     async def stop(self) -> None:
         """Finish the requests that were accepted, once loading has come to its end."""
         await self._loading
-        await asyncio.to_thread(_registry.close)
+        await asyncio.to_thread(registry().close)
 
 
-def _load() -> None:
+def _load(models: Registry) -> None:
     try:
-        load_detector()
-        _registry.load()
-    except Exception:
-        # The same bundles passed `check` a moment ago: the machine is short of something.
-        logger.critical("the models cannot be loaded; this worker ends", exc_info=True)
+        models.load()
+    except Exception as error:
+        logger.critical("the models cannot be loaded", exc_info=True)
+        if isinstance(error, BundleError):
+            # Its hashes are right, and another worker would fail as this one: the server ends.
+            print(f"macaron: error: {error}", file=sys.stderr, flush=True)
+            os.kill(os.getppid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
+        return
+    from serving.text.detection import load_detector
+
+    # The first text of which the language is not known waits for this, if it comes at once.
+    load_detector()
 
 
 def _on_termination(loop: asyncio.AbstractEventLoop) -> None:
@@ -117,10 +114,10 @@ def _on_termination(loop: asyncio.AbstractEventLoop) -> None:
         before = signal.getsignal(number)
 
         def handle(number: int, frame: FrameType | None, before: Any = before) -> None:
-            _registry.drain()
-            loop.call_later(_settings.drain_s + _settings.grace_s, _registry.abandon)
+            registry().drain()
+            loop.call_later(SETTINGS.drain_s + SETTINGS.grace_s, registry().abandon)
             if callable(before):
-                loop.call_later(_settings.drain_s, before, number, frame)
+                loop.call_later(SETTINGS.drain_s, before, number, frame)
 
         signal.signal(number, handle)
 
@@ -131,7 +128,7 @@ def _on_hangup() -> None:
         return
 
     def handle(number: int, frame: FrameType | None) -> None:
-        threading.Thread(target=_registry.reload, name="reload", daemon=True).start()
+        threading.Thread(target=registry().reload, name="reload", daemon=True).start()
 
     signal.signal(signal.SIGHUP, handle)
 
@@ -150,11 +147,11 @@ def _pass_hangups_on() -> None:
 
 MacaronService = bentoml.service(
     name="macaron",
-    workers=_settings.workers,
+    workers=SETTINGS.workers,
     logging={"access": {"enabled": False}},  # http.access_log writes a line of its own
     # Its labels hold raw paths, so that a scanner fills the memory.
     metrics={"enabled": False},
     # Our own deadlines come first; this one also ends a body that never arrives.
-    traffic={"timeout": _settings.max_timeout_s + _BENTOML_TIMEOUT_MARGIN_S},
+    traffic={"timeout": SETTINGS.max_timeout_s + _BENTOML_TIMEOUT_MARGIN_S},
 )(_Macaron)
 MacaronService.add_asgi_middleware(_PublicRoutes)

@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -23,7 +23,6 @@ from serving.errors import (
     OverloadedError,
     RequestError,
     ServingError,
-    SettingsError,
 )
 from serving.server.api.dialect import Dialect, DialectRoute, EndpointsT
 from serving.server.api.refusal import Refusal
@@ -33,13 +32,11 @@ from serving.server.http.body import ByBody, TimedBody
 from serving.server.http.gate import Gate, Gatekeeper, KeyRule
 from serving.server.http.metrics import HttpMetrics
 from serving.server.http.page import PageRoute, page_routes
-from serving.server.http.settings import ROOT, Settings, variable
+from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
 from serving.server.openapi import document
 from serving.server.work.backend import Backend
-
-if TYPE_CHECKING:
-    from serving.store.store import Store
+from serving.server.work.store import open_store
 
 _ABSOLUTE = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _SLASHES = re.compile(r"//+")
@@ -57,8 +54,7 @@ def create_app(
     """
     gatekeeper, metrics = Gatekeeper(settings), HttpMetrics()
     describe = functools.cache(functools.partial(document, dialects, settings.root_path))
-    store = _opened_store(settings.store.get_secret_value())
-    backend = Backend(registry, settings, gatekeeper, metrics, describe, store)
+    backend = Backend(registry, settings, gatekeeper, metrics, describe, open_store(settings))
     served = [found for dialect in dialects for found in _served(dialect, backend)]
     page = page_routes()
     refuse = Refusal(dialects)
@@ -87,21 +83,6 @@ def create_app(
     # A redirect would turn some clients' POST into a GET.
     app.router.redirect_slashes = False
     return app
-
-
-def _opened_store(url: str) -> Store | None:
-    """The store of a URL, or none for an empty one."""
-    if not url:
-        return None
-    try:
-        # Only here: what a store needs takes time to import, and not everybody has it.
-        from serving.store.store import Store
-    except ModuleNotFoundError as error:
-        raise SettingsError(
-            f"{variable('store')} needs {error.name}; install it with `pip install "
-            "'macaron[store]'`"
-        ) from error
-    return Store(url, ROOT)
 
 
 class CleanPath:

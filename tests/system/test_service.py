@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import socket
@@ -153,6 +154,14 @@ def damaged(bundle: Path) -> None:
         file.write(b"x")
 
 
+def unloadable(bundle: Path) -> None:
+    """Its hashes are right, so that only whoever loads it finds out."""
+    (bundle / "step.onnx").write_bytes(b"no graph")
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    manifest["files"]["step.onnx"] = hashlib.sha256(b"no graph").hexdigest()
+    (bundle / "manifest.json").write_text(json.dumps(manifest))
+
+
 def newer(bundle: Path) -> None:
     manifest = json.loads((bundle / "manifest.json").read_text())
     (bundle / "manifest.json").write_text(json.dumps({**manifest, "format_version": 99}))
@@ -186,3 +195,18 @@ def test_what_cannot_be_served_is_refused_with_one_line(
     (line,) = done.stderr.splitlines()
     assert line.startswith("macaron: error: ")
     assert message in line
+
+
+def test_a_bundle_that_cannot_be_loaded_ends_the_server(bundles: Path, tmp_path: Path) -> None:
+    shutil.copytree(bundles, tmp_path / "models")
+    unloadable(tmp_path / "models/tiny")
+    done = subprocess.run(
+        command(free_port()),
+        cwd=ROOT,
+        env=environment(tmp_path / "models", tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("macaron: error: ")]
+    assert "tiny" in line

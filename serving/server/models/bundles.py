@@ -1,47 +1,22 @@
-"""The folder of bundles: reads what lies in it, and loads what is not served yet."""
+"""Loads the bundles that are not served yet."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
 
-from serving.bundle.folder import find_bundles, parse_manifest
 from serving.bundle.manifest import DECODED, Manifest
 from serving.encoding.presets import load_reader
 from serving.encoding.reader import TextReader
 from serving.errors import BundleError
 from serving.generation.generator import Generator
 from serving.generation.presets import load_generator
-from serving.server.http.settings import Settings, variable
+from serving.server.http.settings import Settings
+from serving.server.models.manifests import read_manifests
 from serving.translation.processes.presets import DecodingProcesses, load_translator
 from serving.translation.scheduler import TranslationBundle
 
 AnyBundle = TranslationBundle | Generator | TextReader
-
-
-def read_manifests(settings: Settings) -> dict[Path, Manifest]:
-    """The manifest of every bundle, by its folder.
-
-    Raises BundleError, in one line, for a folder without bundles, a manifest that cannot be read
-    and two bundles of one name.
-    """
-    manifests: dict[Path, Manifest] = {}
-    names: set[str] = set()
-    for folder in find_bundles(settings.bundles):
-        manifest = manifests[folder] = parse_manifest(folder)
-        if manifest.name in names:
-            raise BundleError(
-                f"{folder}: another bundle is named {manifest.name!r} too; export one of them "
-                "under another name"
-            )
-        names.add(manifest.name)
-    if not manifests:
-        found = "has no bundle in it" if settings.bundles.is_dir() else "is no folder"
-        raise BundleError(
-            f"{settings.bundles} {found}; set {variable('bundles')} to the folder that holds the "
-            "bundle folders, or make a bundle with `python -m macaron export bundle`"
-        )
-    return manifests
 
 
 def decoding_processes(settings: Settings) -> DecodingProcesses:

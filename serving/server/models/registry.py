@@ -27,9 +27,9 @@ from serving.server.models.bundles import (
     decoding_processes,
     load_bundle,
     load_bundles,
-    read_manifests,
 )
 from serving.server.models.catalogue import Catalogue
+from serving.server.models.manifests import check_defaults, read_manifests
 from serving.server.models.served import (
     AnyModel,
     AnyScheduler,
@@ -65,13 +65,17 @@ class Registry(Catalogue):
         """Open every bundle to requests: load it now, or where the settings say so when it is
         asked for. Raises as `load_bundles` and `start` do."""
         stored = self._to_store(self._read_manifests())
-        if self._settings.load == "use" and self._settings.decode_in == "processes":
-            self._processes.start()
         with large_blocks_apart():
             bundles = self._load_all_but([model.manifest for model in stored])
         self._serve([*map(self._starter.start, bundles), *stored])
         del bundles
         _tidy()
+
+    def start_processes(self) -> None:
+        """Start what decodes translation models, if there will be any: each is loaded sooner."""
+        tasks = {manifest.task for manifest in read_manifests(self._settings).values()}
+        if "translate" in tasks and self._settings.decode_in == "processes":
+            self._processes.start()
 
     def start(self, bundles: Iterable[AnyBundle]) -> None:
         """Warm the models up and open them to requests.
@@ -148,7 +152,7 @@ class Registry(Catalogue):
         for manifest in sorted(manifests, key=lambda each: (-each.priority, each.name)):
             if manifest.task != "translate":
                 continue
-            self._starter.check_defaults(manifest.name, parse_options(manifest.search))
+            check_defaults(manifest.name, parse_options(manifest.search), self._settings)
             size = self._num_bytes(StoredTranslator(manifest)) if limit else 0
             if self._settings.load == "use" or size > room:
                 stored.append(StoredTranslator(manifest))

@@ -7,14 +7,13 @@ import time
 
 from serving.encoding.reader import TextReader
 from serving.encoding.scheduler import TextScheduler
-from serving.errors import SettingsError
 from serving.generation.generator import Generator
 from serving.generation.scheduler import GenerationScheduler
-from serving.search.options import SearchOptions
 from serving.search.sampling_options import GenerationOptions
 from serving.server.http.metrics import Metrics
-from serving.server.http.settings import Settings, variable
+from serving.server.http.settings import Settings
 from serving.server.models.bundles import AnyBundle
+from serving.server.models.manifests import check_defaults
 from serving.server.models.served import (
     LoadedModel,
     ServedEncoder,
@@ -57,7 +56,7 @@ class Starter:
     def start_translator(self, translator: TranslationBundle) -> ServedTranslator:
         """As `start`, of a translation model."""
         defaults = translator.default_options
-        self.check_defaults(translator.manifest.name, defaults)
+        check_defaults(translator.manifest.name, defaults, self._settings)
         translator.warm_up()
         scheduler = TranslationScheduler(
             translator,
@@ -91,15 +90,3 @@ class Starter:
             observer=self._metrics.observer(reader.manifest.name),
         )
         return ServedEncoder(reader.manifest, reader, scheduler, int(time.time()))
-
-    def check_defaults(self, name: str, options: SearchOptions) -> None:
-        """Raise SettingsError where a bundle's own default options are over a limit."""
-        for option, limit in (
-            ("beam_size", "max_beam_size"),
-            ("num_hypotheses", "max_num_hypotheses"),
-        ):
-            if getattr(options, option) > getattr(self._settings, limit):
-                raise SettingsError(
-                    f"{variable(limit)} must be at least {getattr(options, option)}, the default "
-                    f"{option} of bundle {name!r}, got {getattr(self._settings, limit)}"
-                )

@@ -1,0 +1,30 @@
+"""Opens the store that the settings name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from serving.errors import SettingsError
+from serving.server.http.settings import ROOT, Settings, variable
+
+if TYPE_CHECKING:
+    from serving.store.store import Store
+
+
+def open_store(settings: Settings) -> Store | None:
+    """The store of the settings, or None where they name none.
+
+    Raises SettingsError where it cannot be used, StoreUnavailableError where it does not answer.
+    """
+    url = settings.store.get_secret_value()
+    if not url:
+        return None
+    try:
+        # Only here: what a store needs takes time to import, and not everybody has it.
+        from serving.store.store import Store
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"{variable('store')} needs {error.name}; install it with `pip install "
+            "'macaron[store]'`"
+        ) from error
+    return Store(url, ROOT)
