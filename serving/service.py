@@ -79,11 +79,12 @@ class _Macaron:
         _on_hangup()
         self._loading = asyncio.create_task(asyncio.to_thread(_load, registry()))
         await asyncio.sleep(0)  # the thread starts, and with it the processes that decode
-        app()
+        app().state.documents.start()
 
     @bentoml.on_shutdown  # type: ignore[untyped-decorator]
     async def stop(self) -> None:
         """Finish the requests that were accepted, once loading has come to its end."""
+        await app().state.documents.close()
         await self._loading
         await asyncio.to_thread(registry().close)
 

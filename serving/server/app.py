@@ -36,6 +36,8 @@ from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
 from serving.server.openapi import document
 from serving.server.work.backend import Backend
+from serving.server.work.documents.desk import Documents
+from serving.server.work.jobs import Jobs
 from serving.server.work.store import open_store
 
 _ABSOLUTE = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
@@ -54,7 +56,9 @@ def create_app(
     """
     gatekeeper, metrics = Gatekeeper(settings), HttpMetrics()
     describe = functools.cache(functools.partial(document, dialects, settings.root_path))
-    backend = Backend(registry, settings, gatekeeper, metrics, describe, open_store(settings))
+    documents = Documents(Jobs(registry, settings, gatekeeper), registry, settings)
+    store = open_store(settings)
+    backend = Backend(registry, settings, gatekeeper, metrics, documents, describe, store)
     served = [found for dialect in dialects for found in _served(dialect, backend)]
     page = page_routes()
     refuse = Refusal(dialects)
@@ -80,6 +84,7 @@ def create_app(
             HTTPException: functools.partial(_no_route, refuse),
         },
     )
+    app.state.documents = documents  # for whoever starts and ends the server
     # A redirect would turn some clients' POST into a GET.
     app.router.redirect_slashes = False
     return app
@@ -154,7 +159,7 @@ def _cors(origins: str) -> list[Middleware]:
         Middleware(
             CORSMiddleware,
             allow_origins=allowed,
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],
             # A page anywhere may then ask a server in the reader's own network.
             allow_private_network="*" in allowed,

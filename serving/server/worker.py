@@ -9,7 +9,7 @@ import functools
 import sys
 from typing import TYPE_CHECKING
 
-from starlette.types import ASGIApp
+from starlette.applications import Starlette
 
 from serving.errors import ServingError
 from serving.server.check import refuse
@@ -44,7 +44,7 @@ def registry() -> Registry:
 
 
 @functools.cache
-def app() -> ASGIApp:
+def app() -> Starlette:
     """The app over the models; ends the process where it cannot be made."""
     from serving.server.app import create_app
 

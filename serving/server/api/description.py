@@ -23,6 +23,7 @@ REASONS: Mapping[int, str] = {
     413: "A text, the list of texts or the body is over a limit of `/limits`",
     408: "The body did not arrive in time",
     415: "The body is declared as something else than the route reads, or not in UTF-8",
+    501: "The server has not been set up for this; the message says what is missing",
     429: "The client has asked for more than it may in a minute; only where there is a limit",
     500: "The model failed",
     503: "The queue is full, or the server is starting or shutting down; try again later",
@@ -30,6 +31,7 @@ REASONS: Mapping[int, str] = {
 }
 """What each status means in an answer of this server, where the dialect does not say otherwise."""
 _PATH_PARAMETER = re.compile(r"\{(\w+)\}")
+_FILE = {"type": "string", "format": "binary"}
 _RETRY_AFTER = {
     "Retry-After": {
         "description": "Seconds to wait before another try",
@@ -84,6 +86,9 @@ def _operation(dialect: Dialect[Any], route: DialectRoute[Any], method: str) -> 
             form = {"schema": _form(route.request, route.form)}
             content |= {URLENCODED: form, MULTIPART: form}
         found["requestBody"] = {"required": True, "content": content}
+    if route.upload:
+        content = {MULTIPART: {"schema": _upload(route.upload)}}
+        found["requestBody"] = {"required": True, "content": content}
     parameters = [_parameter(name, "path", ()) for name in _PATH_PARAMETER.findall(route.path)]
     parameters += [_parameter(name, "query", values) for name, values in route.query.items()]
     if method == "GET":  # a form stands in its query
@@ -95,11 +100,19 @@ def _answer(answer: type[Any]) -> dict[str, Any]:
     """What is answered, by media type."""
     if answer is str:
         return {"text/plain": {"schema": {"type": "string"}}}
+    if answer is bytes:
+        return {"application/octet-stream": {"schema": _FILE}}
     body = _body(answer)
     if body is None:
         return {JSON: {"schema": {"type": "object"}}}
     one = _reference(body)
     return {JSON: {"schema": one if body is answer else {"type": "array", "items": one}}}
+
+
+def _upload(names: tuple[str, ...]) -> dict[str, Any]:
+    """The schema of a form with a file and those fields, all of them texts."""
+    fields = {name: {"type": "string"} for name in names}
+    return {"type": "object", "properties": {"file": _FILE, **fields}, "required": ["file"]}
 
 
 def _event(data: str) -> dict[str, Any]:
@@ -112,7 +125,7 @@ def _form(request: type[BaseModel], names: tuple[str, ...]) -> dict[str, Any]:
     """The schema of a form with those fields of the request."""
     described = request.model_json_schema()
     properties = {name: _not_null(described["properties"][name]) for name in names}
-    required = [name for name in described["required"] if name in names]
+    required = [name for name in described.get("required", []) if name in names]
     return {"type": "object", "properties": properties, "required": required}
 
 

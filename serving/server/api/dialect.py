@@ -41,12 +41,16 @@ class DialectRoute(Generic[EndpointsT]):
     """The operationId; of several methods each has its own name behind it."""
     summary: str
     answer: type[Any]
-    """What is answered: a body, `list[Body]`, `dict` for any object, or `str` for plain text."""
+    """What is answered: a body, `list[Body]`, `dict` for any object, `str` for plain text, or
+    `bytes` for a file."""
     methods: tuple[str, ...] = ("GET",)
     request: type[BaseModel] | None = None
     """The body that is read, as JSON."""
     form: tuple[str, ...] = ()
     """Fields of the request that may come as a form, too; none where no form is read."""
+    upload: tuple[str, ...] = ()
+    """Fields of a multipart form that stand beside its file, which is in the field `file`; none
+    where no file is read."""
     query: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Parameters of the query, each with the values that it may have; none where it may have any.
     """

@@ -127,6 +127,16 @@ class Settings(BaseModel):
     """Bytes of translations that each model keeps, to give them again for the same text and
     options; 0 keeps none."""
 
+    documents: Path | None = None
+    """Folder in which documents lie while they are translated, and their results; shared by the
+    workers, and kept when the server ends. Without one a worker alone has a temporary folder."""
+    max_document_bytes: int = Field(30 * 1024 * 1024, ge=1024)
+    """Bytes of a document that is sent."""
+    max_documents: int = Field(100, ge=1)
+    """Documents that may wait to be translated."""
+    document_hours: float = Field(24.0, gt=0, allow_inf_nan=False)
+    """Hours for which the translation of a document is kept."""
+
     store: SecretStr = SecretStr("")
     """Database in which the server keeps what outlives a request: `sqlite:///FILE`, relative to the
     repository root, or `postgresql://USER:PASSWORD@HOST/DATABASE`. Without one nothing is kept."""
@@ -148,7 +158,7 @@ class Settings(BaseModel):
     log_format: Literal["json", "text"] = "json"
     """`json`: an object a line. `text`: for people."""
 
-    @field_validator("bundles", "api_keys_file")
+    @field_validator("bundles", "api_keys_file", "documents")
     @classmethod
     def _from_the_root(cls, value: Path | None) -> Path | None:
         return None if value is None else ROOT / value.expanduser()

@@ -11,6 +11,7 @@ from serving.server.http.gate import Gatekeeper
 from serving.server.http.metrics import HttpMetrics
 from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
+from serving.server.work.documents.desk import Documents
 
 if TYPE_CHECKING:
     from serving.store.store import Store
@@ -24,6 +25,7 @@ class Backend:
     settings: Settings
     gatekeeper: Gatekeeper
     metrics: HttpMetrics
+    documents: Documents
     document: Callable[[], str]
     """The OpenAPI document of this app."""
     store: Store | None = None

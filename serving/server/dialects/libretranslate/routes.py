@@ -64,8 +64,8 @@ class _LibreTranslateEndpoints:
             apiKeys=needed,
             keyRequired=needed,
             suggestions=False,
-            filesTranslation=False,
-            supportedFilesFormat=[],
+            filesTranslation=True,
+            supportedFilesFormat=await run_in_threadpool(_suffixes),
             language=FrontendLanguages(
                 source=NamedLanguage(code=AUTO, name="Auto Detect"),
                 target=NamedLanguage(code=targets[0], name=language_name(targets[0])),
@@ -81,6 +81,13 @@ class _LibreTranslateEndpoints:
     async def spec(self, _: Request, __: RequestContext) -> Response:
         """Answer with the OpenAPI document, at the path where LibreTranslate has it."""
         return Response(self._backend.document(), media_type=JSON)
+
+
+def _suffixes() -> list[str]:
+    # Only here: a server without documents has no use for it.
+    from serving.documents.recognition import FORMATS, suffixes
+
+    return suffixes(FORMATS)
 
 
 LIBRETRANSLATE = Dialect(

@@ -51,3 +51,9 @@ class Health(Wire):
     """The state of the server."""
 
     status: Literal["ok"]
+
+
+class TranslatedFile(Wire):
+    """Where a translated file can be fetched."""
+
+    translatedFileUrl: str

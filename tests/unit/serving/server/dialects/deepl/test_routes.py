@@ -371,7 +371,7 @@ def test_there_are_no_style_rules(client: TestClient) -> None:
         ("GET", "/v2/translate", 405),
         ("GET", "/v2/glossaries/a", 404),
         ("GET", "/v3/glossaries/a", 404),
-        ("POST", "/v2/document", 404),
+        ("POST", "/v2/documents", 404),
     ],
 )
 def test_no_such_route(client: TestClient, method: str, path: str, status: int) -> None:

@@ -263,7 +263,7 @@ def test_frontend_settings(client: TestClient) -> None:
     settings = client.get("/frontend/settings").json()
     assert settings["charLimit"] == Settings().max_text_chars
     assert settings["keyRequired"] is False
-    assert settings["filesTranslation"] is False
+    assert settings["filesTranslation"] is True
     assert settings["language"]["source"]["code"] == "auto"
     assert settings["language"]["target"] in [
         {"code": "de", "name": "German"},

@@ -1,0 +1,88 @@
+"""Files in LibreTranslate's dialect: sent with one request, fetched from the address it answers."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import PurePath
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from serving.errors import DeadlineExceededError, RequestError
+from serving.server.api.dialect import WORK, Dialect, DialectRoute
+from serving.server.dialects.libretranslate.wire import TranslatedFile
+from serving.server.http.access_log import RequestContext
+from serving.server.http.gate import KeyRule, admit_by_body
+from serving.server.http.upload import read_upload
+from serving.server.http.wire import json_response
+from serving.server.work.backend import Backend
+from serving.server.work.documents.desk import DocumentWishes, file_response, output_name
+
+
+class _FileEndpoints:
+    """Answers requests for files."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend, self._documents = backend, backend.documents
+
+    async def translate(self, request: Request, context: RequestContext) -> Response:
+        """Translate a file and tell where its translation is."""
+        settings = self._backend.settings
+        upload = await read_upload(request, settings.max_document_bytes)
+        with contextlib.closing(upload.file):
+            fields = {name: str(value) for name, value in upload.fields.items()}
+            admit_by_body(self._backend.gatekeeper, context, fields.get("api_key"))
+            for name in ("source", "target"):
+                if not fields.get(name):
+                    raise RequestError(f"Invalid request: missing {name} parameter", parameter=name)
+            wishes = DocumentWishes(source=fields["source"], target=fields["target"])
+            # Whoever knows the address may fetch it, as with LibreTranslate: no key is sent there.
+            owner = RequestContext(context.request_id, client=context.client)
+            record = await self._documents.submit(upload, wishes, owner)
+        try:
+            record = await self._documents.finished(record, settings.max_timeout_s)
+        except TimeoutError as error:
+            await self._documents.remove(record)
+            raise DeadlineExceededError(
+                f"the file takes more than {settings.max_timeout_s:g} seconds; send it to "
+                "/documents, where nobody has to wait"
+            ) from error
+        if record.state == "failed":
+            await self._documents.remove(record)
+            raise RequestError(record.error)
+        suffix = PurePath(output_name(record)).suffix
+        url = f"{request.base_url}download_file/{record.id}{suffix}"
+        return json_response(TranslatedFile(translatedFileUrl=url))
+
+    async def download(self, request: Request, _: RequestContext) -> Response:
+        """Give a translated file."""
+        record = await self._documents.find(PurePath(request.path_params["name"]).stem, "")
+        return file_response(self._documents, record)
+
+
+LIBRETRANSLATE_FILES = Dialect(
+    endpoints=_FileEndpoints,
+    routes=(
+        DialectRoute(
+            "/translate_file",
+            _FileEndpoints.translate,
+            "translate_file",
+            "Translate a file, as LibreTranslate does; answers when it is done",
+            TranslatedFile,
+            methods=("POST",),
+            upload=("source", "target", "api_key"),
+            errors=(*WORK, 403, 501),
+            key=KeyRule.HEAD_OR_BODY,
+        ),
+        DialectRoute(
+            "/download_file/{name}",
+            _FileEndpoints.download,
+            "download_file",
+            "A translated file",
+            bytes,
+            errors=(400, 404, 503),
+            key=KeyRule.NONE,
+        ),
+    ),
+)
+"""The part of LibreTranslate's API that translates files."""

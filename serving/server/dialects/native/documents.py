@@ -1,0 +1,152 @@
+"""Documents in the native dialect: handed in, watched, fetched, deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncIterator
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from serving.errors import RequestError
+from serving.server.api.dialect import QUICK, Dialect, DialectRoute
+from serving.server.dialects.native.document_wire import DocumentState
+from serving.server.http.access_log import RequestContext
+from serving.server.http.gate import KeyRule, admit_by_body
+from serving.server.http.upload import read_upload
+from serving.server.http.wire import STREAM_HEADERS, json_response
+from serving.server.models.catalogue import AUTO
+from serving.server.work.backend import Backend
+from serving.server.work.documents.desk import DocumentWishes, file_response, output_name
+from serving.server.work.documents.shelf import DocumentRecord
+
+_TRUE = ("true", "1", "on", "yes")
+
+
+class _DocumentEndpoints:
+    """Answers requests for documents."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    async def submit(self, request: Request, context: RequestContext) -> Response:
+        """Take a document; it is translated beside other requests."""
+        upload = await read_upload(request, self._backend.settings.max_document_bytes)
+        with contextlib.closing(upload.file):
+            fields = {name: str(value) for name, value in upload.fields.items()}
+            admit_by_body(self._backend.gatekeeper, context, fields.get("api_key"))
+            if not fields.get("target"):
+                raise RequestError("target is missing", parameter="target")
+            wishes = DocumentWishes(
+                source=fields.get("source") or AUTO,
+                target=fields["target"],
+                model=fields.get("model") or None,
+                bilingual=fields.get("bilingual", "").lower() in _TRUE,
+            )
+            record = await self._backend.documents.submit(upload, wishes, context)
+        return json_response(state_of(record))
+
+    async def state(self, request: Request, context: RequestContext) -> Response:
+        """Tell what is known of a document, or delete it."""
+        record = await self._found(request, context)
+        if request.method == "DELETE":
+            await self._backend.documents.remove(record)
+        return json_response(state_of(record))
+
+    async def events(self, request: Request, context: RequestContext) -> Response:
+        """Tell what becomes of a document, as server-sent events."""
+        record = await self._found(request, context)
+        changes = self._backend.documents.changes(record)
+
+        async def sent() -> AsyncIterator[bytes]:
+            with contextlib.suppress(RequestError):  # deleted: the stream ends
+                async for each in changes:
+                    yield _event("end" if each.ready else "progress", state_of(each))
+
+        return StreamingResponse(sent(), media_type="text/event-stream", headers=STREAM_HEADERS)
+
+    async def result(self, request: Request, context: RequestContext) -> Response:
+        """Give the translated file; raises NotReadyError before it is there."""
+        record = await self._found(request, context)
+        return file_response(self._backend.documents, record)
+
+    async def _found(self, request: Request, context: RequestContext) -> DocumentRecord:
+        return await self._backend.documents.find(request.path_params["id"], context.key)
+
+
+def state_of(record: DocumentRecord) -> DocumentState:
+    """What is known of a document, as clients read it."""
+    began = record.started or record.created
+    seconds = max(0.0, (record.ended or time.time()) - began) if record.started else 0.0
+    left = None
+    if record.state == "translating" and record.done:
+        left = round(seconds / record.done * (record.total - record.done), 1)
+    return DocumentState(
+        id=record.id,
+        name=record.name,
+        output_name=output_name(record),
+        format=record.format,
+        source=record.source,
+        target=record.target,
+        state=record.state,
+        done=record.done,
+        total=record.total,
+        characters=record.characters,
+        seconds=round(seconds, 2),
+        seconds_left=left,
+        warnings=list(record.warnings),
+        error=record.error,
+    )
+
+
+def _event(name: str, data: BaseModel) -> bytes:
+    return f"event: {name}\ndata: {data.model_dump_json()}\n\n".encode()
+
+
+_ERRORS = (401, 404, 429)
+
+DOCUMENTS = Dialect(
+    endpoints=_DocumentEndpoints,
+    routes=(
+        DialectRoute(
+            "/documents",
+            _DocumentEndpoints.submit,
+            "submit_document",
+            "Translate a document: a multipart form with `file`, `target` and, where wanted, "
+            "`source`, `model` and `bilingual`",
+            DocumentState,
+            methods=("POST",),
+            upload=("target", "source", "model", "bilingual", "api_key"),
+            errors=(*QUICK, 403, 501),
+            key=KeyRule.HEAD_OR_BODY,
+        ),
+        DialectRoute(
+            "/documents/{id}",
+            _DocumentEndpoints.state,
+            "document",
+            "What is known of a document; DELETE removes it and its result",
+            DocumentState,
+            methods=("GET", "DELETE"),
+            errors=_ERRORS,
+        ),
+        DialectRoute(
+            "/documents/{id}/events",
+            _DocumentEndpoints.events,
+            "document_events",
+            "What becomes of a document, until its end",
+            str,
+            errors=_ERRORS,
+        ),
+        DialectRoute(
+            "/documents/{id}/result",
+            _DocumentEndpoints.result,
+            "document_result",
+            "The translated file",
+            bytes,
+            errors=(400, *_ERRORS, 503),
+        ),
+    ),
+)
+"""Documents, as part of this project's own API."""

@@ -1,0 +1,83 @@
+"""Reading a form with a file, which is written to the disk as it arrives."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import IO
+
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect, Request
+
+from serving.errors import CancelledError, MediaTypeError, RequestError, TooLongError
+from serving.server.http.form import MULTIPART, Fields
+from serving.server.http.settings import variable
+
+_MAX_FIELDS = 100
+_MAX_FIELD_BYTES = 100_000
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file that has arrived, and the fields beside it."""
+
+    name: str
+    """As the client names the file; empty where it does not."""
+    file: IO[bytes]
+    """Open at its beginning; closing it removes it from the disk."""
+    fields: Fields
+
+
+async def read_upload(request: Request, max_bytes: int) -> Upload:
+    """The form of a request, which has one file, in the field `file`; the caller closes that.
+
+    Raises MediaTypeError where it is no multipart form, TooLongError for more than `max_bytes`,
+    RequestError where the form is broken or has no file, CancelledError where the client goes away.
+    """
+    declared = request.headers.get("content-type", "")
+    if not declared.lower().startswith(MULTIPART):
+        raise MediaTypeError(
+            f"Content-Type must be {MULTIPART}, with the document in the field 'file', got "
+            f"{declared or 'none'!r}"
+        )
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length[:20]) > max_bytes:
+        raise _too_large(max_bytes)
+    parser = MultiPartParser(
+        request.headers,
+        _bounded(request, max_bytes),
+        max_files=1,
+        max_fields=_MAX_FIELDS,
+        max_part_size=_MAX_FIELD_BYTES,
+    )
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        raise RequestError(f"the body must be a multipart form: {error.message}") from error
+    except ClientDisconnect as error:
+        raise CancelledError("the client left while sending its document") from error
+    found = form.get("file")
+    if not isinstance(found, UploadFile):
+        await form.close()
+        raise RequestError("a document is missing; send it in the field 'file'", parameter="file")
+    fields = {name: value for name, value in form.items() if isinstance(value, str)}
+    return Upload(found.filename or "", found.file, {**fields})
+
+
+async def _bounded(request: Request, max_bytes: int) -> AsyncGenerator[bytes]:
+    # What the client declared may be wrong, and a chunked body declares nothing: count.
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        yield part
+
+
+def _too_large(max_bytes: int) -> TooLongError:
+    return TooLongError(
+        f"a document must have at most {max_bytes} bytes ({variable('max_document_bytes')}); "
+        "divide it",
+        parameter="file",
+    )

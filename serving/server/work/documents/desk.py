@@ -1,0 +1,304 @@
+"""Where documents are handed in, asked for and fetched, and who translates them, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import hashlib
+import hmac
+import logging
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from urllib.parse import quote
+
+from starlette.background import BackgroundTask
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import FileResponse, Response
+
+from serving.errors import (
+    CancelledError,
+    NoStoreError,
+    NotReadyError,
+    OverloadedError,
+    RequestError,
+    ServingError,
+    UnknownLanguageError,
+)
+from serving.server.http.access_log import RequestContext
+from serving.server.http.settings import Settings, variable
+from serving.server.http.upload import Upload
+from serving.server.models.catalogue import AUTO, Catalogue
+from serving.server.work.documents.shelf import (
+    DocumentRecord,
+    Shelf,
+    clean_name,
+    new_id,
+    unknown_document,
+)
+from serving.server.work.documents.translating import DocumentTranslation
+from serving.server.work.jobs import Jobs
+
+_LOOK_S = 2.0
+"""How often a worker looks for documents that another one has left."""
+_SWEEP_S = 60.0
+_POLL_S = 0.2
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentWishes:
+    """What is asked of the translation of a document."""
+
+    source: str
+    """Language code, or `auto`."""
+    target: str
+    model: str | None = None
+    bilingual: bool = False
+    secret: str = ""
+    """What whoever asks for the document must know; empty where its id and the key are enough."""
+
+
+class Documents:
+    """The documents of a server. Its methods belong to the event loop."""
+
+    def __init__(self, jobs: Jobs, catalogue: Catalogue, settings: Settings) -> None:
+        """Nothing is made or started before the first document, or `start`."""
+        self._jobs, self._catalogue, self._settings = jobs, catalogue, settings
+        self._made: Shelf | None = None
+        self._wake: asyncio.Event | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Go on with the documents that an earlier process has left, where they outlive one."""
+        if self._settings.documents is not None:
+            self._begin()
+
+    async def submit(
+        self, upload: Upload, wishes: DocumentWishes, context: RequestContext
+    ) -> DocumentRecord:
+        """Take a document; gives what is known of it.
+
+        Raises RequestError for languages, models and kinds of files that there are not,
+        NoStoreError where several workers have no folder in common, OverloadedError where too many
+        documents wait, and StoreUnavailableError where the disk does not hold it.
+        """
+        self._check_wishes(wishes)
+        shelf = self._begin()
+        name = clean_name(upload.name)
+        await run_in_threadpool(_check_kind, upload, name)
+        waiting = [each for each in await run_in_threadpool(shelf.all) if not each.ready]
+        if len(waiting) >= self._settings.max_documents:
+            raise OverloadedError(
+                f"at most {self._settings.max_documents} documents may wait "
+                f"({variable('max_documents')}); try again later"
+            )
+        record = DocumentRecord(
+            id=new_id(),
+            owner=context.key,
+            client=context.client,
+            name=name,
+            source=wishes.source,
+            target=wishes.target,
+            model=wishes.model,
+            bilingual=wishes.bilingual,
+            secret=_digest(wishes.secret),
+            created=time.time(),
+        )
+        await run_in_threadpool(shelf.add, record, upload.file)
+        assert self._wake is not None
+        self._wake.set()
+        return record
+
+    async def find(self, id: str, owner: str, secret: str = "") -> DocumentRecord:
+        """What is known of a document; raises UnknownDocumentError, also for another's and for a
+        wrong secret."""
+        if self._made is None and self._settings.documents is None:
+            raise unknown_document()  # nothing has been handed in
+        record = await run_in_threadpool(self._begin().get, id, owner)
+        if not hmac.compare_digest(record.secret, _digest(secret)):
+            raise unknown_document()
+        return record
+
+    def result(self, record: DocumentRecord) -> Path:
+        """The translated file of a document that is done."""
+        return self._begin().result(record)
+
+    async def take(self, record: DocumentRecord) -> Response:
+        """The answer that holds the translated file and ends the document, which nobody finds from
+        now on; raises as `file_response` does."""
+        response = file_response(self, record)
+        folder = await run_in_threadpool(self._begin().take, record)
+        response.path = folder / Path(response.path).name
+        response.background = BackgroundTask(shutil.rmtree, folder, ignore_errors=True)
+        return response
+
+    async def remove(self, record: DocumentRecord) -> None:
+        """Delete a document with its result; if it is being translated, that ends."""
+        await run_in_threadpool(self._begin().remove, record)
+
+    async def changes(self, record: DocumentRecord) -> AsyncIterator[DocumentRecord]:
+        """What is known of a document whenever that has changed, at first and at its end too;
+        raises UnknownDocumentError once it has been deleted."""
+        shelf = self._begin()
+        yield record
+        while not record.ready:
+            await asyncio.sleep(_POLL_S)
+            now = await run_in_threadpool(shelf.get, record.id, record.owner)
+            if now != record:
+                record = now
+                yield record
+
+    async def finished(self, record: DocumentRecord, timeout_s: float) -> DocumentRecord:
+        """Wait for the end of a document; raises TimeoutError, after which it goes on."""
+        async with asyncio.timeout(timeout_s):
+            async for each in self.changes(record):
+                record = each
+        return record
+
+    async def close(self) -> None:
+        """Stop; what is unfinished waits for the next start, if it outlives this process."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    def _check_wishes(self, wishes: DocumentWishes) -> None:
+        catalogue = self._catalogue
+        source, target = catalogue.codes(wishes.source, wishes.target, wishes.model)
+        if source == AUTO:
+            catalogue.sources(target, wishes.model)
+        elif target not in (source, *catalogue.targets(source)):
+            read = source in catalogue.source_languages
+            raise UnknownLanguageError(
+                f"{target if read else source} is not supported",
+                parameter="target" if read else "source",
+            )
+
+    def _begin(self) -> Shelf:
+        """The shelf; from now on documents on it are translated."""
+        if self._made is None:
+            self._made = Shelf(self._folder())
+        if self._wake is None:
+            self._wake = asyncio.Event()
+            translation = DocumentTranslation(
+                self._made, self._jobs, self._catalogue, self._settings
+            )
+            loop = asyncio.get_running_loop()
+            self._tasks = [
+                loop.create_task(self._work(self._made, self._wake, translation)),
+                loop.create_task(self._sweep(self._made)),
+            ]
+        return self._made
+
+    def _folder(self) -> Path:
+        if self._settings.documents is not None:
+            return self._settings.documents
+        if self._settings.workers > 1:
+            raise NoStoreError(
+                f"{self._settings.workers} workers need a folder in common for documents; set "
+                f"{variable('documents')}"
+            )
+        folder = tempfile.mkdtemp(prefix="macaron-documents-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return Path(folder)
+
+    async def _work(
+        self, shelf: Shelf, wake: asyncio.Event, translation: DocumentTranslation
+    ) -> None:
+        while True:
+            wake.clear()
+            # The lock is the thread's that takes it: it is entered and left in one.
+            claim = shelf.claimed()
+            record = await run_in_threadpool(claim.__enter__)
+            try:
+                if record is not None:
+                    await self._translate(shelf, record, translation)
+            finally:
+                claim.__exit__(None, None, None)
+            if record is None:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(wake.wait(), _LOOK_S)
+
+    async def _translate(
+        self, shelf: Shelf, record: DocumentRecord, translation: DocumentTranslation
+    ) -> None:
+        extra = {"request_id": record.id}
+        try:
+            await translation.run(record)
+        except CancelledError:
+            logger.info("a document was deleted before its end", extra=extra)
+            return
+        except OverloadedError:  # the models are being loaded, or the server is about to end
+            await asyncio.sleep(_LOOK_S)
+            return
+        except ServingError as error:
+            reason = str(error)
+        except OSError as error:
+            reason = f"the result cannot be written ({error.strerror}); try again later"
+            logger.warning("a document failed: %s", reason, extra=extra)
+        except Exception:  # whatever a library makes of a broken file
+            reason = "the file cannot be read or written again; save it anew and try again"
+            logger.warning("a document failed", exc_info=True, extra=extra)
+        else:
+            logger.info("a document is done", extra=extra)
+            return
+        shelf.result(record).unlink(missing_ok=True)
+        failed = dataclasses.replace(record, state="failed", ended=time.time(), error=reason)
+        try:
+            await run_in_threadpool(shelf.save, failed)
+        except OSError:  # a full disk cannot hold even that: it is tried again
+            await asyncio.sleep(_SWEEP_S)
+
+    async def _sweep(self, shelf: Shelf) -> None:
+        """Delete what has been kept for as long as is promised."""
+        while True:
+            before = time.time() - self._settings.document_hours * 3600
+            await run_in_threadpool(shelf.sweep, before)
+            await asyncio.sleep(_SWEEP_S)
+
+
+def _check_kind(upload: Upload, name: str) -> None:
+    """Raise DocumentError for a file of no known kind."""
+    # Only here: a server without documents has no use for it.
+    from serving.documents.recognition import recognised
+
+    upload.file.seek(0)
+    recognised(upload.file.read(), name)
+    upload.file.seek(0)
+
+
+def output_name(record: DocumentRecord) -> str:
+    """How the translated file is called: `report.docx` becomes `report.en.docx`."""
+    path = PurePath(record.name)
+    return f"{path.stem}.{record.target}{path.suffix}"
+
+
+def file_response(documents: Documents, record: DocumentRecord) -> FileResponse:
+    """The answer that holds the translated file; raises NotReadyError before it is there, and
+    RequestError where there will be none."""
+    if record.state == "failed":
+        raise RequestError(f"the document could not be translated: {record.error}")
+    if record.state != "done":
+        error = NotReadyError("the document is still being translated; try again later")
+        error.retry_after_s = 2.0
+        raise error
+    name = quote(output_name(record))
+    return FileResponse(
+        documents.result(record),
+        media_type="application/octet-stream",
+        headers={
+            "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
+            "X-Content-Type-Options": "nosniff",
+        },
+    )
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest() if secret else ""

@@ -1,0 +1,214 @@
+"""The folder in which documents wait, are translated and are fetched.
+
+A document has a folder of its own: the file as it was sent, a record of what is known of it, what
+has been translated so far, and the result. Who translates it holds a lock on it, which the system
+lets go of when that process ends, however it ends: another one then goes on. So the folder may be
+shared by several workers, and outlives a restart.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal
+
+from filelock import FileLock, Timeout
+
+from serving.documents.writing import write_whole
+from serving.errors import RequestError, StoreUnavailableError
+
+State = Literal["queued", "translating", "done", "failed"]
+
+_ID = re.compile(r"[0-9a-f]{32}")
+_RECORD, _SOURCE, _RESULT, _PROGRESS = "record.json", "source", "result", "progress.jsonl"
+_NAME_LENGTH = 200
+
+
+class UnknownDocumentError(RequestError):
+    """There is no such document, or it is somebody else's."""
+
+    status = 404
+    code = "unknown_document"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentRecord:
+    """What is known of a document; times are seconds since 1970."""
+
+    id: str
+    owner: str
+    """Short name of the API key that sent it; empty where there are no keys."""
+    client: str
+    """Under which its characters are counted."""
+    name: str
+    """Of the file, without folders."""
+    source: str
+    """Language code, or `auto` until it has been detected."""
+    target: str
+    model: str | None = None
+    bilingual: bool = False
+    """Whether the source stays beside its translation."""
+    secret: str = ""
+    """SHA-256 of a further secret that whoever asks for it must have; empty where there is none."""
+    created: float
+    started: float | None = None
+    ended: float | None = None
+    state: State = "queued"
+    format: str = ""
+    """Known when it has been read."""
+    done: int = 0
+    """Units (paragraphs, cells, messages) that are translated."""
+    total: int = 0
+    characters: int = 0
+    """Of what is translated."""
+    warnings: tuple[str, ...] = ()
+    error: str = ""
+    """Why it failed."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.state in ("done", "failed")
+
+
+def new_id() -> str:
+    """A name that nobody guesses."""
+    return secrets.token_hex(16)
+
+
+def clean_name(name: str) -> str:
+    """The name of a file without folders and without what a header or a disk cannot hold."""
+    last = re.split(r"[/\\]", name)[-1]
+    kept = "".join(char for char in last if char.isprintable()).strip(". ")
+    return kept[-_NAME_LENGTH:] or "document"
+
+
+class Shelf:
+    """The documents in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """The folder is made where it is not there."""
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def add(self, record: DocumentRecord, content: IO[bytes]) -> None:
+        """Put a document in, whole or not at all; raises StoreUnavailableError where the disk does
+        not hold it."""
+        made = self._folder / f".{record.id}"
+        try:
+            made.mkdir(mode=0o700)
+            with (made / _SOURCE).open("wb") as file:
+                shutil.copyfileobj(content, file, 2**20)
+            write_whole(made / _RECORD, _written(record))
+            made.rename(self._folder / record.id)
+        except OSError as error:
+            shutil.rmtree(made, ignore_errors=True)
+            raise StoreUnavailableError(
+                f"the server cannot keep the document ({error.strerror}); try again later"
+            ) from error
+
+    def get(self, id: str, owner: str) -> DocumentRecord:
+        """A document of an owner; raises UnknownDocumentError."""
+        found = self._read(id) if _ID.fullmatch(id) else None
+        if found is None or found.owner != owner:
+            raise unknown_document()
+        return found
+
+    def save(self, record: DocumentRecord) -> None:
+        """Write what has changed; nothing where the document was deleted meanwhile."""
+        with contextlib.suppress(FileNotFoundError):
+            write_whole(self._folder / record.id / _RECORD, _written(record))
+
+    def source(self, record: DocumentRecord) -> bytes:
+        """The file as it was sent."""
+        return (self._folder / record.id / _SOURCE).read_bytes()
+
+    def result(self, record: DocumentRecord) -> Path:
+        """Where the translated file lies, or will."""
+        return self._folder / record.id / _RESULT
+
+    def progress(self, record: DocumentRecord) -> Path:
+        """Where what has been translated so far lies, a line a unit."""
+        return self._folder / record.id / _PROGRESS
+
+    def is_there(self, record: DocumentRecord) -> bool:
+        """Whether nobody has deleted it."""
+        return (self._folder / record.id).is_dir()
+
+    def remove(self, record: DocumentRecord) -> None:
+        """Delete a document; who translates it stops."""
+        shutil.rmtree(self._folder / record.id, ignore_errors=True)
+
+    def take(self, record: DocumentRecord) -> Path:
+        """Take a document off the shelf, so that nobody else finds it; gives its folder, which the
+        caller removes. Raises UnknownDocumentError where another one was faster."""
+        taken = self._folder / f".{record.id}"
+        try:
+            (self._folder / record.id).rename(taken)
+        except OSError as error:
+            raise unknown_document() from error
+        return taken
+
+    def sweep(self, before: float) -> None:
+        """Delete what has come to its end before a time, and what a process that was killed has
+        left half put in or half taken."""
+        for record in self.all():
+            if record.ready and (record.ended or record.created) < before:
+                self.remove(record)
+        for folder in self._folder.glob(".*"):
+            with contextlib.suppress(OSError):
+                if folder.stat().st_mtime < before:
+                    shutil.rmtree(folder)
+
+    def all(self) -> list[DocumentRecord]:
+        """Every document, the oldest first."""
+        ids = [path.name for path in self._folder.iterdir() if _ID.fullmatch(path.name)]
+        found = [record for id in ids if (record := self._read(id)) is not None]
+        return sorted(found, key=lambda record: record.created)
+
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[DocumentRecord | None]:
+        """The oldest document that waits and that nobody translates, for the caller alone while the
+        context lasts; None where there is none."""
+        for record in self.all():
+            if record.ready:
+                continue
+            lock = FileLock(self._folder / record.id / "lock", blocking=False, thread_local=False)
+            try:
+                lock.acquire()
+            except (Timeout, OSError):  # another one has it, or it has been deleted
+                continue
+            try:
+                # It may have been finished between the two looks.
+                now = self._read(record.id)
+                if now is not None and not now.ready:
+                    yield now
+                    return
+            finally:
+                lock.release()
+        yield None
+
+    def _read(self, id: str) -> DocumentRecord | None:
+        try:
+            fields = json.loads((self._folder / id / _RECORD).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return DocumentRecord(**{**fields, "warnings": tuple(fields["warnings"])})
+
+
+def unknown_document() -> UnknownDocumentError:
+    """The error, in the same words whatever the reason."""
+    return UnknownDocumentError(
+        "there is no such document; it was never here, has been deleted, or its time is up"
+    )
+
+
+def _written(record: DocumentRecord) -> bytes:
+    return json.dumps(dataclasses.asdict(record), ensure_ascii=False).encode()

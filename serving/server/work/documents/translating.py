@@ -1,0 +1,264 @@
+"""Translates one document: its units in small groups, so that what clients wait for comes between
+them."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+import json
+import time
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from serving.documents.unit import FileInUnits, Translated, Unit
+from serving.documents.writing import write_whole
+from serving.errors import (
+    CancelledError,
+    DeadlineExceededError,
+    DecoderLostError,
+    InvalidOptionError,
+    OverloadedError,
+    RateLimitedError,
+    RequestError,
+    StoreUnavailableError,
+)
+from serving.server.http.access_log import RequestContext
+from serving.server.http.settings import Settings
+from serving.server.models.catalogue import AUTO, Catalogue
+from serving.server.work.documents.shelf import DocumentRecord, Shelf
+from serving.server.work.jobs import Jobs
+from serving.server.work.translation_job import TextResult, TranslationJob
+from serving.text.alignment import Link
+from serving.text.detection import MAX_CHARS, detect_among
+
+_GROUP_TEXTS = 16
+_GROUP_CHARACTERS = 2000
+"""A group that is queued at once has at most so many, but one unit at least."""
+_SAVE_EVERY_S = 0.5
+_PAUSE_S = 1.0
+"""Before a group that was refused is sent again, where the error does not say."""
+_PASSING = (
+    OverloadedError,
+    RateLimitedError,
+    DeadlineExceededError,
+    DecoderLostError,
+    StoreUnavailableError,
+)
+"""Errors after which the same group is sent again."""
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Units that are translated by one job."""
+
+    numbers: Sequence[int]
+    """Which of the distinct units."""
+    units: Sequence[Unit]
+
+
+class DocumentTranslation:
+    """The translation of the documents on a shelf by the models of a server."""
+
+    def __init__(self, shelf: Shelf, jobs: Jobs, catalogue: Catalogue, settings: Settings) -> None:
+        self._shelf, self._jobs = shelf, jobs
+        self._catalogue, self._settings = catalogue, settings
+
+    async def run(self, record: DocumentRecord) -> None:
+        """Translate a document, or what is left of it, and put the result beside it.
+
+        Raises RequestError where it cannot be translated, OSError where the result cannot be
+        written, and CancelledError where it was deleted meanwhile.
+        """
+        record = dataclasses.replace(record, state="translating", started=time.time())
+        format, file = await asyncio.to_thread(self._read, record)
+        distinct = list(dict.fromkeys(file.units))
+        source = self._source(record, distinct)
+        record = dataclasses.replace(
+            record, format=format, source=source, total=len(distinct), done=0
+        )
+        known = await asyncio.to_thread(self._known, record, len(distinct))
+        warnings: dict[str, None] = {}
+        # Two models that follow one another give no word links.
+        links = self._catalogue.pivot(source, record.target, record.model) is None
+        saved = 0.0
+        characters = sum(len(distinct[number].text) for number in known)
+        groups = _groups(distinct, known)
+        async with aclosing(self._translated_groups(record, groups, links, warnings)) as finished:
+            async for group, found in finished:
+                await asyncio.to_thread(self._keep, record, group, found)
+                known.update(zip(group.numbers, found, strict=True))
+                characters += sum(len(unit.text) for unit in group.units)
+                record = dataclasses.replace(record, done=len(known), characters=characters)
+                if time.monotonic() - saved > _SAVE_EVERY_S:
+                    await asyncio.to_thread(self._shelf.save, record)
+                    saved = time.monotonic()
+        of_unit = {unit: known[number] for number, unit in enumerate(distinct)}
+        written = await asyncio.to_thread(
+            self._write, record, file, [of_unit[unit] for unit in file.units]
+        )
+        every = dict.fromkeys([*file.warnings, *warnings, *written])
+        done = dataclasses.replace(
+            record, state="done", ended=time.time(), done=record.total, warnings=tuple(every)
+        )
+        await asyncio.to_thread(self._shelf.save, done)
+
+    def _read(self, record: DocumentRecord) -> tuple[str, FileInUnits]:
+        # Only here: reading files takes libraries that a server without documents has no use for.
+        from serving.documents.recognition import recognised
+
+        content = self._shelf.source(record)
+        format = recognised(content, record.name)
+        return format.name, format.read(content)
+
+    def _source(self, record: DocumentRecord, units: Sequence[Unit]) -> str:
+        """The language of a document: of the whole, for cells and headings say little."""
+        if record.source != AUTO:
+            return self._catalogue.codes(record.source, record.target, record.model)[0]
+        sample = "\n".join(unit.text for unit in units[:1000])[: 4 * MAX_CHARS]
+        direct = self._catalogue.sources(record.target, record.model)
+        around = self._catalogue.roundabout_sources(record.target, record.model)
+        return detect_among(sample, [*direct, *around], record.target)[0]
+
+    async def _translated_groups(
+        self,
+        record: DocumentRecord,
+        groups: Iterator[_Group],
+        links: bool,
+        warnings: dict[str, None],
+    ) -> AsyncGenerator[tuple[_Group, list[Translated]]]:
+        """The groups with their translations as they come, as many at once as batches are
+        decoded."""
+        running: dict[asyncio.Task[list[Translated]], _Group] = {}
+        try:
+            while True:
+                for group in itertools.islice(groups, self._settings.threads - len(running)):
+                    task = asyncio.create_task(self._group(record, group, links, warnings))
+                    running[task] = group
+                if not running:
+                    return
+                ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in ended:
+                    yield running.pop(task), task.result()
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def _group(
+        self, record: DocumentRecord, group: _Group, links: bool, warnings: dict[str, None]
+    ) -> list[Translated]:
+        """The translations of a group; a unit that cannot be translated stays, with a warning."""
+        try:
+            results = await self._translated(record, group.units, links)
+        except RequestError as error:
+            if error.index is None:
+                raise
+            if len(group.units) == 1:
+                text = group.units[0].text
+                warnings[f"left as it is: {text[:60]!r} ({error})"] = None
+                return [Translated(text)]
+            found = []
+            for number, unit in zip(group.numbers, group.units, strict=True):
+                found += await self._group(record, _Group([number], [unit]), links, warnings)
+            return found
+        return [_of_result(result, links) for result in results]
+
+    async def _translated(
+        self, record: DocumentRecord, units: Sequence[Unit], links: bool
+    ) -> Sequence[TextResult]:
+        first = units[0]
+        job = TranslationJob(
+            texts=[unit.text for unit in units],
+            source=record.source,
+            target=record.target,
+            model=record.model,
+            format=first.format,
+            alignments=first.links and links,
+            timeout_s=self._settings.max_timeout_s,
+        )
+        while True:
+            if not self._shelf.is_there(record):
+                raise CancelledError("the document has been deleted")
+            context = RequestContext(record.id, client=record.client, key=record.owner)
+            try:
+                return (await self._jobs.translate(job, context, _stays)).translations
+            except _PASSING as error:
+                await asyncio.sleep(min(error.retry_after_s or _PAUSE_S, 30.0))
+
+    def _known(self, record: DocumentRecord, total: int) -> dict[int, Translated]:
+        """What an earlier process has translated."""
+        try:
+            lines = self._shelf.progress(record).read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return {}
+        found: dict[int, Translated] = {}
+        for line in lines:
+            try:
+                number, text, links = json.loads(line)
+            except ValueError:  # the process ended while it wrote this line
+                continue
+            if number < total:
+                found[number] = Translated(text, [_link(each) for each in links])
+        return found
+
+    def _keep(self, record: DocumentRecord, group: _Group, found: Sequence[Translated]) -> None:
+        if not self._shelf.is_there(record):
+            raise CancelledError("the document has been deleted")
+        with self._shelf.progress(record).open("a", encoding="utf-8") as file:
+            for number, each in zip(group.numbers, found, strict=True):
+                links = [dataclasses.astuple(link) for link in each.links]
+                file.write(json.dumps([number, each.text, links]) + "\n")
+
+    def _write(
+        self, record: DocumentRecord, file: FileInUnits, translations: Sequence[Translated]
+    ) -> tuple[str, ...]:
+        write = file.write_bilingual if record.bilingual else file.write
+        if write is None:
+            raise InvalidOptionError(
+                f"a {record.format} file has no room for the source beside its translation; leave "
+                "bilingual out",
+                parameter="bilingual",
+            )
+        written = write(translations)
+        write_whole(self._shelf.result(record), written.content)
+        self._shelf.progress(record).unlink(missing_ok=True)
+        return written.warnings
+
+
+def _groups(units: Sequence[Unit], known: dict[int, Translated]) -> Iterator[_Group]:
+    """The units that are not known yet, in groups of one kind."""
+    numbers: list[int] = []
+    size = 0
+    kind: tuple[str, bool] | None = None
+    for number, unit in enumerate(units):
+        if number in known:
+            continue
+        own = unit.format, unit.links
+        full = len(numbers) == _GROUP_TEXTS or size + len(unit.text) > _GROUP_CHARACTERS
+        if numbers and (own != kind or full):
+            yield _Group(numbers, [units[n] for n in numbers])
+            numbers, size = [], 0
+        kind = own
+        numbers.append(number)
+        size += len(unit.text)
+    if numbers:
+        yield _Group(numbers, [units[n] for n in numbers])
+
+
+def _of_result(result: TextResult, links: bool) -> Translated:
+    found = result.hypotheses[0].alignment if links and result.hypotheses else None
+    return Translated(result.text, found or ())
+
+
+def _link(fields: Sequence[Any]) -> Link:
+    source, target, probability = fields
+    return Link(tuple(source), tuple(target), probability)
+
+
+async def _stays() -> dict[str, str]:
+    """Stands for a client that does not leave."""
+    await asyncio.Event().wait()
+    return {"type": "http.disconnect"}

@@ -1,0 +1,465 @@
+"""Documents: handed in, translated beside other requests, watched, fetched; and what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import errno
+import io
+import json
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import deepl
+import pytest
+import uvicorn
+from starlette.testclient import TestClient
+
+from serving.errors import OverloadedError, RequestError
+from serving.server.http.settings import Settings
+from serving.server.models.catalogue import Catalogue
+from serving.server.work.documents import translating
+from serving.server.work.documents.shelf import DocumentRecord, Shelf, clean_name, new_id
+from serving.server.work.documents.translating import DocumentTranslation
+from serving.server.work.jobs import Jobs
+from tests.unit.serving.echo import EchoTranslator, served, wait_until
+
+TEXT = "Guten Morgen\n\nEin Haus\n\nGuten Morgen\n"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """With a folder of documents, and two keys."""
+    return Settings(documents=tmp_path / "documents", max_document_bytes=200_000)
+
+
+@pytest.fixture
+def client(settings: Settings) -> Iterator[TestClient]:
+    with served(EchoTranslator(), settings=settings) as (client, _):
+        yield client
+
+
+def send(
+    client: TestClient, content: bytes | str = TEXT, name: str = "a.txt", **fields: str
+) -> Any:
+    data = {"source": "de", "target": "en", **fields}
+    return client.post("/documents", files={"file": (name, content)}, data=data)
+
+
+def finished(client: TestClient, id: str, **options: Any) -> Any:
+    """The state of a document at its end."""
+    found: dict[str, Any] = {}
+
+    def ended() -> bool:
+        found.update(client.get(f"/documents/{id}", **options).json())
+        return found["state"] in ("done", "failed")
+
+    wait_until(ended)
+    return found
+
+
+def test_a_document_comes_back_whole(client: TestClient) -> None:
+    sent = send(client)
+    assert sent.status_code == 200
+    state = finished(client, sent.json()["id"])
+    assert (state["state"], state["format"], state["output_name"]) == ("done", "txt", "a.en.txt")
+    assert (state["done"], state["total"]) == (2, 2)  # equal paragraphs count once
+    result = client.get(f"/documents/{state['id']}/result")
+    assert result.text == TEXT
+    assert "a.en.txt" in result.headers["content-disposition"]
+    assert client.delete(f"/documents/{state['id']}").status_code == 200
+    assert client.get(f"/documents/{state['id']}").status_code == 404
+
+
+def test_events_end_with_the_document(client: TestClient) -> None:
+    id = send(client).json()["id"]
+    with client.stream("GET", f"/documents/{id}/events") as stream:
+        lines = list(stream.iter_lines())
+    names = [line.removeprefix("event: ") for line in lines if line.startswith("event: ")]
+    assert names[-1] == "end"
+    assert set(names[:-1]) <= {"progress"}
+    last = [line for line in lines if line.startswith("data: ")][-1]
+    assert json.loads(last.removeprefix("data: "))["state"] == "done"
+
+
+def test_the_source_is_found_by_the_whole_document(client: TestClient) -> None:
+    state = finished(client, send(client, source="auto").json()["id"])
+    assert (state["source"], state["state"]) == ("de", "done")
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "fields", "status", "message"),
+    [
+        (b"MZ", "a.exe", {}, 400, "must be of a known kind"),
+        (b"", "", {}, 400, "the file must be of a known kind|a document is missing"),
+        (TEXT, "a.txt", {"target": ""}, 400, "target is missing"),
+        (TEXT, "a.txt", {"target": "zz"}, 400, "zz is not supported"),
+        (TEXT, "a.txt", {"source": "zz"}, 400, "zz is not supported"),
+        (TEXT, "a.txt", {"model": "none"}, 404, "model must be one of"),
+        (b"x" * 300_000, "a.txt", {}, 413, "MACARON_MAX_DOCUMENT_BYTES"),
+    ],
+)
+def test_what_cannot_be_taken_is_refused_at_once_and_leaves_nothing(
+    client: TestClient,
+    settings: Settings,
+    content: bytes | str,
+    name: str,
+    fields: dict[str, str],
+    status: int,
+    message: str,
+) -> None:
+    refused = send(client, content, name, **fields)
+    assert refused.status_code == status
+    assert any(part in refused.json()["error"] for part in message.split("|"))
+    assert settings.documents is not None
+    assert not settings.documents.exists() or list(settings.documents.iterdir()) == []
+
+
+def test_a_body_that_never_says_its_size_is_refused_while_it_comes(client: TestClient) -> None:
+    sent = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal sent
+        yield b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
+        for _ in range(10_000):
+            sent += 65_536
+            yield b"a" * 65_536
+
+    head = {"Content-Type": "multipart/form-data; boundary=x"}
+    refused = client.post("/documents", content=endless(), headers=head)
+    assert refused.status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("body", "head", "status"),
+    [
+        (b"{}", "application/json", 415),
+        (b"rubbish", "multipart/form-data", 400),
+        (b"rubbish", "multipart/form-data; boundary=x", 400),
+        (b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\na\r\n--x--', "", 400),
+    ],
+)
+def test_broken_forms_are_refused(client: TestClient, body: bytes, head: str, status: int) -> None:
+    head = head or "multipart/form-data; boundary=x"
+    assert client.post("/documents", content=body, headers={"Content-Type": head}).status_code == (
+        status
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("../../etc/passwd.txt", "passwd.txt"),
+        ("C:\\Windows\\a.txt", "a.txt"),
+        ("a\nb\x00.txt", "ab.txt"),
+        ("..", "document"),
+        ("x" * 500 + ".txt", "x" * 196 + ".txt"),
+    ],
+)
+def test_names_have_no_folders_and_nothing_that_cannot_be_shown(name: str, kept: str) -> None:
+    assert clean_name(name) == kept
+
+
+def test_a_broken_file_fails_in_plain_words(client: TestClient) -> None:
+    state = finished(client, send(client, "{", "a.json").json()["id"])
+    assert state["state"] == "failed"
+    assert "JSON" in state["error"]
+    result = client.get(f"/documents/{state['id']}/result")
+    assert result.status_code == 400
+    assert state["error"] in result.json()["error"]
+
+
+def test_nobody_finds_the_document_of_another_key(tmp_path: Path) -> None:
+    settings = Settings.model_validate(
+        {"documents": tmp_path / "documents", "api_keys": "first-key second-key"}
+    )
+    own, other = ({"X-API-Key": key} for key in ("first-key", "second-key"))
+    with served(settings=settings) as (client, _):
+        data, files = {"target": "en"}, {"file": ("a.txt", TEXT)}
+        assert client.post("/documents", files=files, data=data).status_code == 401
+        id = client.post("/documents", files=files, data=data, headers=own).json()["id"]
+        finished(client, id, headers=own)
+        for path in (f"/documents/{id}", f"/documents/{id}/events", f"/documents/{id}/result"):
+            assert client.get(path, headers=other).status_code == 404
+            assert client.get(path).status_code == 401
+        assert client.delete(f"/documents/{id}", headers=other).status_code == 404
+        assert client.get(f"/documents/{id}/result", headers=own).status_code == 200
+
+
+@pytest.mark.parametrize("id", ["a" * 32, "../x", "%2e%2e", "A" * 32])
+def test_an_id_that_is_none_is_not_found(client: TestClient, id: str) -> None:
+    assert client.get(f"/documents/{id}").status_code == 404
+
+
+def test_a_server_without_documents_makes_no_folder(tmp_path: Path) -> None:
+    with served(settings=Settings()) as (client, _):
+        assert client.get(f"/documents/{'a' * 32}").status_code == 404
+        assert send(client).status_code == 200  # in a folder of the moment
+
+
+def test_several_workers_need_a_folder(tmp_path: Path) -> None:
+    with served(settings=Settings(workers=2)) as (client, _):
+        refused = send(client)
+        assert refused.status_code == 501
+        assert "set MACARON_DOCUMENTS" in refused.json()["error"]
+
+
+def test_too_many_that_wait_are_refused(tmp_path: Path) -> None:
+    settings = Settings(documents=tmp_path / "documents", max_documents=1)
+    echo = EchoTranslator()
+    with served(echo, settings=settings) as (client, _):
+        echo.stepper.gate.clear()
+        first = send(client)
+        refused = send(client)
+        assert refused.status_code == 503
+        assert refused.headers["retry-after"]
+        echo.stepper.gate.set()
+        finished(client, first.json()["id"])
+        assert send(client).status_code == 200
+
+
+@pytest.fixture
+def url(client: TestClient) -> Iterator[str]:
+    """The same app behind a socket."""
+    server = uvicorn.Server(uvicorn.Config(client.app, port=0, log_level="error", lifespan="off"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    wait_until(lambda: server.started)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(10)
+
+
+def test_deepls_client_works_unmodified(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sleep = time.sleep
+    monkeypatch.setattr("deepl.translator.time.sleep", lambda _: sleep(0.05))  # it waits 5 s
+    deepl_client = deepl.DeepLClient("any-key", server_url=url)
+    out = io.BytesIO()
+    source = io.BytesIO(TEXT.encode())
+    source.name = "a.txt"
+    status = deepl_client.translate_document(source, out, source_lang="DE", target_lang="EN-US")
+    assert status.done
+    assert status.billed_characters == len("Guten MorgenEin Haus")
+    assert out.getvalue().decode() == TEXT
+    handle = deepl_client.translate_document_upload(TEXT, target_lang="EN-US", filename="a.txt")
+    wrong = deepl.DocumentHandle(handle.document_id, "0" * 64)
+    with pytest.raises(deepl.DeepLException, match="no such document"):
+        deepl_client.translate_document_get_status(wrong)
+    deepl_client.translate_document_wait_until_done(handle)
+    deepl_client.translate_document_download(handle, io.BytesIO())
+    with pytest.raises(deepl.DeepLException, match="Not found"):  # it is given once
+        deepl_client.translate_document_download(handle, io.BytesIO())
+    for wish, message in (
+        ({"output_format": "pdf"}, "output_format"),
+        ({"formality": "more"}, "formality"),
+        ({"glossary": "an-id", "source_lang": "DE"}, "glossary_id"),
+    ):
+        with pytest.raises(deepl.DeepLException, match=message):
+            deepl_client.translate_document_upload(
+                TEXT, target_lang="EN-US", filename="a.txt", **cast(Any, wish)
+            )
+
+
+def test_libretranslates_files(client: TestClient) -> None:
+    fields = {"source": "de", "target": "en"}
+    done = client.post("/translate_file", files={"file": ("a.txt", TEXT)}, data=fields)
+    path = done.json()["translatedFileUrl"].partition("/download_file/")[2]
+    assert client.get(f"/download_file/{path}").text == TEXT
+    refused = client.post("/translate_file", files={"file": ("a.txt", TEXT)}, data={"target": "en"})
+    assert refused.json()["error"] == "Invalid request: missing source parameter"
+    settings = client.get("/frontend/settings").json()
+    assert settings["filesTranslation"]
+    assert ".docx" in settings["supportedFilesFormat"]
+
+
+# What follows is about the room itself, with jobs of its own.
+
+
+class FakeJobs:
+    """Translates by turning texts round; `texts` are those that it was asked for."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.before: Callable[[list[str]], None] = lambda _: None
+
+    async def translate(self, job: Any, _: object, __: object) -> Any:
+        await asyncio.sleep(0)
+        self.before(job.texts)
+        self.texts += job.texts
+        results = [SimpleNamespace(text=text[::-1], hypotheses=()) for text in job.texts]
+        return SimpleNamespace(translations=results)
+
+
+class FakeCatalogue:
+    """Knows one pair."""
+
+    def pivot(self, *_: object) -> None:
+        """None is needed."""
+
+    def codes(self, source: str, target: str, _: str | None) -> tuple[str, str]:
+        """As they are."""
+        return source, target
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(tmp_path / "shelf")
+
+
+@pytest.fixture
+def jobs() -> FakeJobs:
+    return FakeJobs()
+
+
+def put(shelf: Shelf, text: str, **changes: Any) -> DocumentRecord:
+    record = DocumentRecord(
+        id=new_id(), owner="", client="c", name="a.txt", source="de", target="en", created=1.0
+    )
+    record = dataclasses.replace(record, **changes)
+    shelf.add(record, io.BytesIO(text.encode()))
+    return record
+
+
+def run(shelf: Shelf, jobs: FakeJobs, record: DocumentRecord) -> None:
+    translation = DocumentTranslation(
+        shelf, cast(Jobs, jobs), cast(Catalogue, FakeCatalogue()), Settings(threads=1)
+    )
+    asyncio.run(translation.run(record))
+
+
+def paragraphs(count: int) -> str:
+    return "\n\n".join(f"Absatz {number}" for number in range(count)) + "\n"
+
+
+def test_who_comes_after_a_killed_process_translates_nothing_twice(
+    shelf: Shelf, jobs: FakeJobs
+) -> None:
+    record = put(shelf, paragraphs(100))
+
+    class Killed(BaseException):
+        pass
+
+    def die(_: list[str]) -> None:
+        if len(jobs.texts) >= 40:
+            raise Killed
+
+    jobs.before = die
+    with pytest.raises(Killed):
+        run(shelf, jobs, record)
+    with shelf.progress(record).open("a") as file:
+        file.write('[99, "half a li')  # what it was writing
+    before, jobs.before = len(jobs.texts), lambda _: None
+    with shelf.claimed() as found:
+        assert found is not None
+        run(shelf, jobs, found)
+    assert before >= 40
+    assert len(jobs.texts) == len(set(jobs.texts)) == 100
+    done = shelf.get(record.id, "")
+    assert (done.state, done.done) == ("done", 100)
+    assert (
+        shelf.result(done).read_text()
+        == "\n\n".join(f"Absatz {number}"[::-1] for number in range(100)) + "\n"
+    )
+
+
+def _claims(folder: Path, claimed: Any, release: Any) -> None:
+    with Shelf(folder).claimed() as record:
+        claimed.put(record is not None)
+        release.wait(30)
+
+
+def test_two_processes_never_have_one_document(shelf: Shelf, tmp_path: Path) -> None:
+    put(shelf, TEXT)
+    context = multiprocessing.get_context("spawn")
+    claimed, release = context.Queue(), context.Event()
+    processes = [
+        context.Process(target=_claims, args=(tmp_path / "shelf", claimed, release))
+        for _ in range(3)
+    ]
+    for process in processes:
+        process.start()
+    found = [claimed.get(timeout=60) for _ in processes]
+    assert sorted(found) == [False, False, True]
+    for process in processes:
+        process.kill()  # nobody lets go of the lock
+        process.join()
+    with shelf.claimed() as record:
+        assert record is not None
+
+
+def test_a_full_disk_ends_the_document_and_not_the_server(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(translating, "write_whole", full)
+        state = finished(client, send(client).json()["id"])
+    assert state["state"] == "failed"
+    assert "No space left" in state["error"]
+    assert finished(client, send(client).json()["id"])["state"] == "done"
+
+
+def test_a_document_that_is_deleted_meanwhile_is_translated_no_further(
+    client: TestClient, settings: Settings
+) -> None:
+    id = send(client, paragraphs(2000)).json()["id"]
+    wait_until(lambda: client.get(f"/documents/{id}").json()["state"] == "translating")
+    assert client.delete(f"/documents/{id}").status_code == 200
+    assert finished(client, send(client).json()["id"])["state"] == "done"
+    assert settings.documents is not None
+    assert id not in [path.name for path in settings.documents.iterdir()]
+
+
+def test_what_is_busy_is_asked_again(shelf: Shelf, jobs: FakeJobs) -> None:
+    refusals = iter([OverloadedError("full"), OverloadedError("full")])
+
+    def refuse(_: list[str]) -> None:
+        for error in refusals:
+            error.retry_after_s = 0.001
+            raise error
+
+    jobs.before = refuse
+    record = put(shelf, TEXT)
+    run(shelf, jobs, record)
+    assert shelf.get(record.id, "").state == "done"
+
+
+def test_a_unit_that_cannot_be_translated_stays_with_a_warning(
+    shelf: Shelf, jobs: FakeJobs
+) -> None:
+    def refuse(texts: list[str]) -> None:
+        if "Ein Haus" in texts:
+            error = RequestError("it is too long")
+            error.index = texts.index("Ein Haus")
+            raise error
+
+    jobs.before = refuse
+    record = put(shelf, TEXT)
+    run(shelf, jobs, record)
+    done = shelf.get(record.id, "")
+    assert shelf.result(done).read_text() == "negroM netuG\n\nEin Haus\n\nnegroM netuG\n"
+    assert done.warnings == ("left as it is: 'Ein Haus' (it is too long)",)
+
+
+def test_what_an_earlier_server_has_left_is_finished_and_what_is_old_goes(tmp_path: Path) -> None:
+    folder = tmp_path / "documents"
+    shelf = Shelf(folder)
+    left = put(shelf, TEXT, state="translating", created=time.time())
+    old = put(shelf, TEXT, state="done", ended=time.time() - 25 * 3600)
+    with served(settings=Settings(documents=folder)) as (client, _):
+        assert client.portal is not None
+        client.portal.call(_start, client)
+        assert finished(client, left.id)["state"] == "done"
+        wait_until(lambda: client.get(f"/documents/{old.id}").status_code == 404)
+        client.portal.call(client.app.state.documents.close)
+
+
+async def _start(client: Any) -> None:
+    client.app.state.documents.start()
