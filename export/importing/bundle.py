@@ -22,6 +22,7 @@ from export.importing.hugging_face.t5 import read_t5
 from export.importing.language_models.gguf import is_gguf, read_gguf
 from export.importing.language_models.gpt2 import read_gpt2
 from export.importing.language_models.llama import read_llama
+from export.importing.language_models.qwen import read_qwen2, read_qwen3
 from export.importing.marian.folder import has_marian
 from export.importing.marian.model import read_marian_model
 from export.importing.model import NOTHING_TOLD, Imported, LanguageChoice, Told
@@ -94,6 +95,8 @@ READERS = (
     _language_model("gpt2", read_gpt2),
     _language_model("llama", read_llama),
     _language_model("mistral", read_llama),
+    _language_model("qwen2", read_qwen2),
+    _language_model("qwen3", read_qwen3),
     Reader(
         "bert",
         ENCODER,

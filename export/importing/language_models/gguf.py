@@ -14,8 +14,9 @@ from torch import Tensor
 
 from export.errors import ExportError
 from export.importing.folder import Options, Weights
-from export.importing.language_models.llama import SIZES, Names, llama_state
 from export.importing.language_models.model import ImportedLanguageModel, loaded, model_config
+from export.importing.language_models.options import SIZES
+from export.importing.language_models.state import Names, decoder_state
 from serving.search.ids import SpecialIds
 from training.models.positions import rotary_slowing
 
@@ -50,7 +51,7 @@ def read_gguf(path: Path) -> ImportedLanguageModel:
     sizes["tie_embeddings"] = f"{_NAMES.output}.weight" not in weights
     if _SLOWER in weights:
         sizes |= _read_slowing(path, weights, sizes)
-    state = llama_state(weights, path, sizes, _NAMES)
+    state = decoder_state(weights, path, sizes, _NAMES)
     special_ids, other_ends = _read_special_ids(header, len(tokens))
     name = str(header.get("general.name", "")).strip()
     return ImportedLanguageModel(
@@ -172,7 +173,7 @@ _NAMES = Names(
     ffn_norm="blk.{}.ffn_norm",
     query_key_value=("blk.{}.attn_q", "blk.{}.attn_k", "blk.{}.attn_v"),
     attention_output="blk.{}.attn_output",
-    gate_up=("blk.{}.ffn_gate", "blk.{}.ffn_up"),
+    up=("blk.{}.ffn_gate", "blk.{}.ffn_up"),
     down="blk.{}.ffn_down",
     heads=_halves,
 )
