@@ -44,10 +44,9 @@ def label_smoothed_loss(
             states_ND, labels_N = states_ND[kept], labels_N[kept]
     if model.logit_soft_cap:
         logits_NV = model.output_logits(states_ND).float()
-        mean = nn.functional.cross_entropy(
+        return torch.nn.functional.cross_entropy(
             logits_NV, labels_N, reduction="sum", label_smoothing=smoothing
         )
-        return mean
     loss: Tensor = _OutputLoss.apply(
         states_ND,
         model.output_weight,

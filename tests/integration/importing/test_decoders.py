@@ -38,6 +38,52 @@ MODELS: dict[str, dict[str, Any]] = {
         "sliding_window": 5,
     },
     "qwen3": {"kind": "Qwen3", "head_dim": 24},
+    "phi3": {"kind": "Phi3", "sliding_window": 5, "pad_token_id": 0},
+    "phi4 mini": {
+        "kind": "Phi3",
+        "tie_word_embeddings": True,
+        "pad_token_id": 0,
+        "hidden_size": 64,
+        "max_position_embeddings": 1024,
+        "original_max_position_embeddings": 128,
+        "rope_parameters": {
+            "rope_type": "longrope",
+            "rope_theta": 500.0,
+            "partial_rotary_factor": 0.75,
+            "short_factor": [1.0, 1.0, 1.1, 1.5, 1.7, 2.0],
+            "long_factor": [1.0, 2.0, 3.0, 4.0, 5.0, 9.0],
+        },
+    },
+    "gemma2": {
+        "kind": "Gemma2",
+        "head_dim": 16,
+        "query_pre_attn_scalar": 24,
+        "sliding_window": 5,
+        "attn_logit_softcapping": 1.5,
+        "final_logit_softcapping": 5.0,
+    },
+    "gemma3": {
+        "kind": "Gemma3Text",
+        "head_dim": 16,
+        "query_pre_attn_scalar": 24,
+        **SLIDING,
+        "rope_parameters": {
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 500.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
+        },
+    },
+    "olmo2": {"kind": "Olmo2"},
+    "gpt_neox": {"kind": "GPTNeoX"},
+    "gpt_neox in sequence": {
+        "kind": "GPTNeoX",
+        "use_parallel_residual": False,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 500.0,
+            "partial_rotary_factor": 0.5,
+        },
+    },
+    "smollm3": {"kind": "SmolLM3", "no_rope_layers": [1, 0], "pad_token_id": 0},
 }
 
 
@@ -130,7 +176,7 @@ def test_texts_have_the_ids_of_its_own_tokenizer(case: Case, generator: Generato
     assert generator.prompts.encode_chat(chat) == wanted
 
 
-@pytest.mark.parametrize("name", ["qwen3"])
+@pytest.mark.parametrize("name", ["qwen3", "gemma2", "gpt_neox"])
 def test_int8_loses_little(name: str, tmp_path: Path) -> None:
     write_llama(tmp_path / "given", **MODELS[name])
     import_bundle(tmp_path / "given", tmp_path / "model", Form("int8", activations="row16"))
