@@ -73,9 +73,10 @@ MODELS: dict[str, dict[str, Any]] = {
         },
     },
     "olmo2": {"kind": "Olmo2"},
-    "gpt_neox": {"kind": "GPTNeoX"},
+    "gpt_neox": {"kind": "GPTNeoX", "num_key_value_heads": None},
     "gpt_neox in sequence": {
         "kind": "GPTNeoX",
+        "num_key_value_heads": None,
         "use_parallel_residual": False,
         "rope_parameters": {
             "rope_type": "default",
