@@ -59,7 +59,7 @@ def read_gemma2(folder: Path) -> ImportedLanguageModel:
     alternating = [FULL if number % 2 else SLIDING for number in range(sizes["num_decoder_layers"])]
     kinds = layer_kinds(options, len(alternating), alternating)
     sizes |= read_rotary(options)
-    sizes |= windows_of(kinds, options.given("sliding_window", 4096), longest)
+    sizes |= windows_of(kinds, options.given("sliding_window", 4096))
     sizes |= _caps(options, attention=50.0, logits=30.0)
     return _read(folder, options, sizes, GEMMA2_NAMES, "Gemma 2", longest)
 
@@ -76,15 +76,11 @@ def read_gemma3(folder: Path) -> ImportedLanguageModel:
         )
     mostly = [SLIDING if (number + 1) % each else FULL for number in range(count)]
     kinds = layer_kinds(options, count, mostly)
-    windows = windows_of(kinds, options.given("sliding_window", 4096), longest)
-    sizes |= windows | {"query_key_norm": "head"}
+    width = options.given("sliding_window", 4096)
+    if type(width) is not int or width < 1:
+        raise ExportError(f"{options.path}: sliding_window must be an integer >= 1, got {width!r}")
+    sizes |= windows_of(kinds, width) | {"query_key_norm": "head"}
     sizes |= _both_rotary(options, kinds)
-    if not windows and SLIDING in kinds:
-        raise ExportError(
-            f"{options.path}: sliding_window must be below max_position_embeddings {longest}, got "
-            f"{options.given('sliding_window', 4096)!r}: layers that see a window turn positions "
-            "otherwise than others"
-        )
     sizes |= _caps(options, attention=0.0, logits=0.0)
     return _read(folder, options, sizes, GEMMA3_NAMES, "Gemma 3", longest)
 

@@ -122,10 +122,10 @@ def window_of(width: int | None, longest: int) -> dict[str, Any]:
     return {"attention": "cascade", "first_window": width, "window_multiplier": 1}
 
 
-def windows_of(kinds: Sequence[str], width: int | None, longest: int) -> dict[str, Any]:
+def windows_of(kinds: Sequence[str], width: int | None) -> dict[str, Any]:
     """The sizes of layers of these kinds, of which some see a window of `width` positions; nothing
-    where all see all there may be."""
-    if width is None or width >= longest or SLIDING not in kinds:
+    where none does."""
+    if width is None or SLIDING not in kinds:
         return {}
     windows = tuple(width if kind == SLIDING else 0 for kind in kinds)
     return {"attention": "windows", "layer_windows": windows}
@@ -143,7 +143,7 @@ def layer_kinds(options: Options, count: int, default: Sequence[str]) -> list[st
     return kinds
 
 
-def sometimes_sliding(options: Options, count: int, longest: int) -> dict[str, Any]:
+def sometimes_sliding(options: Options, count: int) -> dict[str, Any]:
     """The windows of Qwen: of the layers from `max_window_layers` on, where `use_sliding_window`
     says so, or as `layer_types` tells."""
     used, width = options.get("use_sliding_window", False), options.given("sliding_window", 4096)
@@ -151,7 +151,7 @@ def sometimes_sliding(options: Options, count: int, longest: int) -> dict[str, A
     sliding = used and width is not None
     default = [SLIDING if sliding and layer >= first else FULL for layer in range(count)]
     kinds = layer_kinds(options, count, default)
-    return windows_of(kinds, width if used else None, longest)
+    return windows_of(kinds, width if used else None)
 
 
 def read_decoder(

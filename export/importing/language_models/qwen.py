@@ -32,7 +32,7 @@ def read_qwen2(folder: Path) -> ImportedLanguageModel:
     options.must("hidden_act", "silu", default="silu")
     longest = options.integer("max_position_embeddings")
     sizes |= read_rotary(options)
-    sizes |= sometimes_sliding(options, sizes["num_decoder_layers"], longest)
+    sizes |= sometimes_sliding(options, sizes["num_decoder_layers"])
     sizes |= {"attention_output_bias": False, "ffn_bias": False}
     return read_decoder(folder, options, sizes, NAMES, "Qwen2", longest)
 
@@ -45,7 +45,7 @@ def read_qwen3(folder: Path) -> ImportedLanguageModel:
     options.must("hidden_act", "silu", default="silu")
     longest = options.integer("max_position_embeddings")
     sizes |= read_rotary(options)
-    sizes |= sometimes_sliding(options, sizes["num_decoder_layers"], longest)
+    sizes |= sometimes_sliding(options, sizes["num_decoder_layers"])
     sizes |= {
         "head_dim": options.get("head_dim", 128),
         "query_key_norm": "head",

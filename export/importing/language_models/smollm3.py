@@ -37,7 +37,7 @@ def read_smollm3(folder: Path) -> ImportedLanguageModel:
     turned = _turned_layers(options, sizes["num_decoder_layers"])
     if not all(turned):
         sizes["rotary_layers"] = turned
-    sizes |= _windows(options, turned, longest)
+    sizes |= _windows(options, turned)
     # A number of parts in which products are computed, which `transformers` does not read here.
     return read_decoder(folder, options, sizes, NAMES, "SmolLM3", longest, ("pretraining_tp",))
 
@@ -58,11 +58,11 @@ def _turned_layers(options: Options, count: int) -> tuple[int, ...]:
     return tuple(turned[:count])
 
 
-def _windows(options: Options, turned: tuple[int, ...], longest: int) -> dict[str, Any]:
+def _windows(options: Options, turned: tuple[int, ...]) -> dict[str, Any]:
     """Layers without positions see a window where `use_sliding_window` says so, or as `layer_types`
     tells."""
     used, width = options.get("use_sliding_window", False), options.get("sliding_window")
     sliding = used and width is not None
     default = [SLIDING if sliding and not each else FULL for each in turned]
     kinds = layer_kinds(options, len(turned), default)
-    return windows_of(kinds, width, longest)
+    return windows_of(kinds, width)
