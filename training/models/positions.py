@@ -68,8 +68,8 @@ class RotaryPositions(nn.Module):
         if 2 * half < width:
             by_head = query_key_BQP.unflatten(-1, (turned, width))
             first, second, rest = by_head.split([half, half, width - 2 * half], -1)
-            parts = (first * cosine - second * sine, second * cosine + first * sine, rest)
-            return torch.cat([torch.cat(parts, -1).flatten(2), value_BQP], -1)
+            in_part = [first * cosine - second * sine, second * cosine + first * sine, rest]
+            return torch.cat([torch.cat(in_part, -1).flatten(2), value_BQP], -1)
         first, second = query_key_BQP.unflatten(-1, (turned, 2, half)).unbind(-2)
         parts = (first * cosine - second * sine, second * cosine + first * sine)
         return torch.cat([torch.stack(parts, -2).flatten(2), value_BQP], -1)

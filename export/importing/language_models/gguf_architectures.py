@@ -251,19 +251,25 @@ _NAMES = Names(
 _HALVED = replace(_NAMES, heads=_halves)
 _FUSED = replace(_NAMES, query_key_value=("blk.{}.attn_qkv",), up=("blk.{}.ffn_up",))
 _NORMED = replace(_NAMES, query_norm="blk.{}.attn_q_norm", key_norm="blk.{}.attn_k_norm")
-_POST = {
-    "attention_output_norm": "blk.{}.post_attention_norm",
-    "ffn_output_norm": "blk.{}.post_ffw_norm",
-}
+
+
+def _with_post_norms(names: Names) -> Names:
+    return replace(
+        names,
+        attention_output_norm="blk.{}.post_attention_norm",
+        ffn_output_norm="blk.{}.post_ffw_norm",
+    )
+
+
 ARCHITECTURES = {
     "llama": Architecture("Llama", _HALVED, _plain_llama),
     "qwen2": Architecture("Qwen2", _NAMES, _qwen2),
     "qwen3": Architecture("Qwen3", _NORMED, _qwen3),
     "phi3": Architecture("Phi-3", _FUSED, _phi3, _scale_phi3),
-    "gemma2": Architecture("Gemma 2", replace(_NAMES, **_POST), _gemma2, _scale_gemma),
-    "gemma3": Architecture("Gemma 3", replace(_NORMED, **_POST), _gemma3, _scale_gemma),
+    "gemma2": Architecture("Gemma 2", _with_post_norms(_NAMES), _gemma2, _scale_gemma),
+    "gemma3": Architecture("Gemma 3", _with_post_norms(_NORMED), _gemma3, _scale_gemma),
     "olmo2": Architecture(
-        "OLMo 2", replace(_NORMED, attention_norm="", ffn_norm="", **_POST), _olmo2
+        "OLMo 2", _with_post_norms(replace(_NORMED, attention_norm="", ffn_norm="")), _olmo2
     ),
     "gptneox": Architecture("GPT-NeoX", _FUSED, _gpt_neox),
     "smollm3": Architecture("SmolLM3", _HALVED, _smollm3),

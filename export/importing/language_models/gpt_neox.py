@@ -18,7 +18,8 @@ from export.importing.model import read_options
 
 def _by_part(rows: Tensor, heads: int) -> Tensor:
     """Rows of the query, the key and the value of each head in turn, to all queries first."""
-    return rows.unflatten(0, (heads, 3, -1)).transpose(0, 1).flatten(0, 2)
+    by_head = rows.reshape(heads, 3, len(rows) // (3 * heads), *rows.shape[1:])
+    return by_head.transpose(0, 1).reshape(rows.shape)
 
 
 NAMES = Names(

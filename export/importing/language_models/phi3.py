@@ -102,7 +102,8 @@ def scale_turned(read: ImportedLanguageModel, factor: float) -> None:
     cosines."""
     config = read.model.config
     turned = config.num_heads + config.kv_heads
-    for layer in read.model.layers:
-        weight: Tensor = layer.get_submodule("self_attention.in_proj").weight.data
-        by_head = weight.unflatten(0, (-1, config.head_width))
+    state = read.model.state_dict()
+    for number in range(config.num_decoder_layers):
+        weight: Tensor = state[f"layers.{number}.self_attention.in_proj.weight"]
+        by_head = weight.view(-1, config.head_width, config.model_dim)
         by_head[:turned, : config.rotary_width] *= factor

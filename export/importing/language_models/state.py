@@ -100,7 +100,7 @@ class _Layers:
 
     def norms(self, number: int) -> State:
         """Those around both sublayers."""
-        names, state = self.names, {}
+        names, state = self.names, State()
         for place, there in (
             ("self_attention_residual.norm", names.attention_norm),
             ("self_attention_residual.output_norm", names.attention_output_norm),
@@ -137,7 +137,7 @@ class _Layers:
     def feed_forward(self, number: int) -> State:
         """Its products, with biases where it has them."""
         config, names = self.config, self.names
-        here, state = f"layers.{number}.ffn", {}
+        here, state = f"layers.{number}.ffn", State()
         gated = 2 if config.activation in ("swiglu", "geglu", "geglu_tanh", "reglu") else 1
         rows = config.ffn_dim * gated // len(names.up)
         for kind in ("weight", "bias") if config.ffn_bias else ("weight",):
