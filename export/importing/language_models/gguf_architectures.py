@@ -16,7 +16,14 @@ from export.importing.folder import Options, Weights
 from export.importing.language_models.gemma import LOCAL_BASE, scale_queries
 from export.importing.language_models.gemma import SIZES as GEMMA_SIZES
 from export.importing.language_models.model import ImportedLanguageModel, model_config
-from export.importing.language_models.options import FULL, SIZES, SLIDING, window_of, windows_of
+from export.importing.language_models.options import (
+    FULL,
+    SIZES,
+    SLIDING,
+    turned_features,
+    window_of,
+    windows_of,
+)
 from export.importing.language_models.phi3 import scale_turned
 from export.importing.language_models.state import Names
 from training.models.positions import rotary_slowing
@@ -155,7 +162,8 @@ def _phi3(header: Header, sizes: Sizes) -> Sizes:
     `phi3.read_phi3`."""
     width, longest = _width(sizes), sizes["max_positions"]
     dim = header.get("rope.dimension_count", width)
-    found = {**_root_mean_square(header), "rotary_dim": 0 if dim == width else dim}
+    found = _root_mean_square(header)
+    found["rotary_dim"] = turned_features(header.options.path, dim, width)
     trained = header.get("rope.scaling.original_context_length", longest)
     short = header.weights.drop(_SHORT)
     header.weights.drop(_LONG)
@@ -222,7 +230,7 @@ def _gpt_neox(header: Header, sizes: Sizes) -> Sizes:
         "norm_eps": header.need("attention.layer_norm_epsilon", float),
         "activation": "gelu",
         "block": "parallel" if parallel else "standard",
-        "rotary_dim": 0 if dim == width else dim,
+        "rotary_dim": turned_features(header.options.path, dim, width),
         "attention_bias": True,
         "ffn_bias": True,
     }

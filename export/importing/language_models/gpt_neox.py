@@ -11,7 +11,12 @@ from torch import Tensor
 from export.importing.folder import Options
 from export.importing.language_models.gpt2 import ACTIVATIONS
 from export.importing.language_models.model import ImportedLanguageModel
-from export.importing.language_models.options import read_decoder, rotary_options, rotary_sizes
+from export.importing.language_models.options import (
+    read_decoder,
+    rotary_options,
+    rotary_sizes,
+    turned_features,
+)
 from export.importing.language_models.state import Names
 from export.importing.model import read_options
 
@@ -72,4 +77,4 @@ def _read_rotary(options: Options, width: int) -> dict[str, Any]:
     dim = int(width * told.get("partial_rotary_factor", share))
     rest = {key: value for key, value in told.items() if key != "partial_rotary_factor"}
     found = rotary_sizes(options.path, name, rest, base)
-    return found | {"rotary_dim": 0 if dim == width else dim}
+    return found | {"rotary_dim": turned_features(options.path, dim, width)}

@@ -104,6 +104,17 @@ def rotary_sizes(path: Path, name: str, told: dict[str, Any], base: float) -> di
     return found | {ours: told[key] for key, ours in _SCALED_BY[kind].items()}
 
 
+def turned_features(path: Path, count: int, width: int) -> int:
+    """How many features of a head are turned, 0 for all; raises ExportError for a number that is
+    odd, none, or more than a head has."""
+    if count % 2 or not 0 < count <= width:
+        raise ExportError(
+            f"{path}: rotary positions must turn an even number of the {width} features of a head, "
+            f"got {count}"
+        )
+    return 0 if count == width else count
+
+
 def check_rotary(path: Path, name: str, told: dict[str, Any], *others: str) -> None:
     """Raise ExportError for something told of rotary positions that is not known."""
     known = {*_ROTARY, "partial_rotary_factor", *others}
@@ -168,6 +179,7 @@ def read_decoder(
     special_ids, other_ends = special_ids_of(
         options, generation_options(folder), sizes["vocab_size"]
     )
+    options.must_be(False, "is_encoder_decoder")
     options.finish({*HARMLESS, *harmless})
     weights = read_weights(folder)
     for number in range(sizes["num_decoder_layers"]):  # computed here

@@ -17,6 +17,7 @@ from export.importing.language_models.options import (
     read_decoder,
     read_sizes,
     rotary_options,
+    turned_features,
     window_of,
 )
 from export.importing.language_models.state import Names
@@ -77,7 +78,7 @@ def _read_rotary(
     width = sizes["model_dim"] // max(sizes["num_heads"], 1)
     dim = int(width * partial)
     found: dict[str, Any] = {"rotary_base": float(told.get("rope_theta", 10000.0))}
-    found["rotary_dim"] = 0 if dim == width else dim
+    found["rotary_dim"] = turned_features(options.path, dim, width)
     kind = told.get("rope_type", told.get("type", "default"))
     if kind == "default":
         return found, longest, 1.0

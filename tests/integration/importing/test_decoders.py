@@ -4,6 +4,7 @@ them."""
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from export.bundles.subject import Form
+from export.errors import ExportError
 from export.importing.bundle import import_bundle, recognise
 from export.importing.language_models.model import ImportedLanguageModel
 from export.importing.model import NOTHING_TOLD
@@ -86,6 +88,8 @@ MODELS: dict[str, dict[str, Any]] = {
     },
     "smollm3": {"kind": "SmolLM3", "no_rope_layers": [1, 0], "pad_token_id": 0},
 }
+BUNDLED = [name for name in MODELS if name not in ("qwen2", "phi3", "gpt_neox in sequence")]
+"""One of each family."""
 
 
 @dataclass(frozen=True)
@@ -99,16 +103,31 @@ class Case:
 
 @pytest.fixture(scope="module", params=MODELS)
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
-    folder = tmp_path_factory.mktemp("decoders") / "model"
-    theirs = write_llama(folder, **MODELS[request.param])
-    return Case(folder, theirs, recognise(folder).read(folder, NOTHING_TOLD))
+    return made(request.param, tmp_path_factory)
 
 
-@pytest.fixture(scope="module")
-def generator(case: Case, traced_once: None) -> Generator:
+@dataclass(frozen=True)
+class Bundled:
+    """A checkpoint, and the bundle of it in fp32."""
+
+    case: Case
+    generator: Generator
+
+
+@pytest.fixture(scope="module", params=BUNDLED)
+def bundled(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, traced_once: None
+) -> Bundled:
+    case = made(request.param, tmp_path_factory)
     out = case.folder.parent / "fp32" / "model"
     import_bundle(case.folder, out, Form("fp32"))
-    return Generator(out, threads=1)
+    return Bundled(case, Generator(out, threads=1))
+
+
+def made(name: str, places: pytest.TempPathFactory) -> Case:
+    folder = places.mktemp("decoders") / "model"
+    theirs = write_llama(folder, **MODELS[name])
+    return Case(folder, theirs, recognise(folder).read(folder, NOTHING_TOLD))
 
 
 @torch.no_grad()
@@ -128,6 +147,18 @@ def test_logits_are_those_of_its_own_library(case: Case) -> None:
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=0)
 
 
+def test_every_option_of_its_configuration_is_known(case: Case, tmp_path: Path) -> None:
+    """A folder tells those alone that are not the defaults."""
+    folder = shutil.copytree(case.folder, tmp_path / "model")
+    told = case.theirs.config.to_dict()
+    (folder / "config.json").write_text(json.dumps(told, default=str))
+    assert recognise(folder).read(folder, NOTHING_TOLD).model.config == case.imported.model.config
+    told["qk_norms"] = True
+    (folder / "config.json").write_text(json.dumps(told, default=str))
+    with pytest.raises(ExportError, match=r"'qk_norms' .True. is not known"):
+        recognise(folder).read(folder, NOTHING_TOLD)
+
+
 @torch.no_grad()
 def test_decoding_token_by_token_equals_the_full_pass(case: Case) -> None:
     model, ids_BT = case.imported.model, some_ids(2, 21)
@@ -143,7 +174,8 @@ def test_decoding_token_by_token_equals_the_full_pass(case: Case) -> None:
     torch.testing.assert_close(torch.cat(found, 1), model(ids_BT), atol=1e-4, rtol=1e-4)
 
 
-def test_greedy_outputs_are_those_of_its_own_library(case: Case, generator: Generator) -> None:
+def test_greedy_outputs_are_those_of_its_own_library(bundled: Bundled) -> None:
+    case, generator = bundled.case, bundled.generator
     for text, (found,) in zip(TEXTS, generator.generate(TEXTS, GREEDY), strict=True):
         ids = generator.encode(text)
         output = [token.token_id for token in found.tokens]
@@ -153,7 +185,8 @@ def test_greedy_outputs_are_those_of_its_own_library(case: Case, generator: Gene
         np.testing.assert_allclose([token.log_prob for token in found.tokens], own, atol=1e-4)
 
 
-def test_a_long_prompt_is_read_in_chunks_as_a_whole(case: Case, generator: Generator) -> None:
+def test_a_long_prompt_is_read_in_chunks_as_a_whole(bundled: Bundled) -> None:
+    case, generator = bundled.case, bundled.generator
     ids = some_ids(100).tolist()
     [output] = generator.generate([ids], GenerationOptions(max_length=8, temperature=0.0))[0]
     tokens = [token.token_id for token in output.tokens]
@@ -162,7 +195,8 @@ def test_a_long_prompt_is_read_in_chunks_as_a_whole(case: Case, generator: Gener
     assert (own >= wanted.max(-1) - TIE).all()
 
 
-def test_texts_have_the_ids_of_its_own_tokenizer(case: Case, generator: Generator) -> None:
+def test_texts_have_the_ids_of_its_own_tokenizer(bundled: Bundled) -> None:
+    case, generator = bundled.case, bundled.generator
     from transformers import PreTrainedTokenizerFast
 
     path = case.folder / "tokenizer.json"
