@@ -86,7 +86,7 @@ def read_gemma3(folder: Path) -> ImportedLanguageModel:
 
 
 def _read_sizes(options: Options) -> tuple[dict[str, Any], int]:
-    sizes = read_sizes(options, tied=True) | SIZES
+    sizes = read_sizes(options, tied=True, kv_heads=4) | SIZES
     activation = "gelu_pytorch_tanh"
     options.must("hidden_activation", activation, default=activation)
     options.get("hidden_act")  # which `transformers` does not read here

@@ -11,7 +11,11 @@ from torch import Tensor
 
 from export.errors import ExportError
 from export.importing.folder import Options, Weights
-from export.importing.language_models.gguf_architectures import ARCHITECTURES, Header, read_sizes
+from export.importing.language_models.gguf_architectures import (
+    ARCHITECTURES,
+    GgufHeader,
+    read_sizes,
+)
 from export.importing.language_models.gguf_tokenizer import read_gguf_tokenizer
 from export.importing.language_models.model import ImportedLanguageModel, loaded
 from export.importing.language_models.state import decoder_state
@@ -39,7 +43,7 @@ def read_gguf(path: Path) -> ImportedLanguageModel:
     architecture = ARCHITECTURES[name]
     tokens = options.need("tokenizer.ggml.tokens", list)
     weights = Weights(path, _read_tensors(path, reader), "its header")
-    header = Header(options, name, weights)
+    header = GgufHeader(options, name, weights)
     sizes, longest = read_sizes(header, architecture, len(tokens))
     options.finish(key for key in reader.fields if not key.startswith(f"{name}."))
     state = decoder_state(weights, path, sizes, architecture.names)

@@ -32,7 +32,7 @@ Sizes = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Header:
+class GgufHeader:
     """The options of a file of one architecture."""
 
     options: Options
@@ -62,14 +62,16 @@ class Architecture:
 
     kind: str
     names: Names
-    own_sizes: Callable[[Header, Sizes], Sizes]
+    own_sizes: Callable[[GgufHeader, Sizes], Sizes]
     """What it has beside the sizes that all have; its layers may see less than `max_positions`,
     which it may lower."""
-    finish: Callable[[Header, ImportedLanguageModel], None] | None = None
+    finish: Callable[[GgufHeader, ImportedLanguageModel], None] | None = None
     """What is done to the model that has been read."""
 
 
-def read_sizes(header: Header, architecture: Architecture, vocab_size: int) -> tuple[Sizes, int]:
+def read_sizes(
+    header: GgufHeader, architecture: Architecture, vocab_size: int
+) -> tuple[Sizes, int]:
     """The sizes of the model, and how many tokens it may read."""
     scaling = header.must("rope.scaling.type", "none", "linear", default="none")
     header.must("expert_count", 0, default=0)
@@ -103,24 +105,24 @@ def _width(sizes: Sizes) -> int:
     return int(sizes["head_dim"] or sizes["model_dim"] // max(sizes["num_heads"], 1))
 
 
-def _root_mean_square(header: Header) -> Sizes:
+def _root_mean_square(header: GgufHeader) -> Sizes:
     return {"norm_eps": header.need("attention.layer_norm_rms_epsilon", float)}
 
 
-def _llama(header: Header, sizes: Sizes) -> Sizes:
+def _llama(header: GgufHeader, sizes: Sizes) -> Sizes:
     header.must("rope.dimension_count", _width(sizes), default=_width(sizes))
     found = _root_mean_square(header)
     return found | (_slowing(header, sizes | found) if _SLOWER in header.weights else {})
 
 
-def _plain_llama(header: Header, sizes: Sizes) -> Sizes:
+def _plain_llama(header: GgufHeader, sizes: Sizes) -> Sizes:
     """Without a width of its own for heads."""
     width = sizes["model_dim"] // max(sizes["num_heads"], 1)
     header.must("attention.key_length", width, default=width)
     return _llama(header, sizes)
 
 
-def _slowing(header: Header, sizes: Sizes) -> Sizes:
+def _slowing(header: GgufHeader, sizes: Sizes) -> Sizes:
     """How rotary positions are scaled, of which a file holds the result, by angle; raises
     ExportError where that is not as Llama 3.1 and those after it do it."""
     slower_F = header.weights.take(_SLOWER, _width(sizes) // 2)
@@ -138,26 +140,26 @@ def _slowing(header: Header, sizes: Sizes) -> Sizes:
     return scaled
 
 
-def _qwen2(header: Header, sizes: Sizes) -> Sizes:
+def _qwen2(header: GgufHeader, sizes: Sizes) -> Sizes:
     return {**_llama(header, sizes), "attention_bias": True, "attention_output_bias": False}
 
 
-def _qwen3(header: Header, sizes: Sizes) -> Sizes:
+def _qwen3(header: GgufHeader, sizes: Sizes) -> Sizes:
     return {**_llama(header, sizes), "query_key_norm": "head"}
 
 
-def _olmo2(header: Header, sizes: Sizes) -> Sizes:
+def _olmo2(header: GgufHeader, sizes: Sizes) -> Sizes:
     return {**_llama(header, sizes), "norm": "output", "query_key_norm": "width"}
 
 
-def _smollm3(header: Header, sizes: Sizes) -> Sizes:
+def _smollm3(header: GgufHeader, sizes: Sizes) -> Sizes:
     """Each fourth layer has no positions, of which the header says nothing."""
     found, count = _llama(header, sizes), sizes["num_decoder_layers"]
     turned = tuple(int((number + 1) % 4 != 0) for number in range(count))
     return found | ({} if all(turned) else {"rotary_layers": turned})
 
 
-def _phi3(header: Header, sizes: Sizes) -> Sizes:
+def _phi3(header: GgufHeader, sizes: Sizes) -> Sizes:
     """Positions are scaled for texts of the first training's length; see
     `phi3.read_phi3`."""
     width, longest = _width(sizes), sizes["max_positions"]
@@ -176,13 +178,13 @@ def _phi3(header: Header, sizes: Sizes) -> Sizes:
     return found | window_of(window or None, longest) | {"max_positions": longest}
 
 
-def _scale_phi3(header: Header, read: ImportedLanguageModel) -> None:
+def _scale_phi3(header: GgufHeader, read: ImportedLanguageModel) -> None:
     factor = header.get("rope.scaling.attn_factor", 1.0)
     if factor != 1.0 and read.model.config.rotary_scaling == "listed":
         scale_turned(read, factor)
 
 
-def _gemma(header: Header, sizes: Sizes, window: int, each: int) -> Sizes:
+def _gemma(header: GgufHeader, sizes: Sizes, window: int, each: int) -> Sizes:
     """What both Gemmas have; each so manieth layer sees all, the others a window."""
     count = sizes["num_decoder_layers"]
     header.must("rope.dimension_count", _width(sizes), default=_width(sizes))
@@ -190,14 +192,14 @@ def _gemma(header: Header, sizes: Sizes, window: int, each: int) -> Sizes:
     return {**GEMMA_SIZES, **_root_mean_square(header), **windows_of(kinds, window)}
 
 
-def _gemma2(header: Header, sizes: Sizes) -> Sizes:
+def _gemma2(header: GgufHeader, sizes: Sizes) -> Sizes:
     return _gemma(header, sizes, header.get("attention.sliding_window", 4096), 2) | {
         "attention_soft_cap": header.get("attn_logit_softcapping", 50.0),
         "logit_soft_cap": header.get("final_logit_softcapping", 30.0),
     }
 
 
-def _gemma3(header: Header, sizes: Sizes) -> Sizes:
+def _gemma3(header: GgufHeader, sizes: Sizes) -> Sizes:
     each = header.get("attention.sliding_window_pattern", 6)
     if type(each) is not int or each < 1:
         raise ExportError(
@@ -215,13 +217,13 @@ _LARGEST = {"gemma2": 46, "gemma3": 62}
 """Layers of the models whose scores are divided by the root of the model's width over heads."""
 
 
-def _scale_gemma(header: Header, read: ImportedLanguageModel) -> None:
+def _scale_gemma(header: GgufHeader, read: ImportedLanguageModel) -> None:
     config = read.model.config
     if config.num_decoder_layers == _LARGEST[header.architecture]:
         scale_queries(read, math.sqrt(config.head_width * config.num_heads / config.model_dim))
 
 
-def _gpt_neox(header: Header, sizes: Sizes) -> Sizes:
+def _gpt_neox(header: GgufHeader, sizes: Sizes) -> Sizes:
     width = _width(sizes)
     dim = header.get("rope.dimension_count", width)
     parallel = header.get("use_parallel_residual", True)

@@ -45,13 +45,16 @@ _ROTARY = frozenset({"type", "rope_type", "rope_theta", *_SCALED_BY["llama3"]})
 """What their options may be beside `partial_rotary_factor`."""
 
 
-def read_sizes(options: Options, *, eps: float = 1e-6, tied: bool = False) -> dict[str, Any]:
-    """Sizes, which all families here name alike; `eps` and `tied` are the family's defaults."""
+def read_sizes(
+    options: Options, *, eps: float = 1e-6, tied: bool = False, kv_heads: int | None = None
+) -> dict[str, Any]:
+    """Sizes, which all families here name alike; `eps`, `tied` and `kv_heads` are the family's
+    defaults, of which None is as many as heads of queries."""
     return {
         **SIZES,
         "model_dim": options.integer("hidden_size"),
         "num_heads": options.integer("num_attention_heads"),
-        "num_kv_heads": options.get("num_key_value_heads") or 0,
+        "num_kv_heads": options.given("num_key_value_heads", kv_heads) or 0,
         "num_decoder_layers": options.integer("num_hidden_layers"),
         "ffn_dim": options.integer("intermediate_size"),
         "vocab_size": options.integer("vocab_size"),

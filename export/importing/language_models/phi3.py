@@ -35,6 +35,8 @@ NAMES = Names(
     down="model.layers.{}.mlp.down_proj",
 )
 _LONG = ("longrope", "su")
+_TRAINED = 4096
+"""Positions of the first training, unless the options say otherwise."""
 _OLD = "yarn"
 """What early files call it, too; `transformers` reads it as `longrope`."""
 
@@ -71,7 +73,7 @@ def _read_rotary(
     """
     name, told = rotary_options(options)
     partial = options.get("partial_rotary_factor", 1.0)
-    trained = options.get("original_max_position_embeddings", longest)
+    trained = options.get("original_max_position_embeddings", _TRAINED)
     listed = ("short_factor", "long_factor", "factor", "attention_factor")
     check_rotary(options.path, name, told, *listed)
     partial = told.get("partial_rotary_factor", partial)

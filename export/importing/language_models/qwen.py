@@ -28,7 +28,7 @@ def read_qwen2(folder: Path) -> ImportedLanguageModel:
     """Read a folder of a Qwen2, a Llama with biases of queries, keys and values; raises
     ExportError, with file and entry, for what is not supported."""
     options = read_options(folder)
-    sizes = read_sizes(options)
+    sizes = read_sizes(options, kv_heads=32)
     options.must("hidden_act", "silu", default="silu")
     longest = options.integer("max_position_embeddings")
     sizes |= read_rotary(options)
@@ -41,7 +41,7 @@ def read_qwen3(folder: Path) -> ImportedLanguageModel:
     """Read a folder of a Qwen3, with norms of the queries and keys of each head; raises
     ExportError, with file and entry, for what is not supported."""
     options = read_options(folder)
-    sizes = read_sizes(options)
+    sizes = read_sizes(options, kv_heads=32)
     options.must("hidden_act", "silu", default="silu")
     longest = options.integer("max_position_embeddings")
     sizes |= read_rotary(options)

@@ -28,7 +28,7 @@ def read_smollm3(folder: Path) -> ImportedLanguageModel:
     """Read a folder of a SmolLM3, a Llama some of whose layers have no positions; raises
     ExportError, with file and entry, for what is not supported."""
     options = read_options(folder)
-    sizes = read_sizes(options, tied=True)
+    sizes = read_sizes(options, tied=True, kv_heads=4)
     options.must("hidden_act", "silu", default="silu")
     sizes |= read_rotary(options, BASE)
     sizes["attention_bias"] = options.get("attention_bias", False)
