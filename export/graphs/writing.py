@@ -70,7 +70,12 @@ def check_heads(config: ModelConfig, target: str) -> None:
 
 
 def check_groups(config: LanguageModelConfig, target: str) -> None:
-    """Raise ExportError for grouped queries, which have not been tried on a GPU."""
+    """Raise ExportError for grouped queries and soft caps, which have not been tried on a GPU."""
+    if target == "cuda" and config.attention_soft_cap:
+        raise ExportError(
+            "--target cuda takes no soft cap of attention (attention_soft_cap "
+            f"{config.attention_soft_cap}); use --target cpu"
+        )
     if target == "cuda" and config.kv_heads != config.num_heads:
         raise ExportError(
             f"--target cuda takes no grouped queries (num_heads {config.num_heads}, num_kv_heads "
@@ -166,9 +171,8 @@ def write_language_graphs(
     _save(step, folder / step_graph.file)
     _save_probe(folder, precision)
     reach = [
-        max(seen, needs.ancestors + 1)
+        None if seen is None else max(seen, needs.ancestors + 1)
         for seen, needs in zip(layer_reach(model.config), model.layer_needs, strict=True)
-        if seen is not None
     ]
     return _manifest(
         model,
@@ -179,7 +183,7 @@ def write_language_graphs(
         encoder=None,
         step=step_graph,
         sizes={
-            "reach": tuple(reach) or None,
+            "reach": None if None in reach else tuple(reach),  # one layer that sees all keeps all
             "max_positions": max_positions or model.config.max_positions or None,
         },
     )

@@ -19,9 +19,15 @@ from export.importing.hugging_face.marian import read_marian
 from export.importing.hugging_face.mbart import read_mbart
 from export.importing.hugging_face.pegasus import read_pegasus
 from export.importing.hugging_face.t5 import read_t5
+from export.importing.language_models.gemma import read_gemma2, read_gemma3
 from export.importing.language_models.gguf import is_gguf, read_gguf
 from export.importing.language_models.gpt2 import read_gpt2
+from export.importing.language_models.gpt_neox import read_gpt_neox
 from export.importing.language_models.llama import read_llama
+from export.importing.language_models.olmo2 import read_olmo2
+from export.importing.language_models.phi3 import read_phi3
+from export.importing.language_models.qwen import read_qwen2, read_qwen3
+from export.importing.language_models.smollm3 import read_smollm3
 from export.importing.marian.folder import has_marian
 from export.importing.marian.model import read_marian_model
 from export.importing.model import NOTHING_TOLD, Imported, LanguageChoice, Told
@@ -94,6 +100,14 @@ READERS = (
     _language_model("gpt2", read_gpt2),
     _language_model("llama", read_llama),
     _language_model("mistral", read_llama),
+    _language_model("qwen2", read_qwen2),
+    _language_model("qwen3", read_qwen3),
+    _language_model("phi3", read_phi3),
+    _language_model("gemma2", read_gemma2),
+    _language_model("gemma3_text", read_gemma3),
+    _language_model("olmo2", read_olmo2),
+    _language_model("gpt_neox", read_gpt_neox),
+    _language_model("smollm3", read_smollm3),
     Reader(
         "bert",
         ENCODER,

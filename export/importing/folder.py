@@ -72,6 +72,11 @@ class Options:
         value = self._tree.get(name)
         return default if value is None else value
 
+    def given(self, name: str, default: Any) -> Any:
+        """An option's value, null too, or the default where it is not there."""
+        self._seen.add(name)
+        return self._tree.get(name, default)
+
     def integer(self, name: str) -> int:
         """An option that must be an integer of 0 or more."""
         value = self.get(name)

@@ -59,8 +59,8 @@ def write_gpt2(folder: Path, **changed: Any) -> Any:
 
 
 def write_llama(folder: Path, kind: str = "Llama", **changed: Any) -> Any:
-    """A Llama (or Mistral) of two layers with grouped queries and a chat template; returns the
-    model."""
+    """A Llama (or another decoder) of two layers with grouped queries and a chat template; returns
+    the model. An option that is None is left out."""
     import transformers
 
     write_tokenizer(folder, begins=True)
@@ -80,8 +80,9 @@ def write_llama(folder: Path, kind: str = "Llama", **changed: Any) -> Any:
         **changed,
     }
     torch.manual_seed(5)
-    config = getattr(transformers, f"{kind}Config")(**options)
-    model = getattr(transformers, f"{kind}ForCausalLM")(config).eval()
+    told = {name: value for name, value in options.items() if value is not None}
+    config = getattr(transformers, f"{kind}Config")(**told)
+    model = getattr(transformers, f"{kind.removesuffix('Text')}ForCausalLM")(config).eval()
     return _saved(model, folder)
 
 

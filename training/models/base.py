@@ -19,6 +19,7 @@ from serving.search.ids import PAD_ID
 from training.models.config import ModelConfig
 from training.models.context import StepNeeds
 from training.models.dropout import HeadDropout
+from training.models.operators import soft_cap
 
 
 class NewTokens(NamedTuple):
@@ -112,6 +113,8 @@ class Network(Trainable, ABC):
     """States [B,T,D] of a training batch, from which `output_logits` makes logits."""
     output_bias: nn.Parameter | None
     """A bias [V] beside the output matrix."""
+    logit_soft_cap: float = 0.0
+    """What logits come near and never reach; 0 is none."""
     _output_layer: Callable[[Tensor], Tensor] | None = None
 
     def __init__(self) -> None:
@@ -136,8 +139,9 @@ class Network(Trainable, ABC):
     def output_logits(self, x_BQD: Tensor) -> Tensor:
         """Logits [B,Q,V] of decoder states."""
         if self._output_layer is not None:
-            return self._output_layer(x_BQD)
-        return nn.functional.linear(x_BQD, self.output_weight, self.output_bias)
+            return soft_cap(self._output_layer(x_BQD), self.logit_soft_cap)
+        logits_BQV = nn.functional.linear(x_BQD, self.output_weight, self.output_bias)
+        return soft_cap(logits_BQV, self.logit_soft_cap)
 
     def compile_states(self, backend: str) -> None:
         """Have `torch.compile` make kernels of `states`, for batches of any size."""

@@ -46,7 +46,8 @@ ORDERS: dict[str, Order] = {
 class Residual(nn.Module):
     """Pre-norm: x + scale * dropout(f(norm(x))); post-norm: norm(x + scale * dropout(f(x))).
 
-    Without norm, which language models allow: x + scale * dropout(f(x)).
+    Language models also allow none: x + scale * dropout(f(x)); a norm of what is added, `output`: x
+    + scale * dropout(norm(f(x))); and `sandwich`, both that and pre-norm.
     """
 
     def __init__(
@@ -54,15 +55,20 @@ class Residual(nn.Module):
     ) -> None:
         """Dropout shares its noise along `shared_axes` of x."""
         super().__init__()
-        self.norm = make_norm(config, "pre", "post")
+        self.norm = make_norm(config, "pre", "post", "sandwich")
+        self.output_norm = make_norm(config, "output", "sandwich")
         self.dropout = Dropout(config.dropout, shared_axes)
-        self.pre_norm, self.scale = config.norm == "pre", scale
+        self.post_norm, self.scale = config.norm == "post", scale
 
     def forward(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply `function` inside the residual connection; shapes are kept."""
-        if self.pre_norm:
-            return x + self.dropout(function(self.norm(x)), self.scale)
-        return self.norm(x + self.dropout(function(x), self.scale))
+        if self.post_norm:
+            return self.norm(x + self.dropout(function(x), self.scale))
+        return x + self.added(x, function)
+
+    def added(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """What the sublayer adds to `x`, where its norm is none of the sum."""
+        return self.dropout(self.output_norm(function(self.norm(x))), self.scale)
 
 
 class Layer(nn.Module):
@@ -155,6 +161,20 @@ class CausalLayer(Layer):
         return self.run(x_BQD, call)
 
 
+class ParallelLayer(CausalLayer):
+    """A causal layer whose sublayers all read the state that comes in, to which what they make of
+    it is added (Wang and Komatsuzaki 2021, "GPT-J-6B")."""
+
+    def run(self, x: Tensor, call: Callable[[nn.Module, Tensor], Tensor]) -> Tensor:
+        """The state with what all sublayers add to it; its shape is kept."""
+        total = x
+        for name in self.order:
+            residual = self.get_submodule(f"{name}_residual")
+            assert isinstance(residual, Residual)
+            total = total + residual.added(x, partial(call, self.get_submodule(name)))
+        return total
+
+
 class DecoderLayer(CausalLayer):
     """A causal layer with a source attention."""
 
@@ -239,6 +259,7 @@ __all__ = [
     "CausalLayer",
     "DecoderLayer",
     "EncoderLayer",
+    "ParallelLayer",
     "Residual",
     "feed_forward",
     "mixing",

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from training.models.base import DecodingNetwork
-from training.models.blocks import ORDERS, CausalLayer
+from training.models.blocks import ORDERS, CausalLayer, ParallelLayer
 from training.models.context import (
     CacheContext,
     StepNeeds,
@@ -79,7 +79,8 @@ class CausalLanguageModel(DecodingNetwork):
             config.decoder_layerdrop,
             learns_rates=config.learns_layerdrop,
         )
-        self.norm = make_output_norm(config, "pre")
+        self.norm = make_output_norm(config, "pre", "output", "sandwich")
+        self.logit_soft_cap = config.logit_soft_cap
         self.output_dropout = Dropout(config.output_dropout)
         self.output_bias = (
             nn.Parameter(torch.zeros(config.vocab_size)) if config.output_bias else None
@@ -92,8 +93,7 @@ class CausalLanguageModel(DecodingNetwork):
     @property
     def cache_axes(self) -> tuple[str | int, ...]:
         """Axes of keys and values: by head, so that a step's one query reads its keys in order."""
-        width = self.config.model_dim // self.config.num_heads
-        return ("B", self.config.kv_heads, "C", width)
+        return ("B", self.config.kv_heads, "C", self.config.head_width)
 
     @property
     def layer_needs(self) -> list[StepNeeds]:
@@ -163,5 +163,9 @@ def _make_layer(
     """A layer that attends to these offsets; where asked for, the last one drops nothing."""
     if config.dropout_layers == "reference" and number == config.num_decoder_layers - 1:
         config = replace(config, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
-    order = {name: scale for name, scale in ORDERS[config.block].items() if "source" not in name}
-    return CausalLayer(config, order, lambda _: LightSelfAttention(config, offsets))
+    config = config.of_layer(number)
+    parallel = config.block == "parallel"
+    named = ORDERS["standard" if parallel else config.block]
+    order = {name: scale for name, scale in named.items() if "source" not in name}
+    layer = ParallelLayer if parallel else CausalLayer
+    return layer(config, order, lambda _: LightSelfAttention(config, offsets))

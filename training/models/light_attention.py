@@ -8,14 +8,17 @@ N blocks, M queries of a block, W keys of a block.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from training.models.attention import SelfAttention
 from training.models.context import CacheContext
-from training.models.dropout import WeightDropout
+from training.models.dropout import KEEP_ALL, WeightDropout
 from training.models.language_model_config import LanguageModelConfig
-from training.models.operators import attention
+from training.models.norms import QueryKeyNorm
+from training.models.operators import attention, capped_attention, soft_cap
 from training.models.positions import make_positions
 
 _LEAST_BLOCK = 16  # smaller products do not fill a core's registers
@@ -26,13 +29,17 @@ def layer_offsets(config: LanguageModelConfig) -> list[tuple[int, ...] | None]:
 
     `dilated`: {0, d^l, ..., (k-1) d^l}; `dilated_memory`: these and those of the layers below;
     `cascade`: {0, ..., b m^l - 1} (section 3 of the paper; whether it counts layers from 0 or 1 it
-    does not say, the authors' code counts from 0).
+    does not say, the authors' code counts from 0); `windows`: as `layer_windows` tells of each.
     """
     offsets: list[tuple[int, ...] | None] = []
     seen: set[int] = set()
     for layer in range(config.num_decoder_layers):
         if config.attention == "full":
             offsets.append(None)
+            continue
+        if config.attention == "windows":
+            window = config.window_of(layer)
+            offsets.append(tuple(range(window)) if window else None)
             continue
         if config.attention == "cascade":
             window = config.first_window * config.window_multiplier**layer
@@ -78,15 +85,17 @@ def light_attention(
     *,
     num_heads: int,
     dropout: float = 0.0,
+    cap: float = 0.0,
 ) -> Tensor:
     """Attention of each position to those `offsets` (ascending, from 0) before it, [B,T,D]; keys
     and values may have fewer heads, as in `attention`.
 
-    It equals `attention` under the mask of these offsets; `dropout` drops probabilities.
+    It equals `attention` under the mask of these offsets; `dropout` drops probabilities, and where
+    there is a `cap`, it is that of `capped_attention`.
     """
     length = query_BTD.shape[1]
     if is_band(offsets) and len(offsets) >= length:
-        return attention(
+        return _with_cap(cap)(
             query_BTD,
             key_BTD,
             value_BTD,
@@ -102,7 +111,38 @@ def light_attention(
         key, value = (x.repeat_interleave(num_heads // x.shape[2], 2) for x in (key, value))
     query = query * width**-0.5
     attend = _banded if is_band(offsets) else _gathered
-    return attend(query, key, value, offsets, dropout).flatten(2)
+    return attend(query, key, value, offsets, dropout, cap).flatten(2)
+
+
+def _with_cap(cap: float) -> Callable[..., Tensor]:
+    """`attention`, whose scores have a soft cap where it is not 0."""
+    if not cap:
+        return attention
+
+    def attend(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        num_heads: int,
+        mask: Tensor | None,
+        causal: bool = False,
+        dropout: WeightDropout = KEEP_ALL,
+        scales_queries: bool = True,
+    ) -> Tensor:
+        del scales_queries  # scores are scaled before they are capped
+        return capped_attention(
+            query,
+            key,
+            value,
+            num_heads=num_heads,
+            mask=mask,
+            causal=causal,
+            dropout=dropout,
+            cap=cap,
+        )
+
+    return attend
 
 
 def _gathered(
@@ -111,6 +151,7 @@ def _gathered(
     value_BTHE: Tensor,
     offsets: tuple[int, ...],
     dropout: float,
+    cap: float,
 ) -> Tensor:
     """One product of vectors an offset: keys and values are shifted views, never copied together.
 
@@ -121,6 +162,7 @@ def _gathered(
     scores = []
     for offset in offsets:
         score_BTH = (query_BTHE[:, offset:] * key_BTHE[:, : length - offset]).sum(-1).float()
+        score_BTH = soft_cap(score_BTH, cap)
         scores.append(nn.functional.pad(score_BTH, (0, 0, offset, 0), value=-torch.inf))
     probabilities_OBTH = _probabilities(torch.stack(scores, -1), value_BTHE, dropout).unbind(-1)
     out_BTHE = probabilities_OBTH[0].unsqueeze(-1) * value_BTHE
@@ -136,6 +178,7 @@ def _banded(
     value_BTHE: Tensor,
     offsets: tuple[int, ...],
     dropout: float,
+    cap: float,
 ) -> Tensor:
     """Blocks of queries, each with its own keys and the window before them. Returns [B,T,H,E]."""
     window, length = len(offsets), query_BTHE.shape[1]
@@ -154,6 +197,7 @@ def _banded(
         return torch.cat([nn.functional.pad(tails, (0, 0, 0, 0, 1, 0)), own], 3)
 
     scores_BHNMW = (blocks(query_BTHE) @ windows(key_BTHE).transpose(-1, -2)).float()
+    scores_BHNMW = soft_cap(scores_BHNMW, cap)
     place = torch.arange(size + window - 1, device=scores_BHNMW.device)
     offset_MW = place[window - 1 :, None] - place
     hidden_MW = (offset_MW < 0) | (offset_MW >= window)
@@ -181,12 +225,16 @@ class LightSelfAttention(SelfAttention):
             config.num_heads,
             config.attention_dropout,
             kv_heads=config.kv_heads,
+            head_dim=config.head_width,
             bias=config.attention_bias,
             positions=make_positions(config),
         )
-        self.offsets = offsets
-        width = config.model_dim // config.num_heads
-        rows = [heads * width for heads in self.head_counts]
+        if not config.attention_output_bias:
+            self.out_proj.register_parameter("bias", None)
+        self.query_key_norm = QueryKeyNorm(config) if config.query_key_norm != "none" else None
+        self.offsets, self.cap = offsets, config.attention_soft_cap
+        self._attention = _with_cap(self.cap)
+        rows = [heads * config.head_width for heads in self.head_counts]
         for weight in self.in_proj.weight.detach().split(rows):
             nn.init.xavier_uniform_(weight)
 
@@ -203,5 +251,12 @@ class LightSelfAttention(SelfAttention):
             self.offsets,
             num_heads=self.num_heads,
             dropout=self.dropout if self.training else 0.0,
+            cap=self.cap,
         )
         return self.out_proj(self.head_dropout(out_BQD))
+
+    def _project(self, x_BQD: Tensor, positions_BQ: Tensor) -> Tensor:
+        if self.query_key_norm is None:
+            return super()._project(x_BQD, positions_BQ)
+        projected = self.query_key_norm(self.in_proj(x_BQD))
+        return projected if self.rotary is None else self.rotary(projected, positions_BQ)

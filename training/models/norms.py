@@ -1,6 +1,7 @@
 """Norms: whatever normalises in a model is made here, by its configuration.
 
-Shape letters: D model.
+Shape letters: D model, B rows, Q queries, P heads of queries, keys and values together, W those of
+queries or keys.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from training.models.config import ModelConfig
+from training.models.language_model_config import LanguageModelConfig
+from training.models.operators import reshape
 
 
 class ScaleNorm(nn.Module):
@@ -58,9 +61,44 @@ def make_norm(config: ModelConfig, *places: str) -> nn.Module:
     return new_norm(config, affine=config.norm_affine) if config.norm in places else nn.Identity()
 
 
-def new_norm(config: ModelConfig, *, affine: bool = True) -> nn.Module:
-    """A norm of the configured type, with gains and biases of its own where `affine`."""
-    return _NORMS[config.norm_type](config.model_dim, config.norm_eps, affine)
+def new_norm(config: ModelConfig, *, affine: bool = True, width: int | None = None) -> nn.Module:
+    """A norm of the configured type, with gains and biases of its own where `affine`, of `width`
+    features, if not given those of the model."""
+    return _NORMS[config.norm_type](width or config.model_dim, config.norm_eps, affine)
+
+
+class QueryKeyNorm(nn.Module):
+    """Norms of queries and keys, with gains for the features of a head, which all heads share, or
+    for those of all heads."""
+
+    def __init__(self, config: LanguageModelConfig) -> None:
+        super().__init__()
+        width = config.head_width
+        self.by_head = config.query_key_norm == "head"
+        self.counts, self.width = (config.num_heads, config.kv_heads, config.kv_heads), width
+        self.query, self.key = (
+            new_norm(config, width=width if self.by_head else heads * width)
+            for heads in self.counts[:2]
+        )
+
+    def forward(self, projected_BQP: Tensor) -> Tensor:
+        """Heads of queries, keys and values side by side, [B,Q,P], the first two normalised."""
+        sizes = [heads * self.width for heads in self.counts]
+        query, key, value = projected_BQP.split(sizes, -1)
+        normalised = [
+            self._normalise(part, norm, heads)
+            for part, norm, heads in zip(
+                (query, key), (self.query, self.key), self.counts, strict=False
+            )
+        ]
+        return torch.cat([*normalised, value], -1)
+
+    def _normalise(self, part_BQW: Tensor, norm: nn.Module, heads: int) -> Tensor:
+        if not self.by_head:
+            return norm(part_BQW)
+        rows, queries, wide = part_BQW.shape
+        by_head = reshape(part_BQW, (rows, queries, heads, self.width), (0, 0, heads, self.width))
+        return reshape(norm(by_head), (rows, queries, wide), (0, 0, wide))
 
 
 def make_output_norm(config: ModelConfig, *places: str) -> nn.Module:

@@ -33,10 +33,13 @@ class RotaryPositions(nn.Module):
         kv_heads: int | None = None,
         base: float = 10000.0,
         slower_F: Tensor | None = None,
+        width: int = 0,
     ) -> None:
         """A feature turns once in 2 pi positions, the first, to nearly 2 pi `base`, the last, or
-        `slower` than that, by a factor for each; `kv_heads`, if not given, are `num_heads`."""
+        `slower` than that, by a factor for each; `kv_heads`, if not given, are `num_heads`. Of a
+        head the first `width` features are turned, or all where it is 0."""
         super().__init__()
+        self.width = width
         self.num_heads, self.kv_heads, self.base = num_heads, kv_heads or num_heads, base
         if slower_F is not None:
             rest = -len(slower_F) % _WHOLE_VECTORS
@@ -50,7 +53,7 @@ class RotaryPositions(nn.Module):
         width = projected_BQP.shape[-1] // heads
         sizes = [turned * width, self.kv_heads * width]
         query_key_BQP, value_BQP = projected_BQP.split(sizes, -1)
-        half = width // 2
+        half = (self.width or width) // 2
         count = -(-half // _WHOLE_VECTORS) * _WHOLE_VECTORS
         index = torch.arange(count, dtype=torch.float32, device=projected_BQP.device)
         frequency = torch.exp(index * (-math.log(self.base) / half))
@@ -62,6 +65,11 @@ class RotaryPositions(nn.Module):
             function(angle_BQ1F)[..., :half].to(projected_BQP.dtype)
             for function in (torch.cos, torch.sin)
         )
+        if 2 * half < width:
+            by_head = query_key_BQP.unflatten(-1, (turned, width))
+            first, second, rest = by_head.split([half, half, width - 2 * half], -1)
+            in_part = [first * cosine - second * sine, second * cosine + first * sine, rest]
+            return torch.cat([torch.cat(in_part, -1).flatten(2), value_BQP], -1)
         first, second = query_key_BQP.unflatten(-1, (turned, 2, half)).unbind(-2)
         parts = (first * cosine - second * sine, second * cosine + first * sine)
         return torch.cat([torch.stack(parts, -2).flatten(2), value_BQP], -1)
@@ -73,11 +81,14 @@ def rotary_slowing(config: LanguageModelConfig) -> Tensor | None:
 
     `linear` divides all by one factor (Chen et al. 2023); `llama3` those that turn at most
     `rotary_low_factor` times in `rotary_trained_length` positions, from `rotary_high_factor` times
-    on none, and between the two a part (the code of Llama 3.1).
+    on none, and between the two a part (the code of Llama 3.1); `listed` each by its own of
+    `rotary_factors`.
     """
     if config.rotary_scaling == "none":
         return None
-    half = config.model_dim // config.num_heads // 2
+    half = config.rotary_width // 2
+    if config.rotary_scaling == "listed":
+        return torch.tensor(config.rotary_factors)
     if config.rotary_scaling == "linear":
         return torch.full((half,), config.rotary_factor)
     frequency_F = torch.exp(torch.arange(half) * (-math.log(config.rotary_base) / half))
@@ -187,7 +198,11 @@ def make_positions(config: ModelConfig) -> RotaryPositions | RelativePositions |
     if config.positions == "rotary":
         if isinstance(config, LanguageModelConfig):
             return RotaryPositions(
-                config.num_heads, config.kv_heads, config.rotary_base, rotary_slowing(config)
+                config.num_heads,
+                config.kv_heads,
+                config.rotary_base,
+                rotary_slowing(config),
+                config.rotary_dim,
             )
         return RotaryPositions(config.num_heads)
     if config.positions == "relative":

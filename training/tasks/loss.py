@@ -42,6 +42,11 @@ def label_smoothed_loss(
         kept = (labels_N != ignored_id).nonzero().squeeze(1)
         if len(kept) < len(labels_N):
             states_ND, labels_N = states_ND[kept], labels_N[kept]
+    if model.logit_soft_cap:
+        logits_NV = model.output_logits(states_ND).float()
+        return torch.nn.functional.cross_entropy(
+            logits_NV, labels_N, reduction="sum", label_smoothing=smoothing
+        )
     loss: Tensor = _OutputLoss.apply(
         states_ND,
         model.output_weight,

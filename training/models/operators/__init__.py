@@ -14,6 +14,7 @@ from typing import ParamSpec, TypeVar
 import torch
 
 from training.models.operators import eager, traced
+from training.models.operators.eager import soft_cap
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,6 +34,7 @@ def _chosen(computed: Callable[P, R], exported: Callable[P, R]) -> Callable[P, R
 add_scores = _chosen(eager.add_scores, traced.add_scores)
 attention = _chosen(eager.attention, traced.attention)
 biased_attention = _chosen(eager.attention, traced.biased_attention)
+capped_attention = _chosen(eager.capped_attention, traced.capped_attention)
 convolve_ancestors = _chosen(eager.convolve_ancestors, traced.convolve_ancestors)
 gather_rows = _chosen(eager.gather_rows, traced.gather_rows)
 integer_divide = _chosen(eager.integer_divide, traced.integer_divide)
@@ -45,11 +47,13 @@ __all__ = [
     "add_scores",
     "attention",
     "biased_attention",
+    "capped_attention",
     "convolve_ancestors",
     "gather_rows",
     "integer_divide",
     "listed_logits",
     "reshape",
+    "soft_cap",
     "split_heads",
     "tensor_scatter",
 ]

@@ -51,15 +51,7 @@ def attention(
     `scales_queries` is false, an exported graph scales scores in their place. Returns [B,Q,D].
     """
     del scales_queries
-    if query.dim() != 4:
-        kv_heads = key.shape[-1] * num_heads // query.shape[-1]
-        query, key, value = (
-            split_heads(x, heads)
-            for x, heads in ((query, num_heads), (key, kv_heads), (value, kv_heads))
-        )
-    if key.shape[1] != query.shape[1]:
-        each = query.shape[1] // key.shape[1]
-        key, value = key.repeat_interleave(each, 1), value.repeat_interleave(each, 1)
+    query, key, value = _heads(query, key, value, num_heads)
     if query.is_cuda and (dropout.rate == 0.0 or dropout.rows_sharing == 1):
         out = nn.functional.scaled_dot_product_attention(
             query,
@@ -73,6 +65,51 @@ def attention(
     # Written out: at sentence length the backward pass of the fused CPU kernel is several times
     # slower than these products (docs/background/decisions.md).
     scores = (query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)).float()
+    return _weigh(scores, value, mask, causal=causal, dropout=dropout)
+
+
+def capped_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    num_heads: int,
+    mask: Tensor | None,
+    causal: bool = False,
+    dropout: WeightDropout = KEEP_ALL,
+    cap: float,
+) -> Tensor:
+    """`attention` with scores that come near `cap` and never reach it."""
+    query, key, value = _heads(query, key, value, num_heads)
+    scores = (query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)).float()
+    return _weigh(soft_cap(scores, cap), value, mask, causal=causal, dropout=dropout)
+
+
+def soft_cap(x: Tensor, cap: float) -> Tensor:
+    """cap * tanh(x / cap); `x` itself where the cap is 0, which is none."""
+    return cap * torch.tanh(x / cap) if cap else x
+
+
+def _heads(
+    query: Tensor, key: Tensor, value: Tensor, num_heads: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """All by head, [B,H,Q or C,E], and as many heads of keys and values as of queries."""
+    if query.dim() != 4:
+        kv_heads = key.shape[-1] * num_heads // query.shape[-1]
+        query, key, value = (
+            split_heads(x, heads)
+            for x, heads in ((query, num_heads), (key, kv_heads), (value, kv_heads))
+        )
+    if key.shape[1] != query.shape[1]:
+        each = query.shape[1] // key.shape[1]
+        key, value = key.repeat_interleave(each, 1), value.repeat_interleave(each, 1)
+    return query, key, value
+
+
+def _weigh(
+    scores: Tensor, value: Tensor, mask: Tensor | None, *, causal: bool, dropout: WeightDropout
+) -> Tensor:
+    """The values [B,H,C,E] weighted by the softmax of scores [B,H,Q,C], as [B,Q,D]."""
     if mask is not None:
         scores = scores + mask
     if causal:
@@ -83,7 +120,7 @@ def attention(
     if rows_sharing == 1:
         probabilities = nn.functional.dropout(probabilities, rate)
     elif rate:
-        kept = probabilities.new_ones(len(query) // rows_sharing, *probabilities.shape[1:])
+        kept = probabilities.new_ones(len(value) // rows_sharing, *probabilities.shape[1:])
         kept = nn.functional.dropout(kept, rate)
         probabilities = probabilities * kept.repeat_interleave(rows_sharing, 0)
     return _join_heads(probabilities @ value)

@@ -82,6 +82,35 @@ def attention(
     return _join_heads(result) if by_head else result
 
 
+def capped_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    num_heads: int,
+    mask: Tensor | None,
+    causal: bool = False,
+    dropout: WeightDropout = KEEP_ALL,
+    cap: float,
+) -> Tensor:
+    """`Attention` with a soft cap of the scores, which are masked behind it."""
+    assert not causal
+    del dropout
+    by_head = query.dim() == 4
+    width = query.shape[-1] // (1 if by_head else num_heads)
+    kv_heads = key.shape[-1] // width
+    sizes = {} if by_head else {"q_num_heads": num_heads, "kv_num_heads": kv_heads}
+    result: Tensor = torch.onnx.ops.symbolic(
+        "Attention",
+        (query, key, value, mask),
+        attrs={"scale": width**-0.5, "softcap": cap, **sizes},
+        dtype=query.dtype,
+        shape=query.shape,
+        version=OPSET,
+    )
+    return _join_heads(result) if by_head else result
+
+
 def biased_attention(
     query: Tensor,
     key: Tensor,

@@ -11,15 +11,10 @@ from torch import Tensor
 
 from export.errors import ExportError
 from export.importing.folder import Weights
-from export.importing.language_models.llama import (
-    SIZES,
-    Names,
-    as_they_are,
-    llama_state,
-    read_llama,
-    window_of,
-)
+from export.importing.language_models.llama import read_llama
 from export.importing.language_models.model import ImportedLanguageModel
+from export.importing.language_models.options import SIZES, window_of
+from export.importing.language_models.state import Names, as_they_are, decoder_state
 from tests.unit.export.importing.language_models.small_llama import (
     DIM,
     FFN,
@@ -103,7 +98,7 @@ def test_heads_are_turned_as_the_names_say(tmp_path: Path) -> None:
             "m.layers.{}.self_attn.v_proj",
         ),
         attention_output="m.layers.{}.self_attn.o_proj",
-        gate_up=("m.layers.{}.mlp.gate_proj", "m.layers.{}.mlp.up_proj"),
+        up=("m.layers.{}.mlp.gate_proj", "m.layers.{}.mlp.up_proj"),
         down="m.layers.{}.mlp.down_proj",
         heads=turned,
     )
@@ -112,7 +107,7 @@ def test_heads_are_turned_as_the_names_say(tmp_path: Path) -> None:
         "num_decoder_layers": 1, "vocab_size": SIZE, "attention_bias": False, "ffn_bias": False,
         "tie_embeddings": False,
     }  # fmt: skip
-    state = llama_state(Weights(Path("m"), dict(given)), Path("c"), sizes, names)
+    state = decoder_state(Weights(Path("m"), dict(given)), Path("c"), sizes, names)
     query, key, value = (given[f"m.layers.0.self_attn.{part}_proj.weight"] for part in "qkv")
     wanted = torch.cat([query.flip(0), key.flip(0), value])
     assert torch.equal(state["layers.0.self_attention.in_proj.weight"], wanted)
