@@ -316,8 +316,8 @@ def _fitting(glossary: StoredGlossary, source: str, target: str) -> tuple[str, s
     """The language pair of a glossary that serves one of a request: the same, else the same without
     regions."""
     pairs = [(each.source, each.target) for each in glossary.dictionaries]
-    if (source, target) in pairs:
-        return source, target
+    if (source.lower(), target.lower()) in pairs:
+        return source.lower(), target.lower()
     for pair in pairs:
         if (_language(pair[0]), _language(pair[1])) == (_language(source), _language(target)):
             return pair

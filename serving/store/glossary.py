@@ -55,6 +55,7 @@ class NewDictionary:
 
     source: str
     target: str
+    """Language codes, in small letters."""
     entries: Mapping[str, str]
     """Terms and their translations."""
 

@@ -45,9 +45,7 @@ def with_terms(
     warnings = translation.warnings
     if any(missing for _, missing in put):
         warnings = tuple(dict.fromkeys((*warnings, _MISSING)))
-    return replace(
-        translation, text=hypotheses[0].text, hypotheses=hypotheses, warnings=warnings
-    )
+    return replace(translation, text=hypotheses[0].text, hypotheses=hypotheses, warnings=warnings)
 
 
 def _put(

@@ -5,19 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from serving.server.api.dialect import Dialect
+from serving.server.dialects.deepl.glossary_routes import DEEPL_GLOSSARIES
 from serving.server.dialects.deepl.routes import DEEPL
 from serving.server.dialects.deeplx.routes import DEEPLX
 from serving.server.dialects.google.routes import GOOGLE
 from serving.server.dialects.libretranslate.routes import LIBRETRANSLATE
 from serving.server.dialects.mtran.routes import MTRAN
+from serving.server.dialects.native.glossary_routes import NATIVE_GLOSSARIES
 from serving.server.dialects.native.routes import NATIVE
 from serving.server.dialects.openai.routes import OPENAI
 from serving.server.dialects.tei.routes import TEI
 
 DIALECTS: tuple[Dialect[Any], ...] = (
     NATIVE,
+    NATIVE_GLOSSARIES,
     LIBRETRANSLATE,
     DEEPL,
+    DEEPL_GLOSSARIES,
     OPENAI,
     TEI,
     GOOGLE,

@@ -24,6 +24,7 @@ from serving.server.work.translation_job import JobResult, TextResult, Translati
 from serving.text.characters import check_text
 from serving.text.detection import detect_among
 from serving.text.document import Document
+from serving.text.glossary import Match, matched_terms
 from serving.translation.results import check_single, join_timings, join_translations
 from serving.translation.ticket import Completed, Request
 
@@ -40,6 +41,8 @@ class Plan:
     options: SearchOptions
     source: str
     confidence: float | None
+    terms: Sequence[Sequence[Match]]
+    """Those of stored glossaries that each of its sentences holds."""
 
 
 class Planner:
@@ -113,7 +116,8 @@ class Planner:
             except RequestError as error:
                 error.index = index
                 raise
-            plans.append(Plan(document, model, options[model.name], source, confidence))
+            terms = [matched_terms(job.glossary, sentence) for sentence in document.sentences]
+            plans.append(Plan(document, model, options[model.name], source, confidence, terms))
         if not counted:
             beams = {plan.options.total_beams for plan in plans}
             sentences = sum(len(plan.document.sentences) for plan in plans)
@@ -191,19 +195,25 @@ def requests(
     job: TranslationJob, plan: Plan, prefix: str, timeout_s: float, *, stream: bool
 ) -> Iterator[Request]:
     """One request of the scheduler for each sentence; the prefix belongs to the first."""
-    for sentence in plan.document.sentences:
+    for sentence, terms in zip(plan.document.sentences, plan.terms, strict=True):
         yield Request(
             text=sentence,
             source=plan.source,
             target=job.target,
             options=plan.options,
             target_prefix=prefix,
-            alignments=job.alignments or plan.document.needs_links,
+            alignments=job.alignments or plan.document.needs_links or bool(terms),
             terms=job.terms,
-            stream=stream,
+            # What is told stays, and a term may take the place of any word.
+            stream=stream and not terms,
             timeout_s=timeout_s,
         )
         prefix = ""
+
+
+def sentences_with_terms(plans: Sequence[Plan]) -> list[tuple[str, Sequence[Match]]]:
+    """Every sentence of all texts, each with its terms of stored glossaries."""
+    return [each for p in plans for each in zip(p.document.sentences, p.terms, strict=True)]
 
 
 def job_result(

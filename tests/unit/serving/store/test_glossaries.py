@@ -139,9 +139,7 @@ def test_an_index_is_made_once_for_each_state(kept: Glossaries, made: StoredGlos
         kept.index("me", made.id, "fr", "en")
 
 
-def test_indexes_in_memory_are_bounded(
-    kept: Glossaries, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_indexes_in_memory_are_bounded(kept: Glossaries, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_CACHED_ENTRIES", 2)
     one, other = (kept.create("me", "x", [GERMAN], LIMITS).id for _ in range(2))
     first = kept.index("me", one, "de", "en")
@@ -212,7 +210,9 @@ def test_a_hundred_thousand_glossaries_and_ten_thousand_entries_stay_fast(store:
     assert took(lambda: kept.page("key3", limit=100)) < 0.2
     assert took(lambda: kept.page("key3", after=ids[50_003], limit=100)) < 0.2
     assert took(lambda: kept.index("key3", made.id, "de", "en")) < 0.1
-    assert took(lambda: kept.patch("key3", made.id, "n", [GERMAN], GlossaryLimits(1, 10_002, 9))) < 1
+    assert (
+        took(lambda: kept.patch("key3", made.id, "n", [GERMAN], GlossaryLimits(1, 10_002, 9))) < 1
+    )
     index = kept.index("key3", made.id, "de", "en")
     sentence = "Der Begriff77 steht auf der Straße, und Begriff9999 neben dem Haus. " * 3
     assert len(matched_terms([index], sentence)) == 12
