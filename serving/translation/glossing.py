@@ -18,16 +18,16 @@ from serving.translation.results import TextHypothesis, Translation
 _MISSING = "constraints"
 """The warning of a translation without a term that it should have."""
 _INDEFINITE = re.compile(r"\b([Aa])n? $")
-_ARTICLES = {
-    "de": "der die das den dem des ein eine einen einem einer eines",
-    "en": "the a an",
-    "es": "el la los las un una unos unas",
-    "fr": "le la les un une des du",
-    "it": "il lo la i gli le un uno una",
-    "nl": "de het een",
-    "pt": "o a os as um uma uns umas",
+_SMALL_WORDS = {
+    "de": "der die das den dem des ein eine einen einem einer eines von zu",
+    "en": "the a an of to have has had is are was were be been",
+    "es": "el la los las un una unos unas de",
+    "fr": "le la les un une des du de",
+    "it": "il lo la i gli le un uno una di",
+    "nl": "de het een van",
+    "pt": "o a os as um uma uns umas de",
 }
-"""Words before a noun that are often linked to the noun of the source: they stay."""
+"""Words around a noun that are often linked to the noun of the source: they stay."""
 
 
 def with_terms(
@@ -55,10 +55,11 @@ def _put(
     words, links = tokens(hypothesis.text, target), hypothesis.alignment or ()
     taken = _Taken()
     lacking = [term for term in terms if not taken.claim(_places(term.target, words, target))]
-    articles = _ARTICLES.get(_language(target), "").split()
+    small = frozenset(_SMALL_WORDS.get(_language(target), "").split())
+    large = [link for link in links if _is_large(hypothesis.text[slice(*link.target)], small)]
     edits = []
     for term in lacking:
-        span = _linked(term.span, _without(articles, links, hypothesis.text))
+        span = _linked(term.span, large) or _linked(term.span, links)
         if span is None or not taken.claim([span]):
             continue
         edits.append(_edit(hypothesis.text, span, text, term))
@@ -98,9 +99,9 @@ def _places(term: str, words: Sequence[Token], language: str) -> list[Span]:
     ]
 
 
-def _without(articles: Sequence[str], links: Sequence[Link], output: str) -> list[Link]:
-    """The links of words that are no articles."""
-    return [link for link in links if output[slice(*link.target)].lower() not in articles]
+def _is_large(word: str, small: frozenset[str]) -> bool:
+    """Whether a word is neither one of the small ones nor a sign."""
+    return word.lower() not in small and any(map(str.isalnum, word))
 
 
 def _language(code: str) -> str:

@@ -80,9 +80,7 @@ class _GlossaryEndpoints:
         """Make a glossary of one language pair."""
         kept = self._kept
         body = await self._read(request, DeepLNewGlossary)
-        return json_response(
-            single(await self._made(kept, context, body.name, [body])), status=201
-        )
+        return json_response(single(await self._made(kept, context, body.name, [body])), status=201)
 
     async def get_single(self, request: Request, context: RequestContext) -> Response:
         """Tell what is known of a glossary of one language pair."""
