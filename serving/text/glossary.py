@@ -31,7 +31,7 @@ class Match:
 
 
 @dataclass(frozen=True)
-class Token:
+class TermWord:
     """A word, or a sign by itself."""
 
     span: Span
@@ -55,7 +55,7 @@ class TermIndex:
                 lengths.setdefault(key[0], set()).add(len(key))
         self._lengths = {first: sorted(found) for first, found in lengths.items()}
 
-    def found(self, words: Sequence[Token], text: str) -> list[tuple[int, int, Match]]:
+    def found(self, words: Sequence[TermWord], text: str) -> list[tuple[int, int, Match]]:
         """Every term among the tokens of a text, overlapping ones too, with the number of its first
         token and how many it has."""
         stems = [word.stem for word in words]
@@ -73,10 +73,11 @@ class TermIndex:
         return matches
 
 
-def tokens(text: str, language: str) -> list[Token]:
+def tokens(text: str, language: str) -> list[TermWord]:
     """The words and signs of a text in a language."""
     return [
-        Token(found.span(), found[0], stem(found[0], language)) for found in _TOKEN.finditer(text)
+        TermWord(found.span(), found[0], stem(found[0], language))
+        for found in _TOKEN.finditer(text)
     ]
 
 

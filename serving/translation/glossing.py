@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from serving.checking.repairs import Edit, edited, edited_links
 from serving.text.alignment import Link, Span
-from serving.text.glossary import Match, Token, is_acronym, tokens
+from serving.text.glossary import Match, TermWord, is_acronym, tokens
 from serving.translation.results import TextHypothesis, Translation
 
 _MISSING = "constraints"
@@ -87,7 +87,7 @@ class _Taken:
         return False
 
 
-def _places(term: str, words: Sequence[Token], language: str) -> list[Span]:
+def _places(term: str, words: Sequence[TermWord], language: str) -> list[Span]:
     """Where a term stands among words, in whatever form."""
     wanted = [token.stem for token in tokens(term, language)]
     count = len(wanted)

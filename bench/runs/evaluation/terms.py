@@ -55,7 +55,8 @@ m Ring Ringe ring rings|n Glas Gläser glass glasses|f Tasse Tassen cup cups
 m Teller Teller plate plates|n Bett Betten bed beds|f Decke Decken blanket blankets
 m Ofen Öfen oven ovens|n Licht Lichter light lights|f Zeitung Zeitungen newspaper newspapers
 m Film Filme film films|n Lied Lieder song songs|f Geschichte Geschichten story stories
-f Feder Federn feather feathers|m Preis Preise price prices|n Spiel Spiele game games|f Reise Reisen journey journeys
+f Feder Federn feather feathers
+m Preis Preise price prices|n Spiel Spiele game games|f Reise Reisen journey journeys
 """
 _BEFORE = (("", ""), ("Test", "test "), ("Reserve", "reserve "))
 """Before a noun: 100 of them make 300 terms."""
@@ -206,12 +207,12 @@ def terms_markdown(languages: str, results: Sequence[TermsResult]) -> str:
         f"| {languages} | landed | in place | in the reference's form | chrF | BLEU | CPU s |",
         "|---|---|---|---|---|---|---|",
     ]
-    for r in results:
-        lines.append(
-            f"| {r.name} | {100 * r.landed:.1f} % | {100 * r.placed:.1f} % "
-            f"| {100 * r.inflected:.1f} % | {r.chrf:.1f} | {r.bleu:.1f} | {r.seconds:.1f} |"
-        )
-    return "\n".join(lines)
+    rows = (
+        f"| {r.name} | {100 * r.landed:.1f} % | {100 * r.placed:.1f} % "
+        f"| {100 * r.inflected:.1f} % | {r.chrf:.1f} | {r.bleu:.1f} | {r.seconds:.1f} |"
+        for r in results
+    )
+    return "\n".join([*lines, *rows])
 
 
 def _nouns() -> list[Noun]:

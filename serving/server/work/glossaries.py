@@ -67,8 +67,6 @@ async def glossaries_of(
     Raises RequestError where the job leaves its source open, where there are too many and where one
     has nothing for the languages, UnknownGlossaryError, NoStoreError and StoreUnavailableError.
     """
-    if not ids:
-        return ()
     if len(ids) > MOST_AT_ONCE:
         raise RequestError(
             f"a request must name at most {MOST_AT_ONCE} glossaries, got {len(ids)}",

@@ -153,13 +153,15 @@ class Jobs:
         growing = None
         if caller.receive is None:
             growing = GrowingTexts([plan.document for plan in plans])
-        terms = sentences_with_terms(plans)
+        terms = sentences_with_terms(plans) if job.glossary else {}
         results: dict[int, Completed] = {}
         async with aclosing(self._pipeline.events(tickets, caller, timeout_s)) as events:
             async for number, event in events:
                 if isinstance(event, Completed):
-                    translation = with_terms(event.translation, *terms[number], job.target)
-                    event = results[number] = replace(event, translation=translation)
+                    if number in terms:
+                        put = with_terms(event.translation, *terms[number], job.target)
+                        event = replace(event, translation=put)
+                    results[number] = event
                 if growing is None:
                     continue
                 if isinstance(event, Completed):

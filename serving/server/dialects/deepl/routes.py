@@ -70,7 +70,9 @@ class _DeepLEndpoints:
         """Translate one text or several, each of which may be in another language."""
         body = await self._read(request, context, DeepLTranslateRequest)
         texts = [body.text] if isinstance(body.text, str) else body.text
-        job = await self._with_glossaries(self._job(body, texts), body, context)
+        job = self._job(body, texts)
+        if body.glossary_id or body.glossary_ids:
+            job = await self._with_glossaries(job, body, context)
         characters = [len(text) for text in texts]
         with self._usage.spending(context.key, sum(characters)):
             try:

@@ -63,8 +63,9 @@ class _NativeEndpoints:
         admit_by_body(self._backend.gatekeeper, context, body.api_key)
         try:
             job = job_of(body)
-            ids = [body.glossary_id] if body.glossary_id else []
-            job = replace(job, glossary=await glossaries_of(self._backend, job, ids, context.key))
+            if body.glossary_id:
+                found = await glossaries_of(self._backend, job, [body.glossary_id], context.key)
+                job = replace(job, glossary=found)
             if body.stream:
                 events = server_sent(body, await self._jobs.stream(job, context))
                 return StreamingResponse(
