@@ -58,6 +58,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_quality(verbs)
     _add_bundles(verbs)
     _add_verification(verbs)
+    _add_terms(verbs)
     _add_language(verbs)
     _add_attention(verbs)
     _add_training(verbs)
@@ -166,6 +167,22 @@ def _add_quality(verbs: _Verbs) -> None:
     parser.add_argument("--beam-size", type=int, default=5, metavar="N", help="default 5")
     parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
+
+
+def _add_terms(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "terms",
+        help="how often the terms of a glossary come to stand where they belong",
+        description="Translates sentences from templates with a glossary of 300 terms, without it, "
+        "by a search that is held to them, by marks and by attention.",
+    )
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("--languages", required=True, metavar="SOURCE-TARGET", help="de-en, en-de")
+    parser.add_argument("--sentences", type=int, default=200, metavar="N", help="default 200")
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="draws the terms (default 1)"
+    )
+    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
 
 
 def _add_verification(verbs: _Verbs) -> None:

@@ -14,10 +14,11 @@ ServingError
 │   │   └── ContextLengthError  prompt and output of a language model
 │   ├── UnknownLanguageError    no model for the language pair
 │   ├── UnknownModelError       no bundle of that name
+│   ├── UnknownGlossaryError    no stored glossary of that id
 │   ├── MediaTypeError          a body of another media type
 │   ├── UnauthorizedError       no API key, or not one of ours
 │   ├── RequestTimeoutError     the body did not arrive in time
-│   └── QuotaExceededError      too many characters since the start of the server
+│   └── QuotaExceededError      more characters, or stored things, than a key may have
 ├── RateLimitedError            more than a client may ask for in a minute
 ├── OverloadedError             the queue is full
 │   ├── NotReadyError           starting, or shutting down
@@ -166,6 +167,13 @@ class UnknownModelError(RequestError):
     code = "unknown_model"
 
 
+class UnknownGlossaryError(RequestError):
+    """The owner has no stored glossary of that id, or it has no entries for that language pair."""
+
+    status = 404
+    code = "unknown_glossary"
+
+
 class MediaTypeError(RequestError):
     """The body is declared as something that its route does not read."""
 
@@ -174,8 +182,8 @@ class MediaTypeError(RequestError):
 
 
 class QuotaExceededError(RequestError):
-    """A key has had as many characters translated as it may; HTTP has no status of its own for
-    it."""
+    """A key has had as many characters translated, or keeps as many things, as it may; HTTP has no
+    status of its own for it."""
 
     status = 456
     code = "quota_exceeded"

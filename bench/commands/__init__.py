@@ -15,6 +15,7 @@ VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "quality": evaluation.quality,
     "bundles": evaluation.bundles,
     "verification": evaluation.verification,
+    "terms": evaluation.terms,
     "language": decoding.language,
     "attention": training.attention,
     "training": training.training,

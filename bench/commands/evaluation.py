@@ -71,6 +71,21 @@ def verification(options: argparse.Namespace) -> int:
     return 0
 
 
+def terms(options: argparse.Namespace) -> int:
+    """Measure how often the terms of a glossary come to stand where they belong; the table goes to
+    stdout."""
+    from bench.runs.evaluation.terms import measure_terms, terms_markdown
+
+    source, _, target = options.languages.partition("-")
+    if {source, target} != {"de", "en"}:
+        raise BenchError(f"--languages must be de-en or en-de, got {options.languages}")
+    translator = Translator(options.bundle, threads=cores_of(options.threads))
+    count = at_least_one("--sentences", options.sentences)
+    results = measure_terms(translator, (source, target), count, options.seed, tell)
+    print(terms_markdown(options.languages, results))
+    return 0
+
+
 def bundles(options: argparse.Namespace) -> int:
     """Measure translation bundles in turns; the table goes to stdout."""
     from bench.runs.evaluation.bundles import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from serving.store.database import Database
+from serving.store.glossaries import Glossaries
 
 
 class Store:
@@ -13,6 +14,7 @@ class Store:
     def __init__(self, url: str, folder: Path) -> None:
         """Open the database of a URL, as `Database` does; raises as it does."""
         self.database = Database(url, folder)
+        self.glossaries = Glossaries(self.database)
 
     def close(self) -> None:
         """Close the database."""

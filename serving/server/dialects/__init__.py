@@ -6,6 +6,7 @@ from typing import Any
 
 from serving.server.api.dialect import Dialect
 from serving.server.dialects.deepl.documents import DEEPL_DOCUMENTS
+from serving.server.dialects.deepl.glossary_routes import DEEPL_GLOSSARIES
 from serving.server.dialects.deepl.routes import DEEPL
 from serving.server.dialects.deeplx.routes import DEEPLX
 from serving.server.dialects.google.routes import GOOGLE
@@ -13,6 +14,7 @@ from serving.server.dialects.libretranslate.files import LIBRETRANSLATE_FILES
 from serving.server.dialects.libretranslate.routes import LIBRETRANSLATE
 from serving.server.dialects.mtran.routes import MTRAN
 from serving.server.dialects.native.documents import DOCUMENTS
+from serving.server.dialects.native.glossary_routes import NATIVE_GLOSSARIES
 from serving.server.dialects.native.routes import NATIVE
 from serving.server.dialects.openai.routes import OPENAI
 from serving.server.dialects.tei.routes import TEI
@@ -20,10 +22,12 @@ from serving.server.dialects.tei.routes import TEI
 DIALECTS: tuple[Dialect[Any], ...] = (
     NATIVE,
     DOCUMENTS,
+    NATIVE_GLOSSARIES,
     LIBRETRANSLATE,
     LIBRETRANSLATE_FILES,
     DEEPL,
     DEEPL_DOCUMENTS,
+    DEEPL_GLOSSARIES,
     OPENAI,
     TEI,
     GOOGLE,

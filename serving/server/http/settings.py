@@ -98,7 +98,11 @@ class Settings(BaseModel):
     max_terms: int = Field(100, ge=1)
     """Glossary entries, required and forbidden terms in one request."""
     max_term_chars: int = Field(100, ge=1)
-    """Characters of a term."""
+    """Characters of a term, in a request or in a stored glossary."""
+    max_glossaries: int = Field(1000, ge=1, le=100_000)
+    """Glossaries that a key may keep."""
+    max_glossary_entries: int = Field(10_000, ge=1, le=1_000_000)
+    """Entries of a stored glossary, for each of its language pairs."""
     max_batch_tokens: int | None = Field(None, ge=1)
     """Texts x longest source, in tokens, decoded together; where not set, what suits the device."""
     max_cache_bytes: int = Field(BatchLimits().max_cache_bytes, ge=2**20)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 from starlette.types import Receive
 
@@ -25,9 +26,11 @@ from serving.server.work.planning import (
     job_result,
     naming_languages,
     requests,
+    sentences_with_terms,
 )
 from serving.server.work.translation_job import JobResult, TextPartial, TextResult, TranslationJob
 from serving.text.growing import GrowingTexts
+from serving.translation.glossing import with_terms
 from serving.translation.ticket import Completed, TranslationTicket
 
 _Events = AsyncGenerator[TextPartial | JobResult]
@@ -150,10 +153,14 @@ class Jobs:
         growing = None
         if caller.receive is None:
             growing = GrowingTexts([plan.document for plan in plans])
+        terms = sentences_with_terms(plans) if job.glossary else {}
         results: dict[int, Completed] = {}
         async with aclosing(self._pipeline.events(tickets, caller, timeout_s)) as events:
             async for number, event in events:
                 if isinstance(event, Completed):
+                    if number in terms:
+                        put = with_terms(event.translation, *terms[number], job.target)
+                        event = replace(event, translation=put)
                     results[number] = event
                 if growing is None:
                     continue

@@ -72,7 +72,11 @@ def split_by_route(job: TranslationJob, detected: Mapping[int, tuple[str, float]
 def check_pivot(job: TranslationJob, between: str) -> None:
     """Raise InvalidOptionError for what needs one model that reads the source and writes the
     target."""
-    for name, asked in (("alignments", job.alignments), ("glossary", job.terms.glossary)):
+    for name, asked in (
+        ("alignments", job.alignments),
+        ("glossary", job.terms.glossary),
+        ("glossary_id", job.glossary),
+    ):
         if asked:
             raise InvalidOptionError(
                 f"{name} needs a model from {job.source} to {job.target}; texts of that pair go "
@@ -91,6 +95,7 @@ def first_leg(job: TranslationJob, between: str) -> TranslationJob:
         alternatives=0,
         target_prefixes=(),
         terms=NO_TERMS,
+        glossary=(),
     )
 
 

@@ -3,7 +3,7 @@ language."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -24,6 +24,7 @@ from serving.server.work.translation_job import JobResult, TextResult, Translati
 from serving.text.characters import check_text
 from serving.text.detection import detect_among
 from serving.text.document import Document
+from serving.text.glossary import Match, TermIndex, matched_terms
 from serving.translation.results import check_single, join_timings, join_translations
 from serving.translation.ticket import Completed, Request
 
@@ -40,6 +41,8 @@ class Plan:
     options: SearchOptions
     source: str
     confidence: float | None
+    terms: Mapping[int, Sequence[Match]]
+    """Those of stored glossaries, by the numbers of the sentences that hold any."""
 
 
 class Planner:
@@ -113,7 +116,8 @@ class Planner:
             except RequestError as error:
                 error.index = index
                 raise
-            plans.append(Plan(document, model, options[model.name], source, confidence))
+            terms = _terms(job.glossary, document) if job.glossary else {}
+            plans.append(Plan(document, model, options[model.name], source, confidence, terms))
         if not counted:
             beams = {plan.options.total_beams for plan in plans}
             sentences = sum(len(plan.document.sentences) for plan in plans)
@@ -172,6 +176,12 @@ def naming_languages(asked: TranslationJob, matched: TranslationJob) -> Iterator
         raise
 
 
+def _terms(glossary: Sequence[TermIndex], document: Document) -> dict[int, Sequence[Match]]:
+    """The terms of the sentences that hold any, by the sentences' numbers."""
+    found = (matched_terms(glossary, sentence) for sentence in document.sentences)
+    return {number: terms for number, terms in enumerate(found) if terms}
+
+
 def _documents(job: TranslationJob) -> Iterator[Document]:
     for index, text in enumerate(job.texts):
         try:
@@ -191,19 +201,31 @@ def requests(
     job: TranslationJob, plan: Plan, prefix: str, timeout_s: float, *, stream: bool
 ) -> Iterator[Request]:
     """One request of the scheduler for each sentence; the prefix belongs to the first."""
-    for sentence in plan.document.sentences:
+    for number, sentence in enumerate(plan.document.sentences):
         yield Request(
             text=sentence,
             source=plan.source,
             target=job.target,
             options=plan.options,
             target_prefix=prefix,
-            alignments=job.alignments or plan.document.needs_links,
+            alignments=job.alignments or plan.document.needs_links or number in plan.terms,
             terms=job.terms,
-            stream=stream,
+            # What is told stays, and a term may take the place of any word.
+            stream=stream and number not in plan.terms,
             timeout_s=timeout_s,
         )
         prefix = ""
+
+
+def sentences_with_terms(plans: Sequence[Plan]) -> dict[int, tuple[str, Sequence[Match]]]:
+    """The sentences that hold terms of stored glossaries, with those; by their numbers among the
+    sentences of all texts."""
+    every = [(p, n, s) for p in plans for n, s in enumerate(p.document.sentences)]
+    return {
+        number: (sentence, plan.terms[own])
+        for number, (plan, own, sentence) in enumerate(every)
+        if own in plan.terms
+    }
 
 
 def job_result(

@@ -10,6 +10,7 @@ from serving.checking.repairs import Repair
 from serving.queue.ticket import RequestTiming
 from serving.server.models.served import ServedTranslator
 from serving.text.document import Format
+from serving.text.glossary import TermIndex
 from serving.text.terms import NO_TERMS, Terms
 from serving.translation.results import TextHypothesis
 
@@ -37,6 +38,9 @@ class TranslationJob:
     """Whether hypotheses get word links."""
     terms: Terms = NO_TERMS
     """Terms that the translation of every text must or may not hold."""
+    glossary: Sequence[TermIndex] = ()
+    """Stored glossaries for these languages, those that go before others first: what a sentence
+    holds of them is put into its translation."""
     timeout_s: float | None = None
 
 

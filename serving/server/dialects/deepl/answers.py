@@ -10,7 +10,7 @@ from http import HTTPStatus
 from starlette.responses import Response
 
 from serving.bundle.languages import match_language
-from serving.errors import QuotaExceededError, ServingError, UnknownLanguageError
+from serving.errors import QuotaExceededError, RequestError, ServingError, UnknownLanguageError
 from serving.server.dialects.deepl.wire import (
     DeepLError,
     DeepLFeature,
@@ -109,6 +109,33 @@ def supported_languages(
             if source or target
         ]
     return found
+
+
+def glossary_languages(pairs: Collection[tuple[str, str]]) -> list[DeepLLanguageSupport]:
+    """The languages of which glossaries may be made, without regions."""
+    sources, targets = {source for source, _ in pairs}, {target for _, target in pairs}
+    return [
+        DeepLLanguageSupport(
+            lang=code,
+            name=language_name(code),
+            usable_as_source=code in sources,
+            usable_as_target=code in targets,
+            features={},
+        )
+        for code in sorted(sources | targets)
+    ]
+
+
+def glossary_ids(body: DeepLTranslateRequest) -> list[str]:
+    """The glossaries that a body names; raises RequestError where it names them in two fields."""
+    if body.glossary_id and body.glossary_ids:
+        raise RequestError(
+            "'glossary_ids' cannot be used together with 'glossary_id'; leave one out",
+            parameter="glossary_ids",
+        )
+    given = body.glossary_ids or ([body.glossary_id] if body.glossary_id else [])
+    parts = [given] if isinstance(given, str) else given
+    return [id.strip() for part in parts for id in part.split(",")]
 
 
 def render_error(error: ServingError) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TypeVar, get_args
 
 from starlette.requests import Request
@@ -14,6 +15,8 @@ from serving.server.dialects.deepl.answers import (
     REGIONS,
     STATUSES,
     CharacterUsage,
+    glossary_ids,
+    glossary_languages,
     language_code,
     render_error,
     supported_languages,
@@ -23,8 +26,6 @@ from serving.server.dialects.deepl.answers import (
 )
 from serving.server.dialects.deepl.wire import (
     DeepLError,
-    DeepLGlossaries,
-    DeepLGlossaryPairs,
     DeepLLanguage,
     DeepLLanguagesRequest,
     DeepLLanguageSupport,
@@ -42,19 +43,14 @@ from serving.server.http.gate import KeyRule
 from serving.server.http.wire import json_response
 from serving.server.models.catalogue import AUTO
 from serving.server.work.backend import Backend
+from serving.server.work.glossaries import glossaries_of, glossary_pairs
 from serving.server.work.jobs import Jobs
 from serving.server.work.translation_job import TranslationJob
 from serving.text.languages import language_name
 
 RequestT = TypeVar("RequestT", bound=DeepLRequest)
 
-_REFUSED = (
-    "glossary_id",
-    "glossary_ids",
-    "style_id",
-    "translation_memory_id",
-    "custom_instructions",
-)
+_REFUSED = ("style_id", "translation_memory_id", "custom_instructions")
 _LINE_ENDS = re.compile(r"[\r\n]+")
 
 
@@ -75,6 +71,8 @@ class _DeepLEndpoints:
         body = await self._read(request, context, DeepLTranslateRequest)
         texts = [body.text] if isinstance(body.text, str) else body.text
         job = self._job(body, texts)
+        if body.glossary_id or body.glossary_ids:
+            job = await self._with_glossaries(job, body, context)
         characters = [len(text) for text in texts]
         with self._usage.spending(context.key, sum(characters)):
             try:
@@ -112,6 +110,8 @@ class _DeepLEndpoints:
         """List the languages that a resource supports; none of what is not there."""
         limit, registry = self._backend.settings.max_body_bytes, self._backend.registry
         body = await read_fields(request, DeepLResourceRequest, limit)
+        if body.resource == "glossary" and self._backend.store is not None:
+            return json_response(glossary_languages(glossary_pairs(registry)))
         if body.resource != "translate_text":
             return json_response([])
         return json_response(
@@ -141,20 +141,6 @@ class _DeepLEndpoints:
         count = self._usage.count(context.key)
         return json_response(DeepLUsage(character_count=count, character_limit=self._usage.limit))
 
-    async def glossary_pairs(self, _: Request, __: RequestContext) -> Response:
-        """Tell that there are no language pairs for glossaries, since none are stored here."""
-        return json_response(DeepLGlossaryPairs(supported_languages=[]))
-
-    async def glossaries(self, request: Request, _: RequestContext) -> Response:
-        """List no glossaries, since none are stored here; raises RequestError where one is to
-        be."""
-        if request.method == "POST":
-            raise RequestError(
-                "glossaries are not stored on this server; send the terms with each request to its "
-                "own /translate, in the field 'glossary'"
-            )
-        return json_response(DeepLGlossaries(glossaries=[]))
-
     async def _read(
         self, request: Request, context: RequestContext, schema: type[RequestT]
     ) -> RequestT:
@@ -169,6 +155,18 @@ class _DeepLEndpoints:
             error.parameter = "auth_key" if key else None
             raise
         return body
+
+    async def _with_glossaries(
+        self, job: TranslationJob, body: DeepLTranslateRequest, context: RequestContext
+    ) -> TranslationJob:
+        """The job with the glossaries that a body names; raises RequestError where they do not go
+        with its languages, or are not there."""
+        ids = glossary_ids(body)
+        try:
+            glossary = await glossaries_of(self._backend, job, ids, context.key)
+        except RequestError as error:
+            raise error.renamed(_NAMES) from error
+        return replace(job, glossary=glossary)
 
     def _job(self, body: DeepLTranslateRequest, texts: list[str]) -> TranslationJob:
         """The job that a body asks for; raises RequestError for a field that this server does not
@@ -228,7 +226,7 @@ DEEPL = Dialect(
             methods=("POST",),
             request=DeepLTranslateRequest,
             form=_FORM,
-            errors=(*_WORK, 456),
+            errors=(*_WORK, 456, 501),
             key=_KEY,
         ),
         DialectRoute(
@@ -251,26 +249,6 @@ DEEPL = Dialect(
             methods=("GET", "POST"),
             errors=_QUICK,
             key=_KEY,
-        ),
-        DialectRoute(
-            "/v2/glossary-language-pairs",
-            _DeepLEndpoints.glossary_pairs,
-            "glossary_pairs",
-            "None",
-            DeepLGlossaryPairs,
-            errors=(403, 429),
-        ),
-        *(
-            DialectRoute(
-                f"/{version}/glossaries",
-                _DeepLEndpoints.glossaries,
-                f"{name}_glossaries",
-                "None; none are stored",
-                DeepLGlossaries,
-                methods=("GET", "POST"),
-                errors=(400, 403, 429),
-            )
-            for version, name in (("v2", "deepl"), ("v3", "deepl_multilingual"))
         ),
         DialectRoute(
             "/v3/languages",
@@ -308,6 +286,7 @@ DEEPL = Dialect(
     reasons={
         403: "An API key is needed, or the one sent is not known; only where the server has keys",
         456: "So many characters are not translated before the server is started anew",
+        501: "A glossary is named, and the server has no store",
     },
     key_schemes=("deepl-auth-key",),
 )

@@ -55,9 +55,10 @@ class DeepLTranslateRequest(DeepLRequest):
     context: str | None = None
     """Not used; a warning in the answer says so."""
     glossary_id: str | None = None
-    """Refused."""
+    """A stored glossary, whose terms are put into the translations; needs `source_lang`."""
     glossary_ids: str | list[str] | None = None
-    """Refused."""
+    """Up to 5 of them in place of `glossary_id`, a list or one text with commas; of a term that
+    several have, the first counts."""
     style_id: str | None = None
     """Refused."""
     translation_memory_id: str | None = None
@@ -108,7 +109,7 @@ class DeepLResourceRequest(Wire):
     """What the languages are asked for that it supports."""
 
     resource: Resource
-    """All but `translate_text` have none here."""
+    """All but `translate_text` and, where glossaries are kept, `glossary` have none here."""
 
 
 class DeepLFeature(Wire):
@@ -141,18 +142,6 @@ class DeepLUsage(Wire):
 
     character_count: int
     character_limit: int
-
-
-class DeepLGlossaryPairs(Wire):
-    """Language pairs that a glossary may be made for: none."""
-
-    supported_languages: list[dict[str, str]]
-
-
-class DeepLGlossaries(Wire):
-    """The glossaries that are stored: none."""
-
-    glossaries: list[dict[str, str]]
 
 
 class DeepLError(Wire):

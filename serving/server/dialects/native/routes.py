@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -38,6 +40,7 @@ from serving.server.http.wire import JSON, STREAM_HEADERS, json_response
 from serving.server.models.served import AnyModel
 from serving.server.work.backend import Backend
 from serving.server.work.encoding import Readings
+from serving.server.work.glossaries import glossaries_of
 from serving.server.work.jobs import Jobs
 from serving.text.languages import language_name
 
@@ -59,12 +62,16 @@ class _NativeEndpoints:
         body = await read_fields(request, TranslateRequest, limit, clean_lines)
         admit_by_body(self._backend.gatekeeper, context, body.api_key)
         try:
+            job = job_of(body)
+            if body.glossary_id:
+                found = await glossaries_of(self._backend, job, [body.glossary_id], context.key)
+                job = replace(job, glossary=found)
             if body.stream:
-                events = server_sent(body, await self._jobs.stream(job_of(body), context))
+                events = server_sent(body, await self._jobs.stream(job, context))
                 return StreamingResponse(
                     events, media_type="text/event-stream", headers=STREAM_HEADERS
                 )
-            result = await self._jobs.translate(job_of(body), context, request.receive)
+            result = await self._jobs.translate(job, context, request.receive)
         except RequestError as error:
             named = error if isinstance(body.q, str) else error.within("q")
             raise named.renamed(_NAMES) from error
@@ -177,7 +184,10 @@ class _NativeEndpoints:
         return Response(self._backend.document(), media_type=JSON)
 
 
-_FORM = ("q", "source", "target", "format", "alternatives", "model", "timeout_s", "api_key")
+_FORM = (
+    *("q", "source", "target", "format", "alternatives", "model", "glossary_id", "timeout_s"),
+    "api_key",
+)
 
 NATIVE = Dialect(
     endpoints=_NativeEndpoints,
@@ -193,7 +203,7 @@ NATIVE = Dialect(
             form=_FORM,
             events="With `stream`: events `partial` (`{index, text}`), at last `done` (a "
             "TranslateResponse) or `error` (an Error)",
-            errors=(*WORK, 403),
+            errors=(*WORK, 403, 501),
             key=KeyRule.HEAD_OR_BODY,
         ),
         DialectRoute(
@@ -264,5 +274,9 @@ NATIVE = Dialect(
             key=KeyRule.NONE,
         ),
     ),
+    reasons={
+        404: "There is no model of that name, or no stored glossary of that id",
+        501: "A glossary is named, and the server has no store",
+    },
 )
 """This project's own API; machines that probe or scrape it need no key."""

@@ -97,6 +97,9 @@ class TranslateRequest(LenientRequest):
     glossary: list[GlossaryEntry] = Field([])
     """Terms and their translations: where a sentence holds the one, its translation holds the
     other."""
+    glossary_id: str | None = None
+    """A stored glossary: its terms are put into the translations, in the places of their sources.
+    `source` may not be `auto` then."""
     required: list[str] = Field([])
     """Terms that every translation must hold; of a text of one sentence only."""
     forbidden: list[str] = Field([])

@@ -322,7 +322,7 @@ GOOD_DEEPL = {"text": "Hallo", "target_lang": "en"}
         (DEEPL, "/v2/translate", {**GOOD_DEEPL, "text": ["a", "x" * 30_000]}, "text"),
         (DEEPL, "/v2/translate", {**GOOD_DEEPL, "target_lang": "XX"}, "target_lang"),
         (DEEPL, "/v2/translate", {**GOOD_DEEPL, "source_lang": "XX"}, "source_lang"),
-        (DEEPL, "/v2/translate", {**GOOD_DEEPL, "glossary_id": "1"}, "glossary_id"),
+        (DEEPL, "/v2/translate", {**GOOD_DEEPL, "glossary_id": "1"}, "source_lang"),
         (DEEPL, "/v2/translate", {**GOOD_DEEPL, "formality": "more"}, "formality"),
         (DEEPL, "/v2/translate", {**GOOD_DEEPL, "formality": "most"}, "formality"),
         (GOOGLE, "/language/translate/v2", {**GOOD_NATIVE, "q": ["a", "\0"]}, "q"),

@@ -1,0 +1,53 @@
+"""Glossaries as DeepL's dialect tells them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from serving.errors import UnknownGlossaryError
+from serving.server.dialects.deepl.glossary_wire import (
+    DeepLDictionary,
+    DeepLGlossary,
+    DeepLMultilingualGlossary,
+)
+from serving.store.glossary import StoredDictionary, StoredGlossary
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def single(found: StoredGlossary) -> DeepLGlossary:
+    """A glossary as version 2 tells it; raises UnknownGlossaryError for one that it cannot tell."""
+    if len(found.dictionaries) != 1:
+        raise UnknownGlossaryError(
+            f"the glossary {found.id!r} must have one dictionary here, it has "
+            f"{len(found.dictionaries)}; ask for /v3/glossaries/{found.id}",
+            parameter="glossary_id",
+        )
+    [dictionary] = found.dictionaries
+    return DeepLGlossary(
+        glossary_id=found.id,
+        name=found.name,
+        source_lang=dictionary.source,
+        target_lang=dictionary.target,
+        creation_time=_time(found.created),
+        entry_count=dictionary.entry_count,
+    )
+
+
+def multilingual(found: StoredGlossary) -> DeepLMultilingualGlossary:
+    """A glossary as version 3 tells it."""
+    return DeepLMultilingualGlossary(
+        glossary_id=found.id,
+        name=found.name,
+        creation_time=_time(found.created),
+        dictionaries=[dictionary_info(each) for each in found.dictionaries],
+    )
+
+
+def dictionary_info(found: StoredDictionary) -> DeepLDictionary:
+    """A dictionary as version 3 tells it."""
+    return DeepLDictionary(
+        source_lang=found.source, target_lang=found.target, entry_count=found.entry_count
+    )

@@ -1,0 +1,257 @@
+"""Stored glossaries in the native dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import NoneType
+from typing import TYPE_CHECKING
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from serving.server.api.dialect import QUICK, Dialect, DialectRoute
+from serving.server.dialects.native.glossary_wire import (
+    DictionaryInfo,
+    GlossaryDictionary,
+    GlossaryEntries,
+    GlossaryInfo,
+    GlossaryList,
+    GlossaryPage,
+    GlossaryPair,
+    GlossaryPatch,
+    NewGlossary,
+)
+from serving.server.dialects.native.wire import GlossaryEntry
+from serving.server.http.access_log import RequestContext
+from serving.server.http.body import BodyT, read_fields, read_json
+from serving.server.http.wire import json_response
+from serving.server.work.backend import Backend
+from serving.server.work.glossaries import glossary_limits, glossary_pair, named_pair
+from serving.store.glossary import (
+    NewDictionary,
+    StoredDictionary,
+    StoredGlossary,
+    checked_entries,
+    checked_name,
+    entries_of,
+)
+
+if TYPE_CHECKING:
+    from serving.store.glossaries import Glossaries
+
+
+class _GlossaryEndpoints:
+    """Answers the requests under /glossaries."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._limits = glossary_limits(backend.settings)
+
+    async def list_page(self, request: Request, context: RequestContext) -> Response:
+        """List the glossaries of the key, some at a time."""
+        asked = await self._query(request, GlossaryPage)
+        if self._backend.store is None:
+            return json_response(GlossaryList(glossaries=[]), exclude_none=True)
+        found = await run_in_threadpool(self._kept.page, context.key, asked.after, asked.limit + 1)
+        page = found[: asked.limit]
+        following = page[-1].id if len(found) > len(page) else None
+        answer = GlossaryList(glossaries=[_info(each) for each in page], next=following)
+        return json_response(answer, exclude_none=True)
+
+    async def create(self, request: Request, context: RequestContext) -> Response:
+        """Make a glossary."""
+        kept = self._kept
+        body = await read_json(request, NewGlossary, self._backend.settings.max_body_bytes)
+        dictionaries = await self._checked(body.dictionaries)
+        made = await run_in_threadpool(
+            kept.create, context.key, checked_name(body.name), dictionaries, self._limits
+        )
+        return json_response(_info(made), status=201)
+
+    async def get(self, request: Request, context: RequestContext) -> Response:
+        """Tell what is known of a glossary."""
+        return json_response(
+            _info(await run_in_threadpool(self._kept.get, context.key, _id(request)))
+        )
+
+    async def patch(self, request: Request, context: RequestContext) -> Response:
+        """Rename a glossary, and add entries to its dictionaries."""
+        kept = self._kept
+        body = await read_json(request, GlossaryPatch, self._backend.settings.max_body_bytes)
+        name = None if body.name is None else checked_name(body.name)
+        dictionaries = await self._checked(body.dictionaries or [])
+        found = await run_in_threadpool(
+            kept.patch, context.key, _id(request), name, dictionaries, self._limits
+        )
+        return json_response(_info(found))
+
+    async def delete(self, request: Request, context: RequestContext) -> Response:
+        """Forget a glossary."""
+        await run_in_threadpool(self._kept.delete, context.key, _id(request))
+        return Response(status_code=204)
+
+    async def entries(self, request: Request, context: RequestContext) -> Response:
+        """List the entries for a language pair."""
+        pair = await self._pair(request)
+        found = await run_in_threadpool(self._kept.entries, context.key, _id(request), *pair)
+        entries = [GlossaryEntry(source=term, target=other) for term, other in found.items()]
+        return json_response(GlossaryEntries(entries=entries))
+
+    async def replace(self, request: Request, context: RequestContext) -> Response:
+        """Put a dictionary in the place of that for its language pair, or beside the others."""
+        kept = self._kept
+        body = await read_json(request, GlossaryDictionary, self._backend.settings.max_body_bytes)
+        [dictionary] = await self._checked([body])
+        found = await run_in_threadpool(
+            kept.replace, context.key, _id(request), dictionary, self._limits
+        )
+        return json_response(_dictionary(found))
+
+    async def delete_entries(self, request: Request, context: RequestContext) -> Response:
+        """Forget the entries for a language pair."""
+        pair = await self._pair(request)
+        await run_in_threadpool(self._kept.delete_dictionary, context.key, _id(request), *pair)
+        return Response(status_code=204)
+
+    @property
+    def _kept(self) -> Glossaries:
+        return self._backend.needed_store("glossaries").glossaries
+
+    async def _checked(self, given: Sequence[GlossaryDictionary]) -> Sequence[NewDictionary]:
+        """Dictionaries that may be kept; raises RequestError."""
+
+        def check() -> Sequence[NewDictionary]:
+            return [self._new(each) for each in given]
+
+        return await run_in_threadpool(check)
+
+    def _new(self, given: GlossaryDictionary) -> NewDictionary:
+        pair = glossary_pair(self._backend.registry, given.source, given.target)
+        if isinstance(given.entries, str):
+            entries = entries_of(given.entries, given.format)
+        else:
+            entries = ((entry.source, entry.target) for entry in given.entries)
+        return NewDictionary(*pair, checked_entries(entries, self._limits))
+
+    async def _pair(self, request: Request) -> tuple[str, str]:
+        asked = await self._query(request, GlossaryPair)
+        return named_pair(self._backend.registry, asked.source, asked.target)
+
+    async def _query(self, request: Request, schema: type[BodyT]) -> BodyT:
+        return await read_fields(request, schema, self._backend.settings.max_body_bytes)
+
+
+def _id(request: Request) -> str:
+    found: str = request.path_params["id"]
+    return found
+
+
+def _info(found: StoredGlossary) -> GlossaryInfo:
+    return GlossaryInfo(
+        id=found.id,
+        name=found.name,
+        created=found.created,
+        dictionaries=[_dictionary(each) for each in found.dictionaries],
+    )
+
+
+def _dictionary(found: StoredDictionary) -> DictionaryInfo:
+    return DictionaryInfo(source=found.source, target=found.target, entry_count=found.entry_count)
+
+
+_LOOK = (400, 401, 404, 429, 501, 503)
+_CHANGE = (*QUICK, 501)
+_PAIR: dict[str, tuple[str, ...]] = {"source": (), "target": ()}
+
+NATIVE_GLOSSARIES = Dialect(
+    endpoints=_GlossaryEndpoints,
+    routes=(
+        DialectRoute(
+            "/glossaries",
+            _GlossaryEndpoints.list_page,
+            "glossaries",
+            "Glossaries of the key, the oldest first",
+            GlossaryList,
+            query={"after": (), "limit": ()},
+            errors=_LOOK,
+        ),
+        DialectRoute(
+            "/glossaries",
+            _GlossaryEndpoints.create,
+            "glossary_create",
+            "Make a glossary",
+            GlossaryInfo,
+            methods=("POST",),
+            status=201,
+            request=NewGlossary,
+            errors=(*_CHANGE, 456),
+        ),
+        DialectRoute(
+            "/glossaries/{id}",
+            _GlossaryEndpoints.get,
+            "glossary",
+            "What is known of a glossary",
+            GlossaryInfo,
+            errors=_LOOK,
+        ),
+        DialectRoute(
+            "/glossaries/{id}",
+            _GlossaryEndpoints.patch,
+            "glossary_patch",
+            "Rename a glossary, or add entries to it",
+            GlossaryInfo,
+            methods=("PATCH",),
+            request=GlossaryPatch,
+            errors=_CHANGE,
+        ),
+        DialectRoute(
+            "/glossaries/{id}",
+            _GlossaryEndpoints.delete,
+            "glossary_delete",
+            "Forget a glossary",
+            NoneType,
+            methods=("DELETE",),
+            status=204,
+            errors=_LOOK,
+        ),
+        DialectRoute(
+            "/glossaries/{id}/entries",
+            _GlossaryEndpoints.entries,
+            "glossary_entries",
+            "Entries of a glossary for a language pair",
+            GlossaryEntries,
+            query=_PAIR,
+            errors=_LOOK,
+        ),
+        DialectRoute(
+            "/glossaries/{id}/entries",
+            _GlossaryEndpoints.replace,
+            "glossary_entries_put",
+            "Replace the entries for a language pair",
+            DictionaryInfo,
+            methods=("PUT",),
+            request=GlossaryDictionary,
+            errors=_CHANGE,
+        ),
+        DialectRoute(
+            "/glossaries/{id}/entries",
+            _GlossaryEndpoints.delete_entries,
+            "glossary_entries_delete",
+            "Forget the entries for a language pair",
+            NoneType,
+            methods=("DELETE",),
+            status=204,
+            query=_PAIR,
+            errors=_LOOK,
+        ),
+    ),
+    reasons={
+        404: "There is no glossary of that id, or it has no entries for the language pair",
+        413: "The entries, a term, the name or the body are over a limit of `/limits`",
+        456: "The key keeps as many glossaries as it may",
+        501: "The server has no store",
+        503: "The server is starting or shutting down, or the store does not answer",
+    },
+)
+"""The stored glossaries of this project's own API."""

@@ -1,0 +1,84 @@
+"""Stored glossaries, for every dialect: which language pairs they may have, and those that a
+request names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.concurrency import run_in_threadpool
+
+from serving.errors import RequestError, UnknownLanguageError
+from serving.server.http.settings import Settings
+from serving.server.models.catalogue import AUTO, Catalogue
+from serving.server.work.backend import Backend
+from serving.server.work.translation_job import TranslationJob
+from serving.store.glossary import GlossaryLimits
+from serving.text.glossary import TermIndex
+
+MOST_AT_ONCE = 5
+"""Glossaries that one request may name."""
+
+
+def glossary_limits(settings: Settings) -> GlossaryLimits:
+    """What an owner may keep."""
+    return GlossaryLimits(
+        settings.max_glossaries, settings.max_glossary_entries, settings.max_term_chars
+    )
+
+
+def glossary_pairs(catalogue: Catalogue) -> list[tuple[str, str]]:
+    """The pairs of source and target that a glossary may be made for: those that one model
+    translates, in order."""
+    return [
+        (source, target)
+        for target in catalogue.target_languages
+        for source in catalogue.sources(target)
+        if source != target
+    ]
+
+
+def named_pair(catalogue: Catalogue, source: str, target: str) -> tuple[str, str]:
+    """The languages of a dictionary as they are kept: as the models call them, in small letters, or
+    as they are named where no model knows them any more."""
+    source, target = catalogue.codes(source, target)
+    return source.lower(), target.lower()
+
+
+def glossary_pair(catalogue: Catalogue, source: str, target: str) -> tuple[str, str]:
+    """The `named_pair` of a new dictionary; raises UnknownLanguageError where no single model
+    translates between the two."""
+    pairs = glossary_pairs(catalogue)
+    if catalogue.codes(source, target) not in pairs:
+        known = ", ".join(" to ".join(each) for each in sorted(pairs)) or "none"
+        raise UnknownLanguageError(
+            f"a dictionary must be of a language pair that a model translates ({known}), got "
+            f"{source} to {target}",
+            parameter="source",
+        )
+    return named_pair(catalogue, source, target)
+
+
+async def glossaries_of(
+    backend: Backend, job: TranslationJob, ids: Sequence[str], owner: str
+) -> Sequence[TermIndex]:
+    """The terms of these glossaries for the languages of a job; of a term that several have, those
+    of the first count.
+
+    Raises RequestError where the job leaves its source open, where there are too many and where one
+    has nothing for the languages, UnknownGlossaryError, NoStoreError and StoreUnavailableError.
+    """
+    if len(ids) > MOST_AT_ONCE:
+        raise RequestError(
+            f"a request must name at most {MOST_AT_ONCE} glossaries, got {len(ids)}",
+            parameter="glossary_ids",
+        )
+    if job.source.lower() == AUTO:
+        raise RequestError(
+            "a glossary needs the language of the texts; send the source language",
+            parameter="source",
+        )
+    store = backend.needed_store("glossaries")
+    source, target = backend.registry.codes(job.source, job.target, job.model)
+    return [
+        await run_in_threadpool(store.glossaries.index, owner, id, source, target) for id in ids
+    ]

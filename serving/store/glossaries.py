@@ -1,0 +1,368 @@
+"""Glossaries in the database, and the indexes of those that were used last."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+    delete,
+    func,
+    insert,
+    select,
+    tuple_,
+    update,
+)
+
+from serving.errors import QuotaExceededError, RequestError, UnknownGlossaryError
+from serving.store.database import METADATA, Database, now
+from serving.store.glossary import (
+    MOST_DICTIONARIES,
+    GlossaryLimits,
+    NewDictionary,
+    StoredDictionary,
+    StoredGlossary,
+    as_tsv,
+    entries_of,
+    too_many_entries,
+)
+from serving.text.glossary import TermIndex
+
+_GLOSSARIES = Table(
+    "glossaries",
+    METADATA,
+    Column("id", String(36), primary_key=True),
+    Column("owner", String(64), nullable=False),
+    Column("created", Float, nullable=False),
+    Column("name", Text, nullable=False),
+    Index("ix_glossaries_owner", "owner", "created", "id"),
+)
+_DICTIONARIES = Table(
+    "glossary_dictionaries",
+    METADATA,
+    Column("glossary_id", ForeignKey("glossaries.id", ondelete="CASCADE"), primary_key=True),
+    Column("source", String(35), primary_key=True),
+    Column("target", String(35), primary_key=True),
+    Column("version", String(32), nullable=False),
+    Column("entry_count", Integer, nullable=False),
+    # Read and written whole, as TSV. It stands last, so that SQLite need not read it for the rest.
+    Column("entries", Text, nullable=False),
+)
+_PAGE = 1000
+_CACHED_ENTRIES = 200_000
+"""Entries of the indexes that are kept in memory: about 100 MB."""
+
+
+class Glossaries:
+    """Glossaries by owner; safe to use from several threads.
+
+    An id that no glossary of the owner has raises UnknownGlossaryError. Every call raises
+    StoreUnavailableError where the database does not answer.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._indexes = _IndexCache()
+
+    def create(
+        self,
+        owner: str,
+        name: str,
+        dictionaries: Sequence[NewDictionary],
+        limits: GlossaryLimits,
+    ) -> StoredGlossary:
+        """Keep a new glossary; raises RequestError where two dictionaries have one language pair,
+        QuotaExceededError where the owner has as many glossaries as may be."""
+        _check_pairs(dictionaries)
+        found = StoredGlossary(str(uuid.uuid4()), name, now(), tuple(map(_head, dictionaries)))
+        with self._database.writing() as connection:
+            owned = select(func.count()).where(_GLOSSARIES.c.owner == owner)
+            if connection.execute(owned).scalar_one() >= limits.glossaries:
+                raise QuotaExceededError(
+                    f"at most {limits.glossaries} glossaries (MACARON_MAX_GLOSSARIES) are kept for "
+                    "a key; delete one"
+                )
+            row = {"id": found.id, "owner": owner, "created": found.created, "name": name}
+            connection.execute(insert(_GLOSSARIES), row)
+            for dictionary in dictionaries:
+                _write(connection, found.id, dictionary)
+        return found
+
+    def page(
+        self, owner: str, after: str | None = None, limit: int | None = None
+    ) -> list[StoredGlossary]:
+        """The glossaries of an owner, the oldest first: at most `limit` of those behind the one
+        `after`, by default all."""
+        found: list[StoredGlossary] = []
+        with self._database.reading() as connection:
+            while limit is None or len(found) < limit:
+                count = _PAGE if limit is None else min(_PAGE, limit - len(found))
+                page = _page(connection, owner, after, count)
+                found += page
+                if len(page) < count:
+                    break
+                after = page[-1].id
+        return found
+
+    def get(self, owner: str, id: str) -> StoredGlossary:
+        """What is known of a glossary."""
+        with self._database.reading() as connection:
+            return _one(connection, owner, id)
+
+    def entries(self, owner: str, id: str, source: str, target: str) -> dict[str, str]:
+        """The entries of a glossary for a language pair; raises UnknownGlossaryError where it has
+        none for it."""
+        with self._database.reading() as connection:
+            _one(connection, owner, id)
+            return _read(connection, id, source, target)
+
+    def replace(
+        self, owner: str, id: str, dictionary: NewDictionary, limits: GlossaryLimits
+    ) -> StoredDictionary:
+        """Keep a dictionary in the place of the one for its language pair, or as a further one."""
+        return self._changed(owner, id, None, [dictionary], limits, merge=False)[0]
+
+    def patch(
+        self,
+        owner: str,
+        id: str,
+        name: str | None,
+        dictionaries: Sequence[NewDictionary],
+        limits: GlossaryLimits,
+    ) -> StoredGlossary:
+        """Rename a glossary, where there is a name, and add entries to its dictionaries: a term
+        that is there gets the new translation. Both happen, or neither."""
+        self._changed(owner, id, name, dictionaries, limits, merge=True)
+        return self.get(owner, id)
+
+    def delete(self, owner: str, id: str) -> None:
+        """Forget a glossary."""
+        with self._database.writing() as connection:
+            _one(connection, owner, id, lock=True)
+            connection.execute(delete(_GLOSSARIES).where(_GLOSSARIES.c.id == id))
+
+    def delete_dictionary(self, owner: str, id: str, source: str, target: str) -> None:
+        """Forget the entries of a glossary for a language pair; raises UnknownGlossaryError where
+        it has none for it."""
+        with self._database.writing() as connection:
+            _one(connection, owner, id, lock=True)
+            gone = connection.execute(delete(_DICTIONARIES).where(_is(id, source, target)))
+            if not gone.rowcount:
+                raise _no_pair(id, source, target)
+
+    def index(self, owner: str, id: str, source: str, target: str) -> TermIndex:
+        """The entries for a language pair, ready to be found in texts. A dictionary without regions
+        serves languages with them. Raises RequestError where there is none for the pair."""
+        with self._database.reading() as connection:
+            glossary = _one(connection, owner, id)
+            pair = _fitting(glossary, source, target)
+            version = connection.execute(
+                select(_DICTIONARIES.c.version).where(_is(id, *pair))
+            ).scalar_one()
+            index = self._indexes.get((id, *pair, version))
+            if index is not None:
+                return index
+            entries = _read(connection, id, *pair)
+        index = TermIndex(entries.items(), *pair)
+        self._indexes.put((id, *pair, version), index, len(entries))
+        return index
+
+    def _changed(
+        self,
+        owner: str,
+        id: str,
+        name: str | None,
+        dictionaries: Sequence[NewDictionary],
+        limits: GlossaryLimits,
+        *,
+        merge: bool,
+    ) -> list[StoredDictionary]:
+        _check_pairs(dictionaries)
+        changed = []
+        with self._database.writing() as connection:
+            glossary = _one(connection, owner, id, lock=True)
+            pairs = {(each.source, each.target) for each in glossary.dictionaries}
+            if name is not None:
+                named = update(_GLOSSARIES).where(_GLOSSARIES.c.id == id)
+                connection.execute(named, {"name": name})
+            for dictionary in dictionaries:
+                pair = dictionary.source, dictionary.target
+                if merge and pair in pairs:
+                    entries = _read(connection, id, *pair) | dict(dictionary.entries)
+                    dictionary = NewDictionary(*pair, entries)
+                    if len(entries) > limits.entries:
+                        raise too_many_entries(limits)
+                pairs.add(pair)
+                if len(pairs) > MOST_DICTIONARIES:
+                    raise _too_many_pairs(len(pairs))
+                connection.execute(delete(_DICTIONARIES).where(_is(id, *pair)))
+                _write(connection, id, dictionary)
+                changed.append(_head(dictionary))
+        return changed
+
+
+class _IndexCache:
+    """The indexes used last, within a number of entries."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, ...], tuple[TermIndex, int]] = OrderedDict()
+        self._entries = 0
+
+    def get(self, key: tuple[str, ...]) -> TermIndex | None:
+        with self._lock:
+            if key not in self._kept:
+                return None
+            self._kept.move_to_end(key)
+            return self._kept[key][0]
+
+    def put(self, key: tuple[str, ...], index: TermIndex, entries: int) -> None:
+        with self._lock:
+            if key in self._kept:
+                return
+            self._kept[key] = index, entries
+            self._entries += entries
+            while self._entries > _CACHED_ENTRIES and len(self._kept) > 1:
+                self._entries -= self._kept.popitem(last=False)[1][1]
+
+
+def _page(
+    connection: Connection, owner: str, after: str | None, count: int
+) -> list[StoredGlossary]:
+    order = _GLOSSARIES.c.created, _GLOSSARIES.c.id
+    wanted = select(_GLOSSARIES).where(_GLOSSARIES.c.owner == owner).order_by(*order).limit(count)
+    if after is not None:
+        last = select(*order).where(_GLOSSARIES.c.owner == owner, _GLOSSARIES.c.id == after)
+        found = connection.execute(last).first()
+        if found is None:
+            raise _unknown(after)
+        wanted = wanted.where(tuple_(*order) > tuple_(*found))
+    rows = connection.execute(wanted).all()
+    heads = _heads(connection, [row.id for row in rows])
+    return [
+        StoredGlossary(row.id, row.name, row.created, tuple(heads.get(row.id, ()))) for row in rows
+    ]
+
+
+def _one(connection: Connection, owner: str, id: str, *, lock: bool = False) -> StoredGlossary:
+    """What is known of a glossary; with `lock` nobody else changes it until the transaction ends
+    (on SQLite there is one writer in any case)."""
+    wanted = select(_GLOSSARIES).where(_GLOSSARIES.c.owner == owner, _GLOSSARIES.c.id == id)
+    row = None
+    if _is_id(id):
+        row = connection.execute(wanted.with_for_update() if lock else wanted).first()
+    if row is None:
+        raise _unknown(id)
+    return StoredGlossary(id, row.name, row.created, tuple(_heads(connection, [id]).get(id, ())))
+
+
+def _heads(connection: Connection, ids: Sequence[str]) -> dict[str, list[StoredDictionary]]:
+    table = _DICTIONARIES.c
+    wanted = (
+        select(table.glossary_id, table.source, table.target, table.entry_count)
+        .where(table.glossary_id.in_(ids))
+        .order_by(table.source, table.target)
+    )
+    found: dict[str, list[StoredDictionary]] = {}
+    for id, *head in connection.execute(wanted):
+        found.setdefault(id, []).append(StoredDictionary(*head))
+    return found
+
+
+def _read(connection: Connection, id: str, source: str, target: str) -> dict[str, str]:
+    wanted = select(_DICTIONARIES.c.entries).where(_is(id, source, target))
+    text = connection.execute(wanted).scalar_one_or_none()
+    if text is None:
+        raise _no_pair(id, source, target)
+    return dict(entries_of(text, "tsv"))
+
+
+def _write(connection: Connection, id: str, dictionary: NewDictionary) -> None:
+    connection.execute(
+        insert(_DICTIONARIES),
+        {
+            "glossary_id": id,
+            "source": dictionary.source,
+            "target": dictionary.target,
+            "version": uuid.uuid4().hex,
+            "entry_count": len(dictionary.entries),
+            "entries": as_tsv(dictionary.entries),
+        },
+    )
+
+
+def _is(id: str, source: str, target: str) -> ColumnElement[bool]:
+    table = _DICTIONARIES.c
+    return (table.glossary_id == id) & (table.source == source) & (table.target == target)
+
+
+def _head(dictionary: NewDictionary) -> StoredDictionary:
+    return StoredDictionary(dictionary.source, dictionary.target, len(dictionary.entries))
+
+
+def _fitting(glossary: StoredGlossary, source: str, target: str) -> tuple[str, str]:
+    """The language pair of a glossary that serves one of a request: the same, else the same without
+    regions."""
+    pairs = [(each.source, each.target) for each in glossary.dictionaries]
+    if (source.lower(), target.lower()) in pairs:
+        return source.lower(), target.lower()
+    for pair in pairs:
+        if (_language(pair[0]), _language(pair[1])) == (_language(source), _language(target)):
+            return pair
+    raise RequestError(
+        f"the glossary must have a dictionary from {source} to {target}, it has "
+        f"{', '.join(' to '.join(pair) for pair in pairs) or 'none'}; send other languages, or "
+        "another glossary",
+        parameter="glossary_id",
+    )
+
+
+def _language(code: str) -> str:
+    return code.lower().partition("-")[0]
+
+
+def _check_pairs(dictionaries: Sequence[NewDictionary]) -> None:
+    pairs = [(each.source, each.target) for each in dictionaries]
+    if len(set(pairs)) < len(pairs):
+        raise RequestError(
+            "dictionaries must have each language pair once, got one twice; put their entries "
+            "together",
+            parameter="dictionaries",
+        )
+    if len(pairs) > MOST_DICTIONARIES:
+        raise _too_many_pairs(len(pairs))
+
+
+def _too_many_pairs(count: int) -> RequestError:
+    return RequestError(
+        f"a glossary must have at most {MOST_DICTIONARIES} dictionaries, got {count}; make several",
+        parameter="dictionaries",
+    )
+
+
+def _is_id(id: str) -> bool:
+    return len(id) == 36 and id.isascii() and id.isprintable()
+
+
+def _unknown(id: str) -> UnknownGlossaryError:
+    return UnknownGlossaryError(
+        f"no glossary has the id {id!r}; list those that there are", parameter="glossary_id"
+    )
+
+
+def _no_pair(id: str, source: str, target: str) -> UnknownGlossaryError:
+    return UnknownGlossaryError(
+        f"the glossary {id!r} has no dictionary from {source} to {target}", parameter="glossary_id"
+    )

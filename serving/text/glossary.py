@@ -1,0 +1,123 @@
+"""The terms of a glossary that a text holds, in whatever form, and their places in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from serving.text.alignment import Span
+from serving.text.inflection import stem
+
+MOST_IN_SENTENCE = 64
+"""Terms of one sentence that count; what is more is hardly a sentence."""
+_ALONE = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+"""Letters of scripts that put no spaces between words: each is a token."""
+_LETTERS = rf"(?:(?![{_ALONE}])[\w\u0300-\u036f])+"
+_TOKEN = re.compile(rf"[{_ALONE}]|{_LETTERS}(?:-{_LETTERS})*|[^\w\s]")
+"""A word with hyphens is one: `Mail` is no part of `E-Mail`."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """A term that a text holds."""
+
+    span: Span
+    """Where, in characters."""
+    source: str
+    """The term, as the glossary has it."""
+    target: str
+    """Its translation, as the glossary has it."""
+
+
+@dataclass(frozen=True)
+class TermWord:
+    """A word, or a sign by itself."""
+
+    span: Span
+    text: str
+    stem: str
+
+
+class TermIndex:
+    """The entries of a glossary for one pair of languages, so that those of a text are found at
+    once; it never changes."""
+
+    def __init__(self, entries: Iterable[tuple[str, str]], source: str, target: str) -> None:
+        """`entries` are terms and their translations; `source` and `target` language codes."""
+        self.source, self.target = source, target
+        self._entries: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+        lengths: dict[str, set[int]] = {}
+        for term, translation in entries:
+            key = tuple(token.stem for token in tokens(term, source))
+            if key:
+                self._entries.setdefault(key, []).append((term, translation))
+                lengths.setdefault(key[0], set()).add(len(key))
+        self._lengths = {first: sorted(found) for first, found in lengths.items()}
+
+    def found(self, words: Sequence[TermWord], text: str) -> list[tuple[int, int, Match]]:
+        """Every term among the tokens of a text, overlapping ones too, with the number of its first
+        token and how many it has."""
+        stems = [word.stem for word in words]
+        matches = []
+        for start, first in enumerate(stems):
+            for length in self._lengths.get(first, ()):
+                end = start + length
+                named = self._entries.get(tuple(stems[start:end])) if end <= len(words) else None
+                if named is None:
+                    continue
+                span = words[start].span[0], words[end - 1].span[1]
+                entry = _likest(text[slice(*span)], named)
+                if entry is not None:
+                    matches.append((start, length, Match(span, *entry)))
+        return matches
+
+
+def tokens(text: str, language: str) -> list[TermWord]:
+    """The words and signs of a text in a language."""
+    return [
+        TermWord(found.span(), found[0], stem(found[0], language))
+        for found in _TOKEN.finditer(text)
+    ]
+
+
+def matched_terms(glossary: Sequence[TermIndex], text: str) -> tuple[Match, ...]:
+    """The terms of a text, in its order, none of which overlap: the longest win, and of equally
+    long ones those of the index that stands first. All indexes have one source language."""
+    if not glossary:
+        return ()
+    words = tokens(text, glossary[0].source)
+    found = [
+        (-length, order, start, match)
+        for order, index in enumerate(glossary)
+        for start, length, match in index.found(words, text)
+    ]
+    taken: set[int] = set()
+    chosen: list[Match] = []
+    for length, _, start, match in sorted(found, key=lambda each: each[:3]):
+        places = range(start, start - length)
+        if len(chosen) < MOST_IN_SENTENCE and taken.isdisjoint(places):
+            taken.update(places)
+            chosen.append(match)
+    return tuple(sorted(chosen, key=lambda match: match.span))
+
+
+def _likest(form: str, entries: Sequence[tuple[str, str]]) -> tuple[str, str] | None:
+    """Of entries whose terms are forms of one word the one for this form: the same to the letter,
+    else the same but for capitals, else with the same first letter. What is written in capitals
+    alone is another word than one in small letters: `US` is not `us`."""
+    fitting = [entry for entry in entries if not is_acronym(entry[0]) or form.isupper()]
+    return max(
+        fitting,
+        key=lambda entry: (
+            entry[0] == form,
+            entry[0].lower() == form.lower(),
+            entry[0][:1] == form[:1],
+        ),
+        default=None,
+    )
+
+
+def is_acronym(term: str) -> bool:
+    """Whether a term is written in capitals alone."""
+    return len(term) > 1 and term.isupper()

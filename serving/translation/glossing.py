@@ -1,0 +1,146 @@
+"""A translation with the terms of a glossary in it, each where its source is translated.
+
+The model translates as it would; then what stands for a term's source, as its attention says, makes
+room for the term. Beams that are held to a term put rare ones anywhere (docs/how-to/store.md).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from serving.checking.repairs import Edit, edited, edited_links
+from serving.text.alignment import Link, Span
+from serving.text.glossary import Match, TermWord, is_acronym, tokens
+from serving.translation.results import TextHypothesis, Translation
+
+_MISSING = "constraints"
+"""The warning of a translation without a term that it should have."""
+_INDEFINITE = re.compile(r"\b([Aa])n? $")
+_SMALL_WORDS = {
+    "de": "der die das den dem des ein eine einen einem einer eines von zu",
+    "en": "the a an of to have has had is are was were be been",
+    "es": "el la los las un una unos unas de",
+    "fr": "le la les un une des du de",
+    "it": "il lo la i gli le un uno una di",
+    "nl": "de het een van",
+    "pt": "o a os as um uma uns umas de",
+}
+"""Words around a noun that are often linked to the noun of the source: they stay."""
+
+
+def with_terms(
+    translation: Translation, text: str, terms: Sequence[Match], target: str
+) -> Translation:
+    """The translation of `text` into the language `target` with these of its terms.
+
+    Needs hypotheses with word links. A term that is there in some form stays in that form; where
+    one is not, and the links do not tell its place, there is a warning.
+    """
+    if not terms or not translation.hypotheses:
+        return translation
+    put = [_put(hypothesis, text, terms, target) for hypothesis in translation.hypotheses]
+    hypotheses = tuple(hypothesis for hypothesis, _ in put)
+    warnings = translation.warnings
+    if any(missing for _, missing in put):
+        warnings = tuple(dict.fromkeys((*warnings, _MISSING)))
+    return replace(translation, text=hypotheses[0].text, hypotheses=hypotheses, warnings=warnings)
+
+
+def _put(
+    hypothesis: TextHypothesis, text: str, terms: Sequence[Match], target: str
+) -> tuple[TextHypothesis, int]:
+    """A hypothesis with the terms, and how many of them it lacks."""
+    words, links = tokens(hypothesis.text, target), hypothesis.alignment or ()
+    taken = _Taken()
+    lacking = [term for term in terms if not taken.claim(_places(term.target, words, target))]
+    small = frozenset(_SMALL_WORDS.get(_language(target), "").split())
+    large = [link for link in links if _is_large(hypothesis.text[slice(*link.target)], small)]
+    edits = []
+    for term in lacking:
+        span = _linked(term.span, large) or _linked(term.span, links)
+        if span is None or not taken.claim([span]):
+            continue
+        edits.append(_edit(hypothesis.text, span, text, term))
+    edits.sort(key=lambda edit: edit.span)
+    if _language(target) == "en":
+        edits = [_with_article(hypothesis.text, edit) for edit in edits]
+    changed = replace(
+        hypothesis, text=edited(hypothesis.text, edits), alignment=edited_links(links, edits)
+    )
+    return changed, len(lacking) - len(edits)
+
+
+class _Taken:
+    """Parts of a translation that belong to a term."""
+
+    def __init__(self) -> None:
+        self._spans: list[Span] = []
+
+    def claim(self, places: Iterable[Span]) -> bool:
+        """Take the first of the places that is free; False where none is."""
+        for place in places:
+            if all(place[1] <= begin or end <= place[0] for begin, end in self._spans):
+                self._spans.append(place)
+                return True
+        return False
+
+
+def _places(term: str, words: Sequence[TermWord], language: str) -> list[Span]:
+    """Where a term stands among words, in whatever form."""
+    wanted = [token.stem for token in tokens(term, language)]
+    count = len(wanted)
+    return [
+        (words[start].span[0], words[start + count - 1].span[1])
+        for start in range(len(words) - count + 1)
+        if [word.stem for word in words[start : start + count]] == wanted
+        and (not is_acronym(term) or all(word.text.isupper() for word in words[start:][:count]))
+    ]
+
+
+def _is_large(word: str, small: frozenset[str]) -> bool:
+    """Whether a word is neither one of the small ones nor a sign."""
+    return word.lower() not in small and any(map(str.isalnum, word))
+
+
+def _language(code: str) -> str:
+    return code.partition("-")[0].lower()
+
+
+def _linked(source: Span, links: Sequence[Link]) -> Span | None:
+    """The words side by side that translate a part of the source, those with the most attention
+    where there are several such groups; None where there are none."""
+    best, best_weight = None, 0.0
+    begin, weight = -1, 0.0
+    for link in sorted(links, key=lambda link: link.target):
+        if not (link.source[0] < source[1] and source[0] < link.source[1]):
+            begin, weight = -1, 0.0
+            continue
+        begin = link.target[0] if begin < 0 else begin
+        weight += link.probability
+        if weight > best_weight:
+            best, best_weight = (begin, link.target[1]), weight
+    return best
+
+
+def _edit(output: str, span: Span, text: str, term: Match) -> Edit:
+    """The term in the place of a part of the output: in capitals where its source stands in
+    capitals, with a capital first where it begins the sentence as another word did."""
+    form, target = text[slice(*term.span)], term.target
+    if form.isupper() and len(form) > 1 and not term.source.isupper():
+        return Edit(span, target.upper())
+    first = output[span[0]]
+    if first.isupper() and not any(map(str.isalnum, output[: span[0]])):
+        target = target[:1].upper() + target[1:]
+    return Edit(span, target)
+
+
+def _with_article(output: str, edit: Edit) -> Edit:
+    """The edit with the indefinite article before it, where that has to change: English has `an`
+    before vowels. Before u and h it may be either, and stays."""
+    article, letter = _INDEFINITE.search(output[: edit.span[0]]), edit.text[:1].lower()
+    if article is None or letter in "uh" or not letter.isalpha():
+        return edit
+    right = article[1] + ("n " if letter in "aeio" else " ")
+    return Edit((article.start(), edit.span[1]), right + edit.text)

@@ -1,0 +1,75 @@
+"""Terms of a glossary that a text holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from serving.text.glossary import TermIndex, matched_terms
+from serving.text.inflection import stem
+
+GERMAN = TermIndex(
+    [
+        ("Haus", "home"),
+        ("rotes Haus", "red home"),
+        ("Essen", "meal"),
+        ("essen", "eat"),
+        ("US", "USA"),
+        ("Straße", "road"),
+        ("C++", "C plus plus"),
+        ("Mail", "letter"),
+        ("E-Mail", "message"),
+    ],
+    "de",
+    "en",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Zwei Häuser.", ["Häuser: home"]),
+        ("HÄUSER", ["HÄUSER: home"]),
+        ("Ha\u0308user", ["Ha\u0308user: home"]),  # of two code points
+        ("Haushalt und Hochhaus", []),
+        ("ein rotes Haus, ein Haus", ["rotes Haus: red home", "Haus: home"]),
+        ("ein rotes\n  Haus", ["rotes\n  Haus: red home"]),
+        ("Das Essen essen", ["Essen: meal", "essen: eat"]),
+        ("us US", ["US: USA"]),
+        ("STRASSEN, Straßen", ["STRASSEN: road", "Straßen: road"]),
+        ("in C++ und C", ["C++: C plus plus"]),
+        ("E-Mails und Mails, E-Mail-Adresse", ["E-Mails: message", "Mails: letter"]),
+        ("", []),
+        ("C+", []),
+    ],
+)
+def test_terms_in_all_their_forms(text: str, found: list[str]) -> None:
+    matches = matched_terms([GERMAN], text)
+    assert [f"{text[slice(*match.span)]}: {match.target}" for match in matches] == found
+
+
+def test_the_longest_wins_whichever_glossary_it_is_of() -> None:
+    other = TermIndex([("Haus", "house"), ("Haus am See", "lake house")], "de", "en")
+    found = [match.target for match in matched_terms([GERMAN, other], "Haus, Haus am See")]
+    assert found == ["home", "lake house"]
+
+
+def test_scripts_without_spaces_are_read_letter_by_letter() -> None:
+    index = TermIndex([("契約", "covenant")], "ja", "en")
+    assert len(matched_terms([index], "この契約は新しい契約です")) == 2
+
+
+def test_a_sentence_has_so_many_terms() -> None:
+    assert len(matched_terms([GERMAN], "Haus " * 1000)) == 64
+
+
+@pytest.mark.parametrize(
+    ("words", "language"),
+    [
+        ("Haus Häuser Häusern", "de"),
+        ("pump pumps PUMPS", "en"),
+        ("ville villes", "fr-CA"),
+        ("xx XX", "tlh"),
+    ],
+)
+def test_forms_of_a_word_share_a_stem(words: str, language: str) -> None:
+    assert len({stem(word, language) for word in words.split()}) == 1

@@ -1,0 +1,81 @@
+"""Terms that are put where their sources are translated."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from serving.text.alignment import Link
+from serving.text.glossary import TermIndex, matched_terms
+from serving.translation.glossing import with_terms
+from serving.translation.results import TextHypothesis, Translation
+
+
+def translation(text: str, output: str, links: str) -> Translation:
+    """An output whose words are linked to words of a text: `0 1 -`, one for each, by number."""
+    sources = [match.span() for match in re.finditer(r"\w+|[^\w\s]", text)]
+    targets = [match.span() for match in re.finditer(r"\w+|[^\w\s]", output)]
+    found = tuple(
+        Link(sources[int(number)], target, 0.9)
+        for number, target in zip(links.split(), targets, strict=True)
+        if number != "-"
+    )
+    hypothesis = TextHypothesis(output, -1.0, -1.0, (), (), finished=True, alignment=found)
+    return Translation(output, (hypothesis,))
+
+
+ENTRIES = [
+    ("Pumpe", "impeller"),
+    ("Ventil", "stopcock"),
+    ("Leistungsschalter", "circuit breaker"),
+    ("schnell", "swiftly"),
+    ("Vertrag", "covenant"),
+    ("US", "USA"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "output", "links", "wanted"),
+    [
+        ("Die Pumpe ist neu", "The pump is new", "0 1 2 3", "The impeller is new"),
+        ("DIE PUMPE IST NEU", "THE PUMP IS NEW", "0 1 2 3", "THE IMPELLER IS NEW"),
+        ("Schnell lief er", "Quickly he ran", "0 2 1", "Swiftly he ran"),
+        ("Schnell lief er", "He ran quickly", "2 1 0", "He ran swiftly"),
+        # An article that is linked to the noun stays, and becomes another one before a vowel.
+        ("Neben einer Pumpe", "Near a pump", "0 2 2", "Near an impeller"),
+        ("Eine Pumpe", "A pump", "1 1", "An impeller"),
+        ("Alte Leistungsschalter", "Old performance switches", "0 1 1", "Old circuit breaker"),
+        # What is there already stays as it is, in whatever form.
+        ("Zwei Pumpen", "Two impellers", "0 1", "Two impellers"),
+        ("Pumpe und Ventil", "Valve and pump", "2 1 0", "Stopcock and impeller"),
+        ("Pumpe an Pumpe", "Pump to pump", "0 1 2", "Impeller to impeller"),
+    ],
+)
+def test_a_term_takes_the_place_of_the_words_that_translate_its_source(
+    text: str, output: str, links: str, wanted: str
+) -> None:
+    index = TermIndex(ENTRIES, "de", "en")
+    found = with_terms(translation(text, output, links), text, matched_terms([index], text), "en")
+    assert found.text == found.hypotheses[0].text == wanted
+    assert found.warnings == ()
+    for link in found.hypotheses[0].alignment or ():
+        assert not re.match(r"\s|$", wanted[slice(*link.target)])
+
+
+@pytest.mark.parametrize(
+    ("output", "links"), [("The new one", "0 2 2"), ("It", "-"), ("The us", "0 -")]
+)
+def test_a_term_without_a_place_is_a_warning(output: str, links: str) -> None:
+    text = "Die US neu"
+    index = TermIndex(ENTRIES, "de", "en")
+    found = with_terms(translation(text, output, links), text, matched_terms([index], text), "en")
+    assert found.text == output
+    assert found.warnings == ("constraints",)
+
+
+def test_nothing_happens_without_terms() -> None:
+    given = translation("Das", "That", "0")
+    assert with_terms(given, "Das", (), "en") is given
+    blank = Translation("")
+    assert with_terms(blank, "", (), "en") is blank
