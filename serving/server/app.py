@@ -173,7 +173,7 @@ def _cors(origins: str) -> list[Middleware]:
         Middleware(
             CORSMiddleware,
             allow_origins=allowed,
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
             allow_headers=["*"],
             # A page anywhere may then ask a server in the reader's own network.
             allow_private_network="*" in allowed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -16,6 +17,8 @@ SCHEMAS = "#/components/schemas/"
 
 REASONS: Mapping[int, str] = {
     200: "Done",
+    201: "Made",
+    204: "Done; there is nothing to say",
     400: "The request says something that is not possible; the message says what",
     401: "An API key is needed, or the one sent is not known; only where the server has keys",
     403: "The API key in the body is not known",
@@ -40,10 +43,11 @@ _RETRY_AFTER = {
 
 def paths_of(dialect: Dialect[Any]) -> dict[str, Any]:
     """Each path of a dialect with its operations, by method in small letters."""
-    return {
-        route.path: {method.lower(): _operation(dialect, route, method) for method in route.methods}
-        for route in dialect.routes
-    }
+    found: dict[str, Any] = {}
+    for route in dialect.routes:
+        operations = {m.lower(): _operation(dialect, route, m) for m in route.methods}
+        found.setdefault(route.path, {}).update(operations)
+    return found
 
 
 def bodies_of(
@@ -66,7 +70,7 @@ def _operation(dialect: Dialect[Any], route: DialectRoute[Any], method: str) -> 
     answered = _answer(route.answer)
     if route.events:
         answered["text/event-stream"] = {"schema": _event(route.events)}
-    responses = {"200": {"description": REASONS[200], "content": answered}}
+    responses = {str(route.status): {"description": REASONS[route.status], "content": answered}}
     reasons = {**REASONS, **dialect.reasons}
     for status in route.errors:
         responses[str(status)] = {
@@ -92,7 +96,9 @@ def _operation(dialect: Dialect[Any], route: DialectRoute[Any], method: str) -> 
 
 
 def _answer(answer: type[Any]) -> dict[str, Any]:
-    """What is answered, by media type."""
+    """What is answered, by media type; nothing where there is no answer."""
+    if answer is NoneType:
+        return {}
     if answer is str:
         return {"text/plain": {"schema": {"type": "string"}}}
     body = _body(answer)

@@ -41,8 +41,12 @@ class DialectRoute(Generic[EndpointsT]):
     """The operationId; of several methods each has its own name behind it."""
     summary: str
     answer: type[Any]
-    """What is answered: a body, `list[Body]`, `dict` for any object, or `str` for plain text."""
+    """What is answered: a body, `list[Body]`, `dict` for any object, `str` for plain text, or
+    `NoneType` for nothing."""
     methods: tuple[str, ...] = ("GET",)
+    """Those that are answered alike; others of the same path are routes of their own."""
+    status: int = 200
+    """Of an answer that tells of no error."""
     request: type[BaseModel] | None = None
     """The body that is read, as JSON."""
     form: tuple[str, ...] = ()
