@@ -17,7 +17,9 @@ ServingError
 │   ├── MediaTypeError          a body of another media type
 │   ├── UnauthorizedError       no API key, or not one of ours
 │   ├── RequestTimeoutError     the body did not arrive in time
-│   └── QuotaExceededError      too many characters since the start of the server
+│   ├── NoAdminError            the server has no admin key
+│   ├── UnknownKeyError         no API key of that id
+│   └── QuotaExceededError      too many characters for a key
 ├── RateLimitedError            more than a client may ask for in a minute
 ├── OverloadedError             the queue is full
 │   ├── NotReadyError           starting, or shutting down
@@ -173,11 +175,25 @@ class MediaTypeError(RequestError):
     code = "unsupported_media_type"
 
 
-class QuotaExceededError(RequestError):
-    """A key has had as many characters translated as it may; HTTP has no status of its own for
-    it."""
+class NoAdminError(RequestError):
+    """The server has no admin key, so that nobody administers it over HTTP."""
 
-    status = 456
+    status = 404
+    code = "no_admin"
+
+
+class UnknownKeyError(RequestError):
+    """No API key has that id."""
+
+    status = 404
+    code = "unknown_key"
+
+
+class QuotaExceededError(RequestError):
+    """A key has had as many characters as it may have in a month, or since the server was started
+    where it has no store."""
+
+    status = 429
     code = "quota_exceeded"
 
 

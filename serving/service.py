@@ -19,6 +19,7 @@ os.environ.setdefault("BENTOML_DO_NOT_TRACK", "True")
 import bentoml
 from bentoml._internal.utils.analytics.usage_stats import do_not_track
 from circus.sighandler import SysHandler
+from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.errors import ServingError
@@ -45,7 +46,7 @@ def _read_settings() -> Settings:
         refuse(error)
 
 
-def _make_app(registry: Registry, settings: Settings) -> ASGIApp:
+def _make_app(registry: Registry, settings: Settings) -> Starlette:
     try:
         return create_app(registry, settings)
     except ServingError as error:
@@ -96,6 +97,7 @@ class _Macaron:
         """Finish the requests that were accepted, once loading has come to its end."""
         await self._loading
         await asyncio.to_thread(_registry.close)
+        await asyncio.to_thread(_app.state.backend.close)
 
 
 def _load() -> None:

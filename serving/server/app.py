@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -55,9 +57,9 @@ def create_app(
     Raises SettingsError where the API keys or the store cannot be used, StoreUnavailableError where
     the store does not answer.
     """
-    gatekeeper, metrics = Gatekeeper(settings), HttpMetrics()
+    metrics = HttpMetrics()
     describe = functools.cache(functools.partial(document, dialects, settings.root_path))
-    store = _opened_store(settings.store.get_secret_value())
+    gatekeeper, store = _opened_store(settings)
     backend = Backend(registry, settings, gatekeeper, metrics, describe, store)
     served = [found for dialect in dialects for found in _served(dialect, backend)]
     page = page_routes()
@@ -83,25 +85,40 @@ def create_app(
             ServingError: functools.partial(_refused, refuse),
             HTTPException: functools.partial(_no_route, refuse),
         },
+        lifespan=_closing_at_the_end,
     )
+    app.state.backend = backend
     # A redirect would turn some clients' POST into a GET.
     app.router.redirect_slashes = False
     return app
 
 
-def _opened_store(url: str) -> Store | None:
-    """The store of a URL, or none for an empty one."""
+def _opened_store(settings: Settings) -> tuple[Gatekeeper, Store | None]:
+    """The store of the settings, if they name one, and who is let in by it."""
+    url = settings.store.get_secret_value()
     if not url:
-        return None
+        return Gatekeeper(settings), None
     try:
         # Only here: what a store needs takes time to import, and not everybody has it.
+        from serving.server.http.accounts import Accounts
+        from serving.server.http.usage import UsageMeter
         from serving.store.store import Store
     except ModuleNotFoundError as error:
         raise SettingsError(
             f"{variable('store')} needs {error.name}; install it with `pip install "
             "'macaron[store]'`"
         ) from error
-    return Store(url, ROOT)
+    store = Store(url, ROOT)
+    try:
+        meter = UsageMeter(store.usage)
+        required = bool(settings.admin_key.get_secret_value()) or store.keys.any()
+        gatekeeper = Gatekeeper(settings, Accounts(store, meter), meter, required=required)
+        for owner in ("", *gatekeeper.keys.owners):
+            meter.know(owner)
+    except BaseException:
+        store.close()
+        raise
+    return gatekeeper, store
 
 
 class CleanPath:
@@ -180,6 +197,13 @@ def _cors(origins: str) -> list[Middleware]:
             expose_headers=[REQUEST_ID, "Retry-After"],
         )
     ]
+
+
+@asynccontextmanager
+async def _closing_at_the_end(app: Starlette) -> AsyncIterator[None]:
+    """Close the store when a server ends that tells the app so."""
+    yield
+    await run_in_threadpool(app.state.backend.close)
 
 
 async def _refused(refuse: Refusal, request: Request, error: Exception) -> Response:

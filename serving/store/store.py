@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from serving.store.audit import AuditLog
 from serving.store.database import Database
+from serving.store.keys import StoredKeys
+from serving.store.usage import StoredUsage
 
 
 class Store:
@@ -13,6 +16,9 @@ class Store:
     def __init__(self, url: str, folder: Path) -> None:
         """Open the database of a URL, as `Database` does; raises as it does."""
         self.database = Database(url, folder)
+        self.keys = StoredKeys(self.database)
+        self.usage = StoredUsage(self.database)
+        self.audit = AuditLog(self.database)
 
     def close(self) -> None:
         """Close the database."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from serving.server.api.dialect import Dialect
+from serving.server.dialects.admin.routes import ADMIN_API
+from serving.server.dialects.deepl.admin_routes import DEEPL_ADMIN
 from serving.server.dialects.deepl.routes import DEEPL
 from serving.server.dialects.deeplx.routes import DEEPLX
 from serving.server.dialects.google.routes import GOOGLE
@@ -23,5 +25,7 @@ DIALECTS: tuple[Dialect[Any], ...] = (
     GOOGLE,
     DEEPLX,
     MTRAN,
+    ADMIN_API,
+    DEEPL_ADMIN,
 )
 """Every dialect that this server speaks; the OpenAPI document tells of them in this order."""
