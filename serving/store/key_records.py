@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 UsagePlace = tuple[str, str, str]
 """Whose use it is, on which day (`2026-11-28`, in UTC), and for which task."""
@@ -42,21 +43,15 @@ class StoredKey:
     limits: KeyLimits
 
 
-@dataclass(frozen=True)
-class UsageCount:
+class UsageCount(NamedTuple):
     """How much was asked for; a correction may be less than nothing."""
 
     requests: int = 0
     characters: int = 0
 
-    def __add__(self, other: UsageCount) -> UsageCount:
-        return UsageCount(self.requests + other.requests, self.characters + other.characters)
-
-    def __neg__(self) -> UsageCount:
-        return UsageCount(-self.requests, -self.characters)
-
-    def __bool__(self) -> bool:
-        return bool(self.requests or self.characters)
+    def and_also(self, requests: int, characters: int) -> UsageCount:
+        """The sum of this and so many more."""
+        return UsageCount(self.requests + requests, self.characters + characters)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class StoredUsage:
         sums = [_USAGE.c.task, func.sum(_USAGE.c.requests), func.sum(_USAGE.c.characters)]
         statement = _asked(select(*sums), query).group_by(_USAGE.c.task)
         with self._database.reading() as connection:
-            found = connection.execute(statement).tuples()
+            found = connection.execute(statement)
             return {task: UsageCount(int(n), int(count)) for task, n, count in found}
 
     def _counted(self, connection: Connection, batch: UsageBatch) -> bool:
@@ -144,7 +144,7 @@ def _of_month(connection: Connection, owners: Collection[str], month: str) -> di
         .where(_USAGE.c.day.between(f"{month}-01", f"{month}-31"))
         .group_by(_USAGE.c.owner)
     )
-    found = {owner: int(count) for owner, count in connection.execute(statement).tuples()}
+    found = {owner: int(count) for owner, count in connection.execute(statement)}
     return {owner: found.get(owner, 0) for owner in owners}
 
 

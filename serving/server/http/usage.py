@@ -24,6 +24,7 @@ from serving.store.usage import StoredUsage
 _EVERY_S = 1.0
 _MOST_OWNERS = 10_000
 """Owners remembered; of those that have nothing to bring, the one not seen for longest goes."""
+_NOTHING = UsageCount()
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,8 @@ class UsageMeter:
         self._batch: UsageBatch | None = None
         """What was sent and not confirmed: it is sent again as it was."""
         self._writer, self._number = uuid.uuid4().hex, 0
+        self._today = -1, ""
+        """A day since 1970, and what it is called."""
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -67,7 +70,7 @@ class UsageMeter:
             yield
         except BaseException:
             with self._lock:
-                self._add((owner, day, task), -count)
+                self._add((owner, day, task), UsageCount(-count.requests, -count.characters))
             raise
 
     def used(self, owner: str) -> int:
@@ -98,10 +101,11 @@ class UsageMeter:
     def flush(self) -> None:
         """Bring what was counted to the store; raises StoreUnavailableError, and keeps it then."""
         with self._saving:
-            batch = self._batch or self._taken()
+            if self._batch is not None:
+                self._send(self._batch)
+            batch = self._taken()
             if batch is not None:
-                month = self._day()[:7]
-                self._confirm(batch, self._usage.add(batch, month), month)
+                self._send(batch)
 
     def close(self) -> None:
         """Bring what is left to the store; raises StoreUnavailableError."""
@@ -109,10 +113,17 @@ class UsageMeter:
         if self._thread is not None:
             self._thread.join()
         self.flush()
-        self.flush()  # what was counted after a batch that had to be sent again
+
+    def _send(self, batch: UsageBatch) -> None:
+        month = self._day()[:7]
+        self._confirm(batch, self._usage.add(batch, month), month)
 
     def _day(self) -> str:
-        return time.strftime("%Y-%m-%d", time.gmtime(self._clock()))
+        """The day, in UTC."""
+        number = int(self._clock() // 86_400)
+        if number != self._today[0]:
+            self._today = number, time.strftime("%Y-%m-%d", time.gmtime(number * 86_400))
+        return self._today[1]
 
     def _spend(self, place: UsagePlace, count: UsageCount, limit: int) -> None:
         with self._lock:
@@ -134,7 +145,7 @@ class UsageMeter:
         """Count, with the lock held."""
         owner, day, _ = place
         found = self._month(owner)
-        self._counts[place] = self._counts.get(place, UsageCount()) + count
+        self._counts[place] = self._counts.get(place, _NOTHING).and_also(*count)
         if day[:7] == found.name:
             found.unsaved += count.characters
 
@@ -157,7 +168,7 @@ class UsageMeter:
     def _taken(self) -> UsageBatch | None:
         """What was counted since the last batch, as the next one."""
         with self._lock:
-            counts = {place: count for place, count in self._counts.items() if count}
+            counts = {place: count for place, count in self._counts.items() if count != _NOTHING}
             self._counts = {}
             if counts:
                 self._number += 1

@@ -158,7 +158,10 @@ class Administration:
                 f"{len(label)}",
                 parameter="label",
             )
-        check_text(label, "label")
+        try:
+            check_text(label, "label")
+        except RequestError as error:
+            raise error.at("label") from error
 
 
 def days(first: str, last: str, parameters: tuple[str, str]) -> tuple[str, str]:

@@ -85,10 +85,10 @@ class _AdminEndpoints:
         after = _place(body.after)
         rows, totals = await self._administration.usage(query, body.limit + 1, after)
         usage = [
-            DailyUsage(day=row.day, key=row.owner, task=row.task, **dataclasses.asdict(row.count))
+            DailyUsage(day=row.day, key=row.owner, task=row.task, **row.count._asdict())
             for row in rows[: body.limit]
         ]
-        sums = [TaskUsage(task=t, **dataclasses.asdict(n)) for t, n in sorted(totals.items())]
+        sums = [TaskUsage(task=t, **n._asdict()) for t, n in sorted(totals.items())]
         last = usage[-1] if len(rows) > body.limit else None
         following = f"{last.day}/{last.task}/{last.key}" if last else None
         return json_response(UsageReport(usage=usage, totals=sums, next=following))
