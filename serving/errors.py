@@ -18,6 +18,8 @@ ServingError
 │   ├── MediaTypeError          a body of another media type
 │   ├── UnauthorizedError       no API key, or not one of ours
 │   ├── RequestTimeoutError     the body did not arrive in time
+│   ├── NoAdminError            the server has no admin key
+│   ├── UnknownKeyError         no API key of that id
 │   └── QuotaExceededError      more characters, or stored things, than a key may have
 ├── RateLimitedError            more than a client may ask for in a minute
 ├── OverloadedError             the queue is full
@@ -181,11 +183,25 @@ class MediaTypeError(RequestError):
     code = "unsupported_media_type"
 
 
-class QuotaExceededError(RequestError):
-    """A key has had as many characters translated, or keeps as many things, as it may; HTTP has no
-    status of its own for it."""
+class NoAdminError(RequestError):
+    """The server has no admin key, so that nobody administers it over HTTP."""
 
-    status = 456
+    status = 404
+    code = "no_admin"
+
+
+class UnknownKeyError(RequestError):
+    """No API key has that id."""
+
+    status = 404
+    code = "unknown_key"
+
+
+class QuotaExceededError(RequestError):
+    """A key has had as many characters as it may have in a month, or since the server was started
+    where it has no store."""
+
+    status = 429
     code = "quota_exceeded"
 
 

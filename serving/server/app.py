@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -18,12 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from serving.errors import (
-    CancelledError,
-    OverloadedError,
-    RequestError,
-    ServingError,
-)
+from serving.errors import CancelledError, OverloadedError, RequestError, ServingError
 from serving.server.api.dialect import Dialect, DialectRoute, EndpointsT
 from serving.server.api.refusal import Refusal
 from serving.server.dialects import DIALECTS
@@ -40,6 +37,9 @@ from serving.server.work.documents.desk import Documents
 from serving.server.work.jobs import Jobs
 from serving.server.work.store import open_store
 
+if TYPE_CHECKING:
+    from serving.store.store import Store
+
 _ABSOLUTE = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _SLASHES = re.compile(r"//+")
 
@@ -54,10 +54,11 @@ def create_app(
     Raises SettingsError where the API keys or the store cannot be used, StoreUnavailableError where
     the store does not answer.
     """
-    gatekeeper, metrics = Gatekeeper(settings), HttpMetrics()
+    metrics = HttpMetrics()
     describe = functools.cache(functools.partial(document, dialects, settings.root_path))
-    documents = Documents(Jobs(registry, settings, gatekeeper), registry, settings)
     store = open_store(settings)
+    gatekeeper = _gatekeeper(settings, store)
+    documents = Documents(Jobs(registry, settings, gatekeeper), registry, settings)
     backend = Backend(registry, settings, gatekeeper, metrics, documents, describe, store)
     served = [found for dialect in dialects for found in _served(dialect, backend)]
     page = page_routes()
@@ -83,11 +84,32 @@ def create_app(
             ServingError: functools.partial(_refused, refuse),
             HTTPException: functools.partial(_no_route, refuse),
         },
+        lifespan=_closing_at_the_end,
     )
-    app.state.documents = documents  # for whoever starts and ends the server
+    app.state.backend = backend
     # A redirect would turn some clients' POST into a GET.
     app.router.redirect_slashes = False
     return app
+
+
+def _gatekeeper(settings: Settings, store: Store | None) -> Gatekeeper:
+    """Who is let in, by the settings and by what is stored; closes the store where that fails."""
+    if store is None:
+        return Gatekeeper(settings)
+    # Only here: they are of no use without a store.
+    from serving.server.http.accounts import Accounts
+    from serving.server.http.usage import UsageMeter
+
+    try:
+        meter = UsageMeter(store.usage)
+        required = bool(settings.admin_key.get_secret_value()) or store.keys.any()
+        gatekeeper = Gatekeeper(settings, Accounts(store, meter), meter, required=required)
+        for owner in ("", *gatekeeper.keys.owners):
+            meter.know(owner)
+    except BaseException:
+        store.close()
+        raise
+    return gatekeeper
 
 
 class CleanPath:
@@ -166,6 +188,13 @@ def _cors(origins: str) -> list[Middleware]:
             expose_headers=[REQUEST_ID, "Retry-After"],
         )
     ]
+
+
+@asynccontextmanager
+async def _closing_at_the_end(app: Starlette) -> AsyncIterator[None]:
+    """Close the store when a server ends that tells the app so."""
+    yield
+    await run_in_threadpool(app.state.backend.close)
 
 
 async def _refused(refuse: Refusal, request: Request, error: Exception) -> Response:

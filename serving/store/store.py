@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from serving.store.audit import AuditLog
 from serving.store.database import Database
 from serving.store.glossaries import Glossaries
+from serving.store.keys import StoredKeys
+from serving.store.usage import StoredUsage
 
 
 class Store:
@@ -15,6 +18,9 @@ class Store:
         """Open the database of a URL, as `Database` does; raises as it does."""
         self.database = Database(url, folder)
         self.glossaries = Glossaries(self.database)
+        self.keys = StoredKeys(self.database)
+        self.usage = StoredUsage(self.database)
+        self.audit = AuditLog(self.database)
 
     def close(self) -> None:
         """Close the database."""

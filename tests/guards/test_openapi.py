@@ -38,7 +38,7 @@ def test_every_route_is_described_and_no_other() -> None:
     for route in app.routes:
         if hasattr(route, "methods") and route.path != "/":
             methods = {method.lower() for method in route.methods - {"HEAD"}}
-            served[route.path] = served.get(route.path, set()) | methods
+            served.setdefault(route.path, set()).update(methods)
     assert {path: set(methods) for path, methods in described.items()} == served
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from serving.server.api.dialect import Dialect
+from serving.server.dialects.admin.routes import ADMIN_API
+from serving.server.dialects.deepl.admin_routes import DEEPL_ADMIN
 from serving.server.dialects.deepl.documents import DEEPL_DOCUMENTS
 from serving.server.dialects.deepl.glossary_routes import DEEPL_GLOSSARIES
 from serving.server.dialects.deepl.routes import DEEPL
@@ -33,5 +35,7 @@ DIALECTS: tuple[Dialect[Any], ...] = (
     GOOGLE,
     DEEPLX,
     MTRAN,
+    ADMIN_API,
+    DEEPL_ADMIN,
 )
 """Every dialect that this server speaks; the OpenAPI document tells of them in this order."""

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from serving.errors import ServingError
 from serving.queue.ticket import RequestTiming
 from serving.server.http.metrics import HttpMetrics
+from serving.store.key_records import NO_LIMITS, KeyLimits
 
 REQUEST_ID = "X-Request-ID"
 
@@ -45,7 +46,12 @@ class RequestContext:
     client: str = ""
     """The name under which the request is counted; empty until the gate has let it in."""
     key: str = ""
-    """Short name of the API key, where the server asks for keys."""
+    """Short name of the API key, where the server asks for keys; what is kept for it has this name
+    as its owner."""
+    limits: KeyLimits = NO_LIMITS
+    """Of the key."""
+    counted: bool = False
+    """Whether it is in the usage of its key: once, however many models it is for."""
     model: str = ""
     """The model that was chosen; `several` where texts have different ones."""
     texts: int = 0

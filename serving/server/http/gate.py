@@ -7,23 +7,42 @@ client has asked for, so that none asks for more than it may in a minute.
 from __future__ import annotations
 
 import enum
-import hashlib
 import hmac
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from serving.errors import RateLimitedError, ServingError, SettingsError, UnauthorizedError
+from serving.errors import (
+    NoAdminError,
+    RateLimitedError,
+    ServingError,
+    SettingsError,
+    UnauthorizedError,
+)
 from serving.server.http.access_log import RequestContext, context_of
 from serving.server.http.settings import Settings, variable
+from serving.store.key_records import NO_LIMITS, KeyLimits, StoredKey, UsageCount, digest_of
+
+if TYPE_CHECKING:
+    from serving.server.http.accounts import Accounts
+    from serving.server.http.usage import UsageMeter
 
 _LEAST_LENGTH = 8
+_LEAST_ADMIN_LENGTH = 16
+ADMIN = "admin"
+"""The name of whoever has the admin key, in log lines."""
+_WRONG_KEYS_PER_MINUTE = 60
+"""Unknown keys that an address may try; the store is asked for each."""
+_WRONG_ADMIN_KEYS_PER_MINUTE = 10
 MOST_CLIENTS = 10_000
 """Clients remembered; the one not seen for longest is forgotten, and begins anew."""
 
@@ -41,21 +60,19 @@ class KeyRule(enum.Enum):
     does anything else."""
     HEAD_OR_QUERY = enum.auto()
     """In the head, or in the query, whatever the method: the endpoint hands it on likewise."""
+    ADMIN = enum.auto()
+    """In the head, and it is the admin key."""
 
 
 class Keys:
-    """The keys that open this server; where there are none, no request needs one.
-
-    Only their digests are held.
-    """
+    """The keys of the settings, of which only digests are held."""
 
     def __init__(self, settings: Settings) -> None:
         """Raises SettingsError for a file that cannot be read and for a key that is too short."""
         keys = re.split(r"[\s,]+", settings.api_keys.get_secret_value())
         if settings.api_keys_file is not None:
             keys += _read(settings)
-        # Digests are of one length, so that comparing them tells nothing of the keys'.
-        self._digests = [_digest(key) for key in dict.fromkeys(keys) if key]
+        self._digests = [digest_of(key) for key in dict.fromkeys(keys) if key]
         if any(0 < len(key) < _LEAST_LENGTH for key in keys):
             raise SettingsError(
                 f"{variable('api_keys')} must hold keys of at least {_LEAST_LENGTH} characters, "
@@ -63,22 +80,17 @@ class Keys:
             )
 
     @property
-    def required(self) -> bool:
-        """Whether requests need a key, which is so where there are any."""
-        return bool(self._digests)
+    def owners(self) -> list[str]:
+        """The short names of all keys."""
+        return [digest.hex()[:8] for digest in self._digests]
 
-    def identify(self, presented: str | None) -> str:
-        """A short name for the key, which tells nothing of it; raises UnauthorizedError."""
-        if presented is None:
-            raise UnauthorizedError(
-                "an API key is needed: send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`"
-            )
-        found, digest = "", _digest(presented)
+    def owner(self, digest: bytes) -> str:
+        """A short name for the key of a digest, which tells nothing of it; empty where it is none
+        of these."""
+        found = ""
         for known in self._digests:  # all of them, so that the time does not tell which
             if hmac.compare_digest(known, digest):
                 found = known.hex()[:8]
-        if not found:
-            raise UnauthorizedError("the API key is not known to this server")
         return found
 
 
@@ -92,72 +104,188 @@ class RateLimit:
     def __init__(
         self,
         unit: str,
-        setting: str,
+        setting: str | None,
         per_minute: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`unit` is what is counted, in the plural; `setting` is the field of the settings that
-        holds the limit; `per_minute` of 0 is no limit."""
+        holds the limit, if one does; `per_minute` of 0 is no limit."""
         self._unit, self._setting, self._per_minute = unit, setting, per_minute
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """What each held, and when; the client seen last is at the end."""
 
-    def charge(self, client: str, cost: int) -> None:
+    def charge(self, client: str, cost: int, own: int | None = None) -> None:
         """Take `cost` from a client's bucket; raises RateLimitedError, with the time to wait, where
-        it is empty."""
-        if not self._per_minute:
+        it is empty. `own` is a limit of this client, which counts in the place of all others'."""
+        self._take(client, cost, min(1, cost), own)
+
+    def check(self, client: str) -> None:
+        """Raise RateLimitedError where a client's bucket is empty; takes nothing."""
+        self._take(client, 0, 1, None)
+
+    def _take(self, client: str, cost: int, least: int, own: int | None) -> None:
+        """Take `cost` where at least `least` is there."""
+        per_minute = self._per_minute if own is None else own
+        if not per_minute:
             return
-        now, pace = self._clock(), self._per_minute / 60
-        held, when = self._buckets.pop(client, (float(self._per_minute), now))
-        held = min(held + (now - when) * pace, float(self._per_minute))
-        empty = held < min(1, cost)
+        now, pace = self._clock(), per_minute / 60
+        held, when = self._buckets.pop(client, (float(per_minute), now))
+        held = min(held + (now - when) * pace, float(per_minute))
+        empty = held < least
         self._buckets[client] = held - (0 if empty else cost), now
         if len(self._buckets) > MOST_CLIENTS:
             self._buckets.popitem(last=False)
         if empty:
+            named = f" ({variable(self._setting)})" if self._setting and own is None else ""
             error = RateLimitedError(
-                f"a client may ask for at most {self._per_minute} {self._unit} in a minute "
-                f"({variable(self._setting)}); try again later"
+                f"a client may ask for at most {per_minute} {self._unit} in a minute{named}; try "
+                "again later"
             )
             error.retry_after_s = (1 - held) / pace
             raise error
 
 
 class Gatekeeper:
-    """Knows the keys, and counts what each client has asked for in the last minute."""
+    """Knows the keys, and counts what each client asks for."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Raises SettingsError where the API keys cannot be used."""
+    def __init__(
+        self,
+        settings: Settings,
+        accounts: Accounts | None = None,
+        meter: UsageMeter | None = None,
+        *,
+        required: bool = False,
+    ) -> None:
+        """`accounts` and `meter` are those of the store, where there is one; `required` says that
+        requests need a key even where the settings have none.
+
+        Raises SettingsError where the API keys or the admin key cannot be used.
+        """
         self.keys = Keys(settings)
+        self._accounts, self._meter = accounts, meter
+        self._character_limit = settings.character_limit
+        self._admin = _admin_digest(settings, self.keys)
+        self.required = required or bool(self.keys.owners)
+        """Whether requests need a key."""
         self._requests = RateLimit(
             "requests", "max_requests_per_minute", settings.max_requests_per_minute
         )
         self._characters = RateLimit(
             "characters", "max_chars_per_minute", settings.max_chars_per_minute
         )
+        self._wrong_keys = RateLimit("wrong keys", None, _WRONG_KEYS_PER_MINUTE)
+        self._wrong_admin_keys = RateLimit("wrong admin keys", None, _WRONG_ADMIN_KEYS_PER_MINUTE)
 
-    def admit(self, context: RequestContext, presented: str | None) -> None:
+    async def admit(self, context: RequestContext, presented: str | None) -> None:
         """Let a request in by its key, or by its address where the server asks for none.
 
         One that is in already stays in: the key in the head counts alone. Raises UnauthorizedError
-        for a key that is missing or unknown, RateLimitedError where the client has asked for too
-        many requests.
+        for a key that is missing, unknown or disabled, RateLimitedError where the client has asked
+        for too many requests, StoreUnavailableError where only the store could know the key.
         """
         if context.client:
             return
-        if self.keys.required:
-            context.client = context.key = self.keys.identify(presented)
-        else:
+        if not self.required:
             context.client = context.address
-        self._requests.charge(context.client, 1)
+        else:
+            context.key, context.limits = await self._identified(context.address, presented)
+            context.client = context.key
+        self._requests.charge(context.client, 1, context.limits.requests_a_minute)
 
-    def charge(self, context: RequestContext, characters: int) -> None:
-        """Count characters that are to be decoded; raises RateLimitedError where they are too many
-        for a minute, and UnauthorizedError for a request that has not been let in."""
+    def admit_admin(self, context: RequestContext, presented: str | None) -> None:
+        """Let a request in by the admin key; raises NoAdminError where there is none,
+        UnauthorizedError for another key, RateLimitedError where an address has tried too many."""
+        if self._admin is None:
+            raise NoAdminError(
+                "this server is not administered over HTTP; whoever runs it can set "
+                f"{variable('admin_key')}"
+            )
+        if presented is None:
+            raise UnauthorizedError(
+                "the admin key is needed: send it as `Authorization: Bearer KEY` or `X-API-Key: "
+                "KEY`"
+            )
+        self._wrong_admin_keys.check(context.address)
+        if not hmac.compare_digest(self._admin, digest_of(presented)):
+            self._wrong_admin_keys.charge(context.address, 1)
+            raise UnauthorizedError("this is not the admin key of the server")
+        context.client = context.key = ADMIN
+
+    @contextmanager
+    def charging(self, context: RequestContext, characters: int, task: str) -> Iterator[None]:
+        """Count characters that are to be decoded for a task, unless what is done inside fails.
+
+        Raises RateLimitedError where they are too many for a minute, QuotaExceededError where they
+        are for the month, and UnauthorizedError for a request that has not been let in.
+        """
         if not context.client:
             raise UnauthorizedError("an API key is needed")
         self._characters.charge(context.client, characters)
+        if self._meter is None:
+            yield
+            return
+        count = UsageCount(0 if context.counted else 1, characters)
+        with self._meter.spending(context.key, task, count, self._limit(context)):
+            yield
+        context.counted = True
+
+    async def usage(self, context: RequestContext) -> tuple[int, int] | None:
+        """The characters of a request's key this month, and how many it may have; None where
+        nothing is counted, for want of a store. Raises StoreUnavailableError."""
+        if self._meter is None:
+            return None
+        return await run_in_threadpool(self._meter.read, context.key), self._limit(context)
+
+    def flush(self) -> None:
+        """Bring to the store what was counted; raises StoreUnavailableError."""
+        if self._meter is not None:
+            self._meter.flush()
+
+    def forget(self, id: str) -> None:
+        """Ask the store anew for a key that has changed."""
+        if self._accounts is not None:
+            self._accounts.forget(id)
+
+    def close(self) -> None:
+        """Bring to the store what was counted and is not there yet; raises StoreUnavailableError.
+        Nothing is let in any more."""
+        if self._accounts is not None:
+            self._accounts.close()
+        if self._meter is not None:
+            self._meter.close()
+
+    def _limit(self, context: RequestContext) -> int:
+        """The characters that a key may have in a month."""
+        own = context.limits.characters_a_month
+        return self._character_limit if own is None else own
+
+    async def _identified(self, address: str, presented: str | None) -> tuple[str, KeyLimits]:
+        """The owner's name and the limits of a key."""
+        if presented is None:
+            raise UnauthorizedError(
+                "an API key is needed: send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`"
+            )
+        digest = digest_of(presented)
+        if owner := self.keys.owner(digest):
+            return owner, NO_LIMITS
+        key = await self._stored(digest, address)
+        if key is None:
+            raise UnauthorizedError("the API key is not known to this server")
+        if key.disabled is not None:
+            raise UnauthorizedError("the API key is disabled")
+        return key.id, key.limits
+
+    async def _stored(self, digest: bytes, address: str) -> StoredKey | None:
+        """The key of the store; None where there is no such key, or no store."""
+        if self._accounts is None:
+            return None
+        if not self._accounts.knows(digest):
+            self._wrong_keys.check(address)
+        key = await self._accounts.find(digest)
+        if key is None:
+            self._wrong_keys.charge(address, 1)
+        return key
 
 
 class Gate:
@@ -180,25 +308,28 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and (rule := self._rule(scope["path"])) is not KeyRule.NONE:
             try:
-                self._check_head(scope, rule)
+                await self._check_head(scope, rule)
             except ServingError as error:
                 await self._refuse(scope, error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    def _check_head(self, scope: Scope, rule: KeyRule) -> None:
+    async def _check_head(self, scope: Scope, rule: KeyRule) -> None:
         presented = presented_key(Headers(scope=scope), self._schemes)
+        if rule is KeyRule.ADMIN:
+            self._gatekeeper.admit_admin(context_of(scope), presented)
+            return
         in_body = rule is KeyRule.HEAD_OR_BODY and scope["method"] == "POST"
         may_follow = in_body or rule is KeyRule.HEAD_OR_QUERY
-        if presented is not None or not self._gatekeeper.keys.required or not may_follow:
-            self._gatekeeper.admit(context_of(scope), presented)
+        if presented is not None or not self._gatekeeper.required or not may_follow:
+            await self._gatekeeper.admit(context_of(scope), presented)
 
 
-def admit_by_body(gatekeeper: Gatekeeper, context: RequestContext, key: str | None) -> None:
+async def admit_by_body(gatekeeper: Gatekeeper, context: RequestContext, key: str | None) -> None:
     """Let a request in with the key from its body; where that is wrong, the status is 403, as the
     clients that send it there know it, and not 401."""
     try:
-        gatekeeper.admit(context, key or None)
+        await gatekeeper.admit(context, key or None)
     except UnauthorizedError as error:
         if key:
             error.status, error.parameter = HTTPStatus.FORBIDDEN, "api_key"
@@ -231,5 +362,18 @@ def _read(settings: Settings) -> list[str]:
     return keys
 
 
-def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+def _admin_digest(settings: Settings, keys: Keys) -> bytes | None:
+    """The digest of the admin key; None where there is none."""
+    key = settings.admin_key.get_secret_value()
+    if not key:
+        return None
+    if len(key) < _LEAST_ADMIN_LENGTH:
+        raise SettingsError(
+            f"{variable('admin_key')} must have at least {_LEAST_ADMIN_LENGTH} characters, got "
+            f"{len(key)}; `openssl rand -hex 24` makes one"
+        )
+    if keys.owner(digest_of(key)):
+        raise SettingsError(
+            f"{variable('admin_key')} must be a key of its own, got one of {variable('api_keys')}"
+        )
+    return digest_of(key)

@@ -62,6 +62,10 @@ class Settings(BaseModel):
     """Bytes of the files of translation models that are loaded at one time; where another is asked
     for, the least recently used leaves, unless it has work. 0 sets no limit."""
 
+    idle_unload_s: float = Field(0.0, ge=0, le=10**7, allow_inf_nan=False)
+    """Seconds after which a translation model leaves that nobody asks for; the next request for it
+    loads it again, and waits for that. 0 lets models stay."""
+
     zero_shot: bool = False
     """`on`: a model of several directions also translates between two languages of its own on
     whose pair it was not trained, where there is no way through a third one either."""
@@ -116,7 +120,8 @@ class Settings(BaseModel):
     max_timeout_s: float = Field(120.0, gt=0, le=3600, allow_inf_nan=False)
     """Highest timeout_s."""
     character_limit: int = Field(10**12, ge=1)
-    """Characters that a dialect which counts them translates until the server is started anew."""
+    """Characters a month of a key that has no limit of its own, whatever they are sent for. Without
+    a store only a dialect counts that tells of them, until the server is started anew."""
 
     client_timeout_s: float = Field(30.0, gt=0, le=3600, allow_inf_nan=False)
     """Seconds that a client has for the head of its request, for the body, and to take what was
@@ -149,6 +154,13 @@ class Settings(BaseModel):
     """Keys, separated by spaces or commas; where there are any, requests need one."""
     api_keys_file: Path | None = None
     """File with further keys, one a line; `#` begins a comment."""
+    admin_key: SecretStr = SecretStr("")
+    """Key of those who administer keys and models over HTTP, of at least 16 characters; without one
+    nobody does. With a store it makes requests need a key."""
+    max_keys: int = Field(10_000, ge=1, le=1_000_000)
+    """Keys that the store holds."""
+    max_label_chars: int = Field(200, ge=1, le=10_000)
+    """Characters of the label of a key."""
     max_requests_per_minute: int = Field(0, ge=0)
     """Requests that a key, or an address where there are no keys, may make in a minute; 0 sets no
     limit."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -116,6 +117,11 @@ class Error(Wire):
     """What kind of error it is, for programs."""
     hint: str | None = None
     """What may stand in the place of what is wrong; left out where `error` says it."""
+
+
+def utc(seconds: float) -> str:
+    """A time, in seconds since 1970, as bodies have it: `2026-11-28T09:30:00.000Z`."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def json_response(

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from serving.bundle.manifest import Manifest
 from serving.encoding.reader import TextReader
-from serving.errors import BundleError, NotReadyError
+from serving.errors import BundleError, NotReadyError, RequestError
 from serving.generation.generator import Generator
 from serving.resident import give_back, large_blocks_apart
 from serving.search.options import parse_options
@@ -29,6 +29,7 @@ from serving.server.models.bundles import (
     load_bundles,
 )
 from serving.server.models.catalogue import Catalogue
+from serving.server.models.idle import IdleWatch
 from serving.server.models.manifests import check_defaults, read_manifests
 from serving.server.models.served import (
     AnyModel,
@@ -55,6 +56,7 @@ class Registry(Catalogue):
         """Of the bundles, by name."""
         self.metrics = Metrics(self._state)
         self._starter = Starter(settings, self.metrics)
+        self._idle = IdleWatch(settings.idle_unload_s, self._let_idle_leave)
 
     @property
     def ready(self) -> bool:
@@ -70,6 +72,7 @@ class Registry(Catalogue):
         self._serve([*map(self._starter.start, bundles), *stored])
         del bundles
         _tidy()
+        self._idle.start()
 
     def start_processes(self) -> None:
         """Start what decodes translation models, if there will be any: each is loaded sooner."""
@@ -148,20 +151,20 @@ class Registry(Catalogue):
         """The models of those that are not to be loaded before they are asked for: where the
         settings say so all translation models, else those for which there is no room."""
         stored, limit = [], self._settings.max_model_bytes
-        room = limit - sum(map(self._num_bytes, self._loaded)) if limit else math.inf
+        room = limit - sum(map(self.num_bytes, self._loaded)) if limit else math.inf
         for manifest in sorted(manifests, key=lambda each: (-each.priority, each.name)):
             if manifest.task != "translate":
                 continue
             check_defaults(manifest.name, parse_options(manifest.search), self._settings)
-            size = self._num_bytes(StoredTranslator(manifest)) if limit else 0
+            size = self.num_bytes(StoredTranslator(manifest)) if limit else 0
             if self._settings.load == "use" or size > room:
                 stored.append(StoredTranslator(manifest))
             else:
                 room -= size
         return stored
 
-    def _num_bytes(self, model: StoredTranslator) -> int:
-        """Bytes of a bundle's files; 0 where it has no folder."""
+    def num_bytes(self, model: AnyModel) -> int:
+        """Bytes of the files of a model's bundle; 0 where it has no folder."""
         folder = self._folders.get(model.name)
         if folder is None:
             return 0
@@ -206,12 +209,68 @@ class Registry(Catalogue):
         ranked = list(enumerate(self._loaded))
         ranked.sort(key=lambda each: (self._used.get(each[1].name, 0.0), -each[0]))
         for _, model in ranked:
-            if not limit or sum(map(self._num_bytes, self._loaded)) <= limit:
+            if not limit or sum(map(self.num_bytes, self._loaded)) <= limit:
                 return
             if model is not wanted and model.idle:
-                self._put(StoredTranslator(model.manifest))
-                self._retire(model)
-                logger.info("%s leaves for want of room", model.name)
+                self._let_leave(model, "for want of room")
+
+    def _let_idle_leave(self) -> None:
+        """Let translation models leave that nobody has asked for in so long as the settings say,
+        and that have no work; the next request for one loads it again."""
+        with self._reloading:
+            over = [
+                model
+                for model in self._loaded
+                if self._idle.over(model.scheduler, self._used.get(model.name, 0.0))
+                and model.idle
+                and model.name in self._folders
+            ]
+            for model in over:
+                self._let_leave(model, "since nobody asked for it")
+        if over:
+            del model, over
+            _tidy()
+
+    def _let_leave(self, model: ServedTranslator, why: str) -> None:
+        self._put(StoredTranslator(model.manifest))
+        self._retire(model)
+        logger.info("%s leaves %s", model.name, why)
+
+    def load_named(self, name: str) -> None:
+        """Load the translation model of that name, if it is not loaded; raises UnknownModelError
+        and NotReadyError."""
+        self._use(self._named(name))
+
+    def unload_named(self, name: str) -> None:
+        """Let the translation model of that name leave, once what it has accepted is done; the next
+        request for it loads it again.
+
+        Raises UnknownModelError, and RequestError for a model that could not be loaded again.
+        """
+        with self._reloading:
+            model = self._named(name)
+            if not isinstance(model, ServedTranslator):
+                return
+            if name not in self._folders:
+                raise RequestError(f"the model {name!r} has no bundle; it stays", parameter="model")
+            self._let_leave(model, "since it was told to")
+            del model
+        _tidy()
+
+    def _named(self, name: str) -> StoredTranslator:
+        """The translation model of that name; raises RequestError for one of another task."""
+        if any(model.name == name for model in (*self.language_models, *self.encoders)):
+            raise RequestError(
+                f"only translation models are loaded and unloaded, {name!r} is another one",
+                parameter="model",
+            )
+        return self._candidates(name)[0]
+
+    def asked_s(self, name: str) -> float | None:
+        """The seconds since the translation model of that name was last asked for; None where it
+        never was."""
+        used = self._used.get(name)
+        return None if used is None else time.monotonic() - used
 
     def _retire(self, model: LoadedModel) -> None:
         """Let a model end when the last request that has chosen it lets go of it."""
@@ -225,6 +284,7 @@ class Registry(Catalogue):
     def close(self) -> None:
         """Finish what was accepted and end the schedulers."""
         self.drain()
+        self._idle.close()
         for scheduler in self._schedulers():
             scheduler.close()
         self._processes.close()

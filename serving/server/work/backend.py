@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from serving.errors import NoStoreError
+from serving.errors import NoStoreError, ServingError
 from serving.server.http.gate import Gatekeeper
 from serving.server.http.metrics import HttpMetrics
 from serving.server.http.settings import Settings
@@ -15,6 +16,8 @@ from serving.server.work.documents.desk import Documents
 
 if TYPE_CHECKING:
     from serving.store.store import Store
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -39,3 +42,14 @@ class Backend:
                 "set MACARON_STORE=sqlite:///store.db"
             )
         return self.store
+
+    def close(self) -> None:
+        """Bring to the store what it has to have, and close it; what it cannot take is told in the
+        log. Nothing is let in any more."""
+        if self.store is None:
+            return
+        try:
+            self.gatekeeper.close()
+        except ServingError as error:
+            logger.error("the usage of the last seconds is lost: %s", error)
+        self.store.close()

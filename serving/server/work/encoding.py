@@ -79,7 +79,7 @@ class Readings:
                 tickets = encoder.scheduler.submit_all(encoded, limit.timeout_s, limit.max_wait_s)
                 return encoder, tickets, sum(len(text.ids) for text in encoded)
 
-            return Chosen(encoder.name, len(texts), characters, submit)
+            return Chosen(encoder.name, task, len(texts), characters, submit)
 
         caller = Caller(context, characters, request.receive)
         encoder, tickets, tokens = await self._pipeline.begin(caller, choose)

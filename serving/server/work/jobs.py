@@ -134,6 +134,7 @@ class Jobs:
             plans = self._planner.plans(job, counted=counted)
             return Chosen(
                 model=common_name(plans),
+                task="translate",
                 texts=len(plans),
                 characters=None if counted else sum(map(len, job.texts)),
                 submit=lambda: (plans, _submit(job, plans, limit, told=told)),

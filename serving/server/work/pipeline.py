@@ -65,6 +65,8 @@ class Chosen(Generic[R]):
 
     model: str
     """Its name, for logs and metrics."""
+    task: str
+    """What it does, for the usage of keys."""
     texts: int
     characters: int | None
     """What the client is charged for; None where it has been before."""
@@ -102,14 +104,15 @@ class Pipeline:
 
     async def begin(self, caller: Caller, choose: Callable[[], Chosen[R]]) -> R:
         """Have the model chosen and the texts queued; gives what its `submit` does. Raises
-        what the two do, and RateLimitedError."""
+        what the two do, RateLimitedError and QuotaExceededError."""
 
         def act() -> R:
             chosen = choose()
             caller.context.note_model(chosen.model, chosen.texts)
-            if chosen.characters is not None:
-                self._gatekeeper.charge(caller.context, chosen.characters)
-            return chosen.submit()
+            if chosen.characters is None:
+                return chosen.submit()
+            with self._gatekeeper.charging(caller.context, chosen.characters, chosen.task):
+                return chosen.submit()
 
         return await apart(caller, act)
 

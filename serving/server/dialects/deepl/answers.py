@@ -25,6 +25,8 @@ from serving.text.languages import language_name
 
 STATUSES = {HTTPStatus.UNAUTHORIZED.value: HTTPStatus.FORBIDDEN.value}
 """Where DeepL says the same with another status: its clients know 403 as the sign of a bad key."""
+QUOTA_EXCEEDED = 456
+"""DeepL's own status for it."""
 REGIONS = {
     "en": {"EN-GB": "English (British)", "EN-US": "English (American)"},
     "pt": {"PT-BR": "Portuguese (Brazilian)", "PT-PT": "Portuguese (European)"},
@@ -33,7 +35,8 @@ REGIONS = {
 
 
 class CharacterUsage:
-    """Counts characters by key, up to a limit; all who have none share the empty key."""
+    """Counts characters by key, up to a limit, where there is no store to count in; all who have
+    none share the empty key."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -141,6 +144,8 @@ def glossary_ids(body: DeepLTranslateRequest) -> list[str]:
 def render_error(error: ServingError) -> Response:
     """The answer to a refused request in DeepL's shape, with the status that DeepL has for it."""
     status = STATUSES.get(error.status, error.status)
+    if isinstance(error, QuotaExceededError):
+        status = QUOTA_EXCEEDED
     return json_response(DeepLError(message=error.full_message, code=error.code), status=status)
 
 

@@ -74,7 +74,7 @@ class _DeepLDocumentEndpoints:
         upload = await read_upload(request, settings.max_document_bytes)
         with contextlib.closing(upload.file):
             fields = {name: str(value) for name, value in upload.fields.items()}
-            self._admit(context, fields.get("auth_key"))
+            await self._admit(context, fields.get("auth_key"))
             secret = secrets.token_hex(32)
             wishes = self._wishes(fields, upload.name or fields.get("filename", ""), secret)
             if fields.get("filename"):
@@ -93,13 +93,13 @@ class _DeepLDocumentEndpoints:
     async def _found(self, request: Request, context: RequestContext) -> DocumentRecord:
         limit = self._backend.settings.max_body_bytes
         body = await read_fields(request, DeepLDocumentRequest, limit)
-        self._admit(context, body.auth_key or request.query_params.get("auth_key"))
+        await self._admit(context, body.auth_key or request.query_params.get("auth_key"))
         id = request.path_params["id"]
         return await self._documents.find(id, context.key, body.document_key)
 
-    def _admit(self, context: RequestContext, key: str | None) -> None:
+    async def _admit(self, context: RequestContext, key: str | None) -> None:
         try:
-            self._backend.gatekeeper.admit(context, key or None)
+            await self._backend.gatekeeper.admit(context, key or None)
         except UnauthorizedError as error:
             error.parameter = "auth_key" if key else None
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TypeVar, get_args
 
@@ -12,6 +13,7 @@ from starlette.responses import Response
 from serving.errors import RequestError, UnauthorizedError
 from serving.server.api.dialect import QUICK, WORK, Dialect, DialectRoute
 from serving.server.dialects.deepl.answers import (
+    QUOTA_EXCEEDED,
     REGIONS,
     STATUSES,
     CharacterUsage,
@@ -74,7 +76,7 @@ class _DeepLEndpoints:
         if body.glossary_id or body.glossary_ids:
             job = await self._with_glossaries(job, body, context)
         characters = [len(text) for text in texts]
-        with self._usage.spending(context.key, sum(characters)):
+        with self._spending(context, sum(characters)):
             try:
                 result = await self._jobs.translate(job, context, request.receive)
             except RequestError as error:
@@ -135,11 +137,18 @@ class _DeepLEndpoints:
         return json_response(DeepLStyleRules(style_rules=[]))
 
     async def usage(self, request: Request, context: RequestContext) -> Response:
-        """Tell how many characters this dialect has translated for the key of the request, and how
-        many it may."""
+        """Tell how many characters the key of the request has had this month, and how many it may;
+        without a store, how many this dialect has translated for it."""
         await self._read(request, context, DeepLRequest)
-        count = self._usage.count(context.key)
-        return json_response(DeepLUsage(character_count=count, character_limit=self._usage.limit))
+        own = self._usage.count(context.key), self._usage.limit
+        count, limit = await self._backend.gatekeeper.usage(context) or own
+        return json_response(DeepLUsage(character_count=count, character_limit=limit))
+
+    def _spending(self, context: RequestContext, characters: int) -> AbstractContextManager[None]:
+        """Counts characters here, where the gatekeeper has no store to count them in."""
+        if self._backend.store is not None:
+            return nullcontext()
+        return self._usage.spending(context.key, characters)
 
     async def _read(
         self, request: Request, context: RequestContext, schema: type[RequestT]
@@ -150,7 +159,7 @@ class _DeepLEndpoints:
         # An earlier form of DeepL's API has the key in the query, whatever the body is.
         key = body.auth_key or request.query_params.get("auth_key")
         try:
-            self._backend.gatekeeper.admit(context, key or None)
+            await self._backend.gatekeeper.admit(context, key or None)
         except UnauthorizedError as error:
             error.parameter = "auth_key" if key else None
             raise
@@ -226,7 +235,7 @@ DEEPL = Dialect(
             methods=("POST",),
             request=DeepLTranslateRequest,
             form=_FORM,
-            errors=(*_WORK, 456, 501),
+            errors=(*_WORK, QUOTA_EXCEEDED, 501),
             key=_KEY,
         ),
         DialectRoute(
@@ -285,7 +294,8 @@ DEEPL = Dialect(
     render_error=render_error,
     reasons={
         403: "An API key is needed, or the one sent is not known; only where the server has keys",
-        456: "So many characters are not translated before the server is started anew",
+        QUOTA_EXCEEDED: "The key has had all characters of this month; without a store, of this "
+        "start of the server",
         501: "A glossary is named, and the server has no store",
     },
     key_schemes=("deepl-auth-key",),

@@ -138,7 +138,7 @@ class DeepLStyleRules(Wire):
 
 
 class DeepLUsage(Wire):
-    """Characters translated since the server was started."""
+    """Characters of this month; without a store, those translated since the server was started."""
 
     character_count: int
     character_limit: int

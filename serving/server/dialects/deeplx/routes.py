@@ -32,7 +32,7 @@ class _DeepLXEndpoints:
     async def translate(self, request: Request, context: RequestContext) -> Response:
         """Translate a text; the key may stand in the query as `token`."""
         token = request.query_params.get("token")
-        self._backend.gatekeeper.admit(context, token or None)
+        await self._backend.gatekeeper.admit(context, token or None)
         body = await read_json(request, DeepLXRequest, self._backend.settings.max_body_bytes)
         job = TranslationJob(
             texts=[body.text],

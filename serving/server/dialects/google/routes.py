@@ -104,7 +104,7 @@ class _GoogleEndpoints:
         """The body, or the query, of a request that is let in by the key in its query or in
         Google's own header, if none stands in the usual ones."""
         key = request.query_params.get("key") or request.headers.get("x-goog-api-key")
-        self._backend.gatekeeper.admit(context, key or None)
+        await self._backend.gatekeeper.admit(context, key or None)
         return await read_fields(request, schema, self._backend.settings.max_body_bytes)
 
 

@@ -31,7 +31,7 @@ class _FileEndpoints:
         upload = await read_upload(request, settings.max_document_bytes)
         with contextlib.closing(upload.file):
             fields = {name: str(value) for name, value in upload.fields.items()}
-            admit_by_body(self._backend.gatekeeper, context, fields.get("api_key"))
+            await admit_by_body(self._backend.gatekeeper, context, fields.get("api_key"))
             for name in ("source", "target"):
                 if not fields.get(name):
                     raise RequestError(f"Invalid request: missing {name} parameter", parameter=name)

@@ -44,7 +44,7 @@ class _LibreTranslateEndpoints:
         """Tell which languages a text may be in, the likeliest first."""
         limit = self._backend.settings.max_body_bytes
         body = await read_fields(request, DetectRequest, limit, clean_lines)
-        admit_by_body(self._backend.gatekeeper, context, body.api_key)
+        await admit_by_body(self._backend.gatekeeper, context, body.api_key)
         texts = [body.q] if isinstance(body.q, str) else body.q
         check_texts(texts, self._backend.settings, "q")
         registry = self._backend.registry
@@ -56,7 +56,7 @@ class _LibreTranslateEndpoints:
 
     async def frontend_settings(self, _: Request, __: RequestContext) -> Response:
         """Tell a page in front of the server what it has to know: limits, keys and languages."""
-        models, needed = self._backend.registry.translators, self._backend.gatekeeper.keys.required
+        models, needed = self._backend.registry.translators, self._backend.gatekeeper.required
         targets = [model.manifest.languages.target[0] for model in models] or [_UNKNOWN[0]]
         settings = FrontendSettings(
             charLimit=self._backend.settings.max_text_chars,

@@ -131,7 +131,7 @@ class _MTranEndpoints:
 
     async def languages(self, request: Request, context: RequestContext) -> Response:
         """List the languages that are read or written."""
-        self._admit(request, context)
+        await self._admit(request, context)
         registry = self._backend.registry
         codes = sorted({*registry.source_languages, *registry.target_languages})
         return json_response(MTranLanguages(languages=codes))
@@ -143,17 +143,17 @@ class _MTranEndpoints:
     async def _likely(self, text: str) -> list[tuple[str, float]]:
         return await run_in_threadpool(likely_languages, text, self._backend.registry)
 
-    def _admit(self, request: Request, context: RequestContext) -> None:
+    async def _admit(self, request: Request, context: RequestContext) -> None:
         """Let a request in by the key in its query or in MTranServer's own header, if none stands
         in the usual ones."""
         query = request.query_params
         key = query.get("token") or query.get("api_token") or request.headers.get("x-api-token")
-        self._backend.gatekeeper.admit(context, key or None)
+        await self._backend.gatekeeper.admit(context, key or None)
 
     async def _read(
         self, request: Request, context: RequestContext, schema: type[RequestT]
     ) -> RequestT:
-        self._admit(request, context)
+        await self._admit(request, context)
         return await read_json(request, schema, self._backend.settings.max_body_bytes)
 
     async def _translated(

@@ -36,7 +36,7 @@ class _DocumentEndpoints:
         upload = await read_upload(request, self._backend.settings.max_document_bytes)
         with contextlib.closing(upload.file):
             fields = {name: str(value) for name, value in upload.fields.items()}
-            admit_by_body(self._backend.gatekeeper, context, fields.get("api_key"))
+            await admit_by_body(self._backend.gatekeeper, context, fields.get("api_key"))
             if not fields.get("target"):
                 raise RequestError("target is missing", parameter="target")
             wishes = DocumentWishes(

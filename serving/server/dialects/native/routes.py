@@ -60,7 +60,7 @@ class _NativeEndpoints:
         """Translate one text or several, and answer at once or as a stream of events."""
         limit = self._backend.settings.max_body_bytes
         body = await read_fields(request, TranslateRequest, limit, clean_lines)
-        admit_by_body(self._backend.gatekeeper, context, body.api_key)
+        await admit_by_body(self._backend.gatekeeper, context, body.api_key)
         try:
             job = job_of(body)
             if body.glossary_id:

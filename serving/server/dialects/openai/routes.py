@@ -93,7 +93,7 @@ class _OpenAIEndpoints:
                 outputs = requests[0].options.num_hypotheses
                 return CompletionAnswer(body, model.generator.prompts, outputs), tickets
 
-            return Chosen(model.name, len(requests), characters, submit)
+            return Chosen(model.name, "generate", len(requests), characters, submit)
 
         return await self._answered(body, characters, choose, request, context)
 
@@ -105,7 +105,9 @@ class _OpenAIEndpoints:
         def choose(limit: TimeLimit) -> Chosen[Begun]:
             model = self._registry.choose_language_model(body.model)
             _check_chat(body)
-            return Chosen(model.name, 1, characters, lambda: self._submit(model, body, limit))
+            return Chosen(
+                model.name, "generate", 1, characters, lambda: self._submit(model, body, limit)
+            )
 
         return await self._answered(body, characters, choose, request, context)
 

@@ -9,6 +9,7 @@ import pytest
 from serving.errors import RateLimitedError, SettingsError
 from serving.server.http.gate import MOST_CLIENTS, Keys, RateLimit
 from serving.server.http.settings import Settings
+from serving.store.key_records import digest_of
 from tests.unit.serving.echo import served
 
 GOOD = {"q": "Hallo", "source": "de", "target": "en"}
@@ -85,10 +86,12 @@ def test_keys_may_stand_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text(f"# ours\n{KEY}  # of the web site\n\n{OTHER}\n")
     keys = Keys(Settings(api_keys_file=file, api_keys="third-key-90"))
-    names = {keys.identify(key) for key in (KEY, OTHER, "third-key-90")}
+    names = {keys.owner(digest_of(key)) for key in (KEY, OTHER, "third-key-90")}
     assert len(names) == 3
+    assert names == set(keys.owners)
+    assert keys.owner(digest_of("another-key")) == ""
     assert not any(KEY[:4] in name for name in names)
-    assert not Keys(Settings()).required
+    assert Keys(Settings()).owners == []
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -349,4 +350,42 @@ def test_a_reload_keeps_what_is_loaded_and_what_is_not(three: Folders) -> None:
     assert three.loaded == ["a"]
     assert registry.choose("de", "en").manifest.priority == 2
     assert three.loaded == ["a", "b"]
+    registry.close()
+
+
+def test_a_model_that_nobody_asks_for_leaves(three: Folders) -> None:
+    registry = Registry(Settings(idle_unload_s=0.5, decode_in="threads"))
+    registry.load()
+    assert loaded(registry) == {"a", "b", "c"}
+    gate = three.bundles[1].stepper.gate
+    gate.clear()
+    running = registry.choose("de", "en", "b").scheduler.submit(Request(text="running"))
+    end = time.monotonic() + 1.2
+    while time.monotonic() < end:
+        kept = registry.choose("de", "en", "a")  # asked for again and again
+        time.sleep(0.05)
+    assert loaded(registry) == {"a", "b"}  # b has work
+    gate.set()
+    assert running.result(20).translation.text == "running"
+    del running
+    wait_until(lambda: loaded(registry) == set())
+    assert translated(kept) == "abc"  # for whoever had chosen it before
+    assert translated(registry.choose("de", "en", "c")) == "abc"
+    registry.close()
+
+
+def test_models_leave_and_come_back_when_they_are_told_to(three: Folders) -> None:
+    registry = Registry(Settings(decode_in="threads"))
+    registry.load()
+    chosen = registry.choose("de", "en", "a")
+    for _ in range(2):
+        registry.unload_named("a")
+        assert loaded(registry) == {"b", "c"}
+    assert translated(chosen) == "abc"
+    registry.load_named("a")
+    registry.load_named("a")
+    assert loaded(registry) == {"a", "b", "c"}
+    assert three.loaded == ["a", "b", "c", "a"]
+    with pytest.raises(UnknownModelError):
+        registry.load_named("nobody")
     registry.close()

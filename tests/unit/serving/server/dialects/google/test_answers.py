@@ -24,7 +24,7 @@ from serving.server.dialects.google.wire import GoogleDetection
         (RateLimitedError("slower"), 429, "RESOURCE_EXHAUSTED", "rateLimitExceeded"),
         (NotReadyError("later"), 503, "UNAVAILABLE", "backendError"),
         (DecodingError("failed"), 500, "INTERNAL", "internalError"),
-        (QuotaExceededError("enough"), 456, "INTERNAL", "internalError"),
+        (QuotaExceededError("enough"), 429, "RESOURCE_EXHAUSTED", "rateLimitExceeded"),
     ],
 )
 def test_statuses_have_googles_words(

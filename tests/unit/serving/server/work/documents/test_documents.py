@@ -458,8 +458,8 @@ def test_what_an_earlier_server_has_left_is_finished_and_what_is_old_goes(tmp_pa
         client.portal.call(_start, client)
         assert finished(client, left.id)["state"] == "done"
         wait_until(lambda: client.get(f"/documents/{old.id}").status_code == 404)
-        client.portal.call(client.app.state.documents.close)
+        client.portal.call(client.app.state.backend.documents.close)
 
 
 async def _start(client: Any) -> None:
-    client.app.state.documents.start()
+    client.app.state.backend.documents.start()

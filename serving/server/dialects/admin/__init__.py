@@ -1,0 +1,1 @@
+"""Administration: its routes and the shape of its bodies."""

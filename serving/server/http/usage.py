@@ -1,0 +1,209 @@
+"""Counts what each owner asks for, and brings it to the store in batches.
+
+A batch is sent once a second and at the end. What was counted since the last one is lost where the
+process is killed; nothing is where the store is away for a while, and nothing is counted twice
+where its answer is lost.
+"""
+
+from __future__ import annotations
+
+import calendar
+import logging
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from serving.errors import QuotaExceededError, ServingError
+from serving.store.key_records import UsageBatch, UsageCount, UsagePlace
+from serving.store.usage import StoredUsage
+
+_EVERY_S = 1.0
+_MOST_OWNERS = 10_000
+"""Owners remembered; of those that have nothing to bring, the one not seen for longest goes."""
+_NOTHING = UsageCount()
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class _Month:
+    """The characters of an owner in one month."""
+
+    name: str
+    """As `2026-11`."""
+    stored: int = 0
+    """As the store had them when it was last asked."""
+    unsaved: int = 0
+    """Counted here, and not yet known to be in the store."""
+
+
+class UsageMeter:
+    """Counts requests and characters, up to a limit a month; safe to use from several threads."""
+
+    def __init__(self, usage: StoredUsage, clock: Callable[[], float] = time.time) -> None:
+        """`clock` tells the seconds since 1970, which say what day it is, in UTC."""
+        self._usage, self._clock = usage, clock
+        self._lock, self._saving = threading.Lock(), threading.Lock()
+        self._counts: dict[UsagePlace, UsageCount] = {}
+        self._months: OrderedDict[str, _Month] = OrderedDict()
+        self._batch: UsageBatch | None = None
+        """What was sent and not confirmed: it is sent again as it was."""
+        self._writer, self._number = uuid.uuid4().hex, 0
+        self._today = -1, ""
+        """A day since 1970, and what it is called."""
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def spending(self, owner: str, task: str, count: UsageCount, limit: int) -> Iterator[None]:
+        """Count a request of an owner, unless what is done inside fails.
+
+        Raises QuotaExceededError where its characters are more than are left of `limit` this month.
+        """
+        day = self._day()
+        self._spend((owner, day, task), count, limit)
+        try:
+            yield
+        except BaseException:
+            with self._lock:
+                self._add((owner, day, task), UsageCount(-count.requests, -count.characters))
+            raise
+
+    def used(self, owner: str) -> int:
+        """The characters of an owner this month, as far as this process knows."""
+        with self._lock:
+            found = self._month(owner)
+            return found.stored + found.unsaved
+
+    def know(self, owner: str) -> None:
+        """Ask the store for the characters of an owner, whom other servers may have served; raises
+        StoreUnavailableError."""
+        with self._lock:
+            found, number = self._month(owner), self._number
+        if found.unsaved:  # the next batch brings the answer
+            return
+        stored = self._usage.of_month(owner, found.name)
+        with self._lock:
+            if number == self._number and not found.unsaved:
+                found.stored = stored
+
+    def read(self, owner: str) -> int:
+        """The characters of an owner this month, those of other servers included; raises
+        StoreUnavailableError."""
+        self.flush()
+        self.know(owner)
+        return self.used(owner)
+
+    def flush(self) -> None:
+        """Bring what was counted to the store; raises StoreUnavailableError, and keeps it then."""
+        with self._saving:
+            if self._batch is not None:
+                self._send(self._batch)
+            batch = self._taken()
+            if batch is not None:
+                self._send(batch)
+
+    def close(self) -> None:
+        """Bring what is left to the store; raises StoreUnavailableError."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+        self.flush()
+
+    def _send(self, batch: UsageBatch) -> None:
+        month = self._day()[:7]
+        self._confirm(batch, self._usage.add(batch, month), month)
+
+    def _day(self) -> str:
+        """The day, in UTC."""
+        number = int(self._clock() // 86_400)
+        if number != self._today[0]:
+            self._today = number, time.strftime("%Y-%m-%d", time.gmtime(number * 86_400))
+        return self._today[1]
+
+    def _spend(self, place: UsagePlace, count: UsageCount, limit: int) -> None:
+        with self._lock:
+            found = self._month(place[0])
+            before = found.stored + found.unsaved
+            if before + count.characters > limit:
+                error = QuotaExceededError(
+                    f"at most {limit} characters a month are for this key, got {before} so far and "
+                    f"{count.characters} more; the count begins anew with the next month"
+                )
+                error.retry_after_s = _rest_of_month(self._clock())
+                raise error
+            self._add(place, count)
+            if self._thread is None and not self._ended.is_set():
+                self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
+                self._thread.start()
+
+    def _add(self, place: UsagePlace, count: UsageCount) -> None:
+        """Count, with the lock held."""
+        owner, day, _ = place
+        found = self._month(owner)
+        self._counts[place] = self._counts.get(place, _NOTHING).and_also(*count)
+        if day[:7] == found.name:
+            found.unsaved += count.characters
+
+    def _month(self, owner: str) -> _Month:
+        """The account of an owner, which begins anew with each month; with the lock held."""
+        month, found = self._day()[:7], self._months.get(owner)
+        if found is None or found.name != month:
+            found = self._months[owner] = _Month(month)
+            sent = self._batch.counts if self._batch else {}
+            for counts in (self._counts, sent):  # where the clock was put back
+                for (whose, day, _), count in counts.items():
+                    if whose == owner and day[:7] == month:
+                        found.unsaved += count.characters
+        self._months.move_to_end(owner)
+        if len(self._months) > _MOST_OWNERS:
+            idle = (name for name, known in self._months.items() if not known.unsaved)
+            del self._months[next(idle, owner)]
+        return found
+
+    def _taken(self) -> UsageBatch | None:
+        """What was counted since the last batch, as the next one."""
+        with self._lock:
+            counts = {place: count for place, count in self._counts.items() if count != _NOTHING}
+            self._counts = {}
+            if counts:
+                self._number += 1
+                self._batch = UsageBatch(self._writer, self._number, counts)
+            return self._batch
+
+    def _confirm(self, batch: UsageBatch, stored: Mapping[str, int], month: str) -> None:
+        """Note that the store has a batch, and what it tells of a month."""
+        with self._lock:
+            self._batch = None
+            for (owner, day, _), count in batch.counts.items():
+                found = self._months.get(owner)
+                if found is not None and found.name == day[:7]:
+                    found.unsaved -= count.characters
+            for owner, characters in stored.items():
+                found = self._months.get(owner)
+                if found is not None and found.name == month:
+                    found.stored = characters
+
+    def _run(self) -> None:
+        told = False
+        while not self._ended.wait(_EVERY_S):
+            try:
+                self.flush()
+                told = False
+            except ServingError as error:
+                if not told:  # once, however long it is away
+                    logger.warning("usage is kept until the store answers: %s", error)
+                told = True
+            except Exception:
+                logger.exception("usage could not be brought to the store")
+
+
+def _rest_of_month(now: float) -> float:
+    """The seconds until the next month, in UTC."""
+    date = time.gmtime(now)
+    days = calendar.monthrange(date.tm_year, date.tm_mon)[1] - date.tm_mday + 1
+    return days * 86_400 - now % 86_400

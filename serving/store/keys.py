@@ -1,0 +1,151 @@
+"""API keys that are made and taken away while the server runs.
+
+Only digests are kept: a key is long and random, so that a plain SHA-256 is as good as a slow hash.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Float,
+    Integer,
+    LargeBinary,
+    RowMapping,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from serving.errors import RequestError
+from serving.store.audit import note_act
+from serving.store.database import METADATA, Database, now
+from serving.store.key_records import KeyLimits, StoredKey, digest_of
+
+_KEYS = Table(
+    "api_keys",
+    METADATA,
+    Column("id", String(36), primary_key=True),
+    Column("digest", LargeBinary(32), nullable=False),
+    Column("label", Text, nullable=False),
+    Column("created", Float, nullable=False),
+    Column("disabled", Float),
+    Column("characters_a_month", BigInteger),
+    Column("requests_a_minute", Integer),
+    UniqueConstraint("digest", name="api_keys_digest"),
+)
+
+
+class StoredKeys:
+    """The keys of one database. Acts name the address that asks for them, for the audit log."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def any(self) -> bool:
+        """Whether a key was made and has not been deleted since."""
+        with self._database.reading() as connection:
+            return connection.execute(select(_KEYS.c.id).limit(1)).first() is not None
+
+    def create(
+        self, label: str, limits: KeyLimits, address: str, most: int
+    ) -> tuple[StoredKey, str]:
+        """Make a key; returns what is known of it, and the key itself, which nothing keeps.
+
+        Raises RequestError where there are as many as `most` already.
+        """
+        secret = "mk-" + secrets.token_urlsafe(32)
+        key = StoredKey(_new_id(), label, now(), None, limits)
+        with self._database.writing() as connection:
+            count = connection.execute(select(func.count()).select_from(_KEYS)).scalar_one()
+            if count >= most:
+                raise RequestError(f"at most {most} keys are kept on this server; delete one first")
+            connection.execute(insert(_KEYS).values(digest=digest_of(secret), **_columns(key)))
+            note_act(connection, address, "create_key", key.id, _described(key))
+        return key, secret
+
+    def find(self, digest: bytes) -> StoredKey | None:
+        """The key of a digest, disabled or not."""
+        with self._database.reading() as connection:
+            return _first(connection, _KEYS.c.digest == digest)
+
+    def get(self, id: str) -> StoredKey | None:
+        """The key of an id, disabled or not."""
+        with self._database.reading() as connection:
+            return _first(connection, _KEYS.c.id == id)
+
+    def listed(self, most: int, after: str = "") -> list[StoredKey]:
+        """At most so many keys, the oldest first, of those that come after the key of an id."""
+        query = select(_KEYS).where(_KEYS.c.id > after).order_by(_KEYS.c.id).limit(most)
+        with self._database.reading() as connection:
+            return [_key(row) for row in connection.execute(query).mappings()]
+
+    def change(
+        self, id: str, changed: Callable[[StoredKey], StoredKey], address: str
+    ) -> StoredKey | None:
+        """Put what `changed` makes of a key in its place; None where there is no such key."""
+        with self._database.writing() as connection:
+            before = _first(connection, _KEYS.c.id == id, lock=True)
+            if before is None:
+                return None
+            key = changed(before)
+            connection.execute(update(_KEYS).where(_KEYS.c.id == id).values(**_columns(key)))
+            note_act(connection, address, "change_key", id, _described(key))
+            return key
+
+    def delete(self, id: str, address: str) -> bool:
+        """Delete a key; its use stays counted. False where there is no such key."""
+        with self._database.writing() as connection:
+            found = connection.execute(delete(_KEYS).where(_KEYS.c.id == id)).rowcount > 0
+            if found:
+                note_act(connection, address, "delete_key", id, "")
+            return found
+
+
+def _new_id() -> str:
+    """A UUID of version 7: ids are in the order in which keys were made."""
+    stamp = int(time.time() * 1000) & (1 << 48) - 1
+    bits = stamp << 80 | 7 << 76 | secrets.randbits(12) << 64 | 2 << 62 | secrets.randbits(62)
+    return str(uuid.UUID(int=bits))
+
+
+def _first(connection: Connection, condition: Any, *, lock: bool = False) -> StoredKey | None:
+    query = select(_KEYS).where(condition)
+    row = connection.execute(query.with_for_update() if lock else query).mappings().first()
+    return None if row is None else _key(row)
+
+
+def _key(row: RowMapping) -> StoredKey:
+    limits = KeyLimits(row["characters_a_month"], row["requests_a_minute"])
+    return StoredKey(row["id"], row["label"], row["created"], row["disabled"], limits)
+
+
+def _columns(key: StoredKey) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "label": key.label,
+        "created": key.created,
+        "disabled": key.disabled,
+        "characters_a_month": key.limits.characters_a_month,
+        "requests_a_minute": key.limits.requests_a_minute,
+    }
+
+
+def _described(key: StoredKey) -> str:
+    """A key for the audit log."""
+    characters, requests = key.limits.characters_a_month, key.limits.requests_a_minute
+    state = "enabled" if key.disabled is None else "disabled"
+    return f"{state}, {characters=}, {requests=}, label={key.label!r}"
