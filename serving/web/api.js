@@ -25,6 +25,20 @@ export async function post(path, body, signal) {
   return { answer, roundTrip: performance.now() - start };
 }
 
+/** POST a form with a file; its answer. */
+export async function sendFile(path, form) {
+  return (await send(path, { method: "POST", headers: authorization(), body: form })).json();
+}
+
+/** A file. */
+export async function fetchFile(path) {
+  return (await send(path, { headers: authorization() })).blob();
+}
+
+export function remove(path) {
+  return send(path, { method: "DELETE", headers: authorization() });
+}
+
 /** POST a body; the data of each server-sent event, as it comes. */
 export async function* stream(path, body, signal) {
   const response = await sendJson(path, body, signal);

@@ -2,6 +2,7 @@
 
 import { AlternativesMenu, choicesAfter } from "./alternatives.js";
 import { Latest, post } from "./api.js";
+import { Documents } from "./documents.js";
 import { announce, attempt, clearError, copies, Debounced, element, showError } from "./dom.js";
 import { Editor } from "./editor.js";
 import { LanguagePair } from "./languages.js";
@@ -29,6 +30,7 @@ export class TranslatePanel {
       (number) => this._pointAtTarget(number),
       (word) => this._offerAlternatives(word),
     );
+    this._documents = new Documents(this._pair);
     this._menu = new AlternativesMenu(element("alternatives"));
     this._showSnippet = snippets("snippet", translateForms);
     this._soon = new Debounced(() => this.translate(), PAUSE_MS);

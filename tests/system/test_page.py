@@ -553,3 +553,35 @@ def test_the_data_of_every_model_are_named(page: Page, server: Server) -> None:
     assert len(cards) == 6
     for card in cards:
         expect(page.get_by_role("contentinfo")).to_contain_text(card["attribution"])
+
+
+def test_a_document_is_translated_and_fetched(visited: Visit, page: Page) -> None:
+    page.get_by_label("Translate a document").set_input_files(
+        {"name": "brief.txt", "mimeType": "text/plain", "buffer": GERMAN.encode()}
+    )
+    state = page.get_by_role("tabpanel", name="Translate").get_by_text("brief.txt is translated.")
+    expect(state).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download brief.en.txt").click()
+    assert download.value.suggested_filename == "brief.en.txt"
+    assert "time" in download.value.path().read_text()
+    ids = [address for address in visited.requests if "/documents/" in address]
+    assert ids
+
+
+def test_a_document_of_no_known_kind_is_refused_in_plain_words(visited: Visit, page: Page) -> None:
+    page.get_by_label("Translate a document").set_input_files(
+        {"name": "a.exe", "mimeType": "application/octet-stream", "buffer": b"MZ"}
+    )
+    expect(page.get_by_role("alert")).to_contain_text("must be of a known kind")
+    visited.complaints.clear()  # the browser's own line about the status 400
+
+
+def test_a_document_that_takes_long_can_be_stopped(page: Page, server: Server) -> None:
+    text = "\n\n".join(f"Absatz {n}: Heute regnet es, morgen nicht." for n in range(3000))
+    page.get_by_label("Translate a document").set_input_files(
+        {"name": "lang.txt", "mimeType": "text/plain", "buffer": text.encode()}
+    )
+    expect(page.get_by_role("progressbar")).to_be_visible()
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_role("progressbar")).to_be_hidden()
