@@ -18,6 +18,8 @@ import kubernetes_validate
 import pytest
 import yaml
 from pathspec import PathSpec
+from pydantic import SecretStr
+from sqlalchemy.engine import make_url
 from starlette.testclient import TestClient
 
 from serving.errors import SettingsError
@@ -135,12 +137,36 @@ def test_the_server_has_the_metric() -> None:
 
 
 def test_the_example_of_keys_must_be_changed() -> None:
-    secret = read("examples/secrets.yaml")
-    (reference,) = [e["secretRef"] for e in container()["envFrom"] if "secretRef" in e]
-    assert reference["name"] == secret["metadata"]["name"]
-    settings = Settings.from_environment(secret["stringData"])
-    with pytest.raises(SettingsError, match="MACARON_API_KEYS"):
-        create_app(Registry(settings), settings)
+    for file, match in (("secrets", "MACARON_API_KEYS"), ("store", "MACARON_ADMIN_KEY")):
+        secret = read(f"examples/{file}.yaml")
+        references = [e["secretRef"] for e in container()["envFrom"] if "secretRef" in e]
+        name = secret["metadata"]["name"]
+        assert {"name": name, "optional": True} in references
+        given = Settings.from_environment(secret["stringData"])
+        settings = given.model_copy(update={"store": SecretStr("")})
+        with pytest.raises(SettingsError, match=match):
+            create_app(Registry(settings), settings)
+
+
+def test_the_store_is_reached() -> None:
+    secret = read("examples/store.yaml")
+    url = make_url(secret["stringData"]["MACARON_STORE"])
+    database, service = read("examples/postgresql.yaml"), read("examples/postgresql-service.yaml")
+    assert url.host == service["metadata"]["name"] == database["spec"]["serviceName"]
+    (server,) = database["spec"]["template"]["spec"]["containers"]
+    given = {each["name"]: each.get("value") for each in server["env"]}
+    assert (url.username, url.database) == (given["POSTGRES_USER"], given["POSTGRES_DB"])
+    assert url.password == secret["stringData"]["POSTGRES_PASSWORD"]
+    (password,) = [each["valueFrom"] for each in server["env"] if "valueFrom" in each]
+    reference = {"name": secret["metadata"]["name"], "key": "POSTGRES_PASSWORD"}
+    assert password == {"secretKeyRef": reference}
+    labels = database["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"] == database["spec"]["selector"]["matchLabels"] == labels
+    policy = read("examples/store-network-policy.yaml")["spec"]
+    assert policy["podSelector"]["matchLabels"] == pod()["metadata"]["labels"]
+    assert policy["egress"][0]["to"] == [{"podSelector": {"matchLabels": labels}}]
+    ports = {service["spec"]["ports"][0]["port"], server["ports"][0]["containerPort"]}
+    assert ports == {policy["egress"][0]["ports"][0]["port"]}
 
 
 def test_pods_may_run_under_the_restricted_standard() -> None:
@@ -207,9 +233,65 @@ def compose() -> Any:
     return yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["macaron"]
 
 
-def test_compose_file_fits_its_schema() -> None:
-    done = check_compose(DEPLOY / "compose.yaml")
+@pytest.mark.parametrize("name", ["compose.yaml", "compose.replicas.yaml"])
+def test_compose_file_fits_its_schema(name: str) -> None:
+    done = check_compose(DEPLOY / name)
     assert done.returncode == 0, done.stdout
+
+
+def replicas() -> dict[str, Any]:
+    services: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.replicas.yaml").read_text())[
+        "services"
+    ]
+    return services
+
+
+def test_replicas_are_the_same_server_with_a_store() -> None:
+    first, second = replicas()["macaron-1"], replicas()["macaron-2"]
+    assert first == second
+    own = {
+        name: value for name, value in first.items() if name not in ("environment", "depends_on")
+    }
+    alone = {
+        name: value for name, value in compose().items() if name not in ("environment", "ports")
+    }
+    assert {**own, "stop_grace_period": ""} == {**alone, "stop_grace_period": ""}
+    values = {"STORE_PASSWORD": "abc", "ADMIN_KEY": "x" * 16}
+    given = {
+        name: re.sub(r"\$\{(\w+):\?[^}]*\}", lambda match: values[match[1]], value)
+        for name, value in first["environment"].items()
+    }
+    settings = Settings.from_environment(given)
+    assert compose()["environment"].items() <= given.items()
+    assert len(settings.admin_key.get_secret_value()) == 16
+    url, database = make_url(settings.store.get_secret_value()), replicas()["postgresql"]
+    assert url.host == "postgresql"
+    assert url.username == database["environment"]["POSTGRES_USER"]
+    assert url.database == database["environment"]["POSTGRES_DB"]
+    assert "STORE_PASSWORD" in database["environment"]["POSTGRES_PASSWORD"]
+    command = json.loads(last("CMD"))
+    own_s = int(command[command.index("--timeout-graceful-shutdown") + 1])
+    assert seconds(first["stop_grace_period"]) >= own_s + settings.drain_s + 10
+    assert settings.grace_s >= settings.max_timeout_s
+
+
+def test_replicas_are_reached_by_their_proxy_alone() -> None:
+    text, alone = (DEPLOY / "nginx.replicas.conf").read_text(), (DEPLOY / "nginx.conf").read_text()
+    servers = [name for name in replicas() if name.startswith("macaron-")]
+    assert re.findall(r"server ([\w-]+):(\d+) ", text) == [(n, last("EXPOSE")) for n in servers]
+    assert [name for name, service in replicas().items() if "ports" in service] == ["proxy"]
+    (port,) = replicas()["proxy"]["ports"]
+    assert f"listen {port.rpartition(':')[2]};" in text
+    for line in (
+        "client_max_body_size",
+        "proxy_read_timeout",
+        "proxy_buffering",
+        "X-Forwarded-For",
+    ):
+        (own,) = re.findall(rf"^ *(.*{line}.*;)$", text, re.MULTILINE)
+        assert own in alone
+    (mount,) = replicas()["proxy"]["volumes"]
+    assert (DEPLOY / mount.partition(":")[0]).samefile(DEPLOY / "nginx.replicas.conf")
 
 
 def test_a_misspelt_field_of_compose_is_found(tmp_path: Path) -> None:

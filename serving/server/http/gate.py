@@ -11,8 +11,7 @@ import hmac
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -212,9 +211,11 @@ class Gatekeeper:
             raise UnauthorizedError("this is not the admin key of the server")
         context.client = context.key = ADMIN
 
-    @contextmanager
-    def charging(self, context: RequestContext, characters: int, task: str) -> Iterator[None]:
-        """Count characters that are to be decoded for a task, unless what is done inside fails.
+    def charge(
+        self, context: RequestContext, characters: int, task: str
+    ) -> Callable[[], None] | None:
+        """Count characters that are to be decoded for a task; returns what takes them off the usage
+        again, where they are not accepted, and nothing where no usage is counted.
 
         Raises RateLimitedError where they are too many for a minute, QuotaExceededError where they
         are for the month, and UnauthorizedError for a request that has not been let in.
@@ -223,12 +224,17 @@ class Gatekeeper:
             raise UnauthorizedError("an API key is needed")
         self._characters.charge(context.client, characters)
         if self._meter is None:
-            yield
-            return
-        count = UsageCount(0 if context.counted else 1, characters)
-        with self._meter.spending(context.key, task, count, self._limit(context)):
-            yield
+            return None
+        before = context.counted
+        count = UsageCount(0 if before else 1, characters)
+        spent = self._meter.spend(context.key, task, count, self._limit(context))
         context.counted = True
+
+        def take_back() -> None:
+            context.counted = before
+            spent()
+
+        return take_back
 
     async def usage(self, context: RequestContext) -> tuple[int, int] | None:
         """The characters of a request's key this month, and how many it may have; None where

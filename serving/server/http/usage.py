@@ -8,13 +8,13 @@ where its answer is lost.
 from __future__ import annotations
 
 import calendar
+import functools
 import logging
 import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from serving.errors import QuotaExceededError, ServingError
@@ -58,20 +58,14 @@ class UsageMeter:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
-    @contextmanager
-    def spending(self, owner: str, task: str, count: UsageCount, limit: int) -> Iterator[None]:
-        """Count a request of an owner, unless what is done inside fails.
+    def spend(self, owner: str, task: str, count: UsageCount, limit: int) -> Callable[[], None]:
+        """Count for an owner; returns what takes it back, where nothing came of it.
 
         Raises QuotaExceededError where its characters are more than are left of `limit` this month.
         """
-        day = self._day()
-        self._spend((owner, day, task), count, limit)
-        try:
-            yield
-        except BaseException:
-            with self._lock:
-                self._add((owner, day, task), UsageCount(-count.requests, -count.characters))
-            raise
+        place = owner, self._day(), task
+        self._spend(place, count, limit)
+        return functools.partial(self._take_back, place, count)
 
     def used(self, owner: str) -> int:
         """The characters of an owner this month, as far as this process knows."""
@@ -140,6 +134,10 @@ class UsageMeter:
             if self._thread is None and not self._ended.is_set():
                 self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
                 self._thread.start()
+
+    def _take_back(self, place: UsagePlace, count: UsageCount) -> None:
+        with self._lock:
+            self._add(place, UsageCount(-count.requests, -count.characters))
 
     def _add(self, place: UsagePlace, count: UsageCount) -> None:
         """Count, with the lock held."""

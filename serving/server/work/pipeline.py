@@ -109,10 +109,15 @@ class Pipeline:
         def act() -> R:
             chosen = choose()
             caller.context.note_model(chosen.model, chosen.texts)
-            if chosen.characters is None:
+            take_back = None
+            if chosen.characters is not None:
+                take_back = self._gatekeeper.charge(caller.context, chosen.characters, chosen.task)
+            try:
                 return chosen.submit()
-            with self._gatekeeper.charging(caller.context, chosen.characters, chosen.task):
-                return chosen.submit()
+            except BaseException:
+                if take_back is not None:
+                    take_back()
+                raise
 
         return await apart(caller, act)
 
