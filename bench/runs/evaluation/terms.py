@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sacrebleu.metrics import BLEU, CHRF
+import sacrebleu
 
 from serving.text.glossary import Match, TermIndex, matched_terms, tokens
 from serving.text.terms import Terms
@@ -277,8 +277,8 @@ def _result(
         landed=sum(mark[0] for mark in marks) / len(marks),
         placed=sum(mark[1] for mark in marks) / len(marks),
         inflected=sum(mark[2] for mark in marks) / len(marks),
-        chrf=CHRF().corpus_score(outputs, references).score,
-        bleu=BLEU().corpus_score(outputs, references).score,
+        chrf=sacrebleu.corpus_chrf(outputs, references).score,
+        bleu=sacrebleu.corpus_bleu(outputs, references).score,
         seconds=seconds,
         outputs=outputs,
     )
