@@ -17,8 +17,7 @@ import sacrebleu
 
 from serving.text.glossary import Match, TermIndex, matched_terms, tokens
 from serving.text.terms import Terms
-from serving.translation.glossing import with_terms
-from serving.translation.translator import ModelTranslator, Wishes
+from serving.translation.translator import NO_WISHES, ModelTranslator, Wishes
 
 # German gender, singular and plural, English singular and plural.
 _NOUNS = """
@@ -187,10 +186,12 @@ def measure_terms(
             translator,
             languages,
             text,
-            Terms(glossary=tuple((text[slice(*m.span)], m.target) for m in found)),
+            Wishes(terms=Terms(glossary=tuple((text[slice(*m.span)], m.target) for m in found))),
         ),
         "marks": lambda text, found: _with_marks(translator, languages, text, found),
-        "by attention": lambda text, found: _by_attention(translator, languages, text, found),
+        "by attention": lambda text, _: _text(
+            translator, languages, text, Wishes(glossary=[index])
+        ),
     }
     results = []
     for name, way in ways.items():
@@ -232,9 +233,8 @@ def _filled(template: str, language: str, nouns: Sequence[Noun]) -> str:
 
 
 def _text(
-    translator: ModelTranslator, languages: tuple[str, str], text: str, terms: Terms | None = None
+    translator: ModelTranslator, languages: tuple[str, str], text: str, wishes: Wishes = NO_WISHES
 ) -> str:
-    wishes = Wishes(terms=terms) if terms else Wishes()
     source, target = languages
     (found,) = translator.translate([text], source=source, target=target, wishes=wishes)
     return found.text
@@ -252,15 +252,6 @@ def _with_marks(
     for number, match in enumerate(found):
         output = output.replace(f"{{{number}}}", match.target)
     return output
-
-
-def _by_attention(
-    translator: ModelTranslator, languages: tuple[str, str], text: str, found: Sequence[Match]
-) -> str:
-    source, target = languages
-    wishes = Wishes(alignments=True)
-    (linked,) = translator.translate([text], source=source, target=target, wishes=wishes)
-    return with_terms(linked, text, found, target).text
 
 
 def _result(
