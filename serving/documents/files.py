@@ -11,6 +11,7 @@ from serving.documents.recognition import FORMATS, recognised, suffixes
 from serving.documents.unit import Translated, Unit
 from serving.documents.writing import check_target, write_whole
 from serving.errors import DocumentError, InvalidOptionError
+from serving.text.glossary import TermIndex
 from serving.text.terms import NO_TERMS, Terms
 
 MAX_FILE_BYTES = 500_000_000
@@ -27,6 +28,8 @@ class FileWishes:
     """Whether the source stays beside its translation, where the format has room for it."""
     terms: Terms = NO_TERMS
     """Terms that every sentence's translation must or may not hold."""
+    glossary: Sequence[TermIndex] = ()
+    """Glossaries of the languages: what a sentence holds of them is put into its translation."""
 
 
 NO_FILE_WISHES = FileWishes()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -138,17 +138,25 @@ class CleanPath:
 def _served(dialect: Dialect[EndpointsT], backend: Backend) -> Iterator[tuple[PageRoute, KeyRule]]:
     """The routes of a dialect as Starlette serves them, and where the key of each stands."""
     endpoints = dialect.endpoints(backend)
+    by_path: dict[str, dict[str, DialectRoute[EndpointsT]]] = {}
     for route in dialect.routes:
-        yield _starlette_route(route, endpoints), route.key
+        by_path.setdefault(route.path, {}).update(dict.fromkeys(route.methods, route))
+    for path, routes in by_path.items():
+        yield _starlette_route(path, routes, endpoints), next(iter(routes.values())).key
 
 
-def _starlette_route(route: DialectRoute[EndpointsT], endpoints: EndpointsT) -> Route:
-    """The route as Starlette serves it: it hands the endpoint the context of the request."""
+def _starlette_route(
+    path: str, routes: Mapping[str, DialectRoute[EndpointsT]], endpoints: EndpointsT
+) -> Route:
+    """The routes of a path, by method, as Starlette serves them: it hands the endpoint the context
+    of the request."""
 
     async def handle(request: Request) -> Response:
+        # Starlette answers HEAD as GET, without the body.
+        route = routes["GET" if request.method == "HEAD" else request.method]
         return await route.endpoint(endpoints, request, context_of(request.scope))
 
-    return Route(route.path, handle, methods=list(route.methods))
+    return Route(path, handle, methods=list(routes))
 
 
 def _shared(dialects: Sequence[Dialect[Any]]) -> dict[str, dict[str, frozenset[str]]]:

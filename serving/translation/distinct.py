@@ -15,7 +15,8 @@ from serving.errors import ServingError
 from serving.search.sentence import Sentence
 from serving.text.alignment import Link
 from serving.text.placing.placement import Translated
-from serving.translation.results import TextHypothesis, TextInSentences, Translation
+from serving.translation.reading import TextInSentences
+from serving.translation.results import TextHypothesis, Translation
 
 Key = tuple[str, bool]
 """A sentence, and whether its word links are wanted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from serving.checking.repairs import Repair
@@ -97,24 +97,6 @@ class Score:
     def cumulative(self) -> float:
         """Sum over the tokens and eos."""
         return sum(self.token_scores)
-
-
-@dataclass(frozen=True)
-class TextInSentences:
-    """A text that has been read."""
-
-    document: Document
-    sentences: Sequence[Sentence | None]
-    """What is to be decoded; None where the model has no pieces."""
-    alignments: bool
-    """Whether hypotheses keep their word links."""
-    with_links: bool
-    """Whether the sentences' translations get word links, be it for the place of markup alone."""
-
-    def joined(self, translations: Mapping[int, Translation]) -> Translation:
-        """The text's translation from those of its sentences, by number."""
-        ordered = [translations[number] for number in range(len(self.sentences))]
-        return join_translations(self.document, ordered, alignments=self.alignments)
 
 
 def gathered(parts: Sequence[Translation]) -> Translation:

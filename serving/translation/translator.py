@@ -28,17 +28,18 @@ from serving.search.sentence import Finished, Sentence
 from serving.search.stepper import Stepper
 from serving.text.characters import check_text
 from serving.text.document import Document, Format
+from serving.text.glossary import TermIndex
 from serving.text.terms import NO_TERMS, Terms
 from serving.threads import default_threads
 from serving.translation.distinct import translate_units
 from serving.translation.offline import decode_in_batches
+from serving.translation.reading import TextInSentences
 from serving.translation.results import (
     Again,
     Done,
     Score,
     SentenceOutcome,
     Split,
-    TextInSentences,
     Translation,
     check_single,
     gathered,
@@ -65,6 +66,9 @@ class Wishes:
     """Whether each hypothesis gets word links."""
     terms: Terms = NO_TERMS
     """Terms that every sentence's translation must or may not hold."""
+    glossary: Sequence[TermIndex] = ()
+    """Glossaries of these languages: what a sentence holds of them is put into its translation.
+    They are for texts and files; `translate_sentences` leaves them out."""
 
 
 NO_WISHES = Wishes()
@@ -190,12 +194,15 @@ class ModelTranslator:
             source, self.texts.fits, split=split, target=target, spells=self.texts.spells
         )
         check_single(options, wishes.terms, len(document.sentences))
-        own = replace(wishes, alignments=wishes.alignments or document.needs_links)
+        with_links = wishes.alignments or document.needs_links or bool(wishes.glossary)
+        own = replace(wishes, alignments=with_links)
         sentences = []
         for sentence in document.sentences:
             sentences.append(self._prepare(sentence, options, source, target, own))
             own = replace(own, target_prefix="")
-        return TextInSentences(document, sentences, wishes.alignments, own.alignments)
+        return TextInSentences(
+            document, sentences, wishes.alignments, with_links, target, wishes.glossary
+        )
 
     def _prepare(
         self, text: str, options: SearchOptions, source: str, target: str, wishes: Wishes
@@ -299,7 +306,9 @@ class ModelTranslator:
                     source=source,
                     target=target,
                     format=unit.format,
-                    wishes=Wishes(alignments=unit.links, terms=wishes.terms),
+                    wishes=Wishes(
+                        alignments=unit.links, terms=wishes.terms, glossary=wishes.glossary
+                    ),
                 )
                 for unit in units
             ]

@@ -35,8 +35,10 @@ export async function fetchFile(path) {
   return (await send(path, { headers: authorization() })).blob();
 }
 
-export function remove(path) {
-  return send(path, { method: "DELETE", headers: authorization() });
+/** Send a body, if there is one, by another method; the answer, if there is one. */
+export async function change(method, path, body) {
+  const response = await sendJson(path, body, undefined, method);
+  return response.status === 204 ? undefined : response.json();
 }
 
 /** POST a body; the data of each server-sent event, as it comes. */
@@ -59,15 +61,16 @@ export async function* stream(path, body, signal) {
   }
 }
 
-function sendJson(path, body, signal) {
+function sendJson(path, body, signal, method = "POST") {
   const headers = { "Content-Type": "application/json", ...authorization() };
-  return send(path, { method: "POST", headers, body: JSON.stringify(body), signal });
+  return send(path, { method, headers, body: JSON.stringify(body), signal });
 }
 
 async function send(path, options) {
   let response;
   try {
-    response = await fetch(address(path), options);
+    const [plain, query] = path.split("?");
+    response = await fetch(address(plain) + (query ? `?${query}` : ""), options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Error("The server does not answer; is it still running?");

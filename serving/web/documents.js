@@ -1,6 +1,6 @@
 // Documents: a file is sent, watched and fetched.
 
-import { fetchFile, get, remove, sendFile } from "./api.js";
+import { change, fetchFile, get, sendFile } from "./api.js";
 import { announce, attempt, clearError, element, showError } from "./dom.js";
 
 const PAUSE_MS = 400;
@@ -97,6 +97,6 @@ export class Documents {
     const id = this._current;
     this._current = null;
     this._show("");
-    if (id) await remove(`documents/${id}`).catch(() => {}); // it is forgotten in a day anyway
+    if (id) await change("DELETE", `documents/${id}`).catch(() => {}); // it is forgotten in a day anyway
   }
 }

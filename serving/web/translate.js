@@ -5,6 +5,7 @@ import { Latest, post } from "./api.js";
 import { Documents } from "./documents.js";
 import { announce, attempt, clearError, copies, Debounced, element, showError } from "./dom.js";
 import { Editor } from "./editor.js";
+import { Glossaries } from "./glossaries.js";
 import { LanguagePair } from "./languages.js";
 import { Output } from "./output.js";
 import { snippets, translateForms } from "./snippets.js";
@@ -23,7 +24,11 @@ export class TranslatePanel {
     this._alternatives = new Latest();
     this._links = null;
     this._prefix = "";
-    this._pair = new LanguagePair(() => this._changed());
+    this._pair = new LanguagePair(() => {
+      this._glossaries.offer();
+      this._changed();
+    });
+    this._glossaries = new Glossaries(this._pair, () => this._changed());
     this._editor = new Editor(element("text"), element("mirror"), (n) => this._pointAtSource(n));
     this._output = new Output(
       element("output"),
@@ -42,6 +47,7 @@ export class TranslatePanel {
     this._server = server;
     element("html-switch").hidden = !server.readsHtml;
     this._pair.use(server, wanted);
+    attempt(() => this._glossaries.use());
     if (wanted.get("q")) this._editor.text = wanted.get("q");
     this._describe();
     this.translate();
@@ -103,12 +109,14 @@ export class TranslatePanel {
   _swap() {
     const translation = this._output.text;
     this._pair.swap();
+    this._glossaries.offer();
     this._setText(translation);
   }
 
   _body() {
     const html = this._html;
     const body = { q: this._editor.text, source: this._pair.source, target: this._pair.target };
+    if (this._glossaries.chosen) body.glossary_id = this._glossaries.chosen;
     if (this._pair.model) body.model = this._pair.model;
     if (html) body.format = "html";
     body.alternatives = Math.max(1, Number(element("hypotheses-count").value)) - 1;

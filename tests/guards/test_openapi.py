@@ -34,11 +34,11 @@ def test_version_is_the_projects() -> None:
 def test_every_route_is_described_and_no_other() -> None:
     described = json.loads(document())["paths"]
     app = create_app(Registry(Settings()), Settings())
-    served: dict[str, set[str]] = {}
-    for route in app.routes:
-        if hasattr(route, "methods") and route.path != "/":
-            methods = {method.lower() for method in route.methods - {"HEAD"}}
-            served.setdefault(route.path, set()).update(methods)
+    served = {
+        route.path: {method.lower() for method in route.methods - {"HEAD"}}
+        for route in app.routes
+        if hasattr(route, "methods") and route.path != "/"
+    }
     assert {path: set(methods) for path, methods in described.items()} == served
 
 

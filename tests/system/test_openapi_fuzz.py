@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
+from pydantic import SecretStr
 from schemathesis import Case
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
@@ -35,7 +37,8 @@ EXISTING = {
 _MODELS = {"/v1/completions": "lm", "/v1/embeddings": "tiny-embedder"}
 """Where a model must be named."""
 
-_settings = Settings()
+_folder = tempfile.TemporaryDirectory()
+_settings = Settings(store=SecretStr(f"sqlite:///{_folder.name}/store.db"))
 _registry = Registry(_settings)
 _schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(_registry, _settings))
 

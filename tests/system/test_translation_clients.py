@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 import deepl
 import pytest
 import requests
+from deepl.api_data import MultilingualGlossaryDictionaryEntries
 from libretranslatepy import LibreTranslateAPI
 
 from serving import Translator
@@ -38,8 +40,12 @@ def bundles(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture(scope="module")
 def server(bundles: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     scratch = tmp_path_factory.mktemp("server")
-    limits = {"MACARON_API_KEYS": KEY, "MACARON_MAX_CHARS_PER_MINUTE": str(CHARS_PER_MINUTE)}
-    with running(bundles, scratch, **limits) as server:
+    settings = {
+        "MACARON_API_KEYS": KEY,
+        "MACARON_MAX_CHARS_PER_MINUTE": str(CHARS_PER_MINUTE),
+        "MACARON_STORE": f"sqlite:///{scratch / 'store.db'}",
+    }
+    with running(bundles, scratch, **settings) as server:
         yield server
 
 
@@ -140,11 +146,74 @@ def test_deepl_lists_languages(client: deepl.DeepLClient) -> None:
     targets = client.get_target_languages()
     assert [str(language) for language in targets] == ["EN-GB", "EN-US"]
     assert not any(language.supports_formality for language in targets)
-    assert client.get_glossary_languages() == []
-    assert client.list_glossaries() == []
-    assert client.list_multilingual_glossaries() == []
-    with pytest.raises(deepl.DeepLException, match="glossaries are not stored on this server"):
+
+
+def test_deepl_keeps_glossaries_of_one_pair(client: deepl.DeepLClient) -> None:
+    (pair,) = client.get_glossary_languages()
+    assert (pair.source_lang, pair.target_lang) == ("de", "en")
+    made = client.create_glossary("mine", "DE", "EN-US", {"Satz": "phrase", "Morgen": "dawn"})
+    assert (made.name, made.ready, made.entry_count) == ("mine", True, 2)
+    assert abs(made.creation_time.timestamp() - time.time()) < 60
+    found = client.get_glossary(made.glossary_id)
+    assert (found.source_lang, found.target_lang, found.entry_count) == ("DE", "EN", 2)
+    assert made.glossary_id in [each.glossary_id for each in client.list_glossaries()]
+    assert client.get_glossary_entries(made) == {"Satz": "phrase", "Morgen": "dawn"}
+    csv = client.create_glossary_from_csv("csv", "DE", "EN", "Satz,phrase,de,en\nTag,day\n")
+    assert client.get_glossary_entries(csv) == {"Satz": "phrase", "Tag": "day"}
+    with pytest.raises(deepl.DeepLException, match="a language pair that a model translates"):
         client.create_glossary("mine", "EN", "DE", {"dog": "Hund"})
+    for glossary in (made, csv):
+        client.delete_glossary(glossary)
+        with pytest.raises(deepl.GlossaryNotFoundException):
+            client.get_glossary(glossary.glossary_id)
+
+
+def test_deepl_keeps_glossaries_of_several_pairs(client: deepl.DeepLClient) -> None:
+    pair = {"source_lang": "DE", "target_lang": "EN"}
+    entries = MultilingualGlossaryDictionaryEntries("DE", "EN", {"Satz": "phrase"})
+    more = MultilingualGlossaryDictionaryEntries("DE", "EN", {"Tag": "day"})
+    made = client.create_multilingual_glossary("mine", [entries])
+    assert [each.entry_count for each in made.dictionaries] == [1]
+    assert client.update_multilingual_glossary_name(made, "new").name == "new"
+    patched = client.update_multilingual_glossary_dictionary(made, more)
+    assert [each.entry_count for each in patched.dictionaries] == [2]
+    (found,) = client.get_multilingual_glossary_entries(made, **pair).dictionaries
+    assert str(found.entries) == "Satz\tphrase\nTag\tday"
+    replaced = client.replace_multilingual_glossary_dictionary_from_csv(
+        made, csv_data="Hof,yard", **pair
+    )
+    assert (replaced.source_lang, replaced.entry_count) == ("DE", 1)
+    listed = client.list_multilingual_glossaries()
+    assert made.glossary_id in [each.glossary_id for each in listed]
+    client.delete_multilingual_glossary_dictionary(made, **pair)
+    assert client.get_multilingual_glossary(made.glossary_id).dictionaries == []
+    client.delete_multilingual_glossary(made)
+    with pytest.raises(deepl.GlossaryNotFoundException):
+        client.get_multilingual_glossary(made.glossary_id)
+
+
+def test_deepl_translates_with_glossaries(
+    client: deepl.DeepLClient, wanted: dict[str, str]
+) -> None:
+    # Whatever words the small model's attention is at.
+    words = re.findall(r"\w+", GERMAN)
+    single = client.create_glossary("mine", "DE", "EN", dict.fromkeys(words, "XXX"))
+    other = client.create_glossary("other", "DE", "EN", dict.fromkeys(words, "YYY"))
+    pair = {"source_lang": "DE", "target_lang": "EN-US"}
+
+    def ask(**fields: Any) -> str:
+        result = client.translate_text(GERMAN, **pair, **fields)
+        assert isinstance(result, deepl.TextResult)
+        return result.text
+
+    assert "XXX" in ask(glossary=single)
+    assert "XXX" in client.translate_text_with_glossary(GERMAN, single, target_lang="EN-US").text
+    both = ask(glossary_ids=[other, single])
+    assert "YYY" in both
+    assert "XXX" not in both
+    assert ask() == wanted[GERMAN]
+    with pytest.raises(deepl.DeepLException, match="no glossary has the id"):
+        ask(glossary="not-there")
 
 
 def test_deepl_is_told_what_is_not_there(client: deepl.DeepLClient) -> None:

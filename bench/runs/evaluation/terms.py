@@ -13,13 +13,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
+import sacrebleu
 
 from serving.text.glossary import Match, TermIndex, matched_terms, tokens
 from serving.text.terms import Terms
-from serving.translation.glossing import with_terms
-from serving.translation.translator import ModelTranslator, Wishes
+from serving.translation.translator import NO_WISHES, ModelTranslator, Wishes
 
 # German gender, singular and plural, English singular and plural.
 _NOUNS = """
@@ -188,10 +186,12 @@ def measure_terms(
             translator,
             languages,
             text,
-            Terms(glossary=tuple((text[slice(*m.span)], m.target) for m in found)),
+            Wishes(terms=Terms(glossary=tuple((text[slice(*m.span)], m.target) for m in found))),
         ),
         "marks": lambda text, found: _with_marks(translator, languages, text, found),
-        "by attention": lambda text, found: _by_attention(translator, languages, text, found),
+        "by attention": lambda text, _: _text(
+            translator, languages, text, Wishes(glossary=[index])
+        ),
     }
     results = []
     for name, way in ways.items():
@@ -233,9 +233,8 @@ def _filled(template: str, language: str, nouns: Sequence[Noun]) -> str:
 
 
 def _text(
-    translator: ModelTranslator, languages: tuple[str, str], text: str, terms: Terms | None = None
+    translator: ModelTranslator, languages: tuple[str, str], text: str, wishes: Wishes = NO_WISHES
 ) -> str:
-    wishes = Wishes(terms=terms) if terms else Wishes()
     source, target = languages
     (found,) = translator.translate([text], source=source, target=target, wishes=wishes)
     return found.text
@@ -255,15 +254,6 @@ def _with_marks(
     return output
 
 
-def _by_attention(
-    translator: ModelTranslator, languages: tuple[str, str], text: str, found: Sequence[Match]
-) -> str:
-    source, target = languages
-    wishes = Wishes(alignments=True)
-    (linked,) = translator.translate([text], source=source, target=target, wishes=wishes)
-    return with_terms(linked, text, found, target).text
-
-
 def _result(
     name: str, target: str, sentences: Sequence[TermSentence], outputs: list[str], seconds: float
 ) -> TermsResult:
@@ -278,8 +268,8 @@ def _result(
         landed=sum(mark[0] for mark in marks) / len(marks),
         placed=sum(mark[1] for mark in marks) / len(marks),
         inflected=sum(mark[2] for mark in marks) / len(marks),
-        chrf=CHRF().corpus_score(outputs, references).score,
-        bleu=BLEU().corpus_score(outputs, references).score,
+        chrf=sacrebleu.corpus_chrf(outputs, references).score,
+        bleu=sacrebleu.corpus_bleu(outputs, references).score,
         seconds=seconds,
         outputs=outputs,
     )

@@ -44,7 +44,8 @@ class DialectRoute(Generic[EndpointsT]):
     """What is answered: a body, `list[Body]`, `dict` for any object, `str` for plain text,
     `bytes` for a file, or `NoneType` for nothing."""
     methods: tuple[str, ...] = ("GET",)
-    """Those that are answered alike; others of the same path are routes of their own."""
+    """Those that are answered alike; others of the same path are routes of their own, whose keys
+    are looked for in the same place."""
     status: int = 200
     """Of an answer that tells of no error."""
     request: type[BaseModel] | None = None

@@ -10,13 +10,14 @@ from serving.search.sentence import Sentence
 from serving.text.alignment import Link
 from serving.text.document import Document
 from serving.translation.distinct import Key, KnownSentences, translate_distinct
-from serving.translation.results import TextHypothesis, TextInSentences, Translation
+from serving.translation.reading import TextInSentences
+from serving.translation.results import TextHypothesis, Translation
 
 
 def text(source: str, *, links: bool = False) -> TextInSentences:
     document = Document(source, "text")
     document.divide("de", lambda _: True)
-    return TextInSentences(document, [None] * len(document.sentences), links, links)
+    return TextInSentences(document, [None] * len(document.sentences), links, links, "en")
 
 
 class Decoder:

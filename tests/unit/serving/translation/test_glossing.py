@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
+from serving.arrays import Floats
 from serving.text.alignment import Link
 from serving.text.glossary import TermIndex, matched_terms
 from serving.translation.glossing import with_terms
 from serving.translation.results import TextHypothesis, Translation
+from serving.translation.translator import Wishes
+from tests.unit.serving.echo import EchoTranslator
+from tests.unit.serving.search.fake_stepper import FakeModel, Slots
 
 
 def translation(text: str, output: str, links: str) -> Translation:
@@ -79,3 +84,17 @@ def test_nothing_happens_without_terms() -> None:
     assert with_terms(given, "Das", (), "en") is given
     blank = Translation("")
     assert with_terms(blank, "", (), "en") is blank
+
+
+def test_a_translator_takes_glossaries(monkeypatch: pytest.MonkeyPatch) -> None:
+    def diagonal(_: FakeModel, source: tuple[int, ...], slots: Slots) -> Floats:
+        return np.eye(len(source), dtype=np.float32)[min(len(slots), len(source)) - 1]
+
+    monkeypatch.setattr(FakeModel, "attention", diagonal)
+    wishes = Wishes(glossary=[TermIndex(ENTRIES, "de", "en")])
+    text = "Die Pumpe.\n\nDas Ventil tropft."
+    (found,) = EchoTranslator().translate(text, wishes=wishes)
+    assert found.text == "Die impeller.\n\nDas stopcock tropft."
+    assert found.hypotheses[0].alignment is None
+    (plain,) = EchoTranslator().translate(text)
+    assert plain.text == text

@@ -1,0 +1,107 @@
+// Stored glossaries: one is chosen for a translation; they are made, changed and forgotten here.
+
+import { change, get } from "./api.js";
+import { announce, attempt, clearError, element, fill } from "./dom.js";
+
+const LISTED = 1000;
+
+export class Glossaries {
+  /** `pair` has the languages; `onChoice` is called when another glossary counts. */
+  constructor(pair, onChoice) {
+    this._pair = pair;
+    this._onChoice = onChoice;
+    this._found = [];
+    element("glossary").addEventListener("change", onChoice);
+    element("edited").addEventListener("change", () => this._read());
+    element("glossaries").addEventListener("toggle", () => this._read());
+    element("glossary-save").addEventListener("click", () => attempt(() => this._save()));
+    element("glossary-delete").addEventListener("click", () => attempt(() => this._delete()));
+  }
+
+  /** The id of the glossary to translate with; empty for none. */
+  get chosen() {
+    return element("glossary").value;
+  }
+
+  /** Read which there are. */
+  async use() {
+    this._found = (await get(`glossaries?limit=${LISTED}`)).glossaries;
+    fill(element("edited"), [["", "New glossary"], ...this._found.map(({ id, name }) => [id, name])]);
+    this.offer();
+  }
+
+  /** Offer those for the languages that are chosen. */
+  offer() {
+    const fitting = this._found.filter((each) => this._dictionary(each));
+    fill(element("glossary"), [["", "No glossary"], ...fitting.map(({ id, name }) => [id, name])]);
+    element("glossary-pair").textContent = `${this._pair.source} to ${this._pair.target}`;
+    if (element("glossaries").open) this._read();
+  }
+
+  get _edited() {
+    return this._found.find(({ id }) => id === element("edited").value);
+  }
+
+  _dictionary({ dictionaries }) {
+    const { source, target } = this._languages;
+    return dictionaries.find((each) => each.source === source && each.target === target);
+  }
+
+  /** As glossaries have them. */
+  get _languages() {
+    return { source: this._pair.source.toLowerCase(), target: this._pair.target.toLowerCase() };
+  }
+
+  /** Show the glossary that is to be changed, or an empty one. */
+  async _read() {
+    const glossary = this._edited;
+    element("glossary-name").value = glossary?.name ?? "";
+    element("glossary-delete").disabled = !glossary;
+    element("entries").value = "";
+    if (!glossary || !this._dictionary(glossary)) return;
+    const path = `glossaries/${glossary.id}/entries?${new URLSearchParams(this._languages)}`;
+    const read = await attempt(() => get(path));
+    if (read && this._edited === glossary) element("entries").value = read.entries.map(line).join("\n");
+  }
+
+  async _save() {
+    clearError();
+    const name = element("glossary-name").value;
+    const entries = element("entries").value.split("\n").filter((text) => text.trim()).map(entry);
+    const dictionary = { ...this._languages, entries };
+    let id = this._edited?.id;
+    if (id) {
+      await change("PUT", `glossaries/${id}/entries`, dictionary);
+      await change("PATCH", `glossaries/${id}`, { name });
+    } else {
+      ({ id } = await change("POST", "glossaries", { name, dictionaries: [dictionary] }));
+    }
+    await this._changed(id, "Glossary saved");
+  }
+
+  async _delete() {
+    clearError();
+    await change("DELETE", `glossaries/${this._edited.id}`);
+    await this._changed("", "Glossary deleted");
+  }
+
+  async _changed(id, news) {
+    await this.use();
+    element("edited").value = id;
+    element("glossary").value = id;
+    await this._read();
+    announce(news);
+    this._onChoice();
+  }
+}
+
+/** An entry as a line: `term = translation`, or with a tab where one of the two has the sign. */
+function line({ source, target }) {
+  return [source, target].join(`${source}${target}`.includes("=") ? "\t" : " = ");
+}
+
+function entry(text) {
+  const sign = text.includes("\t") ? "\t" : "=";
+  const [source, ...rest] = text.split(sign);
+  return { source: source.trim(), target: rest.join(sign).trim() };
+}

@@ -1,0 +1,83 @@
+"""Glossaries on the page, in a real Chromium, with a store in a file."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.system.browser import NAMES, Visit, chromium, find_chromium, visit
+from tests.system.server import ROOT, Server, running
+
+if find_chromium() is None:
+    pytest.skip(
+        f"the page is not tested: none of {', '.join(NAMES)} is on the PATH",
+        allow_module_level=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    bundles = tmp_path_factory.mktemp("bundles")
+    shutil.copytree(ROOT / "models" / "macaron-de-en", bundles / "macaron-de-en")
+    scratch = tmp_path_factory.mktemp("server")
+    with running(bundles, scratch, MACARON_STORE=f"sqlite:///{scratch / 'store.db'}") as server:
+        yield server
+
+
+@pytest.fixture
+def visited() -> Iterator[Visit]:
+    expect.set_options(timeout=20_000)
+    with chromium() as browser, visit(browser, viewport={"width": 1200, "height": 900}) as found:
+        yield found
+        assert found.complaints == []
+
+
+def said(page: Page, text: str) -> None:
+    """The translation, once it is there."""
+    expect(page.get_by_role("group", name="Translation")).to_have_text(text)
+
+
+def test_a_glossary_is_made_used_changed_and_deleted(visited: Visit, server: Server) -> None:
+    page = visited.page
+    page.goto(server.url)
+    page.get_by_label("Text to translate").fill("Die Pumpe ist neu.")
+    said(page, "The pump is new.")
+    page.get_by_text("Glossaries", exact=True).click()
+    page.get_by_label("Name").fill("pumps")
+    page.get_by_label("Entries").fill("Pumpe = impeller\nVentil\tstopcock")
+    page.get_by_role("button", name="Save the glossary").click()
+    said(page, "The impeller is new.")
+
+    chosen = page.get_by_role("combobox", name="Glossary", exact=True)
+    expect(chosen.locator("option:checked")).to_have_text("pumps")
+    expect(page.get_by_label("Entries")).to_have_value("Pumpe = impeller\nVentil = stopcock")
+    page.get_by_label("Entries").fill("Pumpe = rotor")
+    page.get_by_label("Name").fill("<b>rotors</b>")
+    page.get_by_role("button", name="Save the glossary").click()
+    said(page, "The rotor is new.")
+    expect(chosen.locator("option:checked")).to_have_text("<b>rotors</b>")
+    chosen.select_option("No glossary")
+    said(page, "The pump is new.")
+
+    page.goto(server.url)  # it is there for another visit
+    expect(chosen.locator("option")).to_have_text(["No glossary", "<b>rotors</b>"])
+    page.get_by_text("Glossaries", exact=True).click()
+    page.get_by_label("Glossary to change").select_option("<b>rotors</b>")
+    expect(page.get_by_label("Entries")).to_have_value("Pumpe = rotor")
+    page.get_by_role("button", name="Delete the glossary").click()
+    expect(chosen.locator("option")).to_have_text(["No glossary"])
+
+
+def test_what_the_server_refuses_is_told(visited: Visit, server: Server) -> None:
+    page = visited.page
+    page.goto(server.url)
+    page.get_by_text("Glossaries", exact=True).click()
+    page.get_by_label("Name").fill("broken")
+    page.get_by_label("Entries").fill("a = b\na = c")
+    page.get_by_role("button", name="Save the glossary").click()
+    expect(page.get_by_role("alert")).to_contain_text("must have each term once, got 'a' again")
+    assert visited.complaints  # the browser tells of the refusal too
+    visited.complaints.clear()
