@@ -172,6 +172,13 @@ inline Floats exponential(Floats x) {
 
 inline Floats magnitude(Floats x) { return x < 0.0f ? -x : x; }
 
+// cap tanh(x / cap), which comes near the cap and never passes it.
+inline Floats capped(Floats x, float cap) {
+  const Floats e = exponential(magnitude(x) * (-2.0f / cap));
+  const Floats below = cap * (1.0f - e) / (1.0f + e);
+  return x < 0.0f ? -below : below;
+}
+
 // x (1 + erf(x / sqrt 2)) / 2, where 1 - erf is by Abramowitz and Stegun's formula 7.1.26, whose
 // error is at most 1.5e-7.
 inline Floats gelu(Floats x) {

@@ -63,10 +63,11 @@ inline void weigh(const float* weights, const float* rows, const std::vector<int
 inline int64_t score_room(int64_t places) { return (places + kLanes - 1) / kLanes * kLanes; }
 
 // What one query [H,E] sees: the places in `seen` only, in their order. Each `shared` heads in turn
-// have one head of keys and values. `scores` is room for each head's.
+// have one head of keys and values. Scores have a soft cap where it is not 0; `scores` is room for
+// each head's.
 inline void attend(const float* query, const float* keys, const float* values, Layout layout,
                    const std::vector<int64_t>& seen, int64_t heads, int64_t shared, int64_t width,
-                   float scale, float* scores, float* out) {
+                   float scale, float cap, float* scores, float* out) {
   constexpr int64_t kLine = 16;  // floats in a line of the processor's cache
   const int64_t count = static_cast<int64_t>(seen.size()), room = score_room(count);
   if (!count) {
@@ -101,6 +102,8 @@ inline void attend(const float* query, const float* keys, const float* values, L
       for (int64_t i = 0; i < count; i += together) score(i, h);
   for (int64_t h = 0; h < heads; ++h) {
     float* weights = scores + h * room;
+    if (cap > 0.0f)
+      for (int64_t i = 0; i < room; i += kLanes) store(weights + i, capped(load(weights + i), cap));
     std::fill(weights + count, weights + room, -kInfinity);  // next to nothing beside the rest
     Floats most = load(weights);
     for (int64_t i = kLanes; i < room; i += kLanes) most = higher(most, load(weights + i));

@@ -15,7 +15,7 @@ inline const Runtime* runtime = nullptr;  // as RegisterCustomOps found it
 
 struct Attributes {
   int64_t heads = 1, reach = 0;
-  float scale = 1.0f, epsilon = 1e-5f;
+  float scale = 1.0f, epsilon = 1e-5f, cap = 0.0f;
 };
 
 inline int64_t size_of(const Shape& shape) {
@@ -91,6 +91,7 @@ inline OperatorTable make_table() {
     runtime->attribute(Runtime::kGetAttributeInt, info, "reach", &made->attributes.reach);
     runtime->attribute(Runtime::kGetAttributeFloat, info, "scale", &made->attributes.scale);
     runtime->attribute(Runtime::kGetAttributeFloat, info, "epsilon", &made->attributes.epsilon);
+    runtime->attribute(Runtime::kGetAttributeFloat, info, "cap", &made->attributes.cap);
     *kernel = made.release();
     return Status{};
   };

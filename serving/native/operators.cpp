@@ -176,7 +176,8 @@ void tree_attention(const Attributes& attributes, const Context& context, const 
       }
     for (int64_t q = 0; q < queries; ++q) {
       attend(rows + q * shape[2], own_keys, own_values, layout, mask.seen(b, q), heads.asking,
-             heads.asking / heads.kept, width, attributes.scale, scores.data(), out.begin(b * queries + q));
+             heads.asking / heads.kept, width, attributes.scale, attributes.cap, scores.data(),
+             out.begin(b * queries + q));
       out.done(b * queries + q);
     }
   }
@@ -220,7 +221,7 @@ void masked_attention(const Attributes& attributes, const Context& context, cons
     const int64_t begin = row / queries * capacity * dim;
     attend(query + row * dim, keys + begin, values + begin, {dim, width},
            mask.seen(row / queries, row % queries), attributes.heads, 1, width, attributes.scale,
-           scores.data(), out.begin(row));
+           attributes.cap, scores.data(), out.begin(row));
     out.done(row);
   }
 }
@@ -274,7 +275,7 @@ void packed_attention(const Attributes& attributes, const Context& context, cons
       for (int64_t place : mask.seen(rows[m] / places, rows[m] % places))
         seen.push_back(text[place]);
       attend(qkv + own[rows[m]] * dim, qkv + dim, qkv + 2 * dim, {dim, width}, seen, heads, 1,
-             width, scale, scores.data(), part.begin(m));
+             width, scale, 0.0f, scores.data(), part.begin(m));
       part.done(m);
     }
   });

@@ -41,8 +41,6 @@ def fuse_attention_by_head(groups: Groups, node: NodeProto) -> None:
     """
     if len(node.input) != 4 or len(node.output) != 1 or integer_attribute(node, "q_num_heads"):
         return
-    if any(attribute.name == "softcap" for attribute in node.attribute):  # the kernel has none
-        return
     query, keys, values, mask = node.input
     written = _written(groups, query, keys, values)
     if written is None:

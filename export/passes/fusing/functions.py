@@ -15,6 +15,7 @@ _PUBLIC = {
     ("Attention", "q_num_heads"): "num_heads",
     ("Attention", "kv_num_heads"): "num_heads",
     ("Attention", "scale"): "scale",
+    ("Attention", "softcap"): "cap",
     ("LayerNormalization", "epsilon"): "epsilon",
 }
 """Attributes that a kernel must know, by the function's own names."""

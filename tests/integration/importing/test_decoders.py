@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 
@@ -19,6 +20,7 @@ from export.importing.bundle import import_bundle, recognise
 from export.importing.language_models.model import ImportedLanguageModel
 from export.importing.model import NOTHING_TOLD
 from serving.generation.generator import Generator
+from serving.runtime import kernels
 from serving.search.sampling_options import GenerationOptions
 from tests.toy.language_checkpoints import ROWS, write_llama
 from training.models.language_model import PlacedTokens
@@ -209,6 +211,23 @@ def test_texts_have_the_ids_of_its_own_tokenizer(bundled: Bundled) -> None:
     chat = [{"role": "user", "content": " Hello "}, {"role": "assistant", "content": "Ja?"}]
     wanted = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
     assert generator.prompts.encode_chat(chat) == wanted
+
+
+def test_the_standard_operators_cap_scores_as_the_kernels_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_llama(tmp_path / "given", **MODELS["gemma2"])
+    import_bundle(tmp_path / "given", tmp_path / "model", Form("fp32"))
+    called = {node.op_type for node in onnx.load(tmp_path / "model" / "step.onnx").graph.node}
+    assert "TreeAttentionByHead" in called
+    native = Generator(tmp_path / "model", threads=1).score(TEXTS)
+    monkeypatch.setenv(kernels.SWITCH, "off")
+    kernels.native_library.cache_clear()
+    standard = Generator(tmp_path / "model", threads=1).score(TEXTS)
+    kernels.native_library.cache_clear()
+    for one, other in zip(native, standard, strict=True):
+        found, wanted = ([t.log_prob for t in side[1:]] for side in (one, other))
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["qwen3", "gemma2", "gpt_neox"])
