@@ -83,19 +83,14 @@ def traced_once(shared_folder: Path) -> Iterator[None]:
 
     That is nearly all of the time of an export; what is made of the graph is made each time anew.
     """
-    from torch.onnx._internal.exporter._registration import ONNXRegistry
-
     from export.graphs import onnx_graph
     from export.graphs.tracing import trace_graph
-    from tests.toy.tracing import made_once, remembering
+    from tests.toy.tracing import remembering
 
     folder = shared_folder / "traced"
     folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(onnx_graph, "trace_graph", remembering(trace_graph, folder))
-        patch.setattr(
-            ONNXRegistry, "from_torchlib", staticmethod(made_once(ONNXRegistry.from_torchlib))
-        )
         yield
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from copy import copy
+from functools import partial
 from typing import Any
 
 import onnx
@@ -15,6 +17,9 @@ from torch.export import Dim
 
 from serving.bundle.graph import Tensor
 from training.models.operators.traced import OPSET
+
+_REGISTRIES: dict[int, Any] = {}
+"""Operators that were read, by opset."""
 
 
 def trace_graph(
@@ -30,7 +35,7 @@ def trace_graph(
         {i: Dim.DYNAMIC for i, axis in enumerate(tensor.axes) if isinstance(axis, str)}
         for tensor in inputs
     ]
-    with _quiet():
+    with _quiet(), _operators_read_once():
         program = torch.onnx.export(
             module.eval(),
             (*arguments, {}),  # a dictionary at the end is taken for keyword arguments
@@ -52,6 +57,32 @@ def _like(value: Any, leaves: Iterator[Any]) -> Any:
     if isinstance(value, tuple | list):
         return type(value)(_like(item, leaves) for item in value)
     return next(leaves)
+
+
+@contextlib.contextmanager
+def _operators_read_once() -> Iterator[None]:
+    """For each graph torch.onnx reads anew what becomes of each of PyTorch's operators, from the
+    source text of hundreds of functions: as much work as two layers. Here each graph gets a copy of
+    what was read for the first."""
+    # Half a second to import, which is not for commands that trace nothing.
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    registry: Any = ONNXRegistry
+    read = registry.from_torchlib
+    registry.from_torchlib = staticmethod(partial(_copied, read))
+    try:
+        yield
+    finally:
+        registry.from_torchlib = read
+
+
+def _copied(read: Callable[..., Any], *, opset_version: int) -> Any:
+    """A registry of its own for a graph, which may add operators to it."""
+    if opset_version not in _REGISTRIES:
+        _REGISTRIES[opset_version] = read(opset_version=opset_version)
+    registry = copy(_REGISTRIES[opset_version])
+    registry.functions = {target: list(known) for target, known in registry.functions.items()}
+    return registry
 
 
 @contextlib.contextmanager

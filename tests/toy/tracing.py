@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from copy import copy
-from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -51,19 +49,6 @@ def _unoptimized(trace: Trace, module: nn.Module, *others: Any) -> onnx.ModelPro
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ONNXProgram, "optimize", lambda program: None)
         return trace(module, *others)
-
-
-def made_once(make_registry: Callable[..., Any]) -> Callable[..., Any]:
-    """`make_registry` of torch.onnx's operators, a sixth of the time of a small graph, which makes
-    one of each opset; an export gets a copy, to which it may add its own."""
-    make = cache(make_registry)
-
-    def made(*, opset_version: int) -> Any:
-        registry = copy(make(opset_version=opset_version))
-        registry.functions = {target: list(known) for target, known in registry.functions.items()}
-        return registry
-
-    return made
 
 
 def _fingerprint(module: nn.Module, inputs: Any, outputs: Any) -> str:
