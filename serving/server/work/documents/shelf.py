@@ -144,7 +144,9 @@ class Shelf:
 
     def remove(self, record: DocumentRecord) -> None:
         """Delete a document; who translates it stops."""
-        shutil.rmtree(self._folder / record.id, ignore_errors=True)
+        # Off the shelf first: whoever writes into the folder meanwhile leaves nothing there.
+        with contextlib.suppress(UnknownDocumentError):
+            shutil.rmtree(self.take(record), ignore_errors=True)
 
     def take(self, record: DocumentRecord) -> Path:
         """Take a document off the shelf, so that nobody else finds it; gives its folder, which the
