@@ -23,32 +23,48 @@ def remembering(trace: Trace, folder: Path) -> Trace:
     """`trace_graph` of `export.graphs.tracing`, which reads from `folder` what it traced before.
 
     What torch.export traces is that of a module with its classes and the shapes of its weights.
-    The weights come into it then, and the exporter's optimizer, which sees their values, runs each
-    time. All who ask for a graph get a copy of their own. Processes may share the folder.
+    The weights come into it then, and the exporter's optimizer, which sees their values, runs once
+    for each values. All who ask for a graph get a copy of their own. Processes may share the
+    folder.
     """
 
     def traced(
         module: nn.Module, arguments: tuple[Any, ...], inputs: Any, outputs: Any
     ) -> onnx.ModelProto:
         path = folder / f"{_fingerprint(module, inputs, outputs)}.onnx"
+        optimized = path.with_name(f"{path.stem}-{_values(module)}.onnx")
         with FileLock(path.with_suffix(".lock")):
             if not path.exists():
                 model = _unoptimized(trace, module, arguments, inputs, outputs)
                 path.write_bytes(model.SerializeToString())
-        graph = onnx_ir.from_proto(onnx.load_model_from_string(path.read_bytes()))
-        tensors = dict(chain(module.named_parameters(), module.named_buffers()))
-        for name, weight in graph.graph.initializers.items():
-            if name in tensors:
-                weight.const_value = onnx_ir.tensor(tensors[name].detach().numpy(), name=name)
-        return onnx_ir.to_proto(onnxscript_apis.optimize(graph))
+            if not optimized.exists():
+                optimized.write_bytes(_optimized(module, path).SerializeToString())
+        return onnx.load_model_from_string(optimized.read_bytes())
 
     return traced
+
+
+def _optimized(module: nn.Module, path: Path) -> onnx.ModelProto:
+    """The graph in a file with the weights of a module."""
+    graph = onnx_ir.from_proto(onnx.load_model_from_string(path.read_bytes()))
+    tensors = dict(chain(module.named_parameters(), module.named_buffers()))
+    for name, weight in graph.graph.initializers.items():
+        if name in tensors:
+            weight.const_value = onnx_ir.tensor(tensors[name].detach().numpy(), name=name)
+    return onnx_ir.to_proto(onnxscript_apis.optimize(graph))
 
 
 def _unoptimized(trace: Trace, module: nn.Module, *others: Any) -> onnx.ModelProto:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ONNXProgram, "optimize", lambda program: None)
         return trace(module, *others)
+
+
+def _values(module: nn.Module) -> str:
+    found = hashlib.sha256()
+    for tensor in chain(module.parameters(), module.buffers()):
+        found.update(tensor.detach().contiguous().numpy().tobytes())
+    return found.hexdigest()
 
 
 def _fingerprint(module: nn.Module, inputs: Any, outputs: Any) -> str:

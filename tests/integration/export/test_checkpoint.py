@@ -40,13 +40,14 @@ pytestmark = pytest.mark.usefixtures("traced_once")
 SIZES: dict[str, Any] = {"model_dim": 32, "num_heads": 2, "ffn_dim": 48, "vocab_size": 90}
 SIZES |= {"num_encoder_layers": 2, "num_decoder_layers": 2}
 BASE = TransformerConfig(**SIZES)
+# But for two they are models of `test_bundle`, which are traced once for both.
 MODELS: dict[str, ModelConfig] = {
     "post-norm": replace(BASE, norm="post"),
-    "macaron, learnt positions": replace(
-        BASE, block="macaron", positions="learnt", max_positions=64
+    "learnt positions, output bias, norm of the embedding": replace(
+        BASE, positions="learnt", max_positions=64, output_bias=True, embedding_norm=True
     ),
-    "scale norm, gated": replace(BASE, norm_type="scale", activation="swiglu"),
-    "output bias, norm of the embedding": replace(BASE, output_bias=True, embedding_norm=True),
+    "macaron, gated": replace(BASE, block="macaron", activation="swiglu", ffn_dim=32),
+    "scale norm": replace(BASE, norm_type="scale"),
     "joint": JointConfig(**SIZES),
     "universal": replace(BASE, share_layers=True),
     "dynamic convolutions": replace(
