@@ -31,7 +31,7 @@ _BROKEN = "\0"
 class _GenerationTag(Extension):
     """What `{% generation %}` stands around is rendered as it is: training learns from it alone."""
 
-    tags = frozenset({"generation"})
+    tags = {"generation"}  # noqa: RUF012
 
     def parse(self, parser: Parser) -> Node:
         """A block whose text stays."""
