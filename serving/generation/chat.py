@@ -5,10 +5,13 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from jinja2 import TemplateError
+from jinja2.ext import Extension
+from jinja2.nodes import CallBlock, Node
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from serving.errors import BundleError, RequestError
@@ -25,17 +28,35 @@ _BROKEN = "\0"
 """Stands inside a special token that a message has written out; no text that is read holds it."""
 
 
+class _GenerationTag(Extension):
+    """What `{% generation %}` stands around is rendered as it is: training learns from it alone."""
+
+    tags = {"generation"}  # noqa: RUF012
+
+    def parse(self, parser: Parser) -> Node:
+        """A block whose text stays."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return CallBlock(self.call_method("_rendered"), [], [], body).set_lineno(line)
+
+    def _rendered(self, caller: Callable[[], str]) -> str:
+        return caller()
+
+
 class ChatTemplate:
     """A template in Jinja, which runs in a sandbox: it reads messages and changes nothing.
 
     Its surroundings are those that `transformers` gives a template: `messages`, the special tokens
-    by name, `add_generation_prompt`, `raise_exception`, `strftime_now` and `tojson`.
+    by name, `add_generation_prompt`, `tools` and `documents`, which are none, `raise_exception`,
+    `strftime_now`, `tojson` and the tag `generation`.
     """
 
     def __init__(self, source: str, vocabulary: FastVocabulary, special_ids: SpecialIds) -> None:
         """Raises BundleError where the source is no template."""
         environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=["jinja2.ext.loopcontrols", _GenerationTag],
         )
         environment.filters["tojson"] = _to_json
         environment.globals |= {"raise_exception": _refuse, "strftime_now": _now}
@@ -81,7 +102,11 @@ class ChatTemplate:
     def _render(self, messages: Sequence[Message]) -> str:
         try:
             return self._template.render(
-                messages=messages, add_generation_prompt=True, **self._tokens
+                messages=messages,
+                add_generation_prompt=True,
+                tools=None,
+                documents=None,
+                **self._tokens,
             )
         except Exception as error:  # whatever a template makes of messages that it does not expect
             reason = " ".join(str(error).split()).replace(_BROKEN, "")
@@ -98,6 +123,14 @@ def _now(form: str) -> str:
     return datetime.datetime.now().strftime(form)
 
 
-def _to_json(value: Any, indent: int | None = None) -> str:
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
     """Without the escapes for HTML that Jinja's own filter makes."""
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )

@@ -80,7 +80,7 @@ def read_gemma3(folder: Path) -> ImportedLanguageModel:
     if type(width) is not int or width < 1:
         raise ExportError(f"{options.path}: sliding_window must be an integer >= 1, got {width!r}")
     sizes |= windows_of(kinds, width) | {"query_key_norm": "head"}
-    sizes |= _both_rotary(options, kinds)
+    sizes |= both_rotary(options, kinds)
     sizes |= _caps(options, attention=0.0, logits=0.0)
     return _read(folder, options, sizes, GEMMA3_NAMES, "Gemma 3", longest)
 
@@ -104,7 +104,7 @@ def _caps(options: Options, *, attention: float, logits: float) -> dict[str, Any
     }
 
 
-def _both_rotary(options: Options, kinds: list[str]) -> dict[str, Any]:
+def both_rotary(options: Options, kinds: list[str]) -> dict[str, Any]:
     """Rotary positions of layers that see all, which may be scaled, and of those with a window,
     which may not: told by kind of layer, or as older files have them."""
     local = float(options.get("rope_local_base_freq", LOCAL_BASE))

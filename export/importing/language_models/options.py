@@ -69,6 +69,11 @@ def rotary_options(options: Options) -> tuple[str, dict[str, Any]]:
     name, told = "rope_parameters", options.get("rope_parameters")
     if told is None:
         name, told = _SCALING, scaling or {}
+    elif scaling not in (None, told):
+        raise ExportError(
+            f"{options.path}: rope_parameters and {_SCALING} tell different things of rotary "
+            "positions; keep the one that is right"
+        )
     if not isinstance(told, dict):
         raise ExportError(f"{options.path}: {name} must be a JSON object, got {told!r}")
     base = options.get("rope_theta")

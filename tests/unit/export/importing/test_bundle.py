@@ -31,6 +31,7 @@ def test_each_family_has_one_reader() -> None:
         ([], "marian", "marian"),
         ([], "mt5", "mt5"),
         ([], "mistral", "mistral"),
+        ([], "gemma3_text", "gemma3_text"),
         ([], "bert", "bert"),
         (["model.npz"], "", "marian-nmt"),
         (["model.pt"], "", "opennmt-py"),

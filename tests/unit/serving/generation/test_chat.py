@@ -26,6 +26,12 @@ TEMPLATES = [
     TEMPLATE,
     "{{ bos_token }}{% for m in messages %}\n    {% if loop.first %}\n{{ m.content | tojson }}"
     "{% continue %}{% endif %}\n[{{ m['role'] }}] {{ m['content'] }}{{ eos_token }}\n{% endfor %}",
+    # As SmolLM3's, Llama 3.1's and Gemma's have it: a tag of training, tools that are none, and a
+    # text that begins with its first piece.
+    "{{ bos_token }}{%- if tools is not none %}{{ tools | length }}{% endif %}"
+    "{% for m in messages %}{% set turn = m['content'] | trim %}{% if m['role'] == 'assistant' %}"
+    "{% generation %}{{ turn + '<|im_end|>' }}\n{% endgeneration %}{% else %}"
+    "{{ {'b': 1, 'a': turn} | tojson(indent=2, sort_keys=True) }}\n{% endif %}{% endfor %}",
 ]
 
 

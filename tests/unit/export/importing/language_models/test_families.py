@@ -13,7 +13,7 @@ import torch
 
 from export.errors import ExportError
 from export.importing.folder import Options
-from export.importing.language_models.gemma import read_gemma2, read_gemma3
+from export.importing.language_models.gemma import both_rotary, read_gemma2, read_gemma3
 from export.importing.language_models.gpt_neox import read_gpt_neox
 from export.importing.language_models.olmo2 import read_olmo2
 from export.importing.language_models.options import (
@@ -54,6 +54,7 @@ def refusal(folder: Path, read: Callable[[Path], Any], **told: Any) -> str:
         (read_qwen2, {"layer_types": ["linear_attention"] * 2}, "layer_types must be"),
         (read_qwen3, {"rope_parameters": {"mrope_section": [1]}}, "'mrope_section' ([1]) is not"),
         (read_qwen3, {"rope_scaling": [1]}, "rope_scaling must be a JSON object"),
+        (read_qwen3, {"rope_scaling": LONG, "rope_parameters": {}}, "tell different things"),
         (read_qwen3, {"is_encoder_decoder": True}, "is_encoder_decoder True is not supported"),
         (read_phi3, {"auto_map": {"AutoModel": "x.Y"}}, "no weights there"),
         (read_phi3, {"mlp_bias": True}, "mlp_bias True is not supported"),
@@ -106,6 +107,17 @@ def test_positions_have_the_base_of_the_family_unless_told() -> None:
     }  # fmt: skip
     with pytest.raises(ExportError, match=r"partial_rotary_factor 0\.5 is not supported"):
         rotary_sizes(Path("c"), "r", {"partial_rotary_factor": 0.5}, 7.0)
+
+
+def test_older_files_of_gemma_3_tell_the_base_of_windows_beside_the_other() -> None:
+    told = {"rope_theta": 5e5, "rope_local_base_freq": 5e3}
+    scaling = {"rope_type": "linear", "factor": 8.0}
+    found = both_rotary(Options(Path("c"), told | {"rope_scaling": scaling}), [SLIDING, FULL])
+    assert found == {
+        "rotary_base": 5e5, "rotary_scaling": "linear", "rotary_factor": 8.0,
+        "window_rotary_base": 5e3,
+    }  # fmt: skip
+    assert both_rotary(Options(Path("c"), {}), [FULL]) == {"rotary_base": 1e6}
 
 
 def test_null_is_a_value_and_no_default() -> None:
