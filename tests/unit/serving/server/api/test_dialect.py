@@ -67,7 +67,7 @@ class _ToyEndpoints:
 
     async def shout(self, request: Request, context: RequestContext) -> Response:
         body = await read_json(request, ShoutRequest, self._backend.settings.max_body_bytes)
-        self._backend.gatekeeper.admit(context, body.secret or None)
+        await self._backend.gatekeeper.admit(context, body.secret or None)
         return await self._translated(body.word, request, context)
 
     async def shout_unasked(self, request: Request, context: RequestContext) -> Response:
