@@ -82,7 +82,7 @@ def _tree(text: str) -> dict[str, Any]:
     strings = tree.get("strings") if isinstance(tree, dict) else None
     if not isinstance(strings, dict) or not all(isinstance(e, dict) for e in strings.values()):
         raise DocumentError("the file is no catalogue of strings: it has no strings")
-    return tree
+    return {**tree}
 
 
 def _missing(tree: dict[str, Any], main: str, into: str) -> list[tuple[str, Callable[[str], None]]]:

@@ -96,15 +96,7 @@ class Prose:
         written = ""
         last = Piece("")
         for inline in inlines:
-            match inline:
-                case Words(text, _):
-                    piece = Piece(self.syntax.escaped(text))
-                case Thing(number):
-                    piece = Piece(_together(notes[number]), is_markup=True)
-                case Wrap(number, inside):
-                    before, behind = self.signs.wraps[number]
-                    shown = self._joined(inside, notes)
-                    piece = Piece(before + shown + behind if shown else "", is_markup=True)
+            piece = self._piece(inline, notes)
             if not piece.text:
                 continue
             if last.text and (last.is_markup or piece.is_markup):
@@ -112,6 +104,17 @@ class Prose:
             written += piece.text
             last = piece
         return written
+
+    def _piece(self, inline: Inline, notes: Sequence[str]) -> Piece:
+        match inline:
+            case Words(text, _):
+                return Piece(self.syntax.escaped(text))
+            case Thing(number):
+                return Piece(_together(notes[number]), is_markup=True)
+            case Wrap(number, inside):
+                before, behind = self.signs.wraps[number]
+                shown = self._joined(inside, notes)
+                return Piece(before + shown + behind if shown else "", is_markup=True)
 
 
 def prose_of(inlines: Sequence[Inline], signs: Signs, syntax: Syntax) -> Prose:
