@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serving.documents.recognition import FORMATS, recognised, suffixes
-from serving.documents.unit import Translated, Unit
+from serving.documents.unit import FileFormat, FileInUnits, Translated, Unit, WrittenFile
 from serving.documents.writing import check_target, write_whole
 from serving.errors import DocumentError, InvalidOptionError
 from serving.text.glossary import TermIndex
@@ -30,6 +30,8 @@ class FileWishes:
     """Terms that every sentence's translation must or may not hold."""
     glossary: Sequence[TermIndex] = ()
     """Glossaries of the languages: what a sentence holds of them is put into its translation."""
+    target_language: str = ""
+    """Which language of a file with several is filled; empty for the only one beside the source."""
 
 
 NO_FILE_WISHES = FileWishes()
@@ -63,8 +65,11 @@ def translate_file(
         raise DocumentError(f"{source} must have at most {MAX_FILE_BYTES} bytes, got {size}")
     content = source.read_bytes()
     format = recognised(content, source.name)
-    file = format.read(content)
-    write = file.write_bilingual if wishes.bilingual else file.write
+    if format.read_into:
+        file = format.read_into(content, wishes.target_language)
+    else:
+        file = format.read(content)
+    write = file.write_bilingual if wishes.bilingual else _writer(file, format, target)
     if write is None:
         raise InvalidOptionError(
             f"{source}: a {format.name} file has no room for the source beside its translation; "
@@ -78,6 +83,22 @@ def translate_file(
     return FileTranslation(format.name, len(file.units), tuple(every))
 
 
+def _writer(
+    file: FileInUnits, format: FileFormat, target: Path
+) -> Callable[[Sequence[Translated]], WrittenFile]:
+    """What writes a file as its own kind, or as that of the target where it has to be another."""
+    if not file.write_as:
+        return file.write
+    suffix = target.suffix.lower()
+    if suffix not in file.write_as:
+        raise InvalidOptionError(
+            f"the output of a {format.name} file must end with {' or '.join(file.write_as)}, got "
+            f"{target}",
+            parameter="output",
+        )
+    return file.write_as[suffix]
+
+
 def files_to_translate(source: str, target: Path) -> list[tuple[Path, Path]]:
     """The files that a name, a folder or a pattern means, and where each one's translation goes.
 
@@ -86,17 +107,20 @@ def files_to_translate(source: str, target: Path) -> list[tuple[Path, Path]]:
     """
     path = Path(source)
     if path.is_file():
-        return [(path, target / path.name if target.is_dir() else target)]
+        return [(path, target / _output_name(path) if target.is_dir() else target)]
     if path.is_dir():
         if target.resolve().is_relative_to(path.resolve()):
             raise InvalidOptionError(
                 f"the output must lie outside of the folder {source}, got {target}",
                 parameter="output",
             )
-        found = [(file, target / file.relative_to(path)) for file in sorted(_known(path))]
+        found = [
+            (file, target / file.relative_to(path).with_name(_output_name(file)))
+            for file in sorted(_known(path))
+        ]
     else:
         files = [Path(name) for name in sorted(glob.glob(source, recursive=True))]
-        found = [(file, target / file.name) for file in files if file.is_file()]
+        found = [(file, target / _output_name(file)) for file in files if file.is_file()]
     if not found:
         raise InvalidOptionError(
             f"the input must be a file, or a folder or pattern with files of a known kind "
@@ -104,6 +128,13 @@ def files_to_translate(source: str, target: Path) -> list[tuple[Path, Path]]:
             parameter="input",
         )
     return found
+
+
+def _output_name(path: Path) -> str:
+    """What a file is called beside others: its own name, with the suffix of what it becomes."""
+    suffix = path.suffix.lower()
+    written = next((f.written_as for f in FORMATS if f.written_as and suffix in f.suffixes), ())
+    return path.name + written[0] if written else path.name
 
 
 def _known(folder: Path) -> Iterator[Path]:

@@ -27,6 +27,8 @@ class Thing:
 
     number: int
     divides: bool = False
+    word: str = ""
+    """What is read of it, where it stands for a word of the sentence."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ Inline = Words | Thing | Wrap
 _TOKEN = re.compile(
     r'<g id="(?P<kind>[sw])(?P<number>\d+)">|(?P<close></g>)'
     r'|<(?:x|br) id="t(?P<thing>\d+)"/?>|(?P<line><br id="n">)'
+    r'|<code id="t(?P<word>\d+)">[^<]*</code>'
 )
 
 
@@ -87,7 +90,9 @@ def line_of(inlines: Sequence[Inline]) -> Line:
 
 
 def _is_outside(inline: Inline) -> bool:
-    return isinstance(inline, Thing) or (isinstance(inline, Words) and not inline.text.strip())
+    if isinstance(inline, Thing):
+        return not inline.word
+    return isinstance(inline, Words) and not inline.text.strip()
 
 
 def _joined(inlines: Sequence[Inline]) -> Iterator[Inline]:
@@ -134,6 +139,9 @@ def _encoded(inlines: Sequence[Inline], base: int) -> str:
             case Words(text, style):
                 shown = html.escape(text, quote=False).replace("\n", '<br id="n">')
                 written.append(shown if style == base else f'<g id="s{style}">{shown}</g>')
+            case Thing(number, word=word) if word:
+                shown = html.escape(word, quote=False)
+                written.append(f'<code id="t{number}">{shown}</code>')
             case Thing(number, divides):
                 written.append(f'<br id="t{number}">' if divides else f'<x id="t{number}"/>')
             case Wrap(number, inside):
@@ -158,6 +166,8 @@ def _decoded(text: str, base: int) -> list[Inline]:
             opened[-1][2].append(Words("\n", style))
         elif match["thing"]:
             opened[-1][2].append(Thing(int(match["thing"])))
+        elif match["word"]:
+            opened[-1][2].append(Thing(int(match["word"]), word="x"))
         style = next((number for kind, number, _ in reversed(opened) if kind == "s"), base)
     _add_words(opened, text[done:], style)
     return list(_joined(top))

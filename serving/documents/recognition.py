@@ -8,8 +8,9 @@ from pathlib import PurePath
 
 from serving.documents import book, notebook, plain
 from serving.documents.archive import Archive
-from serving.documents.localisation import catalogue, elements, lines, trees
+from serving.documents.localisation import catalogue, elements, lines, memories, trees, xcode
 from serving.documents.subtitles import cues
+from serving.documents.typeset import latex, restructured
 from serving.documents.unit import FileFormat, FileInUnits
 from serving.errors import DocumentError
 
@@ -31,6 +32,12 @@ def _read_yaml(content: bytes) -> FileInUnits:
     from serving.documents.localisation.yaml_messages import read_yaml
 
     return read_yaml(content)
+
+
+def _read_pdf(content: bytes) -> FileInUnits:
+    from serving.documents.pdf import read_pdf
+
+    return read_pdf(content)
 
 
 TEXT = FileFormat("txt", (".txt", ".text"), plain.read_text)
@@ -58,6 +65,14 @@ STRINGS = FileFormat("strings", (".strings",), lines.read_strings)
 PROPERTIES = FileFormat("properties", (".properties",), lines.read_properties)
 JSON = FileFormat("json", (".json",), trees.read_json)
 YAML = FileFormat("yaml", (".yml", ".yaml"), _read_yaml)
+TMX = FileFormat("tmx", (".tmx",), memories.read_tmx, read_into=memories.read_tmx)
+STRINGSDICT = FileFormat("stringsdict", (".stringsdict",), xcode.read_stringsdict)
+XCSTRINGS = FileFormat(
+    "xcstrings", (".xcstrings",), xcode.read_xcstrings, read_into=xcode.read_xcstrings
+)
+RST = FileFormat("rst", (".rst", ".rest"), restructured.read_rst)
+LATEX = FileFormat("latex", (".tex", ".latex", ".ltx"), latex.read_latex)
+PDF = FileFormat("pdf", (".pdf",), _read_pdf, written_as=(".docx", ".txt"))
 ARB = FileFormat("arb", (".arb",), trees.read_arb)
 
 FORMATS = (
@@ -65,6 +80,7 @@ FORMATS = (
     *(SRT, VTT, ASS, SBV),
     *(DOCX, PPTX, XLSX, ODT, ODP, ODS, EPUB),
     *(PO, XLIFF, ANDROID, RESX, STRINGS, PROPERTIES, JSON, ARB, YAML),
+    *(TMX, STRINGSDICT, XCSTRINGS, PDF, RST, LATEX),
 )
 _OF_ZIP = (DOCX, PPTX, XLSX, ODT, ODP, ODS, EPUB)
 _ZIP, _EMPTY_ZIP, _COMPOUND = b"PK\x03\x04", b"PK\x05\x06", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -99,6 +115,8 @@ def recognised(content: bytes, name: str) -> FileFormat:
             if "EncryptedPackage".encode("utf-16-le") in content
             else f"{name}: files of Office before 2007 are not read; save it in its newer format"
         )
+    if content[:1024].lstrip().startswith(b"%PDF-"):
+        return PDF
     start = content[:4096].decode("utf-8-sig", "replace").replace("\r\n", "\n")
     for format, pattern in _BY_CONTENT:
         if pattern.match(start):

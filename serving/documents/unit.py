@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from serving.errors import TooLongError
 from serving.text.alignment import Link
@@ -44,6 +44,11 @@ class FileInUnits:
     write_bilingual: Callable[[Sequence[Translated]], WrittenFile] | None = None
     """Keeps the source beside; None where the format has no room for it."""
     warnings: tuple[str, ...] = ()
+    write_as: Mapping[str, Callable[[Sequence[Translated]], WrittenFile]] = field(
+        default_factory=dict
+    )
+    """How it is written as another kind, by the suffix of that; not empty where a file cannot be
+    written as its own kind: `write` is the first of them then."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,10 @@ class FileFormat:
     suffixes: tuple[str, ...]
     """In small letters, with their dots."""
     read: Callable[[bytes], FileInUnits]
+    read_into: Callable[[bytes, str], FileInUnits] | None = None
+    """Reads a file that holds several languages, of which the one that is named is filled."""
+    written_as: tuple[str, ...] = ()
+    """The suffixes of what it becomes, the usual one first; empty where that is its own kind."""
 
 
 def check_lengths(units: Sequence[Unit]) -> None:

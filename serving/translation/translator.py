@@ -315,6 +315,7 @@ class ModelTranslator:
             return translate_units(read, self._translate, out, made_by.hexdigest(), progress)
 
         made_by = sha256(repr((self.manifest, options, source, target, wishes.terms)).encode())
+        wishes = dataclasses.replace(wishes, target_language=target)
         return translate_file(Path(source_path), out, translate, wishes)
 
     def translate_sentences(

@@ -46,9 +46,9 @@ class Element:
 def read_xliff(content: bytes) -> FileInUnits:
     """Targets of XLIFF 1.2 and 2 that are missing, empty or of a state that asks for translation;
     states and notes stay."""
-    source = _text(content)
+    source = text_of(content)
     slots: list[Slot] = []
-    for element in _elements(source):
+    for element in elements_of(source):
         if element.name in ("trans-unit", "segment") and _wanted(element):
             slots += _target(source.text, element)
     return file_with_slots(source, slots)
@@ -56,32 +56,33 @@ def read_xliff(content: bytes) -> FileInUnits:
 
 def read_android(content: bytes) -> FileInUnits:
     """Strings, items of arrays and of plurals, but for those with `translatable="false"`."""
-    source = _text(content)
+    source = text_of(content)
     found = []
-    for element in _elements(source):
+    for element in elements_of(source):
         if element.attributes.get("translatable") == "false":
             continue
         if element.name == "string":
             found.append(element)
         elif element.name in ("string-array", "plurals"):
             found += element.children
-    return file_with_slots(source, [_inner(source.text, element) for element in found])
+    return file_with_slots(source, [inner_slot(source.text, element) for element in found])
 
 
 def read_resx(content: bytes) -> FileInUnits:
     """Values of .NET's resources that are text."""
-    source = _text(content)
+    source = text_of(content)
     found = []
-    for element in _elements(source):
+    for element in elements_of(source):
         typed = {"type", "mimetype"} & set(element.attributes)
         value = element.child("value")
         named = element.attributes.get("name", "")
         if element.name == "data" and value and not typed and not named.startswith(">>"):
             found.append(value)
-    return file_with_slots(source, [_inner(source.text, element) for element in found])
+    return file_with_slots(source, [inner_slot(source.text, element) for element in found])
 
 
-def _inner(text: str, element: Element) -> Slot:
+def inner_slot(text: str, element: Element) -> Slot:
+    """The content of an element as a place for its own translation."""
     unit = Unit(text[element.inner : element.inner_end], "xml")
     return Slot(element.inner, element.inner_end, unit, str)
 
@@ -121,12 +122,15 @@ def _target(text: str, element: Element) -> Iterator[Slot]:
         yield Slot(source.end, source.end, unit, after_source, replaces_source=False)
 
 
-def _text(content: bytes) -> Decoded:
+def text_of(content: bytes) -> Decoded:
+    """The text of a file of XML."""
     declared = _DECLARED.match(content)
     return decoded(content, declared[1].decode() if declared else None)
 
 
-def _elements(source: Decoded) -> Iterator[Element]:
+def elements_of(source: Decoded) -> Iterator[Element]:
+    """Every element of a text, in order; raises DocumentError for what is not well-formed, or
+    declares entities."""
     root = _parsed(source.text)
     return root.walk() if root else iter(())
 

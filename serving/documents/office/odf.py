@@ -24,7 +24,8 @@ from serving.errors import DocumentError
 _OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
-_PARTS = ("content.xml", "styles.xml")
+_PART = re.compile(r"(?:content|styles)\.xml\Z|(?:Object[^/]*/)+content\.xml\Z")
+"""The document's own parts, and those of charts and documents in it."""
 _MANIFEST = "META-INF/manifest.xml"
 _SIGNATURES = "META-INF/documentsignatures.xml"
 _WRAPS = frozenset((f"{_TEXT}span", f"{_TEXT}a", f"{_TEXT}meta"))
@@ -39,7 +40,7 @@ def read_odf(content: bytes) -> FileInUnits:
     archive = Archive(content)
     if _MANIFEST in archive.names and b":encryption-data" in archive.read(_MANIFEST):
         raise DocumentError("the file is locked with a password; remove it and try again")
-    names = [name for name in _PARTS if name in archive.names]
+    names = [name for name in archive.names if _PART.match(name)]
     units = units_of(archive, names, _paragraphs)
     signed = [name for name in archive.names if name == _SIGNATURES]
 

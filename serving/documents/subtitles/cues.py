@@ -15,7 +15,11 @@ _CLOCK = r"(?:(\d+):)?(\d\d?):(\d\d)[,.](\d+)"
 _ARROW = re.compile(rf"[ \t]*{_CLOCK}[ \t]*-->[ \t]*{_CLOCK}[^\n]*\n")
 _COMMA = re.compile(rf"[ \t]*{_CLOCK},{_CLOCK}[ \t]*\n")
 _NUMBER = re.compile(r"[ \t]*\d+[ \t]*\Z")
-_SPEAKER = re.compile(r"[ \t]*(?:<[^>]*>|\{[^}]*\})*[ \t]*[-–—][ \t]*")
+_NAME = r"[^\W\d_a-zß-öø-ÿ](?:[^\W_a-zß-öø-ÿ]|[ .'\u2019-]){1,24}:[ \t]+"
+_SPEAKER = re.compile(rf"[ \t]*(?:<[^>]*>|\{{[^}}]*\}})*[ \t]*(?:[-–—][ \t]*(?:{_NAME})?|{_NAME})")
+_SOUND = re.compile(r"\[[^\[\]]+\]|\([^()]+\)")
+"""What is heard and not said, in a cue of its own."""
+_POSITION = re.compile(r"\\(?:an?\d|pos\()")
 _ENDED = re.compile(r"""[.!?…。\uff01\uff1f♪:)\]]["'”’»“]*(?:<[^>]*>|\{[^}]*\})*\s*\Z""")
 _LONGEST_GAP_S = 3.0
 _MOST_CUES = 6
@@ -33,6 +37,9 @@ class Cue:
     """Without line breaks."""
     start_s: float
     stop_s: float
+    begins: bool = False
+    """Whether no sentence goes on here: a speaker is named."""
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -158,13 +165,14 @@ def _spoken(
     lines: Sequence[str], begin: int, line_break: str, times: tuple[float, float]
 ) -> Iterator[Cue]:
     """The lines of a cue as one text a speaker; one begins with a dash, which stays outside."""
-    place, start, said = begin, begin, list[str]()
+    place, start, said, named = begin, begin, list[str](), False
     for line in lines:
         dash = _SPEAKER.match(line)
         if dash and said:
-            yield Cue(start, place - len(line_break), " ".join(said), *times)
+            yield _cue(start, place - len(line_break), said, times, named=named)
             said = []
         if not said:
+            named = dash is not None
             cut = len(dash[0]) if dash and "<" not in dash[0] and "{" not in dash[0] else 0
             start, line_text = place + cut, line[cut:]
         else:
@@ -172,7 +180,17 @@ def _spoken(
         said.append(line_text.strip())
         place += len(line) + len(line_break)
     if said:
-        yield Cue(start, place - len(line_break), " ".join(said), *times)
+        yield _cue(start, place - len(line_break), said, times, named=named)
+
+
+def _cue(
+    begin: int, end: int, said: Sequence[str], times: tuple[float, float], *, named: bool
+) -> Cue:
+    """A cue; brackets around a sound stay outside, for what stands in them is kept otherwise."""
+    words = " ".join(said)
+    if _SOUND.fullmatch(words) and len(words) == end - begin:
+        return Cue(begin + 1, end - 1, words[1:-1], *times, alone=True)
+    return Cue(begin, end, words, *times, begins=named)
 
 
 def _groups(cues: Sequence[Cue]) -> Iterator[list[Cue]]:
@@ -183,6 +201,10 @@ def _groups(cues: Sequence[Cue]) -> Iterator[list[Cue]]:
             continue
         if group and (
             (_ENDED.search(group[-1].words) and not _goes_on(group[-1].words, cue.words))
+            or group[-1].alone
+            or cue.alone
+            or cue.begins
+            or bool(_POSITION.search(cue.words)) != bool(_POSITION.search(group[-1].words))
             or not 0 <= cue.start_s - group[-1].stop_s + 0.05 <= _LONGEST_GAP_S
             or len(group) == _MOST_CUES
             or sum(len(other.words) for other in group) + len(cue.words) > _MOST_CHARACTERS

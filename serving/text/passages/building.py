@@ -11,7 +11,7 @@ from serving.text.alignment import Span
 from serving.text.kept.masks import Masks
 from serving.text.kept.placeholders import Placeholder, is_plain, placeholders
 from serving.text.kept.spelling import Unspelt, with_unspelt
-from serving.text.passages.passage import Inline, Markup, Passage
+from serving.text.passages.passage import Inline, Markup, Origins, Passage
 from serving.text.passages.unescaping import unescaped, unquoted
 from serving.text.symbols import BIDI, BLANKS, CLOSING_SIGNS, INVISIBLE, OPENING_BIDI
 
@@ -149,7 +149,13 @@ class Builder:
         if text and not text.isspace():
             inlines = self._top.children
             yield Passage(
-                self._source, text, self._origins, inlines, self._span, self._markup, self._quotes
+                self._source,
+                text,
+                Origins(self._origins),
+                inlines,
+                self._span,
+                self._markup,
+                self._quotes,
             )
         else:
             yield self._source[slice(*self._span)]

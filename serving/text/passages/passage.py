@@ -5,7 +5,8 @@ Its text is what a reader sees. Sentences of it are translated; the rest stays a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -56,6 +57,22 @@ class Inline:
         return self.begin == self.end and not self.children
 
 
+class Origins:
+    """Spans, one for each character of a text, in an eighth of the memory of pairs."""
+
+    __slots__ = ("_begins", "_ends")
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self._begins = array("I", [begin for begin, _ in spans])
+        self._ends = array("I", [end for _, end in spans])
+
+    def __getitem__(self, index: int) -> Span:
+        return self._begins[index], self._ends[index]
+
+    def __iter__(self) -> Iterator[Span]:
+        return zip(self._begins, self._ends, strict=True)
+
+
 @dataclass
 class Passage:
     """A stretch of a document that is translated for itself: a line, a cell, a block of markup."""
@@ -64,7 +81,7 @@ class Passage:
     """The request's text."""
     text: str
     """What a reader sees, with words in place of things that are kept."""
-    origins: list[Span]
+    origins: Origins
     """Where in `source` each character of `text` was; those of one thing were in one place."""
     inlines: list[Inline]
     span: Span

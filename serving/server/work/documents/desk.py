@@ -277,7 +277,7 @@ def _check_kind(upload: Upload, name: str) -> None:
 def output_name(record: DocumentRecord) -> str:
     """How the translated file is called: `report.docx` becomes `report.en.docx`."""
     path = PurePath(record.name)
-    return f"{path.stem}.{record.target}{path.suffix}"
+    return f"{path.stem}.{record.target}{record.output_suffix or path.suffix}"
 
 
 def file_response(documents: Documents, record: DocumentRecord) -> FileResponse:

@@ -63,6 +63,8 @@ class DocumentRecord:
     state: State = "queued"
     format: str = ""
     """Known when it has been read."""
+    output_suffix: str = ""
+    """Of the result, where it becomes another kind of file."""
     done: int = 0
     """Units (paragraphs, cells, messages) that are translated."""
     total: int = 0

@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from serving.documents.unit import FileInUnits, Translated, Unit
+from serving.documents.unit import FileFormat, FileInUnits, Translated, Unit
 from serving.documents.writing import write_whole
 from serving.errors import (
     CancelledError,
@@ -77,7 +77,12 @@ class DocumentTranslation:
         distinct = list(dict.fromkeys(file.units))
         source = self._source(record, distinct)
         record = dataclasses.replace(
-            record, format=format, source=source, total=len(distinct), done=0
+            record,
+            format=format.name,
+            output_suffix=next(iter(format.written_as), ""),
+            source=source,
+            total=len(distinct),
+            done=0,
         )
         known = await asyncio.to_thread(self._known, record, len(distinct))
         warnings: dict[str, None] = {}
@@ -105,13 +110,15 @@ class DocumentTranslation:
         )
         await asyncio.to_thread(self._shelf.save, done)
 
-    def _read(self, record: DocumentRecord) -> tuple[str, FileInUnits]:
+    def _read(self, record: DocumentRecord) -> tuple[FileFormat, FileInUnits]:
         # Only here: reading files takes libraries that a server without documents has no use for.
         from serving.documents.recognition import recognised
 
         content = self._shelf.source(record)
         format = recognised(content, record.name)
-        return format.name, format.read(content)
+        if format.read_into is not None:
+            return format, format.read_into(content, record.target)
+        return format, format.read(content)
 
     def _source(self, record: DocumentRecord, units: Sequence[Unit]) -> str:
         """The language of a document: of the whole, for cells and headings say little."""

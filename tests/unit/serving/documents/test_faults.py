@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 import zipfile
 from io import BytesIO
 
@@ -9,6 +10,7 @@ import pytest
 from serving.documents import archive
 from serving.documents.recognition import recognised
 from serving.errors import DocumentError, TooLongError
+from serving.text.document import Document
 from tests.unit.serving.documents.fakes import parts, translated
 from tests.unit.serving.documents.packages import docx, odt, zipped
 
@@ -130,3 +132,17 @@ def test_a_paragraph_of_200_000_characters_is_refused_with_the_limit() -> None:
     source = docx(f"<w:p><w:r><w:t>{'ab ' * 70_000}</w:t></w:r></w:p>")
     with pytest.raises(TooLongError, match=r"paragraph 1 must have at most 100000 .*, got 209999"):
         recognised(source, "a.docx").read(source)
+
+
+def test_a_segment_takes_less_than_three_kilobytes_so_that_100_000_fit_300_mb() -> None:
+    tracemalloc.start()
+    try:
+        documents = []
+        for number in range(1000):
+            document = Document(f"Das ist der Satz {number} mit ein paar Worten.", "text")
+            document.divide("de", lambda _: True)
+            documents.append(document)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 3_000 * len(documents)

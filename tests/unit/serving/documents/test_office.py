@@ -156,3 +156,10 @@ def test_other_parts_stay_and_in_their_order() -> None:
     result = translated(source, "a.odt")
     assert list(parts(result)) == list(parts(source))
     assert parts(result)["Pictures/a.png"] == b"\x89PNG"
+
+
+def test_titles_of_charts_in_a_sheet_of_opendocument_are_translated() -> None:
+    chart = parts(odt("<text:p>Titel des Bildes</text:p>", "chart"))["content.xml"]
+    source = odt("<text:p>Haus</text:p>", "spreadsheet", {"Object 1/content.xml": chart})
+    result = parts(translated(source, "a.ods"))
+    assert b"<text:p>TITEL DES BILDES</text:p>" in result["Object 1/content.xml"]

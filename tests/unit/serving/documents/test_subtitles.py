@@ -148,3 +148,34 @@ def test_two_thousand_cues_are_read_and_divided_in_seconds() -> None:
         for n in range(2000)
     )
     assert translated(cues.encode(), "a.srt").decode().count("SATZ") == 2000
+
+
+def cues(*texts: str) -> bytes:
+    """Cues that follow each other."""
+    return "\n".join(
+        f"{n}\n00:00:{n:02d},000 --> 00:00:{n:02d},900\n{text}\n" for n, text in enumerate(texts, 1)
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (("[Tür knallt]", "(lacht)"), ["[TÜR KNALLT]", "(LACHT)"]),
+        (("er sagt", "[Tür knallt]", "nichts"), ["ER SAGT", "[TÜR KNALLT]", "NICHTS"]),
+        (("MANN: Hilfe!\nFRAU: Ruf sie an!",), ["MANN: HILFE!\nFRAU: RUF SIE AN!"]),
+        (("ich weiß", "ANNA: was denn"), ["ICH WEISS", "ANNA: WAS DENN"]),
+        (("{\\an8}Berlin am Abend", "Nein..."), ["{\\an8}BERLIN AM ABEND", "NEIN..."]),
+    ],
+    ids=["sounds", "between", "speakers", "a speaker", "a sign above"],
+)
+def test_sounds_speakers_and_signs_are_texts_of_their_own(
+    texts: tuple[str, ...], expected: list[str]
+) -> None:
+    seen: list[str] = []
+
+    def translate(sentence: str) -> Translated:
+        seen.append(sentence)
+        return Translated(sentence.upper())
+
+    assert translated(cues(*texts), "a.srt", translate) == cues(*expected)
+    assert len(seen) >= len(texts)

@@ -1,0 +1,133 @@
+"""Apple's string catalogues, and its plurals: `.xcstrings` and `.stringsdict`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from serving.documents.encoding import decoded
+from serving.documents.localisation.elements import Element, elements_of, inner_slot, text_of
+from serving.documents.localisation.languages import language_to_fill
+from serving.documents.slots import file_with_slots
+from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
+from serving.errors import DocumentError
+
+_PLURALS = frozenset(("zero", "one", "two", "few", "many", "other"))
+_FORMAT = "NSStringLocalizedFormatKey"
+_EMPTY = re.compile(r"^( *)(.*)\{\}(,?)$", re.MULTILINE)
+_STATE = "needs_review"
+"""Of a translation that nobody has read."""
+
+
+def read_stringsdict(content: bytes) -> FileInUnits:
+    """Forms of plurals, and what stands around them."""
+    source = text_of(content)
+    found = []
+    for element in elements_of(source):
+        if element.name == "dict":
+            for key, value in zip(element.children, element.children[1:], strict=False):
+                name = source.text[key.inner : key.inner_end].strip()
+                if (
+                    key.name == "key"
+                    and value.name == "string"
+                    and _is_form(source.text, name, value)
+                ):
+                    found.append(value)
+    return file_with_slots(source, [inner_slot(source.text, element) for element in found])
+
+
+def _is_form(text: str, name: str, value: Element) -> bool:
+    if name == _FORMAT:
+        rest = re.sub(r"%(?:\d+\$)?#@[^@]*@", "", text[value.inner : value.inner_end])
+        return any(map(str.isalpha, rest))
+    return name in _PLURALS
+
+
+def read_xcstrings(content: bytes, target: str = "") -> FileInUnits:
+    """Strings that have no translation into `target`, or one whose state is `new`, get one in the
+    state `needs_review`. Without `target` it is the only other language of the file. Raises
+    DocumentError where there is none, or several, and for what is no catalogue."""
+    source = decoded(content)
+    if not source.text.strip():
+        return FileInUnits([], lambda _: WrittenFile(content))
+    tree = _tree(source.text)
+    main = tree.get("sourceLanguage", "en")
+    languages = [
+        language
+        for entry in tree["strings"].values()
+        for language in entry.get("localizations", {})
+    ]
+    into = language_to_fill(languages, main, target)
+    units = [Unit(text) for text, _ in _missing(tree, main, into)]
+    check_lengths(units)
+
+    def write(translations: Sequence[Translated]) -> WrittenFile:
+        other = _tree(source.text)
+        for (_, fill), given in zip(_missing(other, main, into), translations, strict=True):
+            fill(given.text)
+        shown = json.dumps(other, indent=2, separators=(",", " : "), ensure_ascii=False)
+        shown = _EMPTY.sub(r"\1\2{\n\n\1}\3", shown)  # as Xcode writes it
+        return source.encoded(shown + source.text[len(source.text.rstrip()) :])
+
+    return FileInUnits(units, write)
+
+
+def _tree(text: str) -> dict[str, Any]:
+    try:
+        tree = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"the file is no JSON: {error}") from error
+    strings = tree.get("strings") if isinstance(tree, dict) else None
+    if not isinstance(strings, dict) or not all(isinstance(e, dict) for e in strings.values()):
+        raise DocumentError("the file is no catalogue of strings: it has no strings")
+    return {**tree}
+
+
+def _missing(tree: dict[str, Any], main: str, into: str) -> list[tuple[str, Callable[[str], None]]]:
+    """Each text without a translation, and what gives it one."""
+    found: list[tuple[str, Callable[[str], None]]] = []
+    for key, entry in tree["strings"].items():
+        if entry.get("shouldTranslate") is False:
+            continue
+        localizations = entry.get("localizations", {})
+        own = localizations.get(main) or {"stringUnit": {"value": key}}
+        done = localizations.get(into)
+        if done is not None and any(True for _ in _done(done)):
+            continue
+        copy = json.loads(json.dumps(own))
+        texts = [unit for unit in _string_units(copy) if any(map(str.isalpha, unit["value"]))]
+        for index, unit in enumerate(texts):
+
+            def fill(
+                text: str,
+                unit: dict[str, Any] = unit,
+                entry: dict[str, Any] = entry,
+                copy: Any = copy,
+                first: bool = index == 0,
+            ) -> None:
+                if first:
+                    entry.setdefault("localizations", {})[into] = copy
+                unit["state"], unit["value"] = _STATE, text
+
+            found.append((unit["value"], fill))
+    return found
+
+
+def _done(localization: Any) -> Iterator[dict[str, Any]]:
+    """The texts of a translation that need no other."""
+    for unit in _string_units(localization):
+        if unit["value"] and unit.get("state") != "new":
+            yield unit
+
+
+def _string_units(tree: Any) -> Iterator[dict[str, Any]]:
+    """The texts in a translation: one, or one for each form of a plural and each device."""
+    if isinstance(tree, dict):
+        for name, value in tree.items():
+            if name == "stringUnit" and isinstance(value, dict):
+                if isinstance(value.get("value"), str):
+                    yield value
+            else:
+                yield from _string_units(value)

@@ -1,0 +1,302 @@
+"""LaTeX: the words of its paragraphs and of the arguments of known commands."""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from serving.documents.encoding import decoded
+from serving.documents.markup import Inline, Words
+from serving.documents.typeset.prose import (
+    Piece,
+    Place,
+    Prose,
+    Signs,
+    Syntax,
+    file_with_prose,
+    filled,
+    prose_of,
+)
+from serving.documents.unit import FileInUnits
+
+_STYLES = frozenset(
+    """
+    textbf textit textsl textsc textsf textrm textup textmd textnormal emph underline uline sout
+    enquote mbox text alert foreignquote uppercase hl so
+    """.split()  # noqa: SIM905
+)
+"""Commands around words of a sentence."""
+_SECOND = frozenset(("textcolor", "href", "hyperref", "colorbox", "foreignlanguage"))
+"""Those whose last argument is the words."""
+_BLOCKS = frozenset(
+    """
+    title subtitle part chapter section subsection subsubsection paragraph subparagraph caption
+    frametitle framesubtitle subcaption
+    """.split()  # noqa: SIM905
+)
+"""Commands whose argument is a paragraph of its own."""
+_NOTES = frozenset(("footnote", "footnotetext", "thanks", "marginpar", "marginnote", "sidenote"))
+_SILENT = frozenset(
+    """
+    label index vspace hspace noindent centering newpage clearpage pagebreak linebreak maketitle
+    tableofcontents hline toprule midrule bottomrule bigskip medskip smallskip par hfill vfill
+    cline cmidrule footnotemark
+    """.split()  # noqa: SIM905
+)
+"""Commands that stand for no word."""
+_DIVIDING = frozenset(
+    """
+    item par maketitle tableofcontents newpage clearpage hline toprule midrule bottomrule
+    includegraphics bigskip medskip smallskip centering cline cmidrule input include bibliography
+    addplot
+    """.split()  # noqa: SIM905
+)
+"""Commands that no sentence goes on behind."""
+_VERBATIM = (
+    "verbatim|lstlisting|minted|Verbatim|comment|equation|align|alignat|gather|multline|eqnarray|"
+    "math|displaymath|flalign|tikzpicture|thebibliography|filecontents|algorithmic|algorithm|"
+    "pgfpicture|alltt|IEEEeqnarray"
+)
+_ACCENTS = {
+    "`": "\u0300", "'": "\u0301", "^": "\u0302", "~": "\u0303", '"': "\u0308", "=": "\u0304",
+    ".": "\u0307", "c": "\u0327", "v": "\u030c", "u": "\u0306", "H": "\u030b", "r": "\u030a",
+    "k": "\u0328",
+}  # fmt: skip
+_LETTERS = {
+    "ss": "ß", "ae": "æ", "AE": "Æ", "oe": "œ", "OE": "Œ", "o": "ø", "O": "Ø", "aa": "å", "AA": "Å",
+    "l": "ł", "L": "Ł", "dots": "…", "ldots": "…", "glqq": "„", "grqq": "“",
+}  # fmt: skip
+_BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*\}"
+_ARGUMENTS = re.compile(rf"\*?(?:[ \t]*\[[^\]]*\]|{_BRACES})*")
+_TOKEN = re.compile(
+    rf"""(?P<verbatim>\\begin\{{(?P<name>(?:{_VERBATIM})\*?)\}}.*?\\end\{{(?P=name)\}})
+    | (?P<verb>\\(?:verb|lstinline)\*?(?P<bar>[^\sA-Za-z*\[{{]).*?(?P=bar))
+    | (?P<display>\$\$.*?\$\$|\\\[.*?\\\])
+    | (?P<math>\$(?:[^$\\]|\\.)+\$|\\\(.*?\\\))
+    | (?P<comment>%[^\n]*(?:\n[ \t]*(?=\S))?)
+    | (?P<blank>\n[ \t]*\n\s*)
+    | (?P<row>\\\\\*?(?:\[[^\]]*\])?)
+    | (?P<accent>\\(?:[`'^~"=.](?:\{{\\?[A-Za-z]\}}|\\?[A-Za-z])|[cvuHrk]\{{[A-Za-z]\}}))
+    | (?P<escape>\\[&%#_${{}}])
+    | (?P<environment>\\(?:begin|end)\{{[^}}]*\}}(?:[ \t]*\[[^\]]*\]|{_BRACES})*)
+    | (?P<command>\\(?P<word>[A-Za-z@]+)\*?)
+    | (?P<other>\\.)
+    | (?P<cell>&)
+    | (?P<open>\{{)
+    | (?P<close>\}})
+    | (?P<quote>``|'')
+    | (?P<tie>~)""",
+    re.VERBOSE | re.DOTALL,
+)
+_BODY = re.compile(r"\\begin\{document\}")
+_END = re.compile(r"\\end\{document\}")
+_TITLE = re.compile(r"\\(?:title|subtitle)(?:\[[^\]]*\])?(?=\{)")
+_GROUPS = 64
+"""Braces within each other that are read."""
+
+
+def read_latex(content: bytes) -> FileInUnits:
+    """Paragraphs, titles, captions, items, cells and footnotes; formulas, commands, comments, code
+    and what stands before the document stay, but for the title."""
+    source = decoded(content)
+    text = source.text
+    body = _BODY.search(text)
+    places = []
+    if body:
+        for title in _TITLE.finditer(text, 0, body.start()):
+            reader = _Reader(text, title.start(), _closing(text, title.end()) + 1)
+            places += reader.places
+    end = _END.search(text, body.end() if body else 0)
+    reader = _Reader(text, body.end() if body else 0, end.start() if end else len(text))
+    return file_with_prose(source, [*places, *reader.places])
+
+
+@dataclass
+class _Group:
+    """Inlines within braces that are open."""
+
+    before: str
+    found: list[Inline] = field(default_factory=list)
+
+
+class _Reader:
+    """Reads a part of a text into paragraphs."""
+
+    def __init__(self, text: str, begin: int, end: int) -> None:
+        self.places: list[Place] = []
+        self._text = text
+        self._start(begin)
+        at = begin
+        while at < end:
+            match = _TOKEN.search(text, at, end)
+            stop = match.start() if match else end
+            self._say(text[at:stop])
+            if match is None:
+                break
+            at = self._token(match, end)
+        self._finish(end)
+
+    def _start(self, begin: int) -> None:
+        self._begin, self._signs = begin, Signs()
+        self._groups = [_Group("")]
+
+    def _finish(self, end: int) -> None:
+        """End a paragraph here; one whose braces do not close within it stays as it is."""
+        if len(self._groups) == 1:
+            source = self._text[self._begin : end]
+            prose = prose_of(self._groups[0].found, self._signs, SYNTAX)
+            if any(True for _ in prose.proses()):
+                head = source[: len(source) - len(source.lstrip())]
+                tail = source[len(source.rstrip()) :]
+                begin, stop = self._begin + len(head), end - len(tail)
+                inner = self._text[begin:stop]
+                prose = _stripped(prose)
+                # What a comment stands in is written on its own lines, as its end matters.
+                lines = "" if "%" in inner else inner
+                line = self._text[self._text.rfind("\n", 0, begin) + 1 : begin]
+                indent = line if line.isspace() else ""
+                laid = functools.partial(filled, source=lines, indent=indent)
+                self.places.append(Place(begin, stop, prose, laid))
+        self._start(end)
+
+    def _say(self, text: str) -> None:
+        if text:
+            self._groups[-1].found.append(Words(re.sub(r"[ \t\r\n]+", " ", text)))
+
+    def _thing(self, source: str, word: str = "") -> None:
+        self._groups[-1].found.append(self._signs.thing(source, word=word))
+
+    def _divide(self, match_begin: int, match_end: int) -> int:
+        self._finish(match_begin)
+        self._start(match_end)
+        return match_end
+
+    def _token(self, match: re.Match[str], limit: int) -> int:
+        """Read a token; returns where what follows it begins."""
+        source, begin, end = match[0], match.start(), match.end()
+        kind = match.lastgroup if match.lastgroup not in ("name", "bar", "word") else None
+        if match["verbatim"] or match["environment"] or match["blank"] or match["display"]:
+            return self._divide(begin, end)
+        if match["row"] or match["cell"]:
+            return self._divide(begin, end)
+        if match["command"]:
+            return self._command(match, limit)
+        if match["math"] or match["verb"]:
+            self._thing(source, word=source)
+        elif match["comment"] or kind == "other":
+            self._thing(source)
+        elif match["accent"]:
+            self._say(_letter(source))
+        elif match["escape"]:
+            self._say(source[1:])
+        elif match["quote"]:
+            self._say("“" if source == "``" else "”")
+        elif match["tie"]:
+            self._say("\u00a0")
+        elif match["open"] and len(self._groups) < _GROUPS:
+            self._groups.append(_Group("{"))
+        elif match["close"] and len(self._groups) > 1:
+            group = self._groups.pop()
+            self._groups[-1].found.append(self._signs.wrap(group.before, group.found, "}"))
+        else:
+            self._thing(source)
+        return end
+
+    def _command(self, match: re.Match[str], limit: int) -> int:
+        name, begin, end = match["word"], match.start(), match.end()
+        if name in _LETTERS:
+            after = re.compile(r"\{\}| ?").match(self._text, end)
+            self._say(_LETTERS[name])
+            return after.end() if after else end
+        words = re.compile(r"(?:[ \t]*\[[^\]]*\])*(?=\{)").match(self._text, end)
+        if name in _SECOND:
+            words = re.compile(rf"(?:[ \t]*\[[^\]]*\])*(?:{_BRACES}(?=\{{))?(?=\{{)").match(
+                self._text, end
+            )
+        if words and (name in _STYLES or name in _SECOND) and len(self._groups) < _GROUPS:
+            self._groups.append(_Group(self._text[begin : words.end() + 1]))
+            return words.end() + 1
+        if words and name in _BLOCKS | _NOTES:
+            stop = min(_closing(self._text, words.end()), limit)
+            inner = _Reader(self._text, words.end() + 1, stop)
+            if name in _BLOCKS:
+                self._finish(begin)
+                self.places += inner.places
+                self._start(min(stop + 1, limit))
+            else:
+                self._note(self._text[begin : words.end() + 1], inner.places)
+            return min(stop + 1, limit)
+        arguments = _ARGUMENTS.match(self._text, end, limit)
+        stop = arguments.end() if arguments else end
+        begun = len(self._groups) > 1 or any(
+            not isinstance(inline, Words) or inline.text.strip() for inline in self._groups[0].found
+        )
+        if name in _DIVIDING or (name in _SILENT and not begun):
+            return self._divide(begin, stop)
+        silent = name in _SILENT or (stop == end and self._text[stop : stop + 1] == " ")
+        if silent and stop == end and self._text[stop : stop + 1] == " ":
+            stop += 1  # which belongs to the command
+        self._thing(self._text[begin:stop], "" if silent else name)
+        return stop
+
+    def _note(self, before: str, places: list[Place]) -> None:
+        """A note of one paragraph; one of several stays as it is."""
+        if len(places) == 1:
+            place = places[0]
+            start = place.begin
+            head = self._text[self._text.rfind(before, 0, start) + len(before) : start]
+            self._groups[-1].found.append(self._signs.note(before + head, place.prose, "}"))
+        else:
+            start = self._text.find(before, self._begin)
+            stop = _closing(self._text, start + len(before) - 1)
+            self._thing(self._text[start : stop + 1])
+
+
+def _stripped(prose: Prose) -> Prose:
+    """A paragraph without the blanks around it."""
+    line = prose.line
+    inlines = [*line.before, *line.inside, *line.behind]
+    if inlines and isinstance(inlines[0], Words):
+        inlines[0] = Words(inlines[0].text.lstrip(" "))
+    if inlines and isinstance(inlines[-1], Words):
+        inlines[-1] = Words(inlines[-1].text.rstrip(" "))
+    return prose_of(inlines, prose.signs, SYNTAX)
+
+
+def _closing(text: str, begin: int) -> int:
+    """Where the brace that opens here is closed, or the end of the text."""
+    depth = 0
+    for match in _brackets(text, begin):
+        depth += 1 if match[0] == "{" else -1
+        if depth == 0:
+            return match.start()
+    return len(text)
+
+
+def _brackets(text: str, begin: int) -> Iterator[re.Match[str]]:
+    return (m for m in re.compile(r"\\.|[{}]", re.DOTALL).finditer(text, begin) if len(m[0]) == 1)
+
+
+def _letter(source: str) -> str:
+    letter = source[2:].strip("{}\\")
+    return unicodedata.normalize("NFC", letter + _ACCENTS[source[1]])
+
+
+def _escaped(text: str) -> str:
+    text = re.sub(r"([&%#_${}])", r"\\\1", text.replace("\\", r"\textbackslash{}"))
+    text = text.replace(r"\textbackslash\{\}", r"\textbackslash{}")
+    for sign, written in {"\u00a0": "~", "“": "``", "”": "''", "^": r"\^{}"}.items():
+        text = text.replace(sign, written)
+    return text
+
+
+def _between(left: Piece, right: Piece) -> str:
+    """Braces behind a command that a letter would make longer."""
+    ends = left.is_markup and re.search(r"\\[A-Za-z]+\Z", left.text)
+    return "{}" if ends and right.text[:1].isalpha() else ""
+
+
+SYNTAX = Syntax(_escaped, _between)

@@ -1,0 +1,192 @@
+"""Paragraphs among signs of a language of typesetting, and a file with others in their places."""
+
+from __future__ import annotations
+
+import dataclasses
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from serving.documents.encoding import Decoded
+from serving.documents.markup import Inline, Line, Thing, Words, Wrap, line_of
+from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a paragraph as it is written."""
+
+    text: str
+    is_markup: bool = False
+
+
+@dataclass(frozen=True)
+class Syntax:
+    """How words and markup are written next to each other."""
+
+    escaped: Callable[[str], str]
+    """Words, with what would be markup in them escaped."""
+    between: Callable[[Piece, Piece], str]
+    """What has to stand between two pieces, of which one is markup."""
+
+
+@dataclass
+class Signs:
+    """The markup of a paragraph, by the numbers that its things and wraps have."""
+
+    things: list[tuple[str, Prose | None, str]] = field(default_factory=list)
+    """What is written before the text of a note, that text, and what is written behind it."""
+    wraps: list[tuple[str, str]] = field(default_factory=list)
+
+    def thing(self, source: str, *, word: str = "", divides: bool = False) -> Thing:
+        """Markup that stays as it is; with a `word` it is read as one."""
+        return self.note(source, None, "", word=word, divides=divides)
+
+    def note(
+        self,
+        before: str,
+        text: Prose | None,
+        behind: str,
+        *,
+        word: str = "",
+        divides: bool = False,
+    ) -> Thing:
+        """Markup with a text of its own in it."""
+        self.things.append((before, text, behind))
+        return Thing(len(self.things) - 1, divides, word)
+
+    def wrap(self, before: str, inside: Sequence[Inline], behind: str) -> Wrap:
+        """Markup around words of the paragraph."""
+        self.wraps.append((before, behind))
+        return Wrap(len(self.wraps) - 1, tuple(inside))
+
+
+@dataclass(frozen=True)
+class Prose:
+    """The words of a paragraph, with its markup."""
+
+    line: Line
+    signs: Signs
+    syntax: Syntax
+
+    def proses(self) -> Iterator[Prose]:
+        """It, if it has words, and the notes in it."""
+        if self.line.has_words:
+            yield self
+        for _, note, _ in self.signs.things:
+            if note:
+                yield from note.proses()
+
+    def written(self, texts: Iterator[str]) -> str:
+        """It with translations, which come in the order of `proses`."""
+        has_words = self.line.has_words
+        text = next(texts) if has_words else ""
+        notes = [
+            before + (note.written(texts) if note else "") + behind
+            for before, note, behind in self.signs.things
+        ]
+        inlines = (
+            self.line.translated(text)
+            if has_words
+            else [*self.line.before, *self.line.inside, *self.line.behind]
+        )
+        return self._joined(inlines, notes)
+
+    def _joined(self, inlines: Sequence[Inline], notes: Sequence[str]) -> str:
+        written = ""
+        last = Piece("")
+        for inline in inlines:
+            piece = self._piece(inline, notes)
+            if not piece.text:
+                continue
+            if last.text and (last.is_markup or piece.is_markup):
+                written += self.syntax.between(last, piece)
+            written += piece.text
+            last = piece
+        return written
+
+    def _piece(self, inline: Inline, notes: Sequence[str]) -> Piece:
+        match inline:
+            case Words(text, _):
+                return Piece(self.syntax.escaped(text))
+            case Thing(number):
+                return Piece(_together(notes[number]), is_markup=True)
+            case Wrap(number, inside):
+                before, behind = self.signs.wraps[number]
+                shown = self._joined(inside, notes)
+                return Piece(before + shown + behind if shown else "", is_markup=True)
+
+
+def prose_of(inlines: Sequence[Inline], signs: Signs, syntax: Syntax) -> Prose:
+    """A paragraph of these inlines."""
+    return Prose(line_of(inlines), signs, syntax)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a paragraph stands in a file."""
+
+    begin: int
+    end: int
+    prose: Prose
+    laid_out: Callable[[str], str] = str
+    """How a translation is written there."""
+
+
+def file_with_prose(
+    source: Decoded, places: Sequence[Place], warnings: Sequence[str] = ()
+) -> FileInUnits:
+    """A file whose paragraphs, in order, are translated; what is between them stays."""
+    proses = [list(place.prose.proses()) for place in places]
+    units: list[Unit] = [prose.line.unit for found in proses for prose in found]
+    check_lengths(units)
+
+    def write(translations: Sequence[Translated]) -> WrittenFile:
+        rest = iter(zip(units, translations, strict=True))
+        written, done = [], 0
+        for place, found in zip(places, proses, strict=True):
+            own = [next(rest) for _ in found]
+            if all(unit.text == translation.text for unit, translation in own):
+                continue
+            text = place.prose.written(iter([translation.text for _, translation in own]))
+            written += [source.text[done : place.begin], _apart(place.laid_out(text))]
+            done = place.end
+        return source.encoded("".join([*written, source.text[done:]]))
+
+    return dataclasses.replace(FileInUnits(units, write), warnings=tuple(warnings))
+
+
+_BLANK, _BREAK = "\ue0f0", "\ue0f1"
+"""Blanks and line breaks in markup, while a paragraph is divided into lines."""
+
+
+def _together(markup: str) -> str:
+    return markup.replace(" ", _BLANK).replace("\n", _BREAK)
+
+
+def _apart(text: str) -> str:
+    return text.replace(_BLANK, " ").replace(_BREAK, "\n")
+
+
+def width(text: str) -> int:
+    """How many columns a text takes."""
+    return sum(
+        0 if unicodedata.combining(sign) else 1 + (unicodedata.east_asian_width(sign) in "WF")
+        for sign in text
+    )
+
+
+def filled(text: str, source: str, indent: str) -> str:
+    """A text on lines as long as those of the source, if that has several; the first is begun."""
+    lines = source.splitlines()
+    if len(lines) < 2:
+        return text
+    longest = max(60, *(width(line.strip()) for line in lines))
+    written: list[str] = []
+    for word in text.split(" "):
+        # What is no letter could be a sign at the beginning of a line.
+        if written and (not word[:1].isalpha() or width(f"{written[-1]} {word}") <= longest):
+            written[-1] += " " + word
+        else:
+            written.append(word)
+    return f"\n{indent}".join(written)

@@ -1,0 +1,323 @@
+"""reStructuredText: its paragraphs, titles, lists and fields, line by line."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+
+from serving.documents.encoding import decoded
+from serving.documents.markup import Inline, Words
+from serving.documents.typeset.prose import (
+    Piece,
+    Place,
+    Prose,
+    Signs,
+    Syntax,
+    file_with_prose,
+    filled,
+    prose_of,
+    width,
+)
+from serving.documents.unit import FileInUnits
+
+_TABLES = "Tables drawn in reStructuredText stay as they are; tables that are lists are translated."
+_READ = frozenset(
+    """
+    attention caution danger error hint important note tip warning admonition seealso todo topic
+    sidebar epigraph highlights pull-quote compound container figure list-table only rst-class
+    class centered rubric versionadded versionchanged versionremoved deprecated deprecated-removed
+    glossary hlist tab-item tab-set grid grid-item card dropdown details collapse table parsed-text
+    """.split()  # noqa: SIM905
+)
+"""Directives whose content is read; those of other names stay as they are."""
+_TITLED = frozenset(("admonition", "topic", "sidebar", "rubric", "centered", "list-table", "table"))
+"""Directives whose argument is read."""
+_VERSIONED = frozenset(
+    ("versionadded", "versionchanged", "versionremoved", "deprecated", "deprecated-removed")
+)
+_BOXED = frozenset(
+    "attention caution danger error hint important note tip warning seealso todo".split()  # noqa: SIM905
+)
+"""Directives whose content may begin behind their name."""
+_UNREAD_FIELDS = frozenset(
+    """
+    type rtype vartype author authors date version revision organization address contact copyright
+    status orphan tocdepth nocomments nosearch
+    """.split()  # noqa: SIM905
+)
+_DIRECTIVE = re.compile(r"\.\. (?:\|[^|\n]+\| +)?(?P<name>[\w:.+-]+?)::(?: +|$)")
+_NOTE = re.compile(r"\.\. \[[^\]\n]+\] +")
+_ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*\s*\Z")
+_ITEM = re.compile(
+    r"(?:[-*+•] +|(?:\d{1,3}|#|[A-Za-z]|[ivxlcIVXLC]{1,5})[.)] +|\((?:\d+|#|[A-Za-z])\) +)"
+)
+_LINE_BLOCK = re.compile(r"\| +")
+_FIELD = re.compile(r":(?P<name>(?![: ])(?:[^:\n\\]|\\.|:(?![ \n`]))+):(?: +|$)")
+_OPTION = re.compile(r"(?:-\w|--\w|/[A-Z])\S*(?:[ =,]+\S+)* {2,}")
+_INLINE = re.compile(
+    r"""(?P<literal>``(?=\S).+?(?<=\S)``)
+    | (?::(?P<role>[\w:+.-]+):)?`(?P<text>(?=[^\s`])(?:[^`\\<]|\\.|<(?![^`<>]*>`))*?)
+      (?:(?P<target>\s*<[^`<>]*>))?`(?P<link>__?(?!\w))?(?P<suffix>:[\w:+.-]+:)?
+    | (?P<strong>\*\*)(?=\S)(?P<bold>(?:[^*\\]|\\.|\*(?!\*))+?)(?<=\S)\*\*
+    | (?P<em>\*)(?=[^\s*])(?P<italic>(?:[^*\\]|\\.)+?)(?<=\S)\*
+    | (?P<kept>\|(?=\S)[^|\n]+?(?<=\S)\|_{0,2} | \b[A-Za-z0-9][\w.-]*?__?(?![\w_]))
+    | (?P<note>\s?\[(?:\#?[\w.-]*|\*)\]_(?!\w))
+    | (?P<escape>\\(?:\s|.))""",
+    re.VERBOSE | re.DOTALL,
+)
+_BEFORE = frozenset(" \n'\"([{<-/:–—„“\u201a\u2018«»")
+_BEHIND = frozenset(" \n'\")]}>-/\\:.,;!?…”\u2019“»")
+"""What stands before markup, and behind it."""
+
+
+def read_rst(content: bytes) -> FileInUnits:
+    """Paragraphs, titles, lists, definitions, fields, notes and the content of directives such as
+    `note`; literal blocks, code, comments, targets and drawn tables stay."""
+    source = decoded(content)
+    reader = _Reader(source.text)
+    places = list(reader.places())
+    return file_with_prose(source, places, [_TABLES] if reader.tables else [])
+
+
+class _Reader:
+    """Goes through the lines of a text once."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tables = False
+        self._lines = text.splitlines(keepends=True)
+        self._begins = [0]
+        for line in self._lines:
+            self._begins.append(self._begins[-1] + len(line))
+
+    def places(self) -> Iterator[Place]:
+        """The paragraphs, in order."""
+        number = 0
+        while number < len(self._lines):
+            line = self._lines[number]
+            shown = line.strip()
+            indent = _indent(line)
+            if not shown:
+                number += 1
+            elif shown == ".." or shown.startswith((".. ", "__ ")):
+                place, number = self._explicit(number, indent)
+                yield from place
+            elif self._is_title(number):
+                yield self._title(number)
+                number += 2
+            elif _ADORNMENT.match(shown) and len(shown) > 3:
+                number += 1  # a title with one above, too, is read at its own line
+            elif re.match(r"\+[-=+]{3,}|={2,} +=|>>> ", shown):
+                self.tables = self.tables or not shown.startswith(">>>")
+                number = self._blank(number) if shown[0] != "=" else self._end_of_table(number)
+            else:
+                place, number = self._paragraph(number, indent)
+                yield from place
+
+    def _is_title(self, number: int) -> bool:
+        below = self._lines[number + 1].rstrip() if number + 1 < len(self._lines) else ""
+        title = self._lines[number].rstrip()
+        wide = len(below) >= min(width(title), 4)
+        return (
+            _ADORNMENT.match(below) is not None
+            and wide
+            and not _ADORNMENT.match(title.strip())
+            and any(map(str.isalpha, title))
+            and _indent(below) == 0
+            and (
+                number == 0
+                or not self._lines[number - 1].strip()
+                or _ADORNMENT.match(self._lines[number - 1].rstrip()) is not None
+            )
+        )
+
+    def _title(self, number: int) -> Place:
+        """A title, with the lines above and below it as long as it is."""
+        line, below = self._lines[number], self._lines[number + 1].rstrip()
+        above = self._lines[number - 1].rstrip() if number else ""
+        over = above == below and above != ""
+        begin = self._begins[number - 1] if over else self._begins[number]
+        end = self._begins[number + 1] + len(below)
+        title = line.strip()
+        space, ending = line[: _indent(line)], line[len(line.rstrip()) :]
+
+        def laid_out(text: str) -> str:
+            extra = max(0, len(below) - width(title)) if over else 0
+            rule = below[0] * max(width(text) + extra, 1)
+            return (rule + ending if over else "") + space + text + ending + rule
+
+        return Place(begin, end, _prose(title), laid_out)
+
+    def _explicit(self, number: int, indent: int) -> tuple[list[Place], int]:
+        """Places in markup that begins with two dots, and the line behind what is not read."""
+        line = self._lines[number]
+        directive = _DIRECTIVE.match(line, indent)
+        note = _NOTE.match(line, indent)
+        if note:
+            return self._paragraph(number, indent, note.end())
+        if directive is None:
+            return [], self._behind(number, indent)
+        name = directive["name"]
+        begin = directive.end()
+        replaces = name == "replace"
+        if not (name in _READ or replaces or ":" in name):
+            return [], self._behind(number, indent)
+        if name in _BOXED or replaces:
+            if line[begin:].strip() and not line[begin:].startswith(":"):
+                return self._paragraph(number, indent, begin)
+        elif name in _VERSIONED:
+            version = re.compile(r"\S+[ \t]+(?=\S)").match(line, begin)
+            if version:
+                return self._paragraph(number, indent, version.end())
+        places = []
+        if name in _TITLED and line[begin:].strip():
+            places.append(self._place(number, begin, number + 1, 0))
+        number += 1
+        while number < len(self._lines) and _FIELD.match(self._lines[number].strip() + " "):
+            number += 1
+        return places, number
+
+    def _behind(self, number: int, indent: int) -> int:
+        """The line behind a block: the next one that has words and is not further in."""
+        number += 1
+        while number < len(self._lines):
+            line = self._lines[number]
+            if line.strip() and _indent(line) <= indent:
+                break
+            number += 1
+        return number
+
+    def _blank(self, number: int) -> int:
+        while number < len(self._lines) and self._lines[number].strip():
+            number += 1
+        return number
+
+    def _end_of_table(self, number: int) -> int:
+        """Behind the last line of a table of `=`, which stands before a blank one."""
+        rule = re.compile(r"[= ]+\Z")
+        for last in range(number + 1, len(self._lines)):
+            below = self._lines[last + 1].strip() if last + 1 < len(self._lines) else ""
+            if rule.match(self._lines[last].strip()) and self._lines[last].strip() and not below:
+                return last + 1
+        return self._blank(number)
+
+    def _paragraph(
+        self, number: int, indent: int, begin: int | None = None
+    ) -> tuple[list[Place], int]:
+        """A paragraph, or an item with a marker, which ends at a blank line or where the
+        indentation changes; and the line behind it."""
+        line = self._lines[number]
+        begin = indent if begin is None else begin
+        field = None
+        marked = True
+        while marked:
+            field = _FIELD.match(line, begin) or field
+            marker = next(
+                (m for p in (_ITEM, _LINE_BLOCK, _FIELD, _OPTION) if (m := p.match(line, begin))),
+                None,
+            )
+            marked = marker is not None and marker.end() > begin
+            begin = marker.end() if marker else begin
+        if not line[begin:].strip():
+            return [], number + 1
+        end = number + 1
+        inside = _indent(self._lines[end]) if end < len(self._lines) else 0
+        is_marked = begin > indent
+        while end < len(self._lines) and self._lines[end].strip():
+            below = self._lines[end]
+            starts = _LINE_BLOCK.match(below, inside) or (is_marked and _indent(below) <= indent)
+            if _indent(below) != inside or starts or (not is_marked and inside != indent):
+                break
+            end += 1
+        place = self._place(number, begin, end, inside if end > number + 1 else begin)
+        literal = self.text[: place.end + 2].endswith("::") and self._lines[
+            end - 1
+        ].rstrip().endswith("::")
+        if field and field["name"].split()[0].lower() in _UNREAD_FIELDS:
+            return [], end
+        behind = self._behind_literal(end, indent) if literal else end
+        return [place], behind
+
+    def _behind_literal(self, end: int, indent: int) -> int:
+        """Behind the block that a paragraph announces with `::`."""
+        while end < len(self._lines) and not self._lines[end].strip():
+            end += 1
+        if end < len(self._lines) and _indent(self._lines[end]) > indent:
+            return self._behind(end, indent)
+        return end
+
+    def _place(self, first: int, begin: int, last: int, inside: int) -> Place:
+        """The lines from the column `begin` of one up to another, without what ends a literal's
+        announcement."""
+        start = self._begins[first] + begin
+        stop = self._begins[last - 1] + len(self._lines[last - 1].rstrip())
+        if self.text[start:stop].endswith("::"):
+            stop -= 2
+        source = self.text[start:stop]
+        space = self._lines[last - 1][:inside] if last > first + 1 else " " * inside
+        return Place(
+            start, stop, _prose(source), functools.partial(filled, source=source, indent=space)
+        )
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t"))
+
+
+def _prose(source: str) -> Prose:
+    signs = Signs()
+    return prose_of(_inlines(" ".join(source.split()), signs), signs, SYNTAX)
+
+
+def _inlines(text: str, signs: Signs) -> list[Inline]:
+    """Text with markup; what may not begin markup where it stands is text."""
+    found: list[Inline] = []
+    done = at = 0
+    while match := _INLINE.search(text, at):
+        before = text[match.start() - 1 : match.start()]
+        if before and before not in _BEFORE and not match["escape"] and not match["note"]:
+            at = match.start() + 1
+            continue
+        found.append(Words(text[done : match.start()]))
+        done = at = match.end()
+        if match["escape"]:
+            found.append(Words(match["escape"][1:].strip()))
+        else:
+            found.append(_sign(match, signs))
+    return [*found, Words(text[done:])]
+
+
+def _sign(match: re.Match[str], signs: Signs) -> Inline:
+    source = match[0]
+    if match["strong"]:
+        return signs.wrap("**", _inlines(match["bold"], signs), "**")
+    if match["em"]:
+        return signs.wrap("*", _inlines(match["italic"], signs), "*")
+    if match["note"]:
+        return signs.thing(source)
+    if match["text"] is not None and match["target"]:
+        begin = f":{match['role']}:`" if match["role"] else "`"
+        end = f"{match['target']}`{match['link'] or ''}{match['suffix'] or ''}"
+        return signs.wrap(begin, [Words(_unescaped(match["text"]))], end)
+    return signs.thing(source, word=match["text"] or source)
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text)
+
+
+def _escaped(text: str) -> str:
+    text = re.sub(r"([\\*`|])", r"\\\1", text)
+    return re.sub(r"(?<=\w)_(?!\w)", r"\\_", text)
+
+
+def _between(left: Piece, right: Piece) -> str:
+    """An escaped blank, which is not shown, where markup would not be read beside a letter."""
+    ok = (not right.is_markup or left.text[-1] in _BEFORE) and (
+        not left.is_markup or right.text[0] in _BEHIND
+    )
+    return "" if ok else "\\ "
+
+
+SYNTAX = Syntax(_escaped, _between)

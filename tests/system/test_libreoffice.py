@@ -1,0 +1,172 @@
+"""Translated documents, opened by LibreOffice, which had no part in translating them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from io import BytesIO
+from pathlib import Path
+
+import docx
+import openpyxl
+import pptx
+import pytest
+from docx.oxml import parse_xml
+from lxml import etree
+from openpyxl.cell.rich_text import CellRichText, TextBlock
+from openpyxl.cell.text import InlineFont
+from openpyxl.chart import BarChart, Reference
+from pptx.util import Inches
+
+from tests.unit.serving.documents.fakes import translated
+
+OFFICE = shutil.which("soffice")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(OFFICE is None, reason="LibreOffice is not installed"),
+]
+W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+
+BY = 'w:author="A" w:date="2026-01-01T00:00:00Z"'
+
+
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("profile")
+
+
+def converted(content: bytes, name: str, kind: str, folder: Path, profile: Path) -> bytes:
+    """A document as LibreOffice writes it in another kind."""
+    assert OFFICE
+    source = folder / name
+    source.write_bytes(content)
+    out = folder / "out"
+    subprocess.run(
+        [
+            OFFICE,
+            f"-env:UserInstallation=file://{profile}",
+            "--headless",
+            "--convert-to",
+            kind,
+            "--outdir",
+            str(out),
+            str(source),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=180,
+    )
+    return (out / name).with_suffix("." + kind.partition(":")[0]).read_bytes()
+
+
+def word() -> bytes:
+    """A document with what python-docx makes, and much that it does not."""
+    document = docx.Document()
+    document.add_heading("Erste Überschrift", 1)
+    paragraph = document.add_paragraph("Das ist ", style="List Number")
+    paragraph.add_run("fett").bold = True
+    paragraph.add_run(" geschrieben.")
+    for inner in (
+        f'<w:ins {W} w:id="7" {BY}><w:r><w:t xml:space="preserve"> neu dazu</w:t></w:r></w:ins>',
+        f'<w:del {W} w:id="8" {BY}><w:r><w:delText>weg</w:delText></w:r></w:del>',
+        f'<w:fldSimple {W} w:instr=" PAGE "><w:r><w:t>1</w:t></w:r></w:fldSimple>',
+        f'<w:hyperlink {W} w:anchor="x"><w:r><w:t xml:space="preserve"> ein Verweis</w:t></w:r>'
+        "</w:hyperlink>",
+    ):
+        paragraph._p.append(parse_xml(inner))
+    outer = document.add_table(1, 2)
+    outer.cell(0, 0).text = "Zelle außen"
+    outer.cell(0, 1).add_table(1, 1).cell(0, 0).text = "Zelle innen"
+    document.sections[0].header.paragraphs[0].text = "Kopfzeile"
+    document.sections[0].footer.paragraphs[0].text = "Fußzeile"
+    right = document.add_paragraph()
+    right._p.append(parse_xml(f"<w:r {W}><w:rPr><w:rtl/></w:rPr><w:t>abc von rechts</w:t></w:r>"))
+    document.add_paragraph("Zeile eins\nZeile zwei\tnach dem Tabulator")
+    out = BytesIO()
+    document.save(out)
+    return out.getvalue()
+
+
+def sheets() -> bytes:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    sheet.title = "Das Blatt"
+    sheet["A1"], sheet["A2"] = "eine Stadt", "zwei & drei"
+    sheet["B1"], sheet["B2"] = 3, 4
+    sheet["A3"] = CellRichText("das ", TextBlock(InlineFont(b=True), "rote"), " Haus")
+    other = book.create_sheet("Anderes")
+    other["A1"] = "='Das Blatt'!B1+'Das Blatt'!B2"
+    chart = BarChart()
+    chart.title = "Titel des Bildes"
+    chart.add_data(Reference(sheet, min_col=2, min_row=1, max_row=2))
+    sheet.add_chart(chart, "E5")
+    out = BytesIO()
+    book.save(out)
+    return out.getvalue()
+
+
+def slides() -> bytes:
+    show = pptx.Presentation()
+    slide = show.slides.add_slide(show.slide_layouts[1])
+    slide.shapes.title.text = "Titel der Folie"
+    slide.placeholders[1].text_frame.text = "Erster Punkt\nZweiter Punkt"
+    table = slide.shapes.add_table(1, 1, Inches(1), Inches(4), Inches(2), Inches(1)).table
+    table.cell(0, 0).text = "eine Zelle"
+    slide.notes_slide.notes_text_frame.text = "Eine Notiz"
+    out = BytesIO()
+    show.save(out)
+    return out.getvalue()
+
+
+MADE = {"docx": word, "xlsx": sheets, "pptx": slides}
+FLAT = {"docx": "fodt", "xlsx": "fods", "pptx": "fodp"}
+TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
+STYLE = f"{TEXT}style-name"
+RUNS = frozenset((f"{TEXT}span", f"{TEXT}s", f"{TEXT}bookmark", f"{TEXT}bookmark-start"))
+"""What stands as often as its writer likes."""
+OF_OFFICE = frozenset(("<number>", "<date/time>", "<footer>", "<header>", "Column B"))
+"""What LibreOffice itself shows."""
+DELETED = f"{TEXT}tracked-changes"
+
+
+def seen(content: bytes, kind: str, own: str, folder: Path, profile: Path) -> etree._Element:
+    """What LibreOffice makes of a document: the body of a flat file of OpenDocument."""
+    flat = converted(content, f"a.{kind}", FLAT[own], folder, profile)
+    root = etree.fromstring(flat, etree.XMLParser(huge_tree=True))
+    return next(e for e in root if etree.QName(e).localname == "body")
+
+
+def paragraphs(body: etree._Element) -> list[str]:
+    """The text of each paragraph, but for what is deleted."""
+    return [
+        "".join(p.itertext())
+        for p in body.iter(f"{TEXT}p", f"{TEXT}h")
+        if not any(above.tag == DELETED for above in p.iterancestors())
+    ]
+
+
+def structure(body: etree._Element) -> list[tuple[str, str | None]]:
+    """Every element but those of runs, with its formula if it has one."""
+    return [
+        (etree.QName(e).localname, e.get(f"{TABLE}formula"))
+        for e in body.iter(etree.Element)
+        if e.tag not in RUNS
+    ]
+
+
+@pytest.mark.parametrize("kind", ["docx", "xlsx", "pptx", "odt", "ods", "odp", "pptx!"])
+def test_each_word_is_translated_and_each_stays_in_its_place(
+    kind: str, tmp_path: Path, profile: Path
+) -> None:
+    """`!`: as LibreOffice itself writes it."""
+    own = {"odt": "docx", "ods": "xlsx", "odp": "pptx"}.get(kind, kind.rstrip("!"))
+    source, ending = MADE[own](), kind.rstrip("!")
+    if kind not in MADE:
+        source = converted(source, f"made.{own}", ending, tmp_path, profile)
+    before = seen(source, ending, own, tmp_path, profile)
+    after = seen(translated(source, f"a.{ending}"), ending, own, tmp_path, profile)
+    # Deleted text stays as it was.
+    assert structure(after) == structure(before)
+    expected = [text if text in OF_OFFICE else text.upper() for text in paragraphs(before)]
+    assert paragraphs(after) == [text.replace("WEG", "weg") for text in expected]

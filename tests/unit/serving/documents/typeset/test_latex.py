@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.serving.documents.fakes import translated
+from tests.unit.serving.text.fakes import backwards
+
+PAGE = r"""\documentclass{article}
+\usepackage[utf8]{inputenc} % ein Kommentar
+\title{Der Titel}
+\author{Anna Muster}
+\begin{document}
+\maketitle
+\section{Erster Teil}\label{sec:eins}
+Das ist \textbf{sehr wichtig} und steht in \cite{muster} auf S.~3, denn
+$a^2 + b^2 = c^2$ gilt hier.
+
+\begin{itemize}
+  \item Ein Punkt
+  \item Noch einer\footnote{Eine Note.} hier
+\end{itemize}
+\begin{verbatim}
+bleibt so
+\end{verbatim}
+\begin{equation}
+  x = 1 \text{bleibt}
+\end{equation}
+\begin{tabular}{ll}
+\hline
+Name & eine Stadt \\
+\hline
+\end{tabular}
+\begin{figure}[h]
+  \includegraphics[width=1cm]{bild.png}
+  \caption{Ein Bild}
+\end{figure}
+\end{document}
+nicht mehr
+"""
+
+
+def test_the_words_of_paragraphs_and_arguments_are_translated_and_all_else_stays() -> None:
+    expected = PAGE
+    for words in (
+        "Der Titel",
+        "Erster Teil", "Das ist ", "sehr wichtig", " und steht in ", " auf S", ", denn",
+        " gilt hier", "Ein Punkt", "Noch einer", "Eine Note", "} hier", "Name", "eine Stadt",
+        "Ein Bild",
+    ):  # fmt: skip
+        assert words in expected
+        expected = expected.replace(words, words.upper(), 1)
+    expected = expected.replace("DENN\n$a^2 + b^2 = c^2$ GILT", "DENN $a^2 + b^2 = c^2$\nGILT")
+    assert translated(PAGE.encode(), "a.tex").decode() == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (r"das \emph{rote} Haus", r"HAUS \emph{ROTE} DAS"),
+        (r"10\,\% von M\"uller \& S\"ohnen", None),
+        (r"{\bf fett} gedruckt", r"GEDRUCKT {\bf FETT}"),
+        (r"ein \LaTeX{} Text", r"TEXT \LaTeX{} EIN"),
+        ("eins % Kommentar\nzwei", None),
+        (r"\section{Offen", None),
+        ("}} zu viele {", None),
+        (r"\verb|a_b| ist da", None),
+        (r"\textcolor{red}{rot}", r"\textcolor{red}{ROT}"),
+        (r"\href{http://x.de/_a}{hier}", r"\href{http://x.de/_a}{HIER}"),
+        (r"a\footnote{eins\par zwei} b", None),
+    ],
+)
+def test_markup_goes_with_its_words(source: str, expected: str | None) -> None:
+    result = translated(source.encode(), "a.tex", backwards).decode()
+    if expected:
+        assert result == expected
+    for sign in (r"\%", r"\&", "% Kommentar\n", r"\verb|a_b|", "{", "}"):
+        assert result.count(sign) == source.replace(r"\"{u}", "").count(sign)
+
+
+def test_two_thousand_paragraphs_are_read_at_once() -> None:
+    source = ("Das ist \\emph{ein} Satz mit $x$ und {Klammern}.\n\n" * 2000).encode()
+    assert translated(source, "a.tex").count(b"SATZ") == 2000

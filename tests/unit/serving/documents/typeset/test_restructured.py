@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import pytest
+
+from serving.documents.recognition import recognised
+from serving.documents.unit import Translated
+from tests.unit.serving.documents.fakes import translated
+from tests.unit.serving.text.fakes import backwards
+
+
+def rst(text: str) -> str:
+    return translated(text.encode(), "a.rst").decode()
+
+
+PAGE = """\
+.. _ziel: https://example.org/
+.. Ein Kommentar, der bleibt
+
+=====
+Größe
+=====
+
+Ein Absatz über **zwei fette** Zeilen mit ``code_x`` und
+einer `Seite <https://example.org/>`_, siehe :ref:`ziel` oder |datum|.
+
+- erster Punkt
+  geht weiter
+- zweiter Punkt::
+
+    bleibt = wie es ist
+
+.. note:: Ein Hinweis
+   in zwei Zeilen.
+
+.. code-block:: python
+
+   print("bleibt")
+
+.. image:: bild.png
+   :alt: bleibt
+
+.. toctree::
+   :maxdepth: 2
+
+   kapitel/eins
+
+Begriff
+    Seine Erklärung.
+
+:param x: der Wert
+:type x: int
+
+.. versionadded:: 1.2 Neu dabei.
+
+.. [1] Eine Fußnote.
+
+>>> bleibt()
+1
+
+| Zeile eins
+| Zeile zwei
+"""
+
+
+def test_prose_is_translated_and_all_else_stays() -> None:
+    expected = PAGE.replace("\n  geht", " geht").replace("\n   in zwei", " in zwei")
+    for words in (
+        "Ein Absatz über ",
+        "zwei fette",
+        " Zeilen mit ",
+        " und\neiner ",
+        "Seite",
+        ", siehe ",
+        " oder ",
+        "erster Punkt geht weiter",
+        "zweiter Punkt",
+        "Ein Hinweis in zwei Zeilen",
+        "Begriff",
+        "Seine Erklärung",
+        "der Wert",
+        "Neu dabei",
+        "Eine Fußnote",
+        "Zeile eins",
+        "Zeile zwei",
+    ):
+        assert words in expected
+        expected = expected.replace(words, words.upper())
+    expected = expected.replace("=====\nGröße\n=====", "======\nGRÖSSE\n======")
+    expected = expected.replace(
+        "UND\nEINER `SEITE <https://example.org/>`_,",
+        "UND EINER `SEITE <https://example.org/>`_,\n",
+    ).replace("\n SIEHE", "\nSIEHE")
+    assert rst(PAGE) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("**das** rote Haus\n", "HAUS ROTE **DAS**\n"),
+        ("ein ``a b`` Haus\n", "HAUS ``a b`` EIN\n"),
+        (r"ein \*Stern" + "\n", r"\*STERN EIN" + "\n"),
+        ("Wert 5 * 3 oder x_\n", None),
+    ],
+)
+def test_inline_markup_goes_with_its_words(source: str, expected: str | None) -> None:
+    result = translated(source.encode(), "a.rst", backwards).decode()
+    if expected:
+        assert result.upper() == expected.upper()
+    assert result.count("``") == source.count("``")
+
+
+def test_a_title_of_wide_letters_has_a_line_as_wide() -> None:
+    result = translated(b"Titel\n=====\n", "a.rst", lambda _: Translated("見出し語")).decode()
+    assert result == "見出し語\n========\n"
+
+
+def test_drawn_tables_stay_with_a_warning() -> None:
+    source = "+----+\n| ab |\n+----+\n\n===  ===\nab   cd\n===  ===\n\nText\n"
+    assert rst(source) == source.replace("Text", "TEXT")
+    assert "Tables" in recognised(source.encode(), "a.rst").read(source.encode()).warnings[0]
