@@ -58,7 +58,7 @@ def create_app(
     describe = functools.cache(functools.partial(document, dialects, settings.root_path))
     store = open_store(settings)
     gatekeeper = _gatekeeper(settings, store)
-    documents = Documents(Jobs(registry, settings, gatekeeper), registry, settings)
+    documents = Documents(Jobs(registry, settings, gatekeeper), registry, settings, store)
     backend = Backend(registry, settings, gatekeeper, metrics, documents, describe, store)
     served = [found for dialect in dialects for found in _served(dialect, backend)]
     page = page_routes()

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from serving.errors import NoStoreError, ServingError
+from serving.errors import ServingError
 from serving.server.http.gate import Gatekeeper
 from serving.server.http.metrics import HttpMetrics
 from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
 from serving.server.work.documents.desk import Documents
+from serving.server.work.store import needed_store
 
 if TYPE_CHECKING:
     from serving.store.store import Store
@@ -36,12 +37,7 @@ class Backend:
 
     def needed_store(self, purpose: str) -> Store:
         """The store, for a purpose (in the plural) that needs one; raises NoStoreError."""
-        if self.store is None:
-            raise NoStoreError(
-                f"{purpose} are not kept on this server, which has no store; whoever runs it can "
-                "set MACARON_STORE=sqlite:///store.db"
-            )
-        return self.store
+        return needed_store(self.store, purpose)
 
     def close(self) -> None:
         """Bring to the store what it has to have, and close it; what it cannot take is told in the

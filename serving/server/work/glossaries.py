@@ -4,16 +4,21 @@ request names."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 
 from serving.errors import RequestError, UnknownLanguageError
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
-from serving.server.work.backend import Backend
+from serving.server.work.store import needed_store
 from serving.server.work.translation_job import TranslationJob
 from serving.store.glossary import GlossaryLimits
 from serving.text.glossary import TermIndex
+
+if TYPE_CHECKING:
+    from serving.server.work.backend import Backend
+    from serving.store.store import Store
 
 MOST_AT_ONCE = 5
 """Glossaries that one request may name."""
@@ -61,6 +66,17 @@ def glossary_pair(catalogue: Catalogue, source: str, target: str) -> tuple[str, 
 async def glossaries_of(
     backend: Backend, job: TranslationJob, ids: Sequence[str], owner: str
 ) -> Sequence[TermIndex]:
+    """The terms of these glossaries for the languages of a job, as `stored_terms` finds them."""
+    return await stored_terms(backend.store, backend.registry, job, ids, owner)
+
+
+async def stored_terms(
+    store: Store | None,
+    catalogue: Catalogue,
+    job: TranslationJob,
+    ids: Sequence[str],
+    owner: str,
+) -> Sequence[TermIndex]:
     """The terms of these glossaries for the languages of a job; of a term that several have, those
     of the first count.
 
@@ -77,8 +93,6 @@ async def glossaries_of(
             "a glossary needs the language of the texts; send the source language",
             parameter="source",
         )
-    store = backend.needed_store("glossaries")
-    source, target = backend.registry.codes(job.source, job.target, job.model)
-    return [
-        await run_in_threadpool(store.glossaries.index, owner, id, source, target) for id in ids
-    ]
+    kept = needed_store(store, "glossaries").glossaries
+    source, target = catalogue.codes(job.source, job.target, job.model)
+    return [await run_in_threadpool(kept.index, owner, id, source, target) for id in ids]

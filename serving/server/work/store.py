@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from serving.errors import SettingsError
+from serving.errors import NoStoreError, SettingsError
 from serving.server.http.settings import ROOT, Settings, variable
 
 if TYPE_CHECKING:
@@ -28,3 +28,13 @@ def open_store(settings: Settings) -> Store | None:
             "'macaron[store]'`"
         ) from error
     return Store(url, ROOT)
+
+
+def needed_store(store: Store | None, purpose: str) -> Store:
+    """The store, for a purpose (in the plural) that needs one; raises NoStoreError."""
+    if store is None:
+        raise NoStoreError(
+            f"{purpose} are not kept on this server, which has no store; whoever runs it can set "
+            f"{variable('store')}=sqlite:///store.db"
+        )
+    return store

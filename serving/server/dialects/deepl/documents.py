@@ -26,10 +26,7 @@ from serving.server.work.backend import Backend
 from serving.server.work.documents.desk import DocumentWishes
 from serving.server.work.documents.shelf import DocumentRecord, clean_name
 
-_REFUSED = (
-    *("glossary_id", "glossary_ids", "style_id"),
-    *("translation_memory_id", "custom_instructions"),
-)
+_REFUSED = (*("style_id", "translation_memory_id", "custom_instructions"),)
 _STATES: dict[str, Literal["queued", "translating", "done", "error"]] = {
     "queued": "queued",
     "translating": "translating",
@@ -137,7 +134,9 @@ class _DeepLDocumentEndpoints:
                 raise UnknownLanguageError(
                     f"no model translates from {source} to {target}", parameter="target_lang"
                 )
-        return DocumentWishes(source=source, target=target, secret=secret)
+        named = [fields.get("glossary_id", ""), *fields.get("glossary_ids", "").split(",")]
+        glossaries = tuple(id.strip() for id in named if id.strip())
+        return DocumentWishes(source=source, target=target, glossaries=glossaries, secret=secret)
 
 
 def _status(record: DocumentRecord) -> DeepLDocumentStatus:
@@ -171,7 +170,7 @@ DEEPL_DOCUMENTS = Dialect(
             methods=("POST",),
             upload=(
                 *("target_lang", "source_lang", "filename", "formality"),
-                *("output_format", "auth_key"),
+                *("output_format", "glossary_id", "glossary_ids", "auth_key"),
             ),
             errors=(*_QUICK, 501),
             key=_KEY,

@@ -43,6 +43,7 @@ class _DocumentEndpoints:
                 source=fields.get("source") or AUTO,
                 target=fields["target"],
                 model=fields.get("model") or None,
+                glossaries=tuple(filter(None, [fields.get("glossary_id")])),
                 bilingual=fields.get("bilingual", "").lower() in _TRUE,
             )
             record = await self._backend.documents.submit(upload, wishes, context)
@@ -115,10 +116,10 @@ DOCUMENTS = Dialect(
             _DocumentEndpoints.submit,
             "submit_document",
             "Translate a document: a multipart form with `file`, `target` and, where wanted, "
-            "`source`, `model` and `bilingual`",
+            "`source`, `model`, `glossary_id` and `bilingual`",
             DocumentState,
             methods=("POST",),
-            upload=("target", "source", "model", "bilingual", "api_key"),
+            upload=("target", "source", "model", "bilingual", "glossary_id", "api_key"),
             errors=(*QUICK, 403, 501),
             key=KeyRule.HEAD_OR_BODY,
         ),

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from starlette.background import BackgroundTask
@@ -42,7 +43,12 @@ from serving.server.work.documents.shelf import (
     unknown_document,
 )
 from serving.server.work.documents.translating import DocumentTranslation
+from serving.server.work.glossaries import stored_terms
 from serving.server.work.jobs import Jobs
+from serving.server.work.translation_job import TranslationJob
+
+if TYPE_CHECKING:
+    from serving.store.store import Store
 
 _LOOK_S = 2.0
 """How often a worker looks for documents that another one has left."""
@@ -61,6 +67,8 @@ class DocumentWishes:
     target: str
     model: str | None = None
     bilingual: bool = False
+    glossaries: tuple[str, ...] = ()
+    """Ids of stored glossaries."""
     secret: str = ""
     """What whoever asks for the document must know; empty where its id and the key are enough."""
 
@@ -68,9 +76,13 @@ class DocumentWishes:
 class Documents:
     """The documents of a server. Its methods belong to the event loop."""
 
-    def __init__(self, jobs: Jobs, catalogue: Catalogue, settings: Settings) -> None:
-        """Nothing is made or started before the first document, or `start`."""
+    def __init__(
+        self, jobs: Jobs, catalogue: Catalogue, settings: Settings, store: Store | None = None
+    ) -> None:
+        """Nothing is made or started before the first document, or `start`; `store` has the
+        glossaries."""
         self._jobs, self._catalogue, self._settings = jobs, catalogue, settings
+        self._store = store
         self._made: Shelf | None = None
         self._wake: asyncio.Event | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -91,6 +103,11 @@ class Documents:
         """
         self._check_wishes(wishes)
         shelf = self._begin()
+        if wishes.glossaries:
+            asked = TranslationJob(
+                texts=[], source=wishes.source, target=wishes.target, model=wishes.model
+            )
+            await stored_terms(self._store, self._catalogue, asked, wishes.glossaries, context.key)
         name = clean_name(upload.name)
         await run_in_threadpool(_check_kind, upload, name)
         waiting = [each for each in await run_in_threadpool(shelf.all) if not each.ready]
@@ -108,6 +125,7 @@ class Documents:
             target=wishes.target,
             model=wishes.model,
             bilingual=wishes.bilingual,
+            glossaries=wishes.glossaries,
             secret=_digest(wishes.secret),
             created=time.time(),
         )
@@ -188,7 +206,7 @@ class Documents:
         if self._wake is None:
             self._wake = asyncio.Event()
             translation = DocumentTranslation(
-                self._made, self._jobs, self._catalogue, self._settings
+                self._made, self._jobs, self._catalogue, self._settings, self._store
             )
             loop = asyncio.get_running_loop()
             self._tasks = [
@@ -240,6 +258,11 @@ class Documents:
             return
         except ServingError as error:
             reason = str(error)
+        except ModuleNotFoundError as error:
+            reason = (
+                f"this server reads no such files, for it lacks {error.name}; whoever runs it can "
+                "install it with `pip install 'macaron[documents]'`"
+            )
         except OSError as error:
             reason = f"the result cannot be written ({error.strerror}); try again later"
             logger.warning("a document failed: %s", reason, extra=extra)

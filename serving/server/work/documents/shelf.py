@@ -55,6 +55,8 @@ class DocumentRecord:
     model: str | None = None
     bilingual: bool = False
     """Whether the source stays beside its translation."""
+    glossaries: tuple[str, ...] = ()
+    """Ids of stored glossaries whose terms are put in."""
     secret: str = ""
     """SHA-256 of a further secret that whoever asks for it must have; empty where there is none."""
     created: float
@@ -204,7 +206,13 @@ class Shelf:
             fields = json.loads((self._folder / id / _RECORD).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        return DocumentRecord(**{**fields, "warnings": tuple(fields["warnings"])})
+        return DocumentRecord(
+            **{
+                **fields,
+                "warnings": tuple(fields["warnings"]),
+                "glossaries": tuple(fields["glossaries"]),
+            }
+        )
 
 
 def unknown_document() -> UnknownDocumentError:

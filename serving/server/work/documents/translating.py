@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from serving.documents.unit import FileFormat, FileInUnits, Translated, Unit
 from serving.documents.writing import write_whole
@@ -29,10 +29,14 @@ from serving.server.http.access_log import RequestContext
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
 from serving.server.work.documents.shelf import DocumentRecord, Shelf
+from serving.server.work.glossaries import stored_terms
 from serving.server.work.jobs import Jobs
 from serving.server.work.translation_job import TextResult, TranslationJob
 from serving.text.alignment import Link
 from serving.text.detection import MAX_CHARS, detect_among
+
+if TYPE_CHECKING:
+    from serving.store.store import Store
 
 _GROUP_TEXTS = 16
 _GROUP_CHARACTERS = 2000
@@ -62,8 +66,15 @@ class _Group:
 class DocumentTranslation:
     """The translation of the documents on a shelf by the models of a server."""
 
-    def __init__(self, shelf: Shelf, jobs: Jobs, catalogue: Catalogue, settings: Settings) -> None:
-        self._shelf, self._jobs = shelf, jobs
+    def __init__(
+        self,
+        shelf: Shelf,
+        jobs: Jobs,
+        catalogue: Catalogue,
+        settings: Settings,
+        store: Store | None = None,
+    ) -> None:
+        self._shelf, self._jobs, self._store = shelf, jobs, store
         self._catalogue, self._settings = catalogue, settings
 
     async def run(self, record: DocumentRecord) -> None:
@@ -191,6 +202,11 @@ class DocumentTranslation:
                 raise CancelledError("the document has been deleted")
             context = RequestContext(record.id, client=record.client, key=record.owner)
             try:
+                if record.glossaries:  # of the moment: an index that is kept costs nothing
+                    terms = await stored_terms(
+                        self._store, self._catalogue, job, record.glossaries, record.owner
+                    )
+                    job = dataclasses.replace(job, glossary=terms)
                 return (await self._jobs.translate(job, context, _stays)).translations
             except _PASSING as error:
                 await asyncio.sleep(min(error.retry_after_s or _PAUSE_S, 30.0))

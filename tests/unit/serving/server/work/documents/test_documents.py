@@ -257,12 +257,30 @@ def test_deepls_client_works_unmodified(url: str, monkeypatch: pytest.MonkeyPatc
     for wish, message in (
         ({"output_format": "pdf"}, "output_format"),
         ({"formality": "more"}, "formality"),
-        ({"glossary": "an-id", "source_lang": "DE"}, "glossary_id"),
+        ({"glossary": "an-id", "source_lang": "DE"}, "MACARON_STORE"),
     ):
         with pytest.raises(deepl.DeepLException, match=message):
             deepl_client.translate_document_upload(
                 TEXT, target_lang="EN-US", filename="a.txt", **cast(Any, wish)
             )
+
+
+def test_the_terms_of_a_stored_glossary_are_put_in(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'store.db'}"
+    settings = Settings.model_validate({"documents": tmp_path / "documents", "store": store})
+    with served(settings=settings) as (client, _):
+        dictionary = {
+            "source": "de",
+            "target": "en",
+            "entries": [{"source": "Haus", "target": "X"}],
+        }
+        made = client.post("/glossaries", json={"name": "n", "dictionaries": [dictionary]})
+        id = made.json()["id"]
+        state = finished(client, send(client, "Ein Haus\n", glossary_id=id).json()["id"])
+        assert client.get(f"/documents/{state['id']}/result").text == "Ein X\n"
+        assert send(client, glossary_id="a" * 32).status_code == 404
+        refused = send(client, source="auto", glossary_id=id)
+        assert "send the source language" in refused.json()["error"]
 
 
 def test_libretranslates_files(client: TestClient) -> None:
