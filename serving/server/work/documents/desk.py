@@ -110,8 +110,7 @@ class Documents:
             await stored_terms(self._store, self._catalogue, asked, wishes.glossaries, context.key)
         name = clean_name(upload.name)
         await run_in_threadpool(_check_kind, upload, name)
-        waiting = [each for each in await run_in_threadpool(shelf.all) if not each.ready]
-        if len(waiting) >= self._settings.max_documents:
+        if await run_in_threadpool(lambda: shelf.num_waiting) >= self._settings.max_documents:
             raise OverloadedError(
                 f"at most {self._settings.max_documents} documents may wait "
                 f"({variable('max_documents')}); try again later"

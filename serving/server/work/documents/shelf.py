@@ -99,8 +99,10 @@ class Shelf:
 
     def __init__(self, folder: Path) -> None:
         """The folder is made where it is not there."""
-        self._folder = folder
+        self._folder, self._waiting = folder, folder / "waiting"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # A file for each document that waits, so that nobody reads the records of all others.
+        self._waiting.mkdir(exist_ok=True)
 
     def add(self, record: DocumentRecord, content: IO[bytes]) -> None:
         """Put a document in, whole or not at all; raises StoreUnavailableError where the disk does
@@ -111,9 +113,11 @@ class Shelf:
             with (made / _SOURCE).open("wb") as file:
                 shutil.copyfileobj(content, file, 2**20)
             write_whole(made / _RECORD, _written(record))
+            self._mark(record).touch()
             made.rename(self._folder / record.id)
         except OSError as error:
             shutil.rmtree(made, ignore_errors=True)
+            self._mark(record).unlink(missing_ok=True)
             raise StoreUnavailableError(
                 f"the server cannot keep the document ({error.strerror}); try again later"
             ) from error
@@ -129,6 +133,8 @@ class Shelf:
         """Write what has changed; nothing where the document was deleted meanwhile."""
         with contextlib.suppress(FileNotFoundError):
             write_whole(self._folder / record.id / _RECORD, _written(record))
+            if record.ready:
+                self._mark(record).unlink(missing_ok=True)
 
     def source(self, record: DocumentRecord) -> bytes:
         """The file as it was sent."""
@@ -160,6 +166,7 @@ class Shelf:
             (self._folder / record.id).rename(taken)
         except OSError as error:
             raise unknown_document() from error
+        self._mark(record).unlink(missing_ok=True)
         return taken
 
     def sweep(self, before: float) -> None:
@@ -174,32 +181,42 @@ class Shelf:
                     shutil.rmtree(folder)
 
     def all(self) -> list[DocumentRecord]:
-        """Every document, the oldest first."""
+        """Every document."""
         ids = [path.name for path in self._folder.iterdir() if _ID.fullmatch(path.name)]
-        found = [record for id in ids if (record := self._read(id)) is not None]
-        return sorted(found, key=lambda record: record.created)
+        return [record for id in ids if (record := self._read(id)) is not None]
+
+    @property
+    def num_waiting(self) -> int:
+        """Documents that are not done."""
+        return sum(1 for _ in self._waiting.iterdir())
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[DocumentRecord | None]:
         """The oldest document that waits and that nobody translates, for the caller alone while the
         context lasts; None where there is none."""
-        for record in self.all():
-            if record.ready:
+        for mark in sorted(self._waiting.iterdir()):
+            id = mark.name.partition("-")[2]
+            if not (self._folder / id).is_dir():  # it is just being put in, or was deleted
                 continue
-            lock = FileLock(self._folder / record.id / "lock", blocking=False, thread_local=False)
+            lock = FileLock(self._folder / id / "lock", blocking=False, thread_local=False)
             try:
                 lock.acquire()
             except (Timeout, OSError):  # another one has it, or it has been deleted
                 continue
             try:
                 # It may have been finished between the two looks.
-                now = self._read(record.id)
-                if now is not None and not now.ready:
-                    yield now
+                record = self._read(id)
+                if record is not None and not record.ready:
+                    yield record
                     return
+                mark.unlink(missing_ok=True)
             finally:
                 lock.release()
         yield None
+
+    def _mark(self, record: DocumentRecord) -> Path:
+        """The file that is there while the document waits; the oldest comes first by name."""
+        return self._waiting / f"{record.created:017.6f}-{record.id}"
 
     def _read(self, id: str) -> DocumentRecord | None:
         try:

@@ -117,7 +117,8 @@ def test_what_cannot_be_taken_is_refused_at_once_and_leaves_nothing(
     assert refused.status_code == status
     assert any(part in refused.json()["error"] for part in message.split("|"))
     assert settings.documents is not None
-    assert not settings.documents.exists() or list(settings.documents.iterdir()) == []
+    left = settings.documents.rglob("*")
+    assert [path.name for path in left if path.name != "waiting"] == []
 
 
 def test_a_body_that_never_says_its_size_is_refused_while_it_comes(client: TestClient) -> None:
@@ -408,6 +409,18 @@ def test_two_processes_never_have_one_document(shelf: Shelf, tmp_path: Path) -> 
         process.join()
     with shelf.claimed() as record:
         assert record is not None
+
+
+def test_a_thousand_documents_that_are_done_cost_nothing(shelf: Shelf, tmp_path: Path) -> None:
+    for number in range(1000):
+        shelf.save(put(shelf, TEXT, created=float(number), state="done"))
+    waits = put(shelf, TEXT, created=2000.0)
+    for path in (tmp_path / "shelf").glob("*/record.json"):
+        if path.parent.name != waits.id:
+            path.unlink()  # none of them is read
+    assert shelf.num_waiting == 1
+    with shelf.claimed() as found:
+        assert found == waits
 
 
 def test_a_full_disk_ends_the_document_and_not_the_server(
