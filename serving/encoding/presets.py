@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from serving.encoding.reader import TextReader
-from serving.threads import Preset, fastest
+from serving.fastest import fastest
+from serving.threads import Preset
 
 _PROBE = "1 2 3"
 
@@ -19,4 +20,6 @@ def load_reader(folder: Path, preset: Preset, threads: int) -> TextReader:
         lambda count: TextReader(folder, threads=count),
         lambda reader: reader.read([_PROBE]),
         threads,
+        "read",
+        folder,
     )

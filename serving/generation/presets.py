@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from serving.bundle.folder import parse_manifest
+from serving.fastest import fastest
 from serving.generation.generator import Generator
 from serving.runtime.device import computes_on_cpu
 from serving.runtime.gpu.cuda_switches import MOST_STREAMS
 from serving.search.sampling_options import GenerationOptions
-from serving.threads import Preset, fastest
+from serving.threads import Preset
 
 _PROBE = "1 2 3"
 _PROBE_ROWS: dict[Preset, int] = {"latency": 1, "throughput": 16}
@@ -27,4 +28,6 @@ def load_generator(folder: Path, preset: Preset, threads: int) -> Generator:
         lambda count: Generator(folder, threads=count),
         lambda generator: generator.generate(prompts, options),
         threads,
+        f"generate {preset}",
+        folder,
     )

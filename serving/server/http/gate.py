@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import hmac
+import math
 import re
 import time
 from collections import OrderedDict
@@ -42,6 +43,8 @@ ADMIN = "admin"
 _WRONG_KEYS_PER_MINUTE = 60
 """Unknown keys that an address may try; the store is asked for each."""
 _WRONG_ADMIN_KEYS_PER_MINUTE = 10
+BACKGROUND_TASK = "document"
+"""The task of what nobody waits for."""
 MOST_CLIENTS = 10_000
 """Clients remembered; the one not seen for longest is forgotten, and begins anew."""
 
@@ -167,6 +170,7 @@ class Gatekeeper:
         self._admin = _admin_digest(settings, self.keys)
         self.required = required or bool(self.keys.owners)
         """Whether requests need a key."""
+        self._asked_at = -math.inf
         self._requests = RateLimit(
             "requests", "max_requests_per_minute", settings.max_requests_per_minute
         )
@@ -211,6 +215,11 @@ class Gatekeeper:
             raise UnauthorizedError("this is not the admin key of the server")
         context.client = context.key = ADMIN
 
+    @property
+    def idle_s(self) -> float:
+        """Seconds since something was last to be decoded for a client that waits."""
+        return time.monotonic() - self._asked_at
+
     def charge(
         self, context: RequestContext, characters: int, task: str
     ) -> Callable[[], None] | None:
@@ -222,6 +231,8 @@ class Gatekeeper:
         """
         if not context.client:
             raise UnauthorizedError("an API key is needed")
+        if task != BACKGROUND_TASK:
+            self._asked_at = time.monotonic()
         self._characters.charge(context.client, characters)
         if self._meter is None:
             return None

@@ -41,8 +41,14 @@ class Jobs:
     """Translates jobs with the models of a catalogue, after the gatekeeper has counted them."""
 
     def __init__(self, catalogue: Catalogue, settings: Settings, gatekeeper: Gatekeeper) -> None:
+        self._gatekeeper = gatekeeper
         self._pipeline = Pipeline(settings, gatekeeper)
         self._planner = Planner(catalogue, settings)
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since a client that waits has asked for something."""
+        return self._gatekeeper.idle_s
 
     async def translate(
         self, job: TranslationJob, context: RequestContext, receive: Receive
@@ -134,7 +140,7 @@ class Jobs:
             plans = self._planner.plans(job, counted=counted)
             return Chosen(
                 model=common_name(plans),
-                task="translate",
+                task=job.task,
                 texts=len(plans),
                 characters=None if counted else sum(map(len, job.texts)),
                 submit=lambda: (plans, _submit(job, plans, limit, told=told)),

@@ -42,6 +42,8 @@ class TranslationJob:
     """Stored glossaries for these languages, those that go before others first: what a sentence
     holds of them is put into its translation."""
     timeout_s: float | None = None
+    task: str = "translate"
+    """As which its characters are counted."""
 
 
 @dataclass(frozen=True)

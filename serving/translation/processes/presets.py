@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 
 from serving.bundle.folder import parse_manifest
+from serving.fastest import fastest
 from serving.queue.limits import BatchLimits
 from serving.runtime.device import batches_at_once, computes_on_cpu
 from serving.runtime.gpu.cuda_driver import visible_gpus
 from serving.runtime.gpu.cuda_switches import MOST_STREAMS
-from serving.threads import Preset, fastest
+from serving.threads import Preset
 from serving.translation.processes.group import ProcessGroup
 from serving.translation.processes.isolated import IsolatedTranslator
 from serving.translation.translator import Translator
@@ -40,6 +41,8 @@ def load_translator(
         lambda count: Translator(folder, threads=count, limits=limits),
         lambda translator: translator.warm_up(),
         threads,
+        "translate",
+        folder,
     )
 
 

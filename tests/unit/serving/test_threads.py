@@ -8,40 +8,10 @@ import pytest
 
 from serving import threads
 from serving.generation.presets import load_generator
-from serving.threads import fastest
 from serving.translation.processes.presets import MOST_WORKERS, load_translator
 from tests.unit.serving.echo import echo_manifest
 
 FOR_CPU = echo_manifest()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "most", "chosen"),
-    [
-        ({1: 0.03, 2: 0.015, 3: 0.008}, 3, 3),
-        ({1: 0.03, 2: 0.015, 4: 0.0148}, 4, 2),  # more threads that gain nothing are left alone
-        ({1: 0.01, 2: 0.03, 4: 0.005, 6: 0.02}, 6, 4),
-        ({1: 0.01}, 1, 1),
-    ],
-)
-def test_the_fastest_number_of_threads_is_kept(
-    seconds: dict[int, float], most: int, chosen: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried: list[int] = []
-    now = 0.0
-
-    def work(count: int) -> None:
-        nonlocal now
-        now += seconds[count]
-
-    def load(count: int) -> int:
-        tried.append(count)
-        return count
-
-    monkeypatch.setattr("serving.threads.time.perf_counter", lambda: now)
-    found = fastest(load, work, most)  # type: ignore[type-var]
-    assert found == chosen
-    assert tried == list(seconds)
 
 
 @pytest.mark.parametrize("count", [1, 3, 2 * MOST_WORKERS])
@@ -61,7 +31,7 @@ def test_throughput_decodes_a_batch_a_thread(count: int, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(("preset", "chosen"), [("latency", 1), ("throughput", 2)])
 def test_a_language_model_gets_the_threads_that_its_preset_gains_from(
-    preset: threads.Preset, chosen: int, monkeypatch: pytest.MonkeyPatch
+    preset: threads.Preset, chosen: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of many prompts two threads make more in the time, of one they do not."""
     now = 0.0
@@ -74,7 +44,8 @@ def test_a_language_model_gets_the_threads_that_its_preset_gains_from(
             nonlocal now
             now += len(prompts) / self.threads if len(prompts) > 1 else 1.0
 
-    monkeypatch.setattr("serving.threads.time.perf_counter", lambda: now)
+    monkeypatch.setenv("MACARON_CACHE", str(tmp_path))
+    monkeypatch.setattr("serving.fastest.time.perf_counter", lambda: now)
     monkeypatch.setattr("serving.generation.presets.Generator", Slow)
     monkeypatch.setattr("serving.generation.presets.parse_manifest", lambda folder: FOR_CPU)
     assert load_generator(Path("bundle"), preset, 2).threads == chosen  # type: ignore[attr-defined]

@@ -26,6 +26,7 @@ from serving.errors import (
     StoreUnavailableError,
 )
 from serving.server.http.access_log import RequestContext
+from serving.server.http.gate import BACKGROUND_TASK
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
 from serving.server.work.documents.shelf import DocumentRecord, Shelf
@@ -42,6 +43,12 @@ _GROUP_TEXTS = 16
 _GROUP_CHARACTERS = 2000
 """A group that is queued at once has at most so many, but one unit at least."""
 _SAVE_EVERY_S = 0.5
+_ATTENTION_S = 2.0
+"""How long after a request of a client another one is likely."""
+_REST = 4
+_LONGEST_REST_S = 5.0
+"""After a unit, while clients ask: so many times as long as it took, so that few requests meet
+one."""
 _PAUSE_S = 1.0
 """Before a group that was refused is sent again, where the error does not say."""
 _PASSING = (
@@ -152,7 +159,8 @@ class DocumentTranslation:
         running: dict[asyncio.Task[list[Translated]], _Group] = {}
         try:
             while True:
-                for group in itertools.islice(groups, self._settings.threads - len(running)):
+                most = 1 if self._attentive else self._settings.threads
+                for group in itertools.islice(groups, max(0, most - len(running))):
                     task = asyncio.create_task(self._group(record, group, links, warnings))
                     running[task] = group
                 if not running:
@@ -168,21 +176,40 @@ class DocumentTranslation:
     async def _group(
         self, record: DocumentRecord, group: _Group, links: bool, warnings: dict[str, None]
     ) -> list[Translated]:
-        """The translations of a group; a unit that cannot be translated stays, with a warning."""
+        """The translations of a group; a unit that cannot be translated stays, with a warning.
+
+        While clients ask for something else, there is one unit at a time, and a rest after each.
+        """
+        single = len(group.units) == 1
+        start = time.monotonic()
         try:
+            if self._attentive and not single:
+                return await self._one_by_one(record, group, links, warnings)
             results = await self._translated(record, group.units, links)
         except RequestError as error:
             if error.index is None:
                 raise
-            if len(group.units) == 1:
-                text = group.units[0].text
-                warnings[f"left as it is: {text[:60]!r} ({error})"] = None
-                return [Translated(text)]
-            found = []
-            for number, unit in zip(group.numbers, group.units, strict=True):
-                found += await self._group(record, _Group([number], [unit]), links, warnings)
-            return found
+            if not single:
+                return await self._one_by_one(record, group, links, warnings)
+            text = group.units[0].text
+            warnings[f"left as it is: {text[:60]!r} ({error})"] = None
+            return [Translated(text)]
+        if self._attentive:
+            await asyncio.sleep(min(_REST * (time.monotonic() - start), _LONGEST_REST_S))
         return [_of_result(result, links) for result in results]
+
+    async def _one_by_one(
+        self, record: DocumentRecord, group: _Group, links: bool, warnings: dict[str, None]
+    ) -> list[Translated]:
+        found = []
+        for number, unit in zip(group.numbers, group.units, strict=True):
+            found += await self._group(record, _Group([number], [unit]), links, warnings)
+        return found
+
+    @property
+    def _attentive(self) -> bool:
+        """Whether clients ask for something that they wait for."""
+        return self._jobs.idle_s < _ATTENTION_S
 
     async def _translated(
         self, record: DocumentRecord, units: Sequence[Unit], links: bool
@@ -196,6 +223,7 @@ class DocumentTranslation:
             format=first.format,
             alignments=first.links and links,
             timeout_s=self._settings.max_timeout_s,
+            task=BACKGROUND_TASK,
         )
         while True:
             if not self._shelf.is_there(record):

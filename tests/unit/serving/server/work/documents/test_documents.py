@@ -302,6 +302,8 @@ def test_libretranslates_files(client: TestClient) -> None:
 class FakeJobs:
     """Translates by turning texts round; `texts` are those that it was asked for."""
 
+    idle_s = 60.0
+
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.before: Callable[[list[str]], None] = lambda _: None
@@ -460,6 +462,30 @@ def test_what_is_busy_is_asked_again(shelf: Shelf, jobs: FakeJobs) -> None:
     record = put(shelf, TEXT)
     run(shelf, jobs, record)
     assert shelf.get(record.id, "").state == "done"
+
+
+def test_while_clients_ask_there_is_one_unit_at_a_time_and_a_rest(
+    shelf: Shelf, jobs: FakeJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    rests: list[float] = []
+    wait = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        rests.append(seconds)
+        await wait(0)
+
+    monkeypatch.setattr(translating.asyncio, "sleep", sleep)
+    jobs.before = lambda texts: asked.append(len(texts))
+    run(shelf, jobs, put(shelf, paragraphs(40)))
+    assert max(asked) == 16
+    assert set(rests) == {0}
+    asked.clear()
+    rests.clear()
+    jobs.idle_s = 0.5
+    run(shelf, jobs, put(shelf, paragraphs(40)))
+    assert asked == [1] * 40
+    assert sum(rest > 0 for rest in rests) == 40
 
 
 def test_a_unit_that_cannot_be_translated_stays_with_a_warning(

@@ -1,0 +1,123 @@
+"""How many threads are fastest for a bundle on this machine: tried once, and kept."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from filelock import FileLock
+
+from serving.folders import cache_folder
+
+T = TypeVar("T")
+
+_PROBES = 5
+_GAIN = 1.1
+"""More threads must be faster by that factor: where other processes want them, they cost dearly."""
+_KEPT = "threads.json"
+_MOST_KEPT = 1000
+_KEPT_S = 30 * 24 * 3600
+"""What was found on a busy machine is not kept for ever."""
+_MANIFEST = "manifest.json"
+
+
+def fastest(
+    load: Callable[[int], T], probe: Callable[[T], object], threads: int, use: str, bundle: Path
+) -> T:
+    """What is loaded with 1, 2, 4, ... up to `threads` threads, the fastest at its probe.
+
+    The number is kept in the cache folder, for this `use` of this bundle on this kind of machine,
+    and taken from there the next time: then it is loaded once, and nothing is tried.
+    """
+    counts = [1 << n for n in range(threads.bit_length()) if 1 << n < threads] + [threads]
+    if len(counts) == 1:
+        return load(threads)
+    file = cache_folder(os.environ) / _KEPT
+    key = _key(threads, use, bundle)
+    kept = _read(file).get(key)
+    if kept is not None and kept[0] in counts:
+        return load(int(kept[0]))
+    best, chosen = load(counts[0]), counts[0]
+    least = _seconds(best, probe)
+    for count in counts[1:]:
+        other = load(count)
+        seconds = _seconds(other, probe)
+        if seconds * _GAIN < least:
+            best, least, chosen = other, seconds, count
+    _keep(file, key, chosen)
+    return best
+
+
+def _seconds(loaded: T, probe: Callable[[T], object]) -> float:
+    probe(loaded)  # the first call allocates
+    times = []
+    for _ in range(_PROBES):
+        start = time.perf_counter()
+        probe(loaded)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def _key(threads: int, use: str, bundle: Path) -> str:
+    """What the number depends on: the bundle, whose manifest has the hashes of its files, the
+    machine, and what computes on it."""
+    manifest = bundle / _MANIFEST
+    parts = (
+        use,
+        str(threads),
+        hashlib.sha256(manifest.read_bytes()).hexdigest() if manifest.is_file() else str(bundle),
+        _processor(Path("/proc/cpuinfo")),
+        _runtime_version(),
+    )
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _runtime_version() -> str:
+    for name in ("onnxruntime", "onnxruntime-gpu"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(name)
+    return ""
+
+
+def _processor(file: Path) -> str:
+    """The processor with all that it has, where Linux says it; else its kind alone."""
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return platform.machine() + platform.processor()
+    lines = re.findall(r"(?m)^(?:model name|flags|Features|CPU part)\s*:.*$", text)
+    return "\n".join(sorted(set(lines))) or platform.machine()
+
+
+def _read(file: Path) -> dict[str, tuple[int, float]]:
+    """What is kept, by key: numbers of threads, and when they were found; nothing of a file that
+    cannot be read, and nothing that is too old."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        kept = {str(key): (int(count), float(when)) for key, (count, when) in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+    after = time.time() - _KEPT_S
+    return {key: value for key, value in kept.items() if value[1] > after}
+
+
+def _keep(file: Path, key: str, count: int) -> None:
+    """Add a number; where the folder cannot be written it is found anew the next time."""
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(file.with_suffix(".lock"), timeout=10):
+            kept = _read(file) | {key: (count, time.time())}
+            latest = sorted(kept.items(), key=lambda item: item[1][1])[-_MOST_KEPT:]
+            made = file.with_suffix(f".{os.getpid()}")
+            made.write_text(json.dumps(dict(latest)), encoding="utf-8")
+            os.replace(made, file)
