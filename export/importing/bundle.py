@@ -11,7 +11,8 @@ from export.bundles.folder import check_apart
 from export.bundles.subject import Form, Subject, write_bundle
 from export.errors import ExportError
 from export.importing.automatic import write_first
-from export.importing.encoder_folder import read_encoder
+from export.importing.encoder_family import FAMILIES
+from export.importing.encoder_folder import read_encoder, transformer_folder
 from export.importing.folder import CONFIG, has_checkpoint_file, has_config, read_json
 from export.importing.hugging_face.bart import read_bart
 from export.importing.hugging_face.m2m100 import read_m2m100
@@ -79,6 +80,15 @@ def _language_model(family: str, read: Callable[[Path], Any]) -> Reader:
     return Reader(family, LANGUAGE_MODEL, _of_type(family), lambda source, _: read(source))
 
 
+def _encoder(family: str) -> Reader:
+    return Reader(
+        family,
+        ENCODER,
+        lambda source: _of_type(family)(transformer_folder(source)),
+        lambda source, told: read_encoder(source, told.pooling),
+    )
+
+
 def _of_type(family: str) -> Callable[[Path], bool]:
     return lambda source: has_config(source) and _model_type(source) == family
 
@@ -108,12 +118,7 @@ READERS = (
     _language_model("olmo2", read_olmo2),
     _language_model("gpt_neox", read_gpt_neox),
     _language_model("smollm3", read_smollm3),
-    Reader(
-        "bert",
-        ENCODER,
-        _of_type("bert"),
-        lambda source, told: read_encoder(source, told.pooling),
-    ),
+    *(_encoder(family) for family in FAMILIES),
     _translation("marian-nmt", read_marian_model, has_marian),
     _translation("fairseq", read_fairseq, has_fairseq),
     _translation("opennmt-py", read_opennmt, has_checkpoint_file),

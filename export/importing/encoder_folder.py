@@ -1,7 +1,8 @@
-"""Encoders of others: a Hugging Face folder of a BERT to a model of this project.
+"""Encoders of others: a Hugging Face folder of a BERT or one of its kin to a model of this project.
 
 What such a folder holds: `config.json`, `model.safetensors` or `pytorch_model.bin`,
-`tokenizer.json` or `vocab.txt`; from sentence-transformers also `modules.json` with the pooling.
+`tokenizer.json`, `vocab.txt` or `vocab.json` with `merges.txt`; from sentence-transformers also
+`modules.json` with the pooling, which may name a folder below with all that.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as FastTokenizer
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from torch import Tensor, nn
 
 from export.bundles.encoder import ReadEncoder
 from export.errors import ExportError
+from export.importing.encoder_family import FAMILIES, EncoderFamily
 from export.importing.folder import CONFIG, Weights, read_json, read_objects, read_weights
 from export.importing.model import ACTIVATIONS
 from export.importing.pointers import refuse_pointer
@@ -32,7 +34,9 @@ from training.models import (
 from training.models.bert import Pooling
 
 TOKENIZER, VOCABULARY = "tokenizer.json", "vocab.txt"
+BYTE_PAIRS, MERGES = "vocab.json", "merges.txt"
 TOKENIZER_SETTINGS = "tokenizer_config.json"
+_MODULES = "modules.json"
 _SENTENCES, _PROMPTS = "sentence_bert_config.json", "config_sentence_transformers.json"
 _OF_NORMALIZER = {
     "do_lower_case": "lowercase",
@@ -40,27 +44,21 @@ _OF_NORMALIZER = {
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
 """What a tokenizer's settings say of BERT's normalizer, which wins over `tokenizer.json`."""
-_LAYER = {
-    "self_attention.out_proj": "attention.output.dense",
-    "self_attention_residual.norm": "attention.output.LayerNorm",
-    "ffn.up_proj": "intermediate.dense",
-    "ffn.down_proj": "output.dense",
-    "ffn_residual.norm": "output.LayerNorm",
-}
-"""Parts of an encoder layer, and what they are called in a BERT of Hugging Face."""
 
 
 def read_encoder(folder: Path, pooling: Pooling | None = None) -> ReadEncoder:
     """Read a folder; a model with a classifier classifies, any other one embeds.
 
-    `pooling`, `cls` or `mean`, is for embeddings of folders that do not name theirs. Raises
+    `pooling`, `cls` or `mean`, is for embeddings of folders that do not name theirs. The model is
+    for packed texts: RoBERTa's id 0 begins a text, and is no padding, as it is elsewhere. Raises
     ExportError where something is missing or of a kind that this project has not.
     """
+    root, folder = folder, transformer_folder(folder)
     tree = read_json(folder / CONFIG)
-    config = encoder_config(tree, folder / CONFIG)
-    weights = BertWeights(read_weights(folder))
+    config, family = encoder_config(tree, folder / CONFIG), _family(tree, folder / CONFIG)
+    weights = EncoderWeights(read_weights(folder), family.prefix)
     encoder = BidirectionalEncoder(config, find_block(config.block))
-    load_encoder(encoder, weights)
+    load_encoder(encoder, weights, family, family.skipped_positions(tree))
     tokenizer = read_tokenizer(folder)
     sentences = _settings(folder, _SENTENCES)
     if sentences.get("do_lower_case"):
@@ -72,15 +70,15 @@ def read_encoder(folder: Path, pooling: Pooling | None = None) -> ReadEncoder:
         )
     length = min(config.max_positions, _most_tokens(folder, sentences))
     model: TextModel
-    if weights.has("classifier.weight"):
-        labels = _labels(tree, weights, folder / CONFIG)
+    if weights.has(f"{family.head_output}.weight"):
+        labels = _labels(tree, weights.rows(f"{family.head_output}.weight"), folder / CONFIG)
         model = TextClassifier(encoder, len(labels))
-        weights.copy(model.output, "classifier")
+        weights.copy(model.output, family.head_output)
         assert model.pooler.dense is not None
-        weights.copy(model.pooler.dense, "pooler.dense")
+        weights.copy(model.pooler.dense, family.head_dense)
         return ReadEncoder(model.eval(), tokenizer, length, labels)
-    found, normalised = _pooling(folder)
-    _check_prompt(folder)
+    found, normalised = _pooling(root)
+    _check_prompt(root)
     pooling = pooling or found
     if pooling is None:
         trained = tree.get("architectures")
@@ -93,33 +91,52 @@ def read_encoder(folder: Path, pooling: Pooling | None = None) -> ReadEncoder:
     return ReadEncoder(model.eval(), tokenizer, length, ())
 
 
+def transformer_folder(folder: Path) -> Path:
+    """Where the model itself lies: in a folder below, where sentence-transformers' `modules.json`
+    says so and the folder has none. Raises ExportError for a place outside."""
+    path = folder / _MODULES
+    if (folder / CONFIG).exists() or not path.exists():
+        return folder
+    places = [
+        str(module.get("path", ""))
+        for module in read_objects(path)
+        if str(module.get("type", "")).endswith(".Transformer")
+    ]
+    below = folder / (places[0] if places else "")
+    if not below.resolve().is_relative_to(folder.resolve()):
+        raise ExportError(f"{path}: path of Transformer must lie in the folder, got {places[0]!r}")
+    return below
+
+
 def encoder_config(tree: dict[str, Any], path: Path) -> BertConfig:
-    """The sizes that a `config.json` tells; raises ExportError for what is no BERT."""
-    for key, wanted, default in (
-        ("model_type", "bert", ""),
-        ("position_embedding_type", "absolute", "absolute"),
-        ("is_decoder", False, False),
-    ):
-        if tree.get(key, default) != wanted:
+    """The sizes that a `config.json` tells; raises ExportError for what is of no known family."""
+    family = _family(tree, path)
+    for key, wanted in (("position_embedding_type", "absolute"), ("is_decoder", False)):
+        if tree.get(key, wanted) != wanted:
             raise ExportError(f"{path}: {key} must be {wanted!r}, got {tree.get(key)!r}")
-    if tree.get("hidden_act") not in ACTIVATIONS:
+    activation = family.sizes["activation"]
+    if tree.get(activation) not in ACTIVATIONS:
         raise ExportError(
-            f"{path}: hidden_act must be one of {sorted(ACTIVATIONS)}, "
-            f"got {tree.get('hidden_act')!r}"
+            f"{path}: {activation} must be one of {sorted(ACTIVATIONS)}, "
+            f"got {tree.get(activation)!r}"
         )
+    sizes = family.sizes
     try:
+        segments = tree[family.segments] if family.segments else 0
         return BertConfig(
-            model_dim=tree["hidden_size"],
-            num_heads=tree["num_attention_heads"],
-            ffn_dim=tree["intermediate_size"],
-            num_encoder_layers=tree["num_hidden_layers"],
+            model_dim=tree[sizes["model_dim"]],
+            num_heads=tree[sizes["num_heads"]],
+            ffn_dim=tree[sizes["ffn_dim"]],
+            num_encoder_layers=tree[sizes["num_encoder_layers"]],
             vocab_size=tree["vocab_size"],
-            max_positions=tree["max_position_embeddings"],
-            num_segments=tree["type_vocab_size"],
-            norm_eps=tree["layer_norm_eps"],
-            activation=ACTIVATIONS[tree["hidden_act"]],
-            dropout=tree.get("hidden_dropout_prob", 0.1),
-            attention_dropout=tree.get("attention_probs_dropout_prob", 0.1),
+            max_positions=tree["max_position_embeddings"] - family.skipped_positions(tree),
+            # The vector of the only kind is part of each position's.
+            num_segments=0 if segments == 1 else segments,
+            norm_eps=family.norm_eps or tree[sizes["norm_eps"]],
+            activation=ACTIVATIONS[tree[activation]],
+            dropout=tree.get(sizes["dropout"], 0.1),
+            attention_dropout=tree.get(sizes["attention_dropout"], 0.1),
+            pooler=family.pooler,
         )
     except KeyError as error:
         raise ExportError(f"{path}: {error.args[0]} is missing") from error
@@ -127,11 +144,18 @@ def encoder_config(tree: dict[str, Any], path: Path) -> BertConfig:
         raise ExportError(f"{path}: {error}") from error
 
 
-class BertWeights:
-    """The tensors of a BERT, whose names may have `bert.` before them."""
+def _family(tree: dict[str, Any], path: Path) -> EncoderFamily:
+    kind = str(tree.get("model_type"))
+    if kind not in FAMILIES:
+        raise ExportError(f"{path}: model_type must be one of {list(FAMILIES)}, got {kind!r}")
+    return FAMILIES[kind]
 
-    def __init__(self, weights: Weights) -> None:
-        self._weights = weights
+
+class EncoderWeights:
+    """The tensors of an encoder, whose names may have their family's before them."""
+
+    def __init__(self, weights: Weights, prefix: str) -> None:
+        self._weights, self._prefix = weights, prefix
 
     def has(self, name: str) -> bool:
         """Whether there is a tensor of that name."""
@@ -158,28 +182,42 @@ class BertWeights:
         with torch.no_grad():
             parameter.copy_(value)
 
+    def table(self, name: str, first: int, rows: int, width: int) -> Tensor:
+        """Rows of a table from `first` on; raises ExportError where it is missing or of another
+        shape."""
+        return self._weights.take(self._name(name), first + rows, width)[first:]
+
     def _name(self, name: str) -> str:
-        return name if name in self._weights else f"bert.{name}"
+        return name if name in self._weights else f"{self._prefix}.{name}"
 
 
-def load_encoder(encoder: BidirectionalEncoder, weights: BertWeights) -> None:
-    """Copy a BERT's weights into an encoder of its sizes; raises ExportError where one is missing
-    or of another shape."""
-    embedding = encoder.embedding
+def load_encoder(
+    encoder: BidirectionalEncoder, weights: EncoderWeights, family: EncoderFamily, skipped: int
+) -> None:
+    """Copy an encoder's weights into one of its sizes, but for `skipped` positions at the
+    beginning; raises ExportError where one is missing or of another shape."""
+    embedding, config = encoder.embedding, encoder.config
     weights.assign(embedding.weight, "embeddings.word_embeddings.weight")
     assert embedding.positions is not None
-    weights.assign(embedding.positions.weight, "embeddings.position_embeddings.weight")
+    positions = weights.table(
+        "embeddings.position_embeddings.weight", skipped, config.max_positions, config.model_dim
+    )
+    kinds = "embeddings.token_type_embeddings.weight"
     if embedding.segments is not None:
-        weights.assign(embedding.segments.weight, "embeddings.token_type_embeddings.weight")
+        weights.assign(embedding.segments.weight, kinds)
+    elif family.segments:
+        positions = positions + weights.table(kinds, 0, 1, config.model_dim)
+    with torch.no_grad():
+        embedding.positions.weight.copy_(positions)
     weights.copy(embedding.norm, "embeddings.LayerNorm")
     for number, layer in enumerate(encoder.layers):
-        prefix = f"encoder.layer.{number}"
-        parts = [f"{prefix}.attention.self.{part}" for part in ("query", "key", "value")]
+        prefix = f"{family.layers}.{number}"
+        parts = [f"{prefix}.{part}" for part in family.attention]
         projection = layer.get_submodule("self_attention.in_proj")
         assert isinstance(projection, nn.Linear)
         weights.assign(projection.weight, *(f"{part}.weight" for part in parts))
         weights.assign(projection.bias, *(f"{part}.bias" for part in parts))
-        for own, name in _LAYER.items():
+        for own, name in family.layer.items():
             weights.copy(layer.get_submodule(own), f"{prefix}.{name}")
 
 
@@ -199,7 +237,33 @@ def read_tokenizer(folder: Path) -> FastTokenizer:
         return tokenizer
     if (folder / VOCABULARY).exists():
         return _word_pieces(folder)
-    raise ExportError(f"{folder}: there is neither {TOKENIZER} nor {VOCABULARY}")
+    if (folder / MERGES).exists():
+        return _byte_pairs(folder)
+    raise ExportError(f"{folder}: there is neither {TOKENIZER} nor {VOCABULARY} nor {MERGES}")
+
+
+def _byte_pairs(folder: Path) -> FastTokenizer:
+    """RoBERTa's own tokenizer of byte pairs and their merges."""
+    try:
+        model = models.BPE.from_file(str(folder / BYTE_PAIRS), str(folder / MERGES))
+    except Exception as error:  # the library raises nothing more special
+        raise ExportError(f"{folder / MERGES}: not merges of byte pairs: {error}") from error
+    tokenizer = FastTokenizer(model)
+    space = bool(_settings(folder, TOKENIZER_SETTINGS).get("add_prefix_space", False))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = ("<s>", "</s>", "<pad>", "<unk>")
+    ids = {piece: tokenizer.token_to_id(piece) for piece in special}
+    first, last = ids["<s>"], ids["</s>"]
+    if first is None or last is None:
+        raise ExportError(f"{folder / BYTE_PAIRS}: there must be pieces '<s>' and '</s>'")
+    tokenizer.add_special_tokens([piece for piece in special if ids[piece] is not None])
+    if tokenizer.token_to_id("<mask>") is not None:
+        tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
+    tokenizer.post_processor = processors.RobertaProcessing(
+        ("</s>", last), ("<s>", first), add_prefix_space=space
+    )
+    return tokenizer
 
 
 def _word_pieces(folder: Path) -> FastTokenizer:
@@ -227,9 +291,8 @@ def _word_pieces(folder: Path) -> FastTokenizer:
     return tokenizer
 
 
-def _labels(tree: dict[str, Any], weights: BertWeights, path: Path) -> tuple[str, ...]:
-    """The names of the classes in order; those of `config.json`, or LABEL_0 and so on."""
-    count = weights.rows("classifier.weight")
+def _labels(tree: dict[str, Any], count: int, path: Path) -> tuple[str, ...]:
+    """The names of so many classes in order; those of `config.json`, or LABEL_0 and so on."""
     names = tree.get("id2label") or {str(number): f"LABEL_{number}" for number in range(count)}
     if isinstance(names, list):
         if len(names) != count:
@@ -311,7 +374,7 @@ def _check_prompt(folder: Path) -> None:
 
 def _pooling(folder: Path) -> tuple[Pooling | None, bool]:
     """The pooling of a sentence-transformers folder, and whether a normalisation follows it."""
-    path = folder / "modules.json"
+    path = folder / _MODULES
     if not path.exists():
         return None, True
     kinds = {module["type"].rpartition(".")[2]: module["path"] for module in read_objects(path)}

@@ -100,17 +100,19 @@ class BidirectionalEncoder(nn.Module):
 
 class Pooler(nn.Module):
     """A whole text is predicted from its first token's state: with `pooler: tanh` a dense
-    layer and tanh follow, as in BERT; with `none` nothing, as in the Macaron authors' code."""
+    layer and tanh follow, as in BERT; with `relu` ReLU in place of tanh; with `none` nothing, as in
+    the Macaron authors' code."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        tanh = config.pooler == "tanh"
-        self.dense = nn.Linear(config.model_dim, config.model_dim) if tanh else None
+        self.activation = torch.relu if config.pooler == "relu" else torch.tanh
+        dense = config.pooler != "none"
+        self.dense = nn.Linear(config.model_dim, config.model_dim) if dense else None
 
     def forward(self, x_BSD: Tensor) -> Tensor:
         """[B,S,D] to [B,D]."""
         x_BD = x_BSD[:, 0]
-        return x_BD if self.dense is None else torch.tanh(self.dense(x_BD))
+        return x_BD if self.dense is None else self.activation(self.dense(x_BD))
 
 
 class Bert(Network):

@@ -25,7 +25,7 @@ class BertConfig(ModelConfig):
         "first_activation": ModelConfig.choices["activation"],
         "attention_init": ("normal", "xavier", "small", "kaiming"),
         "positions": ("learnt", *ModelConfig.choices["positions"]),
-        "pooler": ("tanh", "none"),
+        "pooler": ("tanh", "relu", "none"),
     }
 
     architecture: str = "bert"
@@ -54,7 +54,7 @@ class BertConfig(ModelConfig):
     """Kinds of parts that have a vector of their own, which their tokens add; 0 is none."""
     pooler: str = "tanh"
     """`tanh`: a dense layer with tanh between the first token's state and what is predicted of a
-    whole input; `none`: nothing is."""
+    whole input; `relu`: with ReLU, as in DistilBERT's classifiers; `none`: nothing is."""
     output_bias: bool = True
     """A bias beside the output matrix, which is the embedding."""
 

@@ -18,6 +18,7 @@ from export.comparison.encoder import check_encoder, cosine, measure_encoder, re
 from export.graphs.writing import write_text_graph
 from export.importing.bundle import import_bundle
 from export.importing.encoder_folder import read_encoder
+from export.importing.model import Told
 from export.texts.texts import Texts
 from macaron.stored import folder_of
 from serving.bundle.encoder_tokenizer import EncodedText
@@ -27,7 +28,8 @@ from serving.encoding.reader import Classifier, Embedder, TextReader, probabilit
 from serving.errors import BundleError, InvalidTextError, ModelNameError, RequestError
 from serving.runtime.text_encoder import CALL_TOKENS, TextEncoder, calls, pack
 from tests.conftest import TinyEncoders
-from tests.toy.encoders import LABELS, LINES
+from tests.toy.encoders import LABELS, LINES, write_lines
+from tests.unit.export.importing.test_encoder_family import saved
 from tests.unit.training.tiny_encoder import tiny_embedder
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -197,6 +199,34 @@ def test_an_encoder_is_served_by_its_folder(
     made = [bundle.resolve().stat().st_mtime_ns for bundle in sorted(folder.iterdir())]
     again = folder_of([str(embedder), str(tiny_encoders.classifier)])
     assert [bundle.resolve().stat().st_mtime_ns for bundle in sorted(again.iterdir())] == made
+
+
+def test_kin_of_bert_become_bundles(tmp_path: Path, traced_once: None) -> None:
+    text = write_lines(tmp_path)
+    roberta = saved(tmp_path / "roberta", "roberta")
+    manifest = import_bundle(
+        tmp_path / "roberta",
+        tmp_path / "embedder",
+        Form("int8"),
+        Texts(text=text),
+        Told(pooling="mean"),
+    )
+    assert (manifest.task, manifest.precision) == ("encode", "int8")
+    embedder = Embedder(tmp_path / "embedder", threads=1)
+    found = embedder.embed([LINES[0], "naïve"])
+    for row, line in zip(found, (LINES[0], "naïve"), strict=True):
+        np.testing.assert_array_equal(embedder.embed([line])[0], row)
+        with torch.no_grad():
+            ids = torch.tensor([embedder.encode(line).ids])
+            states = roberta(ids).last_hidden_state[0].mean(0)
+        assert cosine(row[None], states[None].numpy())[0] > 0.98
+    ranker = saved(tmp_path / "xlm", "xlm-roberta", labels=1)
+    import_bundle(tmp_path / "xlm", tmp_path / "ranker", Form("fp32"), Texts(text=text))
+    reader = TextReader(tmp_path / "ranker", threads=1)
+    pair = ("the cat", "the dog ran")
+    with torch.no_grad():
+        logits = ranker(torch.tensor([reader.encode(pair).ids])).logits[0]
+    np.testing.assert_allclose(reader.read([pair])[0], logits.numpy(), atol=1e-4)
 
 
 @pytest.mark.slow
