@@ -7,11 +7,12 @@ read stands once, in `calls`; the two clients differ in how they wait.
 from __future__ import annotations
 
 from macaron.client.asynchronous import AsyncClient
-from macaron.client.errors import ApiError, ConnectionLostError
+from macaron.client.errors import ApiError, ConnectionLostError, DocumentFailedError
 from macaron.client.records import (
     Label,
     ModelInfo,
     Ranked,
+    RemoteDocument,
     RemoteHypothesis,
     RemotePartial,
     RemoteTranslation,
@@ -25,9 +26,11 @@ __all__ = [
     "AsyncClient",
     "Client",
     "ConnectionLostError",
+    "DocumentFailedError",
     "Label",
     "ModelInfo",
     "Ranked",
+    "RemoteDocument",
     "RemoteHypothesis",
     "RemotePartial",
     "RemoteTranslation",

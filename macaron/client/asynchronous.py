@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from asyncio import sleep as wait
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -12,11 +13,12 @@ import httpx
 
 from macaron.client import calls
 from macaron.client.calls import EventReader, RemoteCall
-from macaron.client.errors import ApiError, ConnectionLostError
+from macaron.client.errors import ApiError, ConnectionLostError, DocumentFailedError
 from macaron.client.records import (
     Label,
     ModelInfo,
     Ranked,
+    RemoteDocument,
     RemotePartial,
     RemoteTranslation,
     RemoteVectors,
@@ -25,6 +27,9 @@ from macaron.client.records import (
 from macaron.client.retries import Retries, api_error, headers
 
 T = TypeVar("T")
+
+_LOOK_S = 0.5
+"""How often a document is asked for."""
 
 
 class AsyncClient:
@@ -106,6 +111,44 @@ class AsyncClient:
         except httpx.TransportError as error:
             raise ConnectionLostError(f"{self._http.base_url}: {error}") from error
         reader.check_end()
+
+    async def translate_file(
+        self,
+        source_path: str | Path,
+        target_path: str | Path,
+        target: str,
+        source: str = "auto",
+        *,
+        model: str | None = None,
+        progress: Callable[[RemoteDocument], None] | None = None,
+    ) -> RemoteDocument:
+        """Have a file translated and write the result; `progress` is called now and then.
+
+        Raises DocumentFailedError where the server cannot translate it, and OSError where a file
+        cannot be read or written. The server forgets the document in any case.
+        """
+        fields = {"source": source, "target": target} | ({"model": model} if model else {})
+        path = Path(source_path)
+        files = {"file": (path.name, path.read_bytes())}
+        sent = await self._http.post("/documents", data=fields, files=files)
+        if not sent.is_success:
+            raise api_error(sent)
+        document = calls.read_document(sent.json())
+        try:
+            while not document.ended:
+                await wait(_LOOK_S)
+                document = await self._call(calls.document(document.id))
+                if progress is not None:
+                    progress(document)
+            if document.state == "failed":
+                raise DocumentFailedError(document.error)
+            result = await self._http.get(f"/documents/{document.id}/result")
+            if not result.is_success:
+                raise api_error(result)
+            Path(target_path).write_bytes(result.content)
+        finally:
+            await self._call(calls.forget(document.id))
+        return document
 
     async def embed(self, texts: Sequence[str], model: str | None = None) -> RemoteVectors:
         """The vectors of texts."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
 from macaron.client.errors import ApiError, ConnectionLostError
@@ -12,6 +12,7 @@ from macaron.client.records import (
     Label,
     ModelInfo,
     Ranked,
+    RemoteDocument,
     RemoteHypothesis,
     RemotePartial,
     RemoteTranslation,
@@ -104,6 +105,22 @@ def classify(
         ]
 
     return RemoteCall("POST", "/classify", body, read)
+
+
+def document(id: str) -> RemoteCall[RemoteDocument]:
+    """What is known of a document."""
+    return RemoteCall("GET", f"/documents/{id}", None, read_document)
+
+
+def forget(id: str) -> RemoteCall[RemoteDocument]:
+    """Delete a document, its result too."""
+    return RemoteCall("DELETE", f"/documents/{id}", None, read_document)
+
+
+def read_document(answer: Any) -> RemoteDocument:
+    """What the server says of a document."""
+    names = (field.name for field in fields(RemoteDocument))
+    return RemoteDocument(**{name: answer[name] for name in names})
 
 
 def models() -> RemoteCall[list[ModelInfo]]:

@@ -26,5 +26,9 @@ class ApiError(Exception):
         """Seconds after which another try makes sense, where the server says so."""
 
 
+class DocumentFailedError(Exception):
+    """The server could not translate a document; the message says why."""
+
+
 class ConnectionLostError(Exception):
     """The server was not reached, or its answer broke off, at the last try as well."""

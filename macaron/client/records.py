@@ -102,6 +102,29 @@ class Label:
 
 
 @dataclass(frozen=True)
+class RemoteDocument:
+    """A document on a server."""
+
+    id: str
+    state: str
+    """`queued`, `translating`, `done` or `failed`."""
+    done: int
+    """Paragraphs, cells and messages that are translated."""
+    total: int
+    output_name: str
+    """How the translated file is called."""
+    warnings: Sequence[str]
+    """What could not be kept or translated."""
+    error: str
+    """Why it failed."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.state in ("done", "failed")
+
+
+@dataclass(frozen=True)
 class ModelInfo:
     """A model that the server has."""
 

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,10 +19,13 @@ from macaron.client import (
     AsyncClient,
     Client,
     ConnectionLostError,
+    DocumentFailedError,
     Ranked,
+    RemoteDocument,
     RemotePartial,
     RemoteTranslation,
     TranslationOptions,
+    calls,
 )
 from macaron.client.retries import Retries
 from tests.unit.serving.echo import EchoTranslator, served
@@ -103,6 +107,33 @@ def test_a_stream_grows_to_the_translation(url: str) -> None:
     for part in parts:
         assert isinstance(part, RemotePartial)
         assert last.text.startswith(part.text)
+
+
+def test_a_file_comes_back_translated(url: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Guten Morgen\n")
+    seen: list[RemoteDocument] = []
+    # Nobody waits here, so that the server is asked as fast as it answers.
+    with Client(url) as client:
+        done = client.translate_file(
+            tmp_path / "a.txt", tmp_path / "b.txt", "en", "de", progress=seen.append
+        )
+        assert (done.state, done.output_name) == ("done", "a.en.txt")
+        assert (tmp_path / "b.txt").read_text() == "Guten Morgen\n"
+        with pytest.raises(ApiError) as raised:  # it has been forgotten
+            client._call(calls.document(done.id))
+        assert raised.value.status == 404
+        (tmp_path / "c.json").write_text("{")
+        with pytest.raises(DocumentFailedError, match="JSON"):
+            client.translate_file(tmp_path / "c.json", tmp_path / "d.json", "en", "de")
+        assert not (tmp_path / "d.json").exists()
+    assert seen[-1] == done
+
+    async def act() -> None:
+        async with AsyncClient(url) as client:
+            await client.translate_file(tmp_path / "a.txt", tmp_path / "e.txt", "en", "de")
+
+    asyncio.run(act())
+    assert (tmp_path / "e.txt").read_text() == "Guten Morgen\n"
 
 
 def test_what_the_server_refuses_is_raised_with_its_words(url: str) -> None:
