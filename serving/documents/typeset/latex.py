@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from serving.documents.encoding import decoded
 from serving.documents.markup import Inline, Words
 from serving.documents.typeset.prose import (
-    Piece,
-    Place,
     Prose,
+    ProsePiece,
+    ProsePlace,
     Signs,
     Syntax,
     file_with_prose,
@@ -126,7 +126,7 @@ class _Reader:
     """Reads a part of a text into paragraphs."""
 
     def __init__(self, text: str, begin: int, end: int) -> None:
-        self.places: list[Place] = []
+        self.places: list[ProsePlace] = []
         self._text = text
         self._start(begin)
         at = begin
@@ -159,7 +159,7 @@ class _Reader:
                 line = self._text[self._text.rfind("\n", 0, begin) + 1 : begin]
                 indent = line if line.isspace() else ""
                 laid = functools.partial(filled, source=lines, indent=indent)
-                self.places.append(Place(begin, stop, prose, laid))
+                self.places.append(ProsePlace(begin, stop, prose, laid))
         self._start(end)
 
     def _say(self, text: str) -> None:
@@ -242,7 +242,7 @@ class _Reader:
         self._thing(self._text[begin:stop], "" if silent else name)
         return stop
 
-    def _note(self, before: str, places: list[Place]) -> None:
+    def _note(self, before: str, places: list[ProsePlace]) -> None:
         """A note of one paragraph; one of several stays as it is."""
         if len(places) == 1:
             place = places[0]
@@ -293,7 +293,7 @@ def _escaped(text: str) -> str:
     return text
 
 
-def _between(left: Piece, right: Piece) -> str:
+def _between(left: ProsePiece, right: ProsePiece) -> str:
     """Braces behind a command that a letter would make longer."""
     ends = left.is_markup and re.search(r"\\[A-Za-z]+\Z", left.text)
     return "{}" if ends and right.text[:1].isalpha() else ""

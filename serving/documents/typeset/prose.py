@@ -13,7 +13,7 @@ from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, c
 
 
 @dataclass(frozen=True)
-class Piece:
+class ProsePiece:
     """A part of a paragraph as it is written."""
 
     text: str
@@ -26,7 +26,7 @@ class Syntax:
 
     escaped: Callable[[str], str]
     """Words, with what would be markup in them escaped."""
-    between: Callable[[Piece, Piece], str]
+    between: Callable[[ProsePiece, ProsePiece], str]
     """What has to stand between two pieces, of which one is markup."""
 
 
@@ -94,7 +94,7 @@ class Prose:
 
     def _joined(self, inlines: Sequence[Inline], notes: Sequence[str]) -> str:
         written = ""
-        last = Piece("")
+        last = ProsePiece("")
         for inline in inlines:
             piece = self._piece(inline, notes)
             if not piece.text:
@@ -105,16 +105,16 @@ class Prose:
             last = piece
         return written
 
-    def _piece(self, inline: Inline, notes: Sequence[str]) -> Piece:
+    def _piece(self, inline: Inline, notes: Sequence[str]) -> ProsePiece:
         match inline:
             case Words(text, _):
-                return Piece(self.syntax.escaped(text))
+                return ProsePiece(self.syntax.escaped(text))
             case Thing(number):
-                return Piece(_together(notes[number]), is_markup=True)
+                return ProsePiece(_together(notes[number]), is_markup=True)
             case Wrap(number, inside):
                 before, behind = self.signs.wraps[number]
                 shown = self._joined(inside, notes)
-                return Piece(before + shown + behind if shown else "", is_markup=True)
+                return ProsePiece(before + shown + behind if shown else "", is_markup=True)
 
 
 def prose_of(inlines: Sequence[Inline], signs: Signs, syntax: Syntax) -> Prose:
@@ -123,7 +123,7 @@ def prose_of(inlines: Sequence[Inline], signs: Signs, syntax: Syntax) -> Prose:
 
 
 @dataclass(frozen=True)
-class Place:
+class ProsePlace:
     """Where a paragraph stands in a file."""
 
     begin: int
@@ -134,7 +134,7 @@ class Place:
 
 
 def file_with_prose(
-    source: Decoded, places: Sequence[Place], warnings: Sequence[str] = ()
+    source: Decoded, places: Sequence[ProsePlace], warnings: Sequence[str] = ()
 ) -> FileInUnits:
     """A file whose paragraphs, in order, are translated; what is between them stays."""
     proses = [list(place.prose.proses()) for place in places]

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from serving.documents.encoding import decoded
 from serving.documents.markup import Inline, Words
 from serving.documents.typeset.prose import (
-    Piece,
-    Place,
     Prose,
+    ProsePiece,
+    ProsePlace,
     Signs,
     Syntax,
     file_with_prose,
@@ -91,7 +91,7 @@ class _Reader:
         for line in self._lines:
             self._begins.append(self._begins[-1] + len(line))
 
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[ProsePlace]:
         """The paragraphs, in order."""
         number = 0
         while number < len(self._lines):
@@ -132,7 +132,7 @@ class _Reader:
             )
         )
 
-    def _title(self, number: int) -> Place:
+    def _title(self, number: int) -> ProsePlace:
         """A title, with the lines above and below it as long as it is."""
         line, below = self._lines[number], self._lines[number + 1].rstrip()
         above = self._lines[number - 1].rstrip() if number else ""
@@ -147,9 +147,9 @@ class _Reader:
             rule = below[0] * max(width(text) + extra, 1)
             return (rule + ending if over else "") + space + text + ending + rule
 
-        return Place(begin, end, _prose(title), laid_out)
+        return ProsePlace(begin, end, _prose(title), laid_out)
 
-    def _explicit(self, number: int, indent: int) -> tuple[list[Place], int]:
+    def _explicit(self, number: int, indent: int) -> tuple[list[ProsePlace], int]:
         """Places in markup that begins with two dots, and the line behind what is not read."""
         line = self._lines[number]
         directive = _DIRECTIVE.match(line, indent)
@@ -204,7 +204,7 @@ class _Reader:
 
     def _paragraph(
         self, number: int, indent: int, begin: int | None = None
-    ) -> tuple[list[Place], int]:
+    ) -> tuple[list[ProsePlace], int]:
         """A paragraph, or an item with a marker, which ends at a blank line or where the
         indentation changes; and the line behind it."""
         line = self._lines[number]
@@ -247,7 +247,7 @@ class _Reader:
             return self._behind(end, indent)
         return end
 
-    def _place(self, first: int, begin: int, last: int, inside: int) -> Place:
+    def _place(self, first: int, begin: int, last: int, inside: int) -> ProsePlace:
         """The lines from the column `begin` of one up to another, without what ends a literal's
         announcement."""
         start = self._begins[first] + begin
@@ -256,7 +256,7 @@ class _Reader:
             stop -= 2
         source = self.text[start:stop]
         space = self._lines[last - 1][:inside] if last > first + 1 else " " * inside
-        return Place(
+        return ProsePlace(
             start, stop, _prose(source), functools.partial(filled, source=source, indent=space)
         )
 
@@ -312,7 +312,7 @@ def _escaped(text: str) -> str:
     return re.sub(r"(?<=\w)_(?!\w)", r"\\_", text)
 
 
-def _between(left: Piece, right: Piece) -> str:
+def _between(left: ProsePiece, right: ProsePiece) -> str:
     """An escaped blank, which is not shown, where markup would not be read beside a letter."""
     ok = (not right.is_markup or left.text[-1] in _BEFORE) and (
         not left.is_markup or right.text[0] in _BEHIND
