@@ -17,7 +17,6 @@ from serving.store.glossary import GlossaryLimits
 from serving.text.glossary import TermIndex
 
 if TYPE_CHECKING:
-    from serving.server.work.backend import Backend
     from serving.store.store import Store
 
 MOST_AT_ONCE = 5
@@ -61,13 +60,6 @@ def glossary_pair(catalogue: Catalogue, source: str, target: str) -> tuple[str, 
             parameter="source",
         )
     return named_pair(catalogue, source, target)
-
-
-async def glossaries_of(
-    backend: Backend, job: TranslationJob, ids: Sequence[str], owner: str
-) -> Sequence[TermIndex]:
-    """The terms of these glossaries for the languages of a job, as `stored_terms` finds them."""
-    return await stored_terms(backend.store, backend.registry, job, ids, owner)
 
 
 async def stored_terms(

@@ -45,7 +45,7 @@ from serving.server.http.gate import KeyRule
 from serving.server.http.wire import json_response
 from serving.server.models.catalogue import AUTO
 from serving.server.work.backend import Backend
-from serving.server.work.glossaries import glossaries_of, glossary_pairs
+from serving.server.work.glossaries import glossary_pairs, stored_terms
 from serving.server.work.jobs import Jobs
 from serving.server.work.translation_job import TranslationJob
 from serving.text.languages import language_name
@@ -172,7 +172,9 @@ class _DeepLEndpoints:
         with its languages, or are not there."""
         ids = glossary_ids(body)
         try:
-            glossary = await glossaries_of(self._backend, job, ids, context.key)
+            glossary = await stored_terms(
+                self._backend.store, self._backend.registry, job, ids, context.key
+            )
         except RequestError as error:
             raise error.renamed(_NAMES) from error
         return replace(job, glossary=glossary)

@@ -40,7 +40,7 @@ from serving.server.http.wire import JSON, STREAM_HEADERS, json_response
 from serving.server.models.served import AnyModel
 from serving.server.work.backend import Backend
 from serving.server.work.encoding import Readings
-from serving.server.work.glossaries import glossaries_of
+from serving.server.work.glossaries import stored_terms
 from serving.server.work.jobs import Jobs
 from serving.text.languages import language_name
 
@@ -64,7 +64,13 @@ class _NativeEndpoints:
         try:
             job = job_of(body)
             if body.glossary_id:
-                found = await glossaries_of(self._backend, job, [body.glossary_id], context.key)
+                found = await stored_terms(
+                    self._backend.store,
+                    self._backend.registry,
+                    job,
+                    [body.glossary_id],
+                    context.key,
+                )
                 job = replace(job, glossary=found)
             if body.stream:
                 events = server_sent(body, await self._jobs.stream(job, context))
