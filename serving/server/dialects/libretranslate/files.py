@@ -35,10 +35,9 @@ class _FileEndpoints:
             for name in ("source", "target"):
                 if not fields.get(name):
                     raise RequestError(f"Invalid request: missing {name} parameter", parameter=name)
-            wishes = DocumentWishes(source=fields["source"], target=fields["target"])
             # Whoever knows the address may fetch it, as with LibreTranslate: no key is sent there.
-            owner = RequestContext(context.request_id, client=context.client)
-            record = await self._documents.submit(upload, wishes, owner)
+            wishes = DocumentWishes(source=fields["source"], target=fields["target"], public=True)
+            record = await self._documents.submit(upload, wishes, context)
         try:
             record = await self._documents.finished(record, settings.max_timeout_s)
         except TimeoutError as error:

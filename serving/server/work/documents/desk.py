@@ -69,6 +69,8 @@ class DocumentWishes:
     bilingual: bool = False
     glossaries: tuple[str, ...] = ()
     """Ids of stored glossaries."""
+    public: bool = False
+    """Whether whoever knows its id may have it, without a key."""
     secret: str = ""
     """What whoever asks for the document must know; empty where its id and the key are enough."""
 
@@ -117,8 +119,10 @@ class Documents:
             )
         record = DocumentRecord(
             id=new_id(),
-            owner=context.key,
+            owner="" if wishes.public else context.key,
             client=context.client,
+            key=context.key,
+            characters_a_month=context.limits.characters_a_month,
             name=name,
             source=wishes.source,
             target=wishes.target,

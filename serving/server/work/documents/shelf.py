@@ -44,9 +44,13 @@ class DocumentRecord:
 
     id: str
     owner: str
-    """Short name of the API key that sent it; empty where there are no keys."""
+    """Short name of the API key that finds it; empty where whoever knows its id does."""
     client: str
-    """Under which its characters are counted."""
+    """Under which its characters of a minute are counted."""
+    key: str = ""
+    """Short name of the API key that sent it, on whose usage they are."""
+    characters_a_month: int | None = None
+    """What that key may have, where it has a limit of its own."""
     name: str
     """Of the file, without folders."""
     source: str

@@ -33,6 +33,7 @@ from serving.server.work.documents.shelf import DocumentRecord, Shelf
 from serving.server.work.glossaries import stored_terms
 from serving.server.work.jobs import Jobs
 from serving.server.work.translation_job import TextResult, TranslationJob
+from serving.store.key_records import KeyLimits
 from serving.text.alignment import Link
 from serving.text.detection import MAX_CHARS, detect_among
 
@@ -185,7 +186,7 @@ class DocumentTranslation:
         try:
             if self._attentive and not single:
                 return await self._one_by_one(record, group, links, warnings)
-            results = await self._translated(record, group.units, links)
+            results = await self._translated(record, group, links)
         except RequestError as error:
             if error.index is None:
                 raise
@@ -212,11 +213,11 @@ class DocumentTranslation:
         return self._jobs.idle_s < _ATTENTION_S
 
     async def _translated(
-        self, record: DocumentRecord, units: Sequence[Unit], links: bool
+        self, record: DocumentRecord, group: _Group, links: bool
     ) -> Sequence[TextResult]:
-        first = units[0]
+        first = group.units[0]
         job = TranslationJob(
-            texts=[unit.text for unit in units],
+            texts=[unit.text for unit in group.units],
             source=record.source,
             target=record.target,
             model=record.model,
@@ -228,11 +229,17 @@ class DocumentTranslation:
         while True:
             if not self._shelf.is_there(record):
                 raise CancelledError("the document has been deleted")
-            context = RequestContext(record.id, client=record.client, key=record.owner)
+            context = RequestContext(
+                record.id,
+                client=record.client,
+                key=record.key,
+                limits=KeyLimits(characters_a_month=record.characters_a_month),
+                counted=0 not in group.numbers,  # a document is one request
+            )
             try:
                 if record.glossaries:  # of the moment: an index that is kept costs nothing
                     terms = await stored_terms(
-                        self._store, self._catalogue, job, record.glossaries, record.owner
+                        self._store, self._catalogue, job, record.glossaries, record.key
                     )
                     job = dataclasses.replace(job, glossary=terms)
                 return (await self._jobs.translate(job, context, _stays)).translations

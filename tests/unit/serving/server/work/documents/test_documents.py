@@ -296,6 +296,42 @@ def test_libretranslates_files(client: TestClient) -> None:
     assert ".docx" in settings["supportedFilesFormat"]
 
 
+@pytest.mark.parametrize("path", ["/documents", "/translate_file"])
+def test_a_document_is_on_the_usage_of_its_key_and_within_its_limit(
+    path: str, tmp_path: Path
+) -> None:
+    store = f"sqlite:///{tmp_path / 'store.db'}"
+    settings = Settings.model_validate(
+        {
+            "documents": tmp_path / "documents",
+            "store": store,
+            "admin_key": "admin-key-of-the-test",
+        }
+    )
+    admin = {"X-API-Key": "admin-key-of-the-test"}
+    with served(settings=settings) as (client, _):
+        body = {"label": "small", "characters_a_month": 30}
+        made = client.post("/admin/keys", json=body, headers=admin).json()
+        own, data = {"X-API-Key": made["key"]}, {"source": "de", "target": "en"}
+
+        def sent() -> Any:
+            return client.post(path, files={"file": ("a.txt", TEXT)}, data=data, headers=own)
+
+        first = sent()
+        assert first.status_code == 200, first.text
+        if path == "/documents":
+            finished(client, first.json()["id"], headers=own)
+        usage = client.get("/v2/usage", headers=own).json()
+        assert usage == {"character_count": len("Guten MorgenEin Haus"), "character_limit": 30}
+        second = sent()
+        if path == "/documents":
+            state = finished(client, second.json()["id"], headers=own)
+            assert state["state"] == "failed"
+            assert "30" in state["error"]
+        else:
+            assert second.status_code == 400
+
+
 # What follows is about the room itself, with jobs of its own.
 
 
