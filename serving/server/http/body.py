@@ -79,7 +79,7 @@ class ByBody:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         others = self._shared.get(scope["path"]) if scope["type"] == "http" else None
-        if not others or scope["method"] != "POST" or not _is_json(scope):
+        if not others or scope["method"] != "POST" or not self._tells(Headers(scope=scope)):
             await self._app(scope, receive, send)
             return
         messages, failure = await self._arrived(receive)
@@ -99,6 +99,12 @@ class ByBody:
 
         await self._app(scope, receive_again, send)
 
+    def _tells(self, headers: Headers) -> bool:
+        """Whether a body can be waited for: one that says itself that it is too large is refused,
+        and a client that waits for that refusal before it sends more would wait in vain."""
+        is_json = _media_type(headers.get("content-type", "")) == JSON
+        return is_json and _declared_length(headers) <= self._max_bytes
+
     async def _arrived(self, receive: Receive) -> tuple[list[Message], RequestTimeoutError | None]:
         """The messages of a body up to its end, to its limit or to an error."""
         messages: list[Message] = []
@@ -112,10 +118,6 @@ class ByBody:
             size += len(message.get("body", b""))
             more = message.get("more_body", False)
         return messages, None
-
-
-def _is_json(scope: Scope) -> bool:
-    return _media_type(Headers(scope=scope).get("content-type", "")) == JSON
 
 
 def _field_names(body: bytes, others: Mapping[str, frozenset[str]]) -> frozenset[str]:
@@ -214,7 +216,7 @@ def _check_headers(request: Request, max_bytes: int, media_types: Sequence[str])
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.strip().lower() != "identity":
         raise MediaTypeError(f"Content-Encoding must be identity, got {encoding!r}")
-    if _declared_length(request) > max_bytes:
+    if _declared_length(request.headers) > max_bytes:
         raise _too_large(max_bytes)
 
 
@@ -223,8 +225,8 @@ def _wrong_media_type(declared: str, media_types: Sequence[str]) -> MediaTypeErr
     return MediaTypeError(f"Content-Type must be {allowed}, got {declared or 'none'!r}")
 
 
-def _declared_length(request: Request) -> int:
-    length = request.headers.get("content-length", "")
+def _declared_length(headers: Headers) -> int:
+    length = headers.get("content-length", "")
     return int(length[:20]) if length.isdecimal() else 0
 
 
@@ -251,7 +253,7 @@ async def _discard(request: Request) -> None:
     A connection that is closed while data waits in it is reset, and a client that reads its answer
     only after it has sent everything would never see it.
     """
-    if _declared_length(request) > _MAX_DISCARD:
+    if _declared_length(request.headers) > _MAX_DISCARD:
         return
     discarded, more = 0, True
     while more and discarded <= _MAX_DISCARD:

@@ -30,6 +30,7 @@ def passed(
     method: str = "POST",
     path: str = "/one",
     content_type: str = JSON_TYPE,
+    length: int = 0,
 ) -> tuple[str, list[Message | str]]:
     """The path that a request goes on to, and what is received there."""
     left = list(arriving)
@@ -38,7 +39,10 @@ def passed(
         "type": "http",
         "method": method,
         "path": path,
-        "headers": [(b"content-type", content_type.encode())],
+        "headers": [
+            (b"content-type", content_type.encode()),
+            (b"content-length", str(length).encode()),
+        ],
     }
 
     async def receive() -> Message:
@@ -96,6 +100,14 @@ def test_a_body_over_the_limit_is_not_waited_for() -> None:
     arriving = chunks(body, b"more", b"of it")
     assert passed(arriving) == ("/other", arriving)
     assert passed(chunks(b" " * (LIMIT + 1), body))[0] == "/one"
+
+
+def test_a_body_that_says_it_is_over_the_limit_goes_on_before_it_arrives() -> None:
+    late = RequestTimeoutError("too late")
+    assert passed([late], length=LIMIT + 1) == ("/one", ["too late"])
+    arriving = chunks(b'{"a": 1, "b": 2}')
+    assert passed(arriving, length=LIMIT + 1)[0] == "/one"
+    assert passed(arriving, length=LIMIT)[0] == "/other"
 
 
 def test_who_reads_a_body_that_does_not_come_is_told_so() -> None:
