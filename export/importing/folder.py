@@ -35,6 +35,11 @@ def read_json(path: Path) -> dict[str, Any]:
     return tree
 
 
+def read_optional(path: Path) -> dict[str, Any]:
+    """The object in a JSON file that need not be there; raises ExportError where it is none."""
+    return read_json(path) if path.exists() else {}
+
+
 def read_objects(path: Path) -> list[dict[str, Any]]:
     """The objects of a list in a JSON file; raises ExportError where it is none of objects."""
     trees = _read_value(path)

@@ -17,7 +17,7 @@ from export.bundles.trial import try_bundle
 from export.comparison.encoder import check_encoder, cosine, measure_encoder, read_all
 from export.graphs.writing import write_text_graph
 from export.importing.bundle import import_bundle
-from export.importing.encoder_folder import read_encoder
+from export.importing.encoders.folder import read_encoder
 from export.importing.model import Told
 from export.texts.texts import Texts
 from macaron.stored import folder_of
@@ -29,7 +29,7 @@ from serving.errors import BundleError, InvalidTextError, ModelNameError, Reques
 from serving.runtime.text_encoder import CALL_TOKENS, TextEncoder, calls, pack
 from tests.conftest import TinyEncoders
 from tests.toy.encoders import LABELS, LINES, write_lines
-from tests.unit.export.importing.test_encoder_family import saved
+from tests.unit.export.importing.encoders.test_family import saved
 from tests.unit.training.tiny_encoder import tiny_embedder
 
 ROOT = Path(__file__).resolve().parents[3]

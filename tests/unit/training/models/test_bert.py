@@ -13,8 +13,9 @@ import torch
 from transformers import BertConfig as ForeignConfig
 from transformers import BertForPreTraining, BertForSequenceClassification, BertModel
 
-from export.importing.encoder_family import FAMILIES
-from export.importing.encoder_folder import EncoderWeights, encoder_config, load_encoder
+from export.importing.encoders.config import encoder_config
+from export.importing.encoders.family import FAMILIES
+from export.importing.encoders.weights import EncoderWeights, load_encoder
 from export.importing.folder import Weights
 from tests.unit.training.models import reference_blocks as reference
 from tests.unit.training.tiny_encoder import TINY_BERT, tiny_bert, tiny_classifier, tiny_embedder

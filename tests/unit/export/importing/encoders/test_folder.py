@@ -15,7 +15,7 @@ from export.bundles.subject import Form
 from export.comparison.encoder import EncoderParity, check_encoder, check_metric
 from export.errors import ExportError, ParityError
 from export.importing.bundle import import_bundle
-from export.importing.encoder_folder import read_encoder
+from export.importing.encoders.folder import read_encoder
 from export.importing.model import Told
 from export.importing.subjects import ENCODER, Source
 from export.texts.texts import NO_TEXTS, Texts

@@ -17,7 +17,8 @@ from export.bundles.encoder import ReadEncoder
 from export.comparison.encoder import read_all
 from export.errors import ExportError
 from export.importing.bundle import READERS
-from export.importing.encoder_folder import read_encoder, transformer_folder
+from export.importing.encoders.folder import read_encoder
+from export.importing.encoders.sentences import transformer_folder
 from serving.bundle.encoder_tokenizer import EncodedText
 
 TEXTS = [

@@ -1,0 +1,114 @@
+"""The tokenizers of encoders, from each form in which a folder may hold one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer as FastTokenizer
+
+from export.errors import ExportError
+from export.importing.folder import read_optional
+from export.importing.pointers import refuse_pointer
+
+TOKENIZER, VOCABULARY = "tokenizer.json", "vocab.txt"
+BYTE_PAIRS, MERGES = "vocab.json", "merges.txt"
+TOKENIZER_SETTINGS = "tokenizer_config.json"
+_OF_NORMALIZER = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+"""What a tokenizer's settings say of BERT's normalizer, which wins over `tokenizer.json`."""
+
+
+def read_tokenizer(folder: Path) -> FastTokenizer:
+    """The tokenizer of a folder, without truncation and padding; raises ExportError."""
+    path = folder / TOKENIZER
+    refuse_pointer(path)
+    if path.exists():
+        try:
+            tokenizer = FastTokenizer.from_file(str(path))
+        except Exception as error:  # the library raises nothing more special
+            raise ExportError(f"{path}: not a tokenizer: {error}") from error
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        if isinstance(tokenizer.normalizer, normalizers.BertNormalizer):
+            tokenizer.normalizer = _normalizer(folder, tokenizer.normalizer)
+        return tokenizer
+    if (folder / VOCABULARY).exists():
+        return _word_pieces(folder)
+    if (folder / MERGES).exists():
+        return _byte_pairs(folder)
+    raise ExportError(f"{folder}: there is neither {TOKENIZER} nor {VOCABULARY} nor {MERGES}")
+
+
+def _byte_pairs(folder: Path) -> FastTokenizer:
+    """RoBERTa's own tokenizer of byte pairs and their merges."""
+    try:
+        model = models.BPE.from_file(str(folder / BYTE_PAIRS), str(folder / MERGES))
+    except Exception as error:  # the library raises nothing more special
+        raise ExportError(f"{folder / MERGES}: not merges of byte pairs: {error}") from error
+    tokenizer = FastTokenizer(model)
+    space = bool(read_optional(folder / TOKENIZER_SETTINGS).get("add_prefix_space", False))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = ("<s>", "</s>", "<pad>", "<unk>")
+    ids = {piece: tokenizer.token_to_id(piece) for piece in special}
+    first, last = ids["<s>"], ids["</s>"]
+    if first is None or last is None:
+        raise ExportError(f"{folder / BYTE_PAIRS}: there must be pieces '<s>' and '</s>'")
+    tokenizer.add_special_tokens([piece for piece in special if ids[piece] is not None])
+    if tokenizer.token_to_id("<mask>") is not None:
+        tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
+    tokenizer.post_processor = processors.RobertaProcessing(
+        ("</s>", last), ("<s>", first), add_prefix_space=space
+    )
+    return tokenizer
+
+
+def _word_pieces(folder: Path) -> FastTokenizer:
+    """BERT's own tokenizer of a list of pieces."""
+    path = folder / VOCABULARY
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise ExportError(f"{path}: cannot be read: {error}") from error
+    ids = {piece: number for number, piece in enumerate(lines)}
+    missing = [piece for piece in ("[UNK]", "[CLS]", "[SEP]") if piece not in ids]
+    if missing:
+        raise ExportError(f"{path}: there is no piece {missing[0]!r}")
+    tokenizer = FastTokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+    tokenizer.normalizer = _normalizer(folder, normalizers.BertNormalizer())
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])],
+    )
+    tokenizer.decoder = decoders.WordPiece()
+    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    tokenizer.add_special_tokens([piece for piece in special if piece in ids])
+    return tokenizer
+
+
+def _normalizer(folder: Path, given: normalizers.BertNormalizer) -> normalizers.BertNormalizer:
+    """BERT's normalizer with what the tokenizer's settings say of it; raises ExportError for what
+    is no setting."""
+    settings = read_optional(folder / TOKENIZER_SETTINGS)
+    for key, name in _OF_NORMALIZER.items():
+        value = settings.get(key)
+        if value is None:  # as where it is not there
+            continue
+        if not isinstance(value, bool):
+            raise ExportError(
+                f"{folder / TOKENIZER_SETTINGS}: {key} must be true or false, got {value!r}"
+            )
+        setattr(given, name, value)
+    return given
+
+
+def put_first(tokenizer: FastTokenizer, first: normalizers.Normalizer) -> None:
+    """Have texts pass a normalizer before the tokenizer's own."""
+    own = tokenizer.normalizer
+    tokenizer.normalizer = normalizers.Sequence([first, own] if own else [first])
