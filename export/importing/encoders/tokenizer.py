@@ -10,10 +10,14 @@ from tokenizers import Tokenizer as FastTokenizer
 from export.errors import ExportError
 from export.importing.folder import read_optional
 from export.importing.pointers import refuse_pointer
+from export.importing.vocabularies.sentencepieces import read_unigram
 
 TOKENIZER, VOCABULARY = "tokenizer.json", "vocab.txt"
 BYTE_PAIRS, MERGES = "vocab.json", "merges.txt"
+SENTENCE_PIECES = "sentencepiece.bpe.model"
 TOKENIZER_SETTINGS = "tokenizer_config.json"
+_OWN_SPECIAL = 3
+"""Pieces at the beginning of XLM-RoBERTa's SentencePiece model, `<unk>`, `<s>` and `</s>`."""
 _OF_NORMALIZER = {
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
@@ -40,7 +44,12 @@ def read_tokenizer(folder: Path) -> FastTokenizer:
         return _word_pieces(folder)
     if (folder / MERGES).exists():
         return _byte_pairs(folder)
-    raise ExportError(f"{folder}: there is neither {TOKENIZER} nor {VOCABULARY} nor {MERGES}")
+    if (folder / SENTENCE_PIECES).exists():
+        return _sentence_pieces(folder / SENTENCE_PIECES)
+    raise ExportError(
+        f"{folder}: there is neither {TOKENIZER} nor {VOCABULARY} nor {MERGES} nor "
+        f"{SENTENCE_PIECES}"
+    )
 
 
 def _byte_pairs(folder: Path) -> FastTokenizer:
@@ -63,6 +72,29 @@ def _byte_pairs(folder: Path) -> FastTokenizer:
         tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
     tokenizer.post_processor = processors.RobertaProcessing(
         ("</s>", last), ("<s>", first), add_prefix_space=space
+    )
+    return tokenizer
+
+
+def _sentence_pieces(path: Path) -> FastTokenizer:
+    """XLM-RoBERTa's own tokenizer of a SentencePiece model, with the ids of fairseq: four special
+    pieces of its own in place of the model's three, and `<mask>` behind all."""
+    scores, rules = read_unigram(path)
+    special = ("<s>", "<pad>", "</s>", "<unk>")
+    pieces = [*((piece, 0.0) for piece in special), *scores[_OWN_SPECIAL:], ("<mask>", 0.0)]
+    tokenizer = FastTokenizer(models.Unigram(pieces, unk_id=special.index("<unk>")))
+    if rules:
+        tokenizer.normalizer = normalizers.Precompiled(rules)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
+    )
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.add_special_tokens([*special])
+    tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>",
+        pair="<s> $A </s> </s> $B </s>",
+        special_tokens=[(piece, special.index(piece)) for piece in ("<s>", "</s>")],
     )
     return tokenizer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sentencepiece
 import torch
 import transformers
+from sentencepiece import SentencePieceProcessor
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 
 from export.bundles.encoder import ReadEncoder
@@ -19,7 +22,9 @@ from export.errors import ExportError
 from export.importing.bundle import READERS
 from export.importing.encoders.folder import read_encoder
 from export.importing.encoders.sentences import transformer_folder
+from export.importing.encoders.tokenizer import read_tokenizer
 from serving.bundle.encoder_tokenizer import EncodedText
+from tests.unit.export.importing.vocabularies.small_pieces import write_pieces
 
 TEXTS = [
     "the cat sat on the mat.",
@@ -60,6 +65,16 @@ def unigram(folder: Path) -> int:
     )
     tokenizer.save(str(folder / "tokenizer.json"))
     return tokenizer.get_vocab_size()
+
+
+def sentence_pieces(folder: Path) -> int:
+    """XLM-RoBERTa's `sentencepiece.bpe.model`; gives the number of ids."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(CORPUS), model_writer=model, vocab_size=54, minloglevel=2
+    )
+    (folder / "sentencepiece.bpe.model").write_bytes(model.getvalue())
+    return 56
 
 
 def words(folder: Path) -> int:
@@ -170,6 +185,27 @@ def test_ids_of_byte_pairs_are_robertas(tmp_path: Path, space: bool) -> None:
     for text in [*TEXTS, "<s>"]:
         assert own.encode(text).ids == theirs(text)["input_ids"]
         assert own.encode(text, "the pair").ids == theirs(text, "the pair")["input_ids"]
+
+
+def test_ids_of_sentence_pieces_are_xlm_robertas(tmp_path: Path) -> None:
+    assert sentence_pieces(tmp_path) == 56
+    own = read_tokenizer(tmp_path)
+    assert own.get_vocab_size() == 56
+    theirs = transformers.XLMRobertaTokenizer.from_pretrained(tmp_path)
+    model = SentencePieceProcessor(model_file=str(tmp_path / "sentencepiece.bpe.model"))
+    for text in [*TEXTS, "the\tcat \u3000 ﬁlled\nthe  Ⅳ", "a ▁ dog\u200b", "東京 x 東京"]:
+        pieces = [id_ + 1 if id_ else 3 for id_ in model.encode(text)]  # fairseq's, and its <unk>
+        assert own.encode(text).ids == [0, *pieces, 2] == theirs(text)["input_ids"]
+        assert own.encode(text, "the pair").ids == theirs(text, "the pair")["input_ids"]
+    marked = "the <mask> sat</s>"
+    assert own.encode(marked).ids == theirs(marked)["input_ids"]
+    assert own.decode(own.encode("the cat sat on").ids) == "the cat sat on"
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(b"none")
+    with pytest.raises(ExportError, match="no usable SentencePiece model"):
+        read_tokenizer(tmp_path)
+    write_pieces(tmp_path / "sentencepiece.bpe.model")
+    with pytest.raises(ExportError, match="must be a SentencePiece model of the type unigram"):
+        read_tokenizer(tmp_path)
 
 
 def test_the_longest_text_is_the_models(tmp_path: Path) -> None:
