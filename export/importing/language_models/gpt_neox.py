@@ -13,10 +13,8 @@ from export.importing.language_models.gpt2 import ACTIVATIONS
 from export.importing.language_models.model import ImportedLanguageModel
 from export.importing.language_models.options import (
     read_decoder,
-    rotary_options,
-    rotary_sizes,
-    turned_features,
 )
+from export.importing.language_models.rotary import rotary_options, rotary_sizes, turned_features
 from export.importing.language_models.state import Names
 from export.importing.model import read_options
 

@@ -12,12 +12,13 @@ from export.importing.language_models.model import ImportedLanguageModel
 from export.importing.language_models.options import (
     FULL,
     SLIDING,
+    head_width,
     layer_kinds,
     read_decoder,
-    read_rotary,
     read_sizes,
     windows_of,
 )
+from export.importing.language_models.rotary import read_rotary
 from export.importing.model import read_options
 
 BASE = 2_000_000.0
@@ -30,7 +31,7 @@ def read_smollm3(folder: Path) -> ImportedLanguageModel:
     options = read_options(folder)
     sizes = read_sizes(options, tied=True, kv_heads=4)
     options.must("hidden_act", "silu", default="silu")
-    sizes |= read_rotary(options, BASE)
+    sizes |= read_rotary(options, head_width(sizes), BASE)
     sizes["attention_bias"] = options.get("attention_bias", False)
     sizes["ffn_bias"] = options.get("mlp_bias", False)
     longest = options.integer("max_position_embeddings")
