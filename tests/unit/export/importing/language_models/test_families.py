@@ -53,7 +53,7 @@ def refusal(folder: Path, read: Callable[[Path], Any], **told: Any) -> str:
         (read_qwen2, {"rope_scaling": YARN | {"factor": None}}, "a number factor >= 1, got None"),
         (read_qwen3, {"rope_scaling": YARN | {"beta": 1}}, "rope_scaling: 'beta' (1) is not known"),
         (read_qwen3, {"rope_scaling": YARN | {"beta_slow": "1"}}, "a number beta_slow >= 1e-06"),
-        (read_qwen3, {"rope_scaling": {"type": "x"}}, "one of 'default', 'linear', 'llama3', 'yarn'"),
+        (read_qwen3, {"rope_scaling": {"type": "x"}}, "'default', 'linear', 'llama3', 'yarn'"),
         (read_gemma3, {"rope_scaling": YARN}, "of the type 'yarn' is not supported"),
         (read_gpt_neox, {"rope_scaling": YARN}, "of the type 'yarn' is not supported"),
         (read_qwen2, {"use_mrope": True}, "'use_mrope' (True) is not known"),

@@ -147,7 +147,7 @@ def test_positions_are_turned_as_the_options_say(
     [
         (
             {"rope_scaling": {"type": "yarn"}},
-            "of the type 'yarn' needs a number factor >= 1, got None",
+            "'yarn' needs a number factor >= 1, got None",
         ),
         ({"rope_scaling": {"type": "linear"}}, "of the type 'linear' needs a number factor"),
         ({"rope_parameters": {"rope_type": "x"}}, "rope_parameters of the type 'x' is not"),
