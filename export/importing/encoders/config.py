@@ -7,45 +7,64 @@ from typing import Any
 
 from export.errors import ExportError
 from export.importing.encoders.family import FAMILIES, EncoderFamily
+from export.importing.folder import Options
 from export.importing.model import ACTIVATIONS
 from training.errors import ConfigError
 from training.models import BertConfig
 
 
 def encoder_config(tree: dict[str, Any], path: Path) -> BertConfig:
-    """The sizes that a `config.json` tells; raises ExportError for what is of no known family."""
-    family = family_of(tree, path)
+    """The sizes in a `config.json`; raises ExportError for what is of no known family."""
+    family, options = family_of(tree, path), Options(path, tree)
     for key, wanted in (("position_embedding_type", "absolute"), ("is_decoder", False)):
-        if tree.get(key, wanted) != wanted:
+        if options.given(key, wanted) != wanted:
             raise ExportError(f"{path}: {key} must be {wanted!r}, got {tree.get(key)!r}")
-    activation = family.sizes["activation"]
-    if tree.get(activation) not in ACTIVATIONS:
-        raise ExportError(
-            f"{path}: {activation} must be one of {sorted(ACTIVATIONS)}, "
-            f"got {tree.get(activation)!r}"
-        )
-    sizes = family.sizes
     try:
-        segments = tree[family.segments] if family.segments else 0
-        return BertConfig(
-            model_dim=tree[sizes["model_dim"]],
-            num_heads=tree[sizes["num_heads"]],
-            ffn_dim=tree[sizes["ffn_dim"]],
-            num_encoder_layers=tree[sizes["num_encoder_layers"]],
-            vocab_size=tree["vocab_size"],
-            max_positions=tree["max_position_embeddings"] - family.skipped_positions(tree),
-            # The vector of the only kind is part of each position's.
-            num_segments=0 if segments == 1 else segments,
-            norm_eps=family.norm_eps or tree[sizes["norm_eps"]],
-            activation=ACTIVATIONS[tree[activation]],
-            dropout=tree.get(sizes["dropout"], 0.1),
-            attention_dropout=tree.get(sizes["attention_dropout"], 0.1),
-            pooler=family.pooler,
-        )
-    except KeyError as error:
-        raise ExportError(f"{path}: {error.args[0]} is missing") from error
+        sizes = _sizes(options, family)
+        # What a family has of its own comes last, and wins.
+        config = BertConfig(**{**sizes, **family.more(options)})
     except (TypeError, ConfigError) as error:
         raise ExportError(f"{path}: {error}") from error
+    options.get("model_type")
+    options.get("classifier_pooling")  # which the classifier has
+    if family.harmless is not None:
+        options.finish(family.harmless)
+    return config
+
+
+def _sizes(options: Options, family: EncoderFamily) -> dict[str, Any]:
+    """The fields that all families have; raises ExportError where one is missing."""
+    names = family.sizes
+
+    def need(key: str) -> Any:
+        value = options.get(key)
+        if value is None:
+            raise ExportError(f"{options.path}: {key} is missing")
+        return value
+
+    activation = options.get(names["activation"])
+    if activation not in ACTIVATIONS:
+        raise ExportError(
+            f"{options.path}: {names['activation']} must be one of {sorted(ACTIVATIONS)}, "
+            f"got {activation!r}"
+        )
+    segments = need(family.segments) if family.segments else 0
+    skipped = family.skipped_positions({"pad_token_id": options.get("pad_token_id", 1)})
+    return {
+        "model_dim": need(names["model_dim"]),
+        "num_heads": need(names["num_heads"]),
+        "ffn_dim": need(names["ffn_dim"]),
+        "num_encoder_layers": need(names["num_encoder_layers"]),
+        "vocab_size": need("vocab_size"),
+        "max_positions": need("max_position_embeddings") - skipped,
+        # The vector of the only kind is part of each position's.
+        "num_segments": 0 if segments == 1 else segments,
+        "norm_eps": family.norm_eps or need(names["norm_eps"]),
+        "activation": ACTIVATIONS[activation],
+        "dropout": options.get(names["dropout"], 0.1),
+        "attention_dropout": options.get(names["attention_dropout"], 0.1),
+        "pooler": family.pooler,
+    }
 
 
 def family_of(tree: dict[str, Any], path: Path) -> EncoderFamily:

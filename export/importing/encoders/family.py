@@ -1,10 +1,26 @@
-"""What the families of encoders call the same things: BERT, RoBERTa, XLM-RoBERTa, DistilBERT."""
+"""What the families of encoders call the same things: BERT, RoBERTa, XLM-RoBERTa, DistilBERT, MPNet
+and ModernBERT."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from export.importing.encoders import modern_bert
+from export.importing.folder import Options
+
+_TRAINING = """_name_or_path architectures bos_token_id chunk_size_feed_forward cls_token_id
+deterministic_flash_attn decoder_bias dtype eos_token_id gradient_checkpointing id2label
+initializer_cutoff_factor initializer_range is_encoder_decoder label2id mlp_dropout
+output_attentions output_hidden_states pad_token_id problem_type reference_compile
+repad_logits_with_grad return_dict sep_token_id sparse_pred_ignore_index sparse_prediction
+tie_word_embeddings torch_dtype transformers_version use_cache"""
+
+
+def _nothing(options: Options) -> dict[str, Any]:
+    del options
+    return {}
 
 
 @dataclass(frozen=True)
@@ -17,14 +33,25 @@ class EncoderFamily:
     """Keys of `config.json`, by the fields of a BertConfig."""
     layers: str
     """What stands before the number of a layer."""
-    attention: tuple[str, str, str]
-    """Projections of queries, keys and values, within a layer."""
+    attention: tuple[str, ...]
+    """Projections of queries, keys and values, within a layer, or the one of all three."""
     layer: Mapping[str, str]
-    """Other parts of a layer, by the names of this project."""
+    """Other parts of a layer, by the names of this project. A first layer may be without the norm
+    of its attention."""
     head_dense: str
-    """The dense layer of a classifier, behind the first token's state."""
+    """The dense layer of a classifier, behind the vector of a text."""
     head_output: str
     """Its output."""
+    head_norm: str = ""
+    """A norm between the two."""
+    embedding: str = "embeddings.word_embeddings"
+    embedding_norm: str = "embeddings.LayerNorm"
+    positions: str = "embeddings.position_embeddings"
+    """The table of positions; empty where there is none."""
+    distances: str = ""
+    """The table of ranges of distances, for each head."""
+    norm: str = ""
+    """The norm behind all layers."""
     pooler: str = "tanh"
     """As in a BertConfig."""
     segments: str = ""
@@ -33,10 +60,21 @@ class EncoderFamily:
     """Where `config.json` does not have it."""
     offset: bool = False
     """Whether positions count from behind the padding's id, as in fairseq."""
+    padding: int | None = None
+    """The padding's id there, whatever `config.json` says."""
+    has_biases: bool = True
+    """Whether all products and norms have one; else those that are not there are zero."""
+    more: Callable[[Options], dict[str, Any]] = _nothing
+    """What `config.json` says beside the sizes, as fields of a BertConfig."""
+    harmless: frozenset[str] | None = None
+    """Options that change no state: any other that is not read is refused. None where others are
+    passed over, as older files have many."""
 
     def skipped_positions(self, tree: Mapping[str, Any]) -> int:
         """Rows of the table of positions that no token of a text has."""
-        return int(tree.get("pad_token_id", 1)) + 1 if self.offset else 0
+        if not self.offset:
+            return 0
+        return 1 + (int(tree.get("pad_token_id", 1)) if self.padding is None else self.padding)
 
 
 _SIZES = {
@@ -57,6 +95,7 @@ _LAYER = {
     "ffn.down_proj": "output.dense",
     "ffn_residual.norm": "output.LayerNorm",
 }
+_HARMLESS = frozenset(_TRAINING.split())
 
 
 def _roberta() -> EncoderFamily:
@@ -70,6 +109,66 @@ def _roberta() -> EncoderFamily:
         head_output="classifier.out_proj",
         segments="type_vocab_size",
         offset=True,
+    )
+
+
+def _mpnet() -> EncoderFamily:
+    buckets = 32  # of which the code of transformers makes use, whatever the option says
+
+    def more(options: Options) -> dict[str, Any]:
+        options.must("relative_attention_num_buckets", buckets, default=buckets)
+        return {"relative_buckets": buckets}
+
+    return EncoderFamily(
+        prefix="mpnet",
+        sizes=_SIZES,
+        layers="encoder.layer",
+        attention=("attention.attn.q", "attention.attn.k", "attention.attn.v"),
+        layer={
+            **_LAYER,
+            "self_attention.out_proj": "attention.attn.o",
+            "self_attention_residual.norm": "attention.LayerNorm",
+        },
+        head_dense="classifier.dense",
+        head_output="classifier.out_proj",
+        distances="encoder.relative_attention_bias",
+        offset=True,
+        padding=1,
+        more=more,
+        harmless=_HARMLESS,
+    )
+
+
+def _modern_bert() -> EncoderFamily:
+    return EncoderFamily(
+        prefix="model",
+        sizes={
+            **_SIZES,
+            "activation": "hidden_activation",
+            "dropout": "embedding_dropout",
+            "attention_dropout": "attention_dropout",
+            "norm_eps": "norm_eps",
+        },
+        layers="layers",
+        attention=("attn.Wqkv",),
+        layer={
+            "self_attention.out_proj": "attn.Wo",
+            "self_attention_residual.norm": "attn_norm",
+            "ffn.up_proj": "mlp.Wi",
+            "ffn.down_proj": "mlp.Wo",
+            "ffn_residual.norm": "mlp_norm",
+        },
+        head_dense="head.dense",
+        head_output="classifier",
+        head_norm="head.norm",
+        embedding="embeddings.tok_embeddings",
+        embedding_norm="embeddings.norm",
+        positions="",
+        norm="final_norm",
+        pooler="gelu_norm",
+        has_biases=False,
+        more=modern_bert.read_options,
+        harmless=_HARMLESS,
     )
 
 
@@ -111,5 +210,7 @@ FAMILIES: Mapping[str, EncoderFamily] = {
         pooler="relu",
         norm_eps=1e-12,
     ),
+    "mpnet": _mpnet(),
+    "modernbert": _modern_bert(),
 }
 """By `model_type`."""

@@ -15,6 +15,7 @@ from tokenizers import normalizers
 from export.bundles.encoder import ReadEncoder
 from export.errors import ExportError
 from export.importing.encoders.config import encoder_config, family_of, read_labels
+from export.importing.encoders.modern_bert import classifier_pooling
 from export.importing.encoders.sentences import (
     SENTENCES,
     check_prompt,
@@ -23,7 +24,7 @@ from export.importing.encoders.sentences import (
     transformer_folder,
 )
 from export.importing.encoders.tokenizer import put_first, read_tokenizer
-from export.importing.encoders.weights import EncoderWeights, load_encoder
+from export.importing.encoders.weights import EncoderWeights, load_classifier, load_encoder
 from export.importing.folder import CONFIG, read_json, read_optional, read_weights
 from training.models import (
     BidirectionalEncoder,
@@ -45,7 +46,7 @@ def read_encoder(folder: Path, pooling: Pooling | None = None) -> ReadEncoder:
     root, folder = folder, transformer_folder(folder)
     tree = read_json(folder / CONFIG)
     config, family = encoder_config(tree, folder / CONFIG), family_of(tree, folder / CONFIG)
-    weights = EncoderWeights(read_weights(folder), family.prefix)
+    weights = EncoderWeights(read_weights(folder), family)
     encoder = BidirectionalEncoder(config, find_block(config.block))
     load_encoder(encoder, weights, family, family.skipped_positions(tree))
     tokenizer = read_tokenizer(folder)
@@ -61,10 +62,8 @@ def read_encoder(folder: Path, pooling: Pooling | None = None) -> ReadEncoder:
     model: TextModel
     if weights.has(f"{family.head_output}.weight"):
         labels = read_labels(tree, weights.rows(f"{family.head_output}.weight"), folder / CONFIG)
-        model = TextClassifier(encoder, len(labels))
-        weights.copy(model.output, family.head_output)
-        assert model.pooler.dense is not None
-        weights.copy(model.pooler.dense, family.head_dense)
+        model = TextClassifier(encoder, len(labels), classifier_pooling(tree, folder / CONFIG))
+        load_classifier(model, weights, family)
         return ReadEncoder(model.eval(), tokenizer, length, labels)
     found, normalised = read_pooling(root)
     check_prompt(root)

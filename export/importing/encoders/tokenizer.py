@@ -107,20 +107,44 @@ def _word_pieces(folder: Path) -> FastTokenizer:
     except (OSError, ValueError) as error:
         raise ExportError(f"{path}: cannot be read: {error}") from error
     ids = {piece: number for number, piece in enumerate(lines)}
+    if "[CLS]" not in ids and "<s>" in ids:
+        return _mpnet(folder, ids)
     missing = [piece for piece in ("[UNK]", "[CLS]", "[SEP]") if piece not in ids]
     if missing:
         raise ExportError(f"{path}: there is no piece {missing[0]!r}")
-    tokenizer = FastTokenizer(models.WordPiece(ids, unk_token="[UNK]"))
-    tokenizer.normalizer = _normalizer(folder, normalizers.BertNormalizer())
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer = _words(folder, ids)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
         special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])],
     )
-    tokenizer.decoder = decoders.WordPiece()
     special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
     tokenizer.add_special_tokens([piece for piece in special if piece in ids])
+    return tokenizer
+
+
+def _mpnet(folder: Path, ids: dict[str, int]) -> FastTokenizer:
+    """MPNet's own tokenizer of a list of pieces, with RoBERTa's special ones."""
+    special = ("<s>", "<pad>", "</s>", "[UNK]")
+    missing = [piece for piece in special if piece not in ids]
+    if missing:
+        raise ExportError(f"{folder / VOCABULARY}: there is no piece {missing[0]!r}")
+    tokenizer = _words(folder, ids)
+    tokenizer.add_special_tokens([*special])
+    if "<mask>" in ids:
+        tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
+    tokenizer.post_processor = processors.RobertaProcessing(
+        ("</s>", ids["</s>"]), ("<s>", ids["<s>"]), add_prefix_space=False
+    )
+    return tokenizer
+
+
+def _words(folder: Path, ids: dict[str, int]) -> FastTokenizer:
+    """What has pieces of words, without special ones."""
+    tokenizer = FastTokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+    tokenizer.normalizer = _normalizer(folder, normalizers.BertNormalizer())
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
     return tokenizer
 
 

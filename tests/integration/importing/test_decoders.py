@@ -110,11 +110,8 @@ MODELS: dict[str, dict[str, Any]] = {
     },
     "smollm3": {"kind": "SmolLM3", "no_rope_layers": [1, 0], "pad_token_id": 0},
 }
-BUNDLED = [
-    name
-    for name in MODELS
-    if name not in ("qwen2", "qwen3 for long texts", "phi3", "gpt_neox in sequence")
-]
+ALIKE = ("qwen2", "qwen2 for long texts", "qwen3 for long texts", "phi3", "gpt_neox in sequence")
+BUNDLED = [name for name in MODELS if name not in ALIKE]
 """One of each family."""
 
 
