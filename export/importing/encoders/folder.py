@@ -18,9 +18,9 @@ from export.importing.encoders.config import encoder_config, family_of, read_lab
 from export.importing.encoders.modern_bert import classifier_pooling
 from export.importing.encoders.sentences import (
     SENTENCES,
-    check_prompt,
     most_tokens,
     read_pooling,
+    read_prompts,
     transformer_folder,
 )
 from export.importing.encoders.tokenizer import put_first, read_tokenizer
@@ -66,7 +66,7 @@ def read_encoder(folder: Path, pooling: Pooling | None = None) -> ReadEncoder:
         load_classifier(model, weights, family)
         return ReadEncoder(model.eval(), tokenizer, length, labels)
     found, normalised = read_pooling(root)
-    check_prompt(root)
+    prompts, default_prompt = read_prompts(root)
     pooling = pooling or found
     if pooling is None:
         trained = tree.get("architectures")
@@ -76,4 +76,4 @@ def read_encoder(folder: Path, pooling: Pooling | None = None) -> ReadEncoder:
             "mean to `python -m macaron export import`, for its vectors"
         )
     model = SentenceEmbedder(encoder, pooling, normalised=normalised)
-    return ReadEncoder(model.eval(), tokenizer, length, ())
+    return ReadEncoder(model.eval(), tokenizer, length, (), prompts, default_prompt)

@@ -47,9 +47,8 @@ def read_pooling(folder: Path) -> tuple[Pooling | None, bool]:
         )
     place = folder / kinds["Pooling"] / CONFIG
     tree = read_json(place)
-    if tree.get("include_prompt", True) is not True and read_optional(folder / _PROMPTS).get(
-        "prompts"
-    ):
+    prompts, _ = read_prompts(folder)
+    if tree.get("include_prompt", True) is not True and any(prompts.values()):
         raise ExportError(
             f"{place}: include_prompt must be true, got {tree['include_prompt']!r}: bundles take "
             f"every token of a text into its vector, those of its prompt as well; remove prompts "
@@ -80,13 +79,17 @@ def most_tokens(folder: Path, sentences: dict[str, Any]) -> int:
     return next((most for most in limits if isinstance(most, int)), sys.maxsize)
 
 
-def check_prompt(folder: Path) -> None:
-    """Raise ExportError where sentence-transformers would put words before every text."""
-    tree = read_optional(folder / _PROMPTS)
-    name, prompts = tree.get("default_prompt_name"), tree.get("prompts") or {}
-    if name is not None and prompts.get(name, name):
+def read_prompts(folder: Path) -> tuple[dict[str, str], str | None]:
+    """What sentence-transformers may put before a text, by name, and the name of what it puts there
+    by default. Raises ExportError for what is no prompt."""
+    path = folder / _PROMPTS
+    tree = read_optional(path)
+    prompts, name = tree.get("prompts") or {}, tree.get("default_prompt_name")
+    if not isinstance(prompts, dict) or not all(isinstance(p, str) for p in prompts.values()):
+        raise ExportError(f"{path}: prompts must map names to texts, got {prompts!r}")
+    if name is not None and name not in prompts:
         raise ExportError(
-            f"{folder / _PROMPTS}: default_prompt_name must be null, got {name!r}, whose prompt "
-            f"({prompts.get(name, 'not there')!r}) stands before every text, as in bundles none "
-            "does; set it to null, and send texts with what is to stand before them"
+            f"{path}: default_prompt_name must be null or one of prompts, {sorted(prompts)}, got "
+            f"{name!r}"
         )
+    return prompts, name

@@ -92,7 +92,8 @@ def sometimes_sliding(options: Options, count: int) -> dict[str, Any]:
 
 def head_width(sizes: dict[str, Any]) -> int:
     """Features of one head of attention of these sizes."""
-    return sizes.get("head_dim") or sizes["model_dim"] // max(sizes["num_heads"], 1)
+    width: int = sizes.get("head_dim") or sizes["model_dim"] // max(sizes["num_heads"], 1)
+    return width
 
 
 def read_decoder(

@@ -28,7 +28,7 @@ def pieces_of(model: SentencePieceProcessor) -> list[str]:
 def read_unigram(path: Path) -> tuple[list[tuple[str, float]], bytes]:
     """The pieces of a unigram model with their scores, and its compiled rules of normalisation;
     raises ExportError where a file is none."""
-    proto = sentencepiece_model_pb2.ModelProto()
+    proto = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
     proto.ParseFromString(read_sentencepiece(path).serialized_model_proto())
     if proto.trainer_spec.model_type != proto.trainer_spec.UNIGRAM:
         raise ExportError(f"{path}: must be a SentencePiece model of the type unigram, got another")
