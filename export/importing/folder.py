@@ -1,5 +1,5 @@
 """A folder of Hugging Face `transformers`: its options, its tensors and its other files, each read
-as data. Whatever is wrong is told with the file and the entry."""
+as data. Errors name the file and the entry."""
 
 from __future__ import annotations
 

@@ -17,13 +17,14 @@ def encoder_config(tree: dict[str, Any], path: Path) -> BertConfig:
     """The sizes in a `config.json`; raises ExportError for what is of no known family."""
     family, options = family_of(tree, path), Options(path, tree)
     for key, wanted in (("position_embedding_type", "absolute"), ("is_decoder", False)):
-        if options.given(key, wanted) != wanted:
+        # Of positions a family that has no table of them says what it likes.
+        if options.given(key, wanted) != wanted and (key == "is_decoder" or family.positions):
             raise ExportError(f"{path}: {key} must be {wanted!r}, got {tree.get(key)!r}")
     try:
         sizes = _sizes(options, family)
         # What a family has of its own comes last, and wins.
         config = BertConfig(**{**sizes, **family.more(options)})
-    except (TypeError, ConfigError) as error:
+    except (TypeError, ValueError, ConfigError) as error:
         raise ExportError(f"{path}: {error}") from error
     options.get("model_type")
     options.get("classifier_pooling")  # which the classifier has

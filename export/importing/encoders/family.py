@@ -14,8 +14,8 @@ _TRAINING = """_name_or_path architectures bos_token_id chunk_size_feed_forward 
 deterministic_flash_attn decoder_bias dtype eos_token_id gradient_checkpointing id2label
 initializer_cutoff_factor initializer_range is_encoder_decoder label2id mlp_dropout
 output_attentions output_hidden_states pad_token_id problem_type reference_compile
-repad_logits_with_grad return_dict sep_token_id sparse_pred_ignore_index sparse_prediction
-tie_word_embeddings torch_dtype transformers_version use_cache"""
+repad_logits_with_grad return_dict sentence_transformers sep_token_id sparse_pred_ignore_index
+sparse_prediction tie_word_embeddings torch_dtype transformers_version use_cache"""
 
 
 def _nothing(options: Options) -> dict[str, Any]:

@@ -70,9 +70,9 @@ def read_encoder(folder: Path, pooling: Pooling | None = None) -> ReadEncoder:
     pooling = pooling or found
     if pooling is None:
         trained = tree.get("architectures")
-        told = f" ({trained[0]})" if isinstance(trained, list) and trained else ""
+        kind = f" ({trained[0]})" if isinstance(trained, list) and trained else ""
         raise ExportError(
-            f"{folder}: neither a classifier nor a pooling is in it{told}; say --pooling cls or "
+            f"{folder}: neither a classifier nor a pooling is in it{kind}; say --pooling cls or "
             "mean to `python -m macaron export import`, for its vectors"
         )
     model = SentenceEmbedder(encoder, pooling, normalised=normalised)

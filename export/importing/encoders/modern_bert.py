@@ -20,7 +20,9 @@ def read_options(options: Options) -> dict[str, Any]:
         options.get(name)
     options.must("hidden_activation", "gelu", default="gelu")
     options.must("classifier_activation", "gelu", default="gelu")
-    options.get("classifier_dropout")
+    options.must("causal_mask", False, default=False)
+    for name in ("classifier_dropout", "layer_norm_eps"):  # which `transformers` does not read here
+        options.get(name)
     count = options.integer("num_hidden_layers")
     kinds = _layer_kinds(options, count)
     both = _bases(options)
@@ -75,16 +77,16 @@ def _bases(options: Options) -> dict[str, float]:
     bases = {_FULL: everywhere, _SLIDING: everywhere if given is None else float(given)}
     by_kind = options.get("rope_parameters", {})
     for kind in bases:
-        told = (by_kind.get(kind) or {}) if isinstance(by_kind, dict) else by_kind
-        if not isinstance(told, dict) or told.keys() - {"rope_type", "type", "rope_theta"}:
+        scaling = (by_kind.get(kind) or {}) if isinstance(by_kind, dict) else by_kind
+        if not isinstance(scaling, dict) or scaling.keys() - {"rope_type", "type", "rope_theta"}:
             raise ExportError(
                 f"{options.path}: rope_parameters of {kind} must have rope_type and rope_theta "
-                f"alone, got {told!r}"
+                f"alone, got {scaling!r}"
             )
-        if told.get("rope_type", told.get("type", "default")) != "default":
+        if scaling.get("rope_type", scaling.get("type", "default")) != "default":
             raise ExportError(
                 f"{options.path}: rope_parameters of {kind} must be of the type 'default', got "
-                f"{told!r}"
+                f"{scaling!r}"
             )
-        bases[kind] = float(told.get("rope_theta", bases[kind]))
+        bases[kind] = float(scaling.get("rope_theta", bases[kind]))
     return bases

@@ -105,7 +105,7 @@ def _caps(options: Options, *, attention: float, logits: float) -> dict[str, Any
 
 def both_rotary(options: Options, kinds: list[str]) -> dict[str, Any]:
     """Rotary positions of layers that see all, which may be scaled, and of those with a window,
-    which may not: told by kind of layer, or as older files have them."""
+    which may not: given by kind of layer, or as older files have them."""
     local = float(options.get("rope_local_base_freq", LOCAL_BASE))
     name, told = rotary_options(options)
     if told.keys() & {FULL, SLIDING}:

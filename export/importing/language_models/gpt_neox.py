@@ -67,7 +67,7 @@ def read_gpt_neox(folder: Path) -> ImportedLanguageModel:
 
 
 def _read_rotary(options: Options, width: int) -> dict[str, Any]:
-    """Rotary positions, of which older files tell the base and the share of a head by names of
+    """Rotary positions, of which older files give the base and the share of a head by names of
     their own."""
     base, share = options.get("rotary_emb_base", 10000.0), options.get("rotary_pct", 0.25)
     share = options.get("partial_rotary_factor", share)

@@ -81,7 +81,7 @@ def layer_kinds(options: Options, count: int, default: Sequence[str]) -> list[st
 
 def sometimes_sliding(options: Options, count: int) -> dict[str, Any]:
     """The windows of Qwen: of the layers from `max_window_layers` on, where `use_sliding_window`
-    says so, or as `layer_types` tells."""
+    says so, or as `layer_types` has it."""
     used, width = options.get("use_sliding_window", False), options.given("sliding_window", 4096)
     first = options.get("max_window_layers", 28)
     sliding = used and width is not None

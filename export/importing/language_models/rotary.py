@@ -33,14 +33,14 @@ _ROTARY = frozenset({"type", "rope_type", "rope_theta", *_SCALED_BY["llama3"]})
 
 
 def rotary_options(options: Options) -> tuple[str, dict[str, Any]]:
-    """What is told of rotary positions in one place, and the option that tells it."""
+    """The options of rotary positions in one place, and the name of the one that holds them."""
     scaling = options.get(_SCALING)
     name, told = "rope_parameters", options.get("rope_parameters")
     if told is None:
         name, told = _SCALING, scaling or {}
     elif scaling not in (None, told):
         raise ExportError(
-            f"{options.path}: rope_parameters and {_SCALING} tell different things of rotary "
+            f"{options.path}: rope_parameters and {_SCALING} say different things of rotary "
             "positions; keep the one that is right"
         )
     if not isinstance(told, dict):
@@ -183,7 +183,7 @@ def turned_features(path: Path, count: int, width: int) -> int:
 
 
 def check_rotary(path: Path, name: str, told: dict[str, Any], *others: str) -> None:
-    """Raise ExportError for something told of rotary positions that is not known."""
+    """Raise ExportError for an option of rotary positions that is not known."""
     known = {*_ROTARY, "partial_rotary_factor", *others}
     for key in sorted(told.keys() - known):
         raise ExportError(

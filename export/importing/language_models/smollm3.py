@@ -61,7 +61,7 @@ def _turned_layers(options: Options, count: int) -> tuple[int, ...]:
 
 def _windows(options: Options, turned: tuple[int, ...]) -> dict[str, Any]:
     """Layers without positions see a window where `use_sliding_window` says so, or as `layer_types`
-    tells."""
+    has it."""
     used, width = options.get("use_sliding_window", False), options.get("sliding_window")
     sliding = used and width is not None
     default = [SLIDING if sliding and not each else FULL for each in turned]

@@ -245,7 +245,8 @@ def test_older_files_of_a_modern_bert_have_their_options_beside_each_other(tmp_p
     new = encoder_config(tree, tmp_path)
     assert (new.layer_windows, new.rotary_base, new.window_rotary_base) == ((0, 3, 3, 0), 16e4, 1e4)
     bases = {"global_rope_theta": 16e4, "local_rope_theta": 1e4, "global_attn_every_n_layers": 3}
-    old = tree | bases | {"position_embedding_type": "absolute"}
+    old = tree | bases | {"position_embedding_type": "sans_pos", "layer_norm_eps": 1e-5}
+    old |= {"sentence_transformers": {"version": "4"}, "reference_compile": None}
     del old["layer_types"], old["rope_parameters"]
     assert encoder_config(old, tmp_path) == new
     assert encoder_config(old | {"local_rope_theta": None}, tmp_path).window_rotary_base == 16e4

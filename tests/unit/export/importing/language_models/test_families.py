@@ -61,7 +61,7 @@ def refusal(folder: Path, read: Callable[[Path], Any], **told: Any) -> str:
         (read_qwen2, {"layer_types": ["linear_attention"] * 2}, "layer_types must be"),
         (read_qwen3, {"rope_parameters": {"mrope_section": [1]}}, "'mrope_section' ([1]) is not"),
         (read_qwen3, {"rope_scaling": [1]}, "rope_scaling must be a JSON object"),
-        (read_qwen3, {"rope_scaling": LONG, "rope_parameters": {}}, "tell different things"),
+        (read_qwen3, {"rope_scaling": LONG, "rope_parameters": {}}, "say different things"),
         (read_qwen3, {"is_encoder_decoder": True}, "is_encoder_decoder True is not supported"),
         (read_phi3, {"auto_map": {"AutoModel": "x.Y"}}, "no weights there"),
         (read_phi3, {"mlp_bias": True}, "mlp_bias True is not supported"),
