@@ -15,6 +15,7 @@ ServingError
 │   ├── UnknownLanguageError    no model for the language pair
 │   ├── UnknownModelError       no bundle of that name
 │   ├── UnknownGlossaryError    no stored glossary of that id
+│   ├── UnknownEvaluationError  no evaluation of translations of that id
 │   ├── MediaTypeError          a body of another media type
 │   ├── UnauthorizedError       no API key, or not one of ours
 │   ├── RequestTimeoutError     the body did not arrive in time
@@ -174,6 +175,13 @@ class UnknownGlossaryError(RequestError):
 
     status = 404
     code = "unknown_glossary"
+
+
+class UnknownEvaluationError(RequestError):
+    """The owner has no evaluation of that id, or its time is up."""
+
+    status = 404
+    code = "unknown_evaluation"
 
 
 class MediaTypeError(RequestError):

@@ -6,8 +6,10 @@ from pathlib import Path
 
 from serving.store.audit import AuditLog
 from serving.store.database import Database
+from serving.store.evaluations import StoredEvaluations
 from serving.store.glossaries import Glossaries
 from serving.store.keys import StoredKeys
+from serving.store.suggestions import Suggestions
 from serving.store.usage import StoredUsage
 
 
@@ -21,6 +23,8 @@ class Store:
         self.keys = StoredKeys(self.database)
         self.usage = StoredUsage(self.database)
         self.audit = AuditLog(self.database)
+        self.suggestions = Suggestions(self.database)
+        self.evaluations = StoredEvaluations(self.database)
 
     def close(self) -> None:
         """Close the database."""

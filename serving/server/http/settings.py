@@ -107,6 +107,8 @@ class Settings(BaseModel):
     """Glossaries that a key may keep."""
     max_glossary_entries: int = Field(10_000, ge=1, le=1_000_000)
     """Entries of a stored glossary, for each of its language pairs."""
+    max_suggestions: int = Field(100_000, ge=1, le=10_000_000)
+    """Translations that are kept for a key as users have suggested them."""
     max_batch_tokens: int | None = Field(None, ge=1)
     """Texts x longest source, in tokens, decoded together; where not set, what suits the device."""
     max_cache_bytes: int = Field(BatchLimits().max_cache_bytes, ge=2**20)

@@ -138,6 +138,7 @@ def _translated(body: TranslateRequest, result: TextResult) -> TranslatedText:
             for hypothesis in result.hypotheses
         ],
         warnings=cast(list[WarningCode], list(result.warnings)),
+        quality=result.hypotheses[0].probability if result.hypotheses else None,
         repaired=[RepairBody(kind=r.kind, what=r.what, by=r.by) for r in result.repaired],
         timing=TimingBody(
             queue_ms=round(timing.queue_s * 1000, 3),

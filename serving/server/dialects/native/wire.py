@@ -207,6 +207,10 @@ class TranslatedText(Wire):
     trained on this pair; `figures`, `letters`, `codes`, `shape`: a number, a name in other letters
     or a code differs from the source, or the translation is empty, too long or too short, and
     nothing put it right."""
+    quality: float | None = None
+    """How likely `text` is good, from 0 to 1: the `probability` of the best hypothesis. Left out
+    where that has none: of a bundle that is not calibrated, and of a text that went through a third
+    language. What it is worth is measured in the documentation."""
     repaired: list[RepairBody]
     """What was wrong with the translation that the model preferred, and has been put right."""
     timing: TimingBody
