@@ -15,6 +15,7 @@ ServingError
 │   ├── UnknownLanguageError    no model for the language pair
 │   ├── UnknownModelError       no bundle of that name
 │   ├── UnknownGlossaryError    no stored glossary of that id
+│   ├── UnknownMemoryError      no translation memory of that id
 │   ├── MediaTypeError          a body of another media type
 │   ├── UnauthorizedError       no API key, or not one of ours
 │   ├── RequestTimeoutError     the body did not arrive in time
@@ -174,6 +175,13 @@ class UnknownGlossaryError(RequestError):
 
     status = 404
     code = "unknown_glossary"
+
+
+class UnknownMemoryError(RequestError):
+    """The owner has no translation memory of that id, or no job of one."""
+
+    status = 404
+    code = "unknown_memory"
 
 
 class MediaTypeError(RequestError):
