@@ -216,9 +216,9 @@ class Memories:
                 for number, segment in enumerate(segments, memory.segment_count)
             ]
             connection.execute(insert(_SEGMENTS), rows)
-            changes = {"segment_count": count, "updated": time}
-            connection.execute(update(_MEMORIES).where(_MEMORIES.c.id == id).values(changes))
-        return dataclasses.replace(memory, **changes)
+            own = update(_MEMORIES).where(_MEMORIES.c.id == id)
+            connection.execute(own.values(segment_count=count, updated=time))
+        return dataclasses.replace(memory, segment_count=count, updated=time)
 
     def _keys(self, owner: str, id: str, after: int) -> Iterator[str]:
         while page := self.segments(owner, id, after):
@@ -251,9 +251,7 @@ class _IndexCache:
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, SegmentIndex] = OrderedDict()
 
-    def up_to_date(
-        self, id: str, count: int, keys: Callable[[int], Iterator[str]]
-    ) -> SegmentIndex:
+    def up_to_date(self, id: str, count: int, keys: Callable[[int], Iterator[str]]) -> SegmentIndex:
         """The index of a memory, of at least so many segments; `keys` gives those behind a number.
         One is made at a time."""
         with self._lock:

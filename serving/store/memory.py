@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from serving.errors import RequestError, TooLongError
 from serving.text.memory.segments import Segment
@@ -52,6 +52,11 @@ class StoredSegment(NamedTuple):
     """Seconds since 1970."""
 
 
+JobState = Literal["waiting", "reading", "done", "failed"]
+"""Of a file: it is to come, it is being read, it has been read or may be fetched, it cannot be
+read."""
+
+
 @dataclass(frozen=True)
 class MemoryJob:
     """A file that is to be read into a new memory, or the file of a memory that may be fetched."""
@@ -68,6 +73,7 @@ class MemoryJob:
     created: float
     """Seconds since 1970, as the next."""
     updated: float
+    state: JobState
     error: str
     """Why the file could not be read; empty where it could."""
     skipped: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import (
@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from serving.errors import QuotaExceededError, UnknownMemoryError
 from serving.store.database import METADATA, Database, now
-from serving.store.memory import MemoryJob
+from serving.store.memory import JobState, MemoryJob
 
 _JOBS = Table(
     "memory_jobs",
@@ -40,6 +40,7 @@ _JOBS = Table(
     Column("content_length", BigInteger, nullable=False),
     Column("created", Float, nullable=False),
     Column("updated", Float, nullable=False),
+    Column("state", String(16), nullable=False),
     Column("error", Text, nullable=False),
     Column("skipped", Integer, nullable=False),
     UniqueConstraint("token", name="memory_jobs_token"),
@@ -67,7 +68,8 @@ class MemoryJobs:
         QuotaExceededError where the owner has made too many within a day."""
         time = now()
         id, token = str(uuid.uuid4()), secrets.token_hex(32)
-        job = MemoryJob(id, token, memory_id, name, content_length, time, time, "", 0)
+        state: JobState = "waiting" if memory_id is None else "done"
+        job = MemoryJob(id, token, memory_id, name, content_length, time, time, state, "", 0)
         with self._database.writing() as connection:
             connection.execute(delete(_JOBS).where(_JOBS.c.created < time - _KEPT_S))
             owned = select(func.count()).where(_JOBS.c.owner == owner)
@@ -96,19 +98,25 @@ class MemoryJobs:
             raise UnknownMemoryError("there is no such address any more; begin another job")
         return row.owner, _record(row)
 
-    def ended(
-        self, job: MemoryJob, *, memory_id: str | None = None, error: str = "", skipped: int = 0
-    ) -> MemoryJob:
-        """Note how a job has ended."""
-        changes = {
-            "memory_id": memory_id,
-            "error": error,
-            "skipped": skipped,
-            "updated": now(),
-        }
+    def claimed(self, job: MemoryJob) -> bool:
+        """Whether the file of a job may be read now; true once, whoever asks."""
+        changes = {"state": "reading", "updated": now()}
+        own = update(_JOBS).where(_JOBS.c.id == job.id, _JOBS.c.state == "waiting")
         with self._database.writing() as connection:
-            connection.execute(update(_JOBS).where(_JOBS.c.id == job.id).values(changes))
-        return replace(job, **changes)
+            return connection.execute(own.values(changes)).rowcount == 1
+
+    def done(self, job: MemoryJob, memory_id: str, skipped: int) -> None:
+        """Note that a file has been read."""
+        self._change(job, {"state": "done", "memory_id": memory_id, "skipped": skipped})
+
+    def failed(self, job: MemoryJob, error: str) -> None:
+        """Note that a file cannot be read, and why."""
+        self._change(job, {"state": "failed", "error": error})
+
+    def _change(self, job: MemoryJob, changes: dict[str, object]) -> None:
+        with self._database.writing() as connection:
+            own = update(_JOBS).where(_JOBS.c.id == job.id)
+            connection.execute(own.values({**changes, "updated": now()}))
 
 
 def _record(row: Row[Any]) -> MemoryJob:
@@ -120,6 +128,7 @@ def _record(row: Row[Any]) -> MemoryJob:
         content_length=row.content_length,
         created=row.created,
         updated=row.updated,
+        state=row.state,
         error=row.error,
         skipped=row.skipped,
     )

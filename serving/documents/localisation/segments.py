@@ -16,6 +16,8 @@ _LANGUAGE = ("{http://www.w3.org/XML/1998/namespace}lang", "lang")
 _CODES = frozenset(("bpt", "ept", "it", "ph", "ut"))
 """Elements that hold formatting of another program."""
 _MOST_LANGUAGES = 100
+_PART = 1000
+"""Pairs that are written at once."""
 
 
 class TmxLanguages(NamedTuple):
@@ -70,13 +72,17 @@ def written_tmx(pairs: Iterable[tuple[str, str]], source: str, target: str) -> I
         'creationtool="Macaron" creationtoolversion="1" segtype="sentence" o-tmf="Macaron" '
         f'adminlang="en" srclang={languages[0]} datatype="plaintext"/>\n<body>\n'
     ).encode()
-    for pair in pairs:
+    lines: list[str] = []
+    for number, pair in enumerate(pairs, 1):
         variants = "".join(
             f"<tuv xml:lang={language}><seg>{escape(text)}</seg></tuv>"
             for language, text in zip(languages, pair, strict=True)
         )
-        yield f"<tu>{variants}</tu>\n".encode()
-    yield b"</body>\n</tmx>\n"
+        lines.append(f"<tu>{variants}</tu>\n")
+        if number % _PART == 0:
+            yield "".join(lines).encode()
+            lines.clear()
+    yield "".join([*lines, "</body>\n</tmx>\n"]).encode()
 
 
 def _elements(file: IO[bytes]) -> Iterator[etree._Element]:

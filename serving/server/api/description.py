@@ -90,7 +90,7 @@ def _operation(dialect: Dialect[Any], route: DialectRoute[Any], method: str) -> 
             form = {"schema": _form(route.request, route.form)}
             content |= {URLENCODED: form, MULTIPART: form}
         found["requestBody"] = {"required": True, "content": content}
-    if route.upload:
+    if route.upload is not None:
         content = {MULTIPART: {"schema": _upload(route.upload)}}
         found["requestBody"] = {"required": True, "content": content}
     parameters = [_parameter(name, "path", ()) for name in _PATH_PARAMETER.findall(route.path)]

@@ -17,6 +17,7 @@ from serving.server.dialects.libretranslate.routes import LIBRETRANSLATE
 from serving.server.dialects.mtran.routes import MTRAN
 from serving.server.dialects.native.documents import DOCUMENTS
 from serving.server.dialects.native.glossary_routes import NATIVE_GLOSSARIES
+from serving.server.dialects.native.memory_routes import NATIVE_MEMORIES
 from serving.server.dialects.native.routes import NATIVE
 from serving.server.dialects.openai.routes import OPENAI
 from serving.server.dialects.tei.routes import TEI
@@ -25,6 +26,7 @@ DIALECTS: tuple[Dialect[Any], ...] = (
     NATIVE,
     DOCUMENTS,
     NATIVE_GLOSSARIES,
+    NATIVE_MEMORIES,
     LIBRETRANSLATE,
     LIBRETRANSLATE_FILES,
     DEEPL,

@@ -65,8 +65,10 @@ class SegmentIndex:
     def num_bytes(self) -> int:
         """What it takes of the memory."""
         return sum(
-            len(s.keys) + sum(a.nbytes for a in (s.starts, s.lengths, s.hashes, s.order))
-            + s.offsets.nbytes + s.postings.nbytes
+            len(s.keys)
+            + sum(a.nbytes for a in (s.starts, s.lengths, s.hashes, s.order))
+            + s.offsets.nbytes
+            + s.postings.nbytes
             for s in self._shards
         )
 
@@ -188,4 +190,3 @@ def _buckets(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     places = np.flatnonzero((data[1:-2] != _END) & (data[2:-1] != _END))
     hashed = (runs[places] * _MULTIPLIER) >> np.uint32(32 - _BITS)
     return hashed.astype(np.int64), places
-

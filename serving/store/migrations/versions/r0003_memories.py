@@ -48,6 +48,7 @@ def upgrade() -> None:
         sa.Column("content_length", sa.BigInteger, nullable=False),
         sa.Column("created", sa.Float, nullable=False),
         sa.Column("updated", sa.Float, nullable=False),
+        sa.Column("state", sa.String(16), nullable=False),
         sa.Column("error", sa.Text, nullable=False),
         sa.Column("skipped", sa.Integer, nullable=False),
         sa.UniqueConstraint("token", name="memory_jobs_token"),

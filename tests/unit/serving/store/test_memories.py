@@ -146,8 +146,11 @@ def test_jobs_are_the_owners_and_go_after_a_day(
     job = jobs.create("me", "name", 10)
     assert jobs.get("me", job.id) == job
     assert jobs.of_token(job.token) == ("me", job)
-    ended = jobs.ended(job, error="broken", skipped=2)
-    assert jobs.get("me", job.id) == ended
+    assert [jobs.claimed(job), jobs.claimed(job)] == [True, False]
+    jobs.failed(job, "broken")
+    found = jobs.get("me", job.id)
+    assert (found.state, found.error) == ("failed", "broken")
+    assert jobs.create("me", memory_id="some").state == "done"
     for ask in (lambda: jobs.get("other", job.id), lambda: jobs.of_token(job.id)):
         with pytest.raises(UnknownMemoryError):
             ask()

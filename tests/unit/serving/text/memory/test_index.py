@@ -10,9 +10,7 @@ from rapidfuzz.distance import Levenshtein
 from serving.text.memory import index as module
 from serving.text.memory.index import SegmentIndex
 
-WORDS = [
-    "".join(random.Random(n).choices("etaoinshrdluöß語", k=3 + n % 7)) for n in range(2000)
-]
+WORDS = ["".join(random.Random(n).choices("etaoinshrdluöß語", k=3 + n % 7)) for n in range(2000)]
 
 
 def _sentences(count: int, seed: int = 0) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,7 +53,7 @@ def test_every_number_of_a_sentence_is_in_the_translation_once(
 def test_any_text_is_its_own_segment(text: str) -> None:
     spans = [value.span for value in values_of(text)]
     assert spans == sorted(spans)
-    assert all(first[1] <= second[0] for first, second in zip(spans, spans[1:], strict=False))
+    assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))
     assert fitted(Segment(text, "x"), text, "en", "de") == "x"
     assert "\n" not in key_of(text)
 
