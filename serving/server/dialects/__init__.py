@@ -9,6 +9,7 @@ from serving.server.dialects.admin.routes import ADMIN_API
 from serving.server.dialects.deepl.admin_routes import DEEPL_ADMIN
 from serving.server.dialects.deepl.documents import DEEPL_DOCUMENTS
 from serving.server.dialects.deepl.glossary_routes import DEEPL_GLOSSARIES
+from serving.server.dialects.deepl.memory_routes import DEEPL_MEMORIES
 from serving.server.dialects.deepl.routes import DEEPL
 from serving.server.dialects.deeplx.routes import DEEPLX
 from serving.server.dialects.google.routes import GOOGLE
@@ -32,6 +33,7 @@ DIALECTS: tuple[Dialect[Any], ...] = (
     DEEPL,
     DEEPL_DOCUMENTS,
     DEEPL_GLOSSARIES,
+    DEEPL_MEMORIES,
     OPENAI,
     TEI,
     GOOGLE,

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 
-from serving.errors import DocumentError, InvalidOptionError, RequestError
+from serving.errors import DocumentError, InvalidOptionError, RequestError, ServingError
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
 from serving.server.work.glossaries import named_pair
 from serving.server.work.store import needed_store
 from serving.server.work.translation_job import TranslationJob
-from serving.store.memory import MemoryLimits, StoredMemory, is_usable
+from serving.store.memory import MemoryJob, MemoryLimits, StoredMemory, is_usable
 from serving.text.memory.segments import DEFAULT_THRESHOLD, MemoryUse, Segment
 
 if TYPE_CHECKING:
     from serving.store.memories import Memories
     from serving.store.store import Store
+
+logger = logging.getLogger(__name__)
 
 TMX = "application/x-tmx+xml"
 _CODE = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8}){0,3}")
@@ -146,7 +149,28 @@ def new_of_file(
         return add_file(kept, owner, memory, file, limits)
 
 
-@contextmanager
+def read_job(
+    store: Store,
+    catalogue: Catalogue,
+    owner: str,
+    job: MemoryJob,
+    file: IO[bytes],
+    limits: MemoryLimits,
+) -> None:
+    """Make a memory of the file of a job, and note with the job what has come of it; closes the
+    file. Nobody waits for the outcome: errors are noted, too."""
+    with contextlib.closing(file):
+        try:
+            read = new_of_file(store.memories, catalogue, owner, job.name, file, limits)
+            store.memory_jobs.done(job, read.memory.id, read.skipped)
+        except ServingError as error:
+            try:
+                store.memory_jobs.failed(job, error.full_message)
+            except ServingError as other:
+                logger.error("what came of the file of a memory is lost: %s; %s", error, other)
+
+
+@contextlib.contextmanager
 def forgotten_on_error(kept: Memories, owner: str, memory: StoredMemory) -> Iterator[None]:
     """Forget a memory that has just been made where what is done inside fails."""
     try:
