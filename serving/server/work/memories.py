@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TMX = "application/x-tmx+xml"
+_NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _CODE = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8}){0,3}")
 
 
@@ -62,6 +63,19 @@ def memory_pair(catalogue: Catalogue, source: str, target: str) -> tuple[str, st
             f"a memory must have two languages, got {source} twice", parameter="target"
         )
     return pair
+
+
+def percentage(fields: Mapping[str, str], name: str) -> float | None:
+    """The threshold in a field of a form, or None where it is not there; raises RequestError for
+    what is no number."""
+    given = fields.get(name, "").strip()
+    if not given:
+        return None
+    if not _NUMBER.fullmatch(given):
+        raise RequestError(
+            f"{name} must be a percentage from 0 to 100, got {given[:50]!r}", parameter=name
+        )
+    return float(given)
 
 
 async def stored_memory(

@@ -20,7 +20,7 @@ from serving.text.kept.placeholders import placeholders
 DEFAULT_THRESHOLD = 75
 """Percent of likeness from which on a segment is taken, where nobody says otherwise."""
 _NUMBER_SIGN, _PLACEHOLDER_SIGN = "\x01", "\x02"
-_NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*")
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _HINT = re.compile(r"[{}%$<>\\@#_&=~^*\[\]`|/\u2080-\u209c]")
 """A sign of every placeholder; to look for them takes a hundred times as long as for this."""
 _SIGNS = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u201e": '"'})
