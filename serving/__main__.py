@@ -104,8 +104,9 @@ def _of_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory-threshold",
         type=float,
+        default=75,
         metavar="PERCENT",
-        help="of likeness to a sentence of the memory (default 75)",
+        help="of likeness to a sentence of the memory (default %(default)s)",
     )
     parser.add_argument(
         "--bilingual", action="store_true", help="keep the source beside its translation"

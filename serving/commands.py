@@ -13,18 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from serving.bundle.manifest import check_shortlist
 from serving.documents.files import FileWishes, files_to_translate
-from serving.errors import (
-    DocumentError,
-    InvalidOptionError,
-    InvalidTextError,
-    RequestError,
-    ServingError,
-)
+from serving.errors import InvalidOptionError, InvalidTextError, RequestError, ServingError
 from serving.hub.pull import bundle_folder
 from serving.lines import LineEncodingError, decode_line, decode_lines
 from serving.progress import ProgressLine
 from serving.search.options import parse_options
-from serving.text.memory.segments import DEFAULT_THRESHOLD, MemoryUse, Segment
 from serving.text.terms import NO_TERMS, Terms
 from serving.threads import default_threads
 from serving.translation.results import Score, Translation
@@ -132,11 +125,17 @@ def translate_file(options: argparse.Namespace) -> int:
     )
     search = parse_options(translator.manifest.search | _assignments(options.option))
     source, target = translator.direction(options.source_language, options.target_language)
+    memory = None
+    if options.memory:
+        # Here, for what reads it is not everywhere.
+        from serving.documents.localisation.segments import memory_of_file
+
+        memory = memory_of_file(options.memory, source, target, options.memory_threshold)
     wishes = FileWishes(
         force=options.force,
         bilingual=options.bilingual,
         terms=terms,
-        memory=_memory(options, source, target),
+        memory=memory,
     )
     several = len(found) > 1 or Path(options.input).is_dir()
     failed = False
@@ -166,36 +165,6 @@ def translate_file(options: argparse.Namespace) -> int:
     if failed and not several:
         return 1
     return FAILED_LINES if failed else 0
-
-
-def _memory(options: argparse.Namespace, source: str, target: str) -> MemoryUse | None:
-    """The memory of a file, where one is named; raises InvalidOptionError for one that cannot be
-    read, or has nothing for the languages."""
-    path, threshold = options.memory, options.memory_threshold
-    if threshold is None:
-        threshold = DEFAULT_THRESHOLD
-    if not 0 <= threshold <= 100:
-        raise InvalidOptionError(
-            f"--memory-threshold must be a percentage from 0 to 100, got {threshold:g}",
-            parameter="memory_threshold",
-        )
-    if path is None:
-        return None
-    # Here, for other verbs need neither.
-    from serving.documents.localisation.segments import tmx_pairs
-    from serving.text.memory.lookup import memory_of
-
-    try:
-        with path.open("rb") as file:
-            segments = [Segment(*pair) for pair in tmx_pairs(file, source, target) if pair]
-    except (OSError, DocumentError) as error:
-        raise InvalidOptionError(f"--memory {path}: {error}", parameter="memory") from error
-    if not segments:
-        raise InvalidOptionError(
-            f"--memory {path} has no sentences from {source} to {target}; name another file",
-            parameter="memory",
-        )
-    return memory_of(segments, (source, target), threshold)
 
 
 class _FileProgress:

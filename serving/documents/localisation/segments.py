@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import IO, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
@@ -10,7 +11,8 @@ from lxml import etree
 
 from serving.documents.localisation.languages import is_same
 from serving.documents.xml import local
-from serving.errors import DocumentError
+from serving.errors import DocumentError, InvalidOptionError
+from serving.text.memory.segments import DEFAULT_THRESHOLD, MemoryUse, Segment
 
 _LANGUAGE = ("{http://www.w3.org/XML/1998/namespace}lang", "lang")
 _CODES = frozenset(("bpt", "ept", "it", "ph", "ut"))
@@ -62,6 +64,27 @@ def tmx_pairs(file: IO[bytes], source: str, target: str) -> Iterator[tuple[str, 
                 for wanted in (source, target)
             )
             yield (pair[0], pair[1]) if all(pair) else None
+
+
+def memory_of_file(
+    path: Path, source: str, target: str, threshold: float = DEFAULT_THRESHOLD
+) -> MemoryUse:
+    """The memory in a file for these languages, with the threshold in percent; raises
+    InvalidOptionError where there is none."""
+    # Here, for files of memories are translated where nobody looks anything up.
+    from serving.text.memory.lookup import memory_of
+
+    try:
+        with path.open("rb") as file:
+            segments = [Segment(*pair) for pair in tmx_pairs(file, source, target) if pair]
+    except (OSError, DocumentError) as error:
+        raise InvalidOptionError(f"memory {path}: {error}", parameter="memory") from error
+    if not segments:
+        raise InvalidOptionError(
+            f"memory {path} has no sentences from {source} to {target}; name another file",
+            parameter="memory",
+        )
+    return memory_of(segments, (source, target), threshold)
 
 
 def written_tmx(pairs: Iterable[tuple[str, str]], source: str, target: str) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 
-from serving.errors import DocumentError, InvalidOptionError, RequestError, ServingError
+from serving.errors import DocumentError, RequestError, ServingError
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
 from serving.server.work.glossaries import named_pair
@@ -92,11 +92,6 @@ async def stored_memory(
     languages, InvalidOptionError for a threshold that is no percentage, UnknownMemoryError,
     NoStoreError and StoreUnavailableError.
     """
-    if threshold is not None and not 0 <= threshold <= 100:
-        raise InvalidOptionError(
-            f"memory_threshold must be a percentage from 0 to 100, got {threshold:g}",
-            parameter="memory_threshold",
-        )
     if job.source.lower() == AUTO:
         raise RequestError(
             "a memory needs the language of the texts; send the source language",

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from serving.errors import InvalidOptionError
 from serving.text.alignment import Span
 from serving.text.kept.figures import in_convention
 from serving.text.kept.placeholders import placeholders
@@ -64,6 +65,14 @@ class MemoryUse:
     database."""
     threshold: float = DEFAULT_THRESHOLD
     """Percent of likeness that a segment must have at least."""
+
+    def __post_init__(self) -> None:
+        """Raises InvalidOptionError for a threshold that is no percentage."""
+        if not 0 <= self.threshold <= 100:
+            raise InvalidOptionError(
+                f"memory_threshold must be a percentage from 0 to 100, got {self.threshold:g}",
+                parameter="memory_threshold",
+            )
 
 
 def values_of(text: str) -> list[Value]:
