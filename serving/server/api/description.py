@@ -18,6 +18,7 @@ SCHEMAS = "#/components/schemas/"
 REASONS: Mapping[int, str] = {
     200: "Done",
     201: "Made",
+    202: "Begun",
     204: "Done; there is nothing to say",
     400: "The request says something that is not possible; the message says what",
     401: "An API key is needed, or the one sent is not known; only where the server has keys",
