@@ -18,6 +18,8 @@ _LANGUAGE = ("{http://www.w3.org/XML/1998/namespace}lang", "lang")
 _CODES = frozenset(("bpt", "ept", "it", "ph", "ut"))
 """Elements that hold formatting of another program."""
 _MOST_LANGUAGES = 100
+_MOST_ELEMENTS = 10_000
+"""Of one unit, which is held whole."""
 _PART = 1000
 """Pairs that are written at once."""
 
@@ -114,25 +116,32 @@ def _elements(file: IO[bytes]) -> Iterator[etree._Element]:
     events = etree.iterparse(
         file,
         events=("start", "end"),
-        tag=("{*}tmx", "{*}header", "{*}tu"),
         resolve_entities=False,
         no_network=True,
         load_dtd=False,
         huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
     )
+    held = 0
     checked = False
     try:
         for event, element in events:
             if not checked:
                 _check(element.getroottree())
                 checked = True
-            if event == "end" and local(element) != "tmx":
+            if event == "start":
+                held += 1
+                if held > _MOST_ELEMENTS:
+                    raise DocumentError(
+                        f"a unit of a memory must have at most {_MOST_ELEMENTS} elements, got more"
+                    )
+            elif local(element) in ("header", "tu"):
                 yield element
+                held = 0
                 element.clear()
                 while element.getprevious() is not None:
                     del element.getparent()[0]
-        if not checked:
-            _check(events.root.getroottree())
     except (etree.XMLSyntaxError, ValueError) as error:
         raise DocumentError(f"the memory is no well-formed XML: {error}") from error
 
