@@ -57,6 +57,9 @@ class SegmentIndex:
         rest = iter(keys)
         batches = iter(lambda: list(itertools.islice(rest, _SHARD)), [])
         self._shards = (*_shards, *map(_shard, batches))
+        self._lengths = np.concatenate(
+            [np.zeros(0, np.uint32), *(shard.lengths for shard in self._shards)]
+        )
 
     def __len__(self) -> int:
         return sum(map(len, self._shards))
@@ -129,15 +132,12 @@ class SegmentIndex:
         every = np.concatenate([self._shards[s].postings[b:e] for s, b, e in parts])
         bases = np.repeat(shards * _SHARD, sizes_SB[shards, chosen[places]])
         numbers, shared = _counted(every + bases.astype(np.int32))
-        best = np.argsort(-shared, kind="stable")[: 4 * _COMPARED]
-        longest = len(key) / max(threshold / 100, 0.01)
-        shortest = len(key) * threshold / 100
-        found = [
-            number
-            for number in numbers[best].tolist()
-            if shortest <= self._shards[number // _SHARD].lengths[number % _SHARD] <= longest
-        ]
-        return found[:_COMPARED]
+        lengths = self._lengths[numbers]
+        fits = (lengths * 100 >= len(key) * threshold) & (lengths * threshold <= len(key) * 100)
+        numbers, shared = numbers[fits], shared[fits]
+        if len(numbers) > _COMPARED:
+            numbers = numbers[np.argpartition(shared, -_COMPARED)[-_COMPARED:]]
+        return [int(number) for number in numbers]
 
 
 def _shard(keys: Sequence[str]) -> _Shard:
