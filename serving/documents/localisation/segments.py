@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import IO, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
@@ -10,12 +11,15 @@ from lxml import etree
 
 from serving.documents.localisation.languages import is_same
 from serving.documents.xml import local
-from serving.errors import DocumentError
+from serving.errors import DocumentError, InvalidOptionError
+from serving.text.memory.segments import DEFAULT_THRESHOLD, MemoryUse, Segment
 
 _LANGUAGE = ("{http://www.w3.org/XML/1998/namespace}lang", "lang")
 _CODES = frozenset(("bpt", "ept", "it", "ph", "ut"))
 """Elements that hold formatting of another program."""
 _MOST_LANGUAGES = 100
+_MOST_ELEMENTS = 10_000
+"""Of one unit, which is held whole."""
 _PART = 1000
 """Pairs that are written at once."""
 
@@ -64,6 +68,27 @@ def tmx_pairs(file: IO[bytes], source: str, target: str) -> Iterator[tuple[str, 
             yield (pair[0], pair[1]) if all(pair) else None
 
 
+def memory_of_file(
+    path: Path, source: str, target: str, threshold: float = DEFAULT_THRESHOLD
+) -> MemoryUse:
+    """The memory in a file for these languages, with the threshold in percent; raises
+    InvalidOptionError where there is none."""
+    # Here, for files of memories are translated where nobody looks anything up.
+    from serving.text.memory.lookup import memory_of
+
+    try:
+        with path.open("rb") as file:
+            segments = [Segment(*pair) for pair in tmx_pairs(file, source, target) if pair]
+    except (OSError, DocumentError) as error:
+        raise InvalidOptionError(f"memory {path}: {error}", parameter="memory") from error
+    if not segments:
+        raise InvalidOptionError(
+            f"memory {path} has no sentences from {source} to {target}; name another file",
+            parameter="memory",
+        )
+    return memory_of(segments, (source, target), threshold)
+
+
 def written_tmx(pairs: Iterable[tuple[str, str]], source: str, target: str) -> Iterator[bytes]:
     """A file of these pairs, in parts, as TMX 1.4."""
     languages = quoteattr(source), quoteattr(target)
@@ -91,25 +116,32 @@ def _elements(file: IO[bytes]) -> Iterator[etree._Element]:
     events = etree.iterparse(
         file,
         events=("start", "end"),
-        tag=("{*}tmx", "{*}header", "{*}tu"),
         resolve_entities=False,
         no_network=True,
         load_dtd=False,
         huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
     )
+    held = 0
     checked = False
     try:
         for event, element in events:
             if not checked:
                 _check(element.getroottree())
                 checked = True
-            if event == "end" and local(element) != "tmx":
+            if event == "start":
+                held += 1
+                if held > _MOST_ELEMENTS:
+                    raise DocumentError(
+                        f"a unit of a memory must have at most {_MOST_ELEMENTS} elements, got more"
+                    )
+            elif local(element) in ("header", "tu"):
                 yield element
+                held = 0
                 element.clear()
                 while element.getprevious() is not None:
                     del element.getparent()[0]
-        if not checked:
-            _check(events.root.getroottree())
     except (etree.XMLSyntaxError, ValueError) as error:
         raise DocumentError(f"the memory is no well-formed XML: {error}") from error
 
