@@ -267,7 +267,7 @@ class TextProcessor:
         token_scores = hypothesis.token_scores[self.first_length : len(sentence.target_prefix)]
         cumulative = sum(token_scores)
         score = self.default_options.score(cumulative, len(tokens), ended=True)
-        text = self.target.decode(tokens)
+        text, calibration = self.target.decode(tokens), self.manifest.calibration
         found = TextHypothesis(
             text=text,
             score=score,
@@ -275,20 +275,18 @@ class TextProcessor:
             tokens=tuple(self.target.pieces(tokens)),
             token_scores=token_scores,
             finished=True,
-            probability=self._calibrated(score),
+            probability=calibration and calibration.probability(score),
         )
         return Translation(text, (found,))
 
     def _probability(self, hypothesis: Hypothesis, sentence: Sentence) -> float | None:
+        calibration = self.manifest.calibration
+        if calibration is None:
+            return None
         forced = len(sentence.target_prefix) - sentence.counted
         length = len(hypothesis.tokens) - forced
-        return self._calibrated(
-            self.default_options.score(hypothesis.cumulative, length, ended=hypothesis.finished)
-        )
-
-    def _calibrated(self, score: float) -> float | None:
-        calibration = self.manifest.calibration
-        return None if calibration is None else calibration.probability(score)
+        score = self.default_options.score(hypothesis.cumulative, length, ended=hypothesis.finished)
+        return calibration.probability(score)
 
     def _links(
         self, hypothesis: Hypothesis, sentence: Sentence, target: str

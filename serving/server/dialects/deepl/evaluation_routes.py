@@ -36,7 +36,7 @@ _SUB_TYPES: dict[FaultKind, str] = {
 }
 
 
-class DeepLSegment(Wire):
+class DeepLGivenTranslation(Wire):
     """A text and its translation."""
 
     source: str
@@ -48,7 +48,7 @@ class DeepLEvaluationRequest(Wire):
 
     source_lang: str
     target_lang: str
-    segments: Annotated[list[DeepLSegment], Field(min_length=1)]
+    segments: Annotated[list[DeepLGivenTranslation], Field(min_length=1)]
     glossary_id: str | None = None
     """Refused: terms are not looked at."""
 
