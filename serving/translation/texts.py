@@ -275,7 +275,7 @@ class TextProcessor:
             tokens=tuple(self.target.pieces(tokens)),
             token_scores=token_scores,
             finished=True,
-            probability=calibration and calibration.probability(score),
+            probability=None if calibration is None else calibration.probability(score),
         )
         return Translation(text, (found,))
 
