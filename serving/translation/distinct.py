@@ -89,9 +89,9 @@ def translate_distinct(
     """The translation of each text, and how many sentences could not be translated and stay as they
     are. `progress` gets how many distinct sentences are done, and of how many."""
     sentences = {
-        (words, text.with_links): sentence
+        (text.document.sentences[n], text.with_links): sentence
         for text in texts
-        for words, sentence in zip(text.document.sentences, text.sentences, strict=True)
+        for n, sentence in text.waiting.items()
     }
     waiting = {key: sentence for key, sentence in sentences.items() if key not in known.found}
     failed: dict[Key, Translation] = {}
@@ -106,9 +106,7 @@ def translate_distinct(
         progress(done, len(sentences))
     every = known.found | failed
     joined = [
-        text.joined(
-            {n: every[words, text.with_links] for n, words in enumerate(text.document.sentences)}
-        )
+        text.joined({n: every[text.document.sentences[n], text.with_links] for n in text.waiting})
         for text in texts
     ]
     return joined, len(failed)
