@@ -6,7 +6,9 @@ from pathlib import Path
 
 from serving.store.audit import AuditLog
 from serving.store.database import Database
+from serving.store.files import StoredFiles
 from serving.store.glossaries import Glossaries
+from serving.store.jobs import JobQueue
 from serving.store.keys import StoredKeys
 from serving.store.usage import StoredUsage
 
@@ -21,6 +23,8 @@ class Store:
         self.keys = StoredKeys(self.database)
         self.usage = StoredUsage(self.database)
         self.audit = AuditLog(self.database)
+        self.jobs = JobQueue(self.database)
+        self.files = StoredFiles(self.database)
 
     def close(self) -> None:
         """Close the database."""
