@@ -18,6 +18,7 @@ from serving.server.dialects.mtran.routes import MTRAN
 from serving.server.dialects.native.documents import DOCUMENTS
 from serving.server.dialects.native.glossary_routes import NATIVE_GLOSSARIES
 from serving.server.dialects.native.routes import NATIVE
+from serving.server.dialects.openai.batch_routes import OPENAI_BATCHES
 from serving.server.dialects.openai.routes import OPENAI
 from serving.server.dialects.tei.routes import TEI
 
@@ -31,6 +32,7 @@ DIALECTS: tuple[Dialect[Any], ...] = (
     DEEPL_DOCUMENTS,
     DEEPL_GLOSSARIES,
     OPENAI,
+    OPENAI_BATCHES,
     TEI,
     GOOGLE,
     DEEPLX,
