@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import asdict, fields
-from typing import Any, get_args
+from typing import Any
 
 from sqlalchemy import (
     Column,
@@ -70,8 +70,10 @@ class JobQueue:
         self._database = database
 
     def add(self, job: KeptJob, most: int) -> None:
-        """Keep a new job; raises QuotaExceededError where so many of its owner have not ended."""
-        count = select(func.count()).where(_JOBS.c.owner == job.owner, _UNENDED)
+        """Keep a new job; raises QuotaExceededError where so many of its owner and kind have not
+        ended."""
+        alike = (_JOBS.c.owner == job.owner, _JOBS.c.kind == job.kind)
+        count = select(func.count()).where(*alike, _UNENDED)
         with self._database.writing() as connection:
             if connection.execute(count).scalar_one() >= most:
                 raise QuotaExceededError(
@@ -98,9 +100,9 @@ class JobQueue:
             query = query.order_by(_JOBS.c.created.desc(), _JOBS.c.id.desc()).limit(most)
             return [KeptJob(**row) for row in connection.execute(query).mappings()]
 
-    def claim(self, lease_s: float) -> KeptJob | None:
-        """The job that waits longest, or one whose runner has not told of itself within its lease;
-        from here on it is the caller's, for so many seconds. None where there is none.
+    def claim(self, kind: str, lease_s: float) -> KeptJob | None:
+        """The job of a kind that waits longest, or one whose runner has not told of itself within
+        its lease; from here on it is the caller's, for so many seconds. None where there is none.
 
         One that was begun MAX_ATTEMPTS times and came no further has failed.
         """
@@ -108,7 +110,7 @@ class JobQueue:
         orphaned = and_(_JOBS.c.state == "running", _JOBS.c.lease < moment)
         oldest = (
             select(*_FIELDS)
-            .where(or_(_JOBS.c.state == "waiting", orphaned))
+            .where(_JOBS.c.kind == kind, or_(_JOBS.c.state == "waiting", orphaned))
             .order_by(_JOBS.c.created, _JOBS.c.id)
             .limit(1)
         )
@@ -150,27 +152,41 @@ class JobQueue:
                 return None
             return _one(connection, job.owner, job.id)
 
-    def finish(self, job: KeptJob, state: JobState, result: str, keep_s: float) -> bool:
-        """Note how a job has ended and what came of it, which stays for so many seconds; False
-        where it is not the runner's any more."""
-        assert state in get_args(JobState)[2:], state
+    def finish(
+        self,
+        job: KeptJob,
+        state: JobState,
+        result: str,
+        keep_s: float,
+        then: KeptJob | None = None,
+    ) -> bool:
+        """Note how a job has ended and what came of it, which stays for so many seconds, and keep
+        another one that follows it; False, and nothing of both, where the job is not the runner's
+        any more."""
         moment = now()
-        return self._change(
-            job,
-            state=state,
-            claim="",
-            ended=moment,
-            expires=moment + keep_s,
-            result=result,
-            done=job.done,
-            failed=job.failed,
-            total=job.total,
-        )
+        values = {
+            "state": state,
+            "claim": "",
+            "ended": moment,
+            "expires": moment + keep_s,
+            "result": result,
+            "done": job.done,
+            "failed": job.failed,
+            "total": job.total,
+        }
+        with self._database.writing() as connection:
+            if not connection.execute(_of_claim(job).values(values)).rowcount:
+                return False
+            if then is not None:
+                connection.execute(insert(_JOBS).values(lease=0.0, **asdict(then)))
+            return True
 
     def give_back(self, job: KeptJob) -> bool:
         """Let another one go on with a job, which does not count as an attempt; False as with
         `finish`."""
-        return self._change(job, state="waiting", claim="", attempts=_JOBS.c.attempts - 1)
+        back = _of_claim(job).values(state="waiting", claim="", attempts=_JOBS.c.attempts - 1)
+        with self._database.writing() as connection:
+            return bool(connection.execute(back).rowcount)
 
     def cancel(self, owner: str, id: str, keep_s: float) -> KeptJob | None:
         """Have a job end, where it has not; gives it as it stands, or None as `get` does.
@@ -196,11 +212,6 @@ class JobQueue:
             for id in ids:
                 connection.execute(delete(_JOBS).where(_JOBS.c.id == id))
         return ids
-
-    def _change(self, job: KeptJob, **values: Any) -> bool:
-        """Change a job that is still its runner's."""
-        with self._database.writing() as connection:
-            return bool(connection.execute(_of_claim(job).values(values)).rowcount)
 
 
 def _of_claim(job: KeptJob) -> Any:

@@ -159,6 +159,8 @@ class Settings(BaseModel):
     """Batches of a key that have not ended."""
     max_batch_lines: int = Field(50_000, ge=1, le=1_000_000)
     """Lines of a batch."""
+    webhook_hosts: str = ""
+    """Hosts in the server's own network that webhooks may be sent to, separated by spaces."""
 
     store: SecretStr = SecretStr("")
     """Database in which the server keeps what outlives a request: `sqlite:///FILE`, relative to the

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import cast
 from urllib.parse import quote
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
@@ -18,7 +19,6 @@ from serving.server.dialects.openai.batch_wire import (
     BatchFaultBody,
     BatchFaults,
     BatchRequest,
-    BatchStatus,
     DeletedFile,
     FilePurpose,
     OpenAIBatch,
@@ -33,7 +33,8 @@ from serving.server.http.upload import Upload, read_upload
 from serving.server.http.wire import json_response
 from serving.server.work.backend import Backend
 from serving.server.work.batches.desk import PURPOSE
-from serving.server.work.batches.records import BatchWishes, result_of, wishes_of
+from serving.server.work.batches.records import STATUSES, BatchWishes, result_of, wishes_of
+from serving.server.work.webhooks import Webhook, check_webhook
 from serving.store.job import KeptFile, KeptJob
 from serving.text.characters import check_text
 
@@ -43,14 +44,6 @@ _FEW_BATCHES = 20
 _LONGEST_NAME, _LONGEST_VALUE = 64, 512
 _SECONDS = "expires_after[seconds]"
 _LEAST_S, _MOST_S = 3600, 2_592_000
-_STATES: Mapping[str, BatchStatus] = {
-    "waiting": "validating",
-    "running": "in_progress",
-    "done": "completed",
-    "failed": "failed",
-    "cancelled": "cancelled",
-    "expired": "expired",
-}
 
 
 class _BatchEndpoints:
@@ -121,6 +114,7 @@ class _BatchEndpoints:
             metadata=body.metadata,
             output_s=None if kept is None else float(kept.seconds),
             client=context.client,
+            webhook=await self._webhook(body),
         )
         return json_response(_batch(await self._batches.create(wishes, context)))
 
@@ -141,6 +135,14 @@ class _BatchEndpoints:
         """Have a batch end; the answers that are there stay."""
         return json_response(_batch(await self._batches.cancel(request.path_params["id"], context)))
 
+    async def _webhook(self, body: BatchRequest) -> Webhook | None:
+        if body.webhook is None:
+            return None
+        check_text(body.webhook.secret, "webhook")
+        webhook = Webhook(body.webhook.url, body.webhook.secret)
+        await run_in_threadpool(check_webhook, webhook, self._settings)
+        return webhook
+
     async def _file(self, request: Request, context: RequestContext) -> KeptFile:
         return await self._batches.file(request.path_params["id"], context)
 
@@ -158,7 +160,7 @@ def _file(file: KeptFile) -> OpenAIFile:
 
 def _batch(job: KeptJob) -> OpenAIBatch:
     wishes, result = wishes_of(job), result_of(job)
-    status = _STATES[job.state]
+    status = STATUSES[job.state]
     if job.cancelling is not None and job.ended is None:
         status = "cancelling"
     ended = None if job.ended is None else int(job.ended)

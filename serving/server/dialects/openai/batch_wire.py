@@ -7,17 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from serving.server.http.wire import Wire
+from serving.server.work.batches.records import BatchStatus
 
 FilePurpose = Literal["batch", "batch_output"]
-BatchStatus = Literal[
-    "validating",
-    "failed",
-    "in_progress",
-    "completed",
-    "expired",
-    "cancelling",
-    "cancelled",
-]
 
 
 class OpenAIFile(Wire):
@@ -59,6 +51,15 @@ class ExpiresAfter(Wire):
     """After they were made; no later than the server deletes all."""
 
 
+class BatchWebhook(Wire):
+    """Where the end of a batch is to be told (not in OpenAI's API)."""
+
+    url: str
+    """Gets a POST with OpenAI's event `batch.completed`, `.failed`, `.expired` or `.cancelled`."""
+    secret: Annotated[str, Field(min_length=16, max_length=256)]
+    """Signs the event; as it is, or in base64 behind `whsec_`."""
+
+
 class BatchRequest(Wire):
     """A file whose lines are to be answered."""
 
@@ -69,6 +70,7 @@ class BatchRequest(Wire):
     metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None
     """Up to 16 texts of at most 512 characters, under names of at most 64."""
     output_expires_after: ExpiresAfter | None = None
+    webhook: BatchWebhook | None = None
 
 
 class BatchCounts(Wire):

@@ -6,12 +6,27 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from serving.errors import RequestError
-from serving.store.job import KeptJob
+from serving.server.work.webhooks import Webhook
+from serving.store.job import JobState, KeptJob
+
+BatchStatus = Literal[
+    "validating", "failed", "in_progress", "completed", "expired", "cancelling", "cancelled"
+]
 
 KIND = "batch"
 """Of the jobs that are batches."""
+STATUSES: Mapping[JobState, BatchStatus] = {
+    "waiting": "validating",
+    "running": "in_progress",
+    "done": "completed",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "expired": "expired",
+}
+"""The names that clients know of the states of a batch."""
 
 
 class UnknownFileError(RequestError):
@@ -41,6 +56,8 @@ class BatchWishes:
     """Seconds for which the results are to be kept, where less than usual."""
     client: str = ""
     """Under which its characters of a minute are counted."""
+    webhook: Webhook | None = None
+    """Where its end is to be told."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +91,9 @@ def written(record: BatchWishes | BatchResult) -> str:
 
 def wishes_of(job: KeptJob) -> BatchWishes:
     """What is asked of the batch of a job."""
-    return BatchWishes(**json.loads(job.wishes))
+    fields = json.loads(job.wishes)
+    webhook = fields.pop("webhook")
+    return BatchWishes(**fields, webhook=Webhook(**webhook) if webhook else None)
 
 
 def result_of(job: KeptJob) -> BatchResult:

@@ -17,7 +17,14 @@ from serving.errors import StoreUnavailableError
 from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
 from serving.server.work.batches.folder import FileFolder
-from serving.server.work.batches.records import BatchFault, BatchResult, wishes_of, written
+from serving.server.work.batches.records import (
+    KIND,
+    STATUSES,
+    BatchFault,
+    BatchResult,
+    wishes_of,
+    written,
+)
 from serving.server.work.batches.running import (
     CANCELLED,
     KEY_GONE,
@@ -26,6 +33,7 @@ from serving.server.work.batches.running import (
     BatchRun,
     Refuse,
 )
+from serving.server.work.webhooks import WebhookSender, webhook_job
 from serving.store.job import JobState, KeptFile, KeptJob
 
 if TYPE_CHECKING:
@@ -68,7 +76,9 @@ class BatchWorker:
 
     def start(self) -> None:
         """Begin."""
-        self._tasks = [asyncio.create_task(self._work()), asyncio.create_task(self._sweep())]
+        sender = WebhookSender(self._store, self._settings)
+        parts = (self._work(), self._sweep(), sender.run())
+        self._tasks = [asyncio.create_task(part) for part in parts]
 
     def wake(self) -> None:
         """Look for a batch now rather than soon."""
@@ -83,7 +93,7 @@ class BatchWorker:
             self._wake.clear()
             pause = 0.0
             try:
-                job = await run_in_threadpool(self._store.jobs.claim, LEASE_S)
+                job = await run_in_threadpool(self._store.jobs.claim, KIND, LEASE_S)
                 if job is not None:
                     await self._run(job)
                     continue
@@ -195,7 +205,11 @@ class BatchWorker:
         failed = run.total - run.done if run.total else 0
         ended = dataclasses.replace(job, done=run.done, failed=failed, total=run.total)
         keep_s = kept_s(self._settings, None)
-        if self._store.jobs.finish(ended, state, written(result), keep_s):
+        webhook, then = wishes_of(job).webhook, None
+        if webhook is not None:
+            type = f"batch.{STATUSES[state]}"
+            then = webhook_job(webhook, job.owner, type, {"id": job.id})
+        if self._store.jobs.finish(ended, state, written(result), keep_s, then):
             self._folder.remove_progress(job.id)
             logger.info("a batch has ended: %s", state, extra={"request_id": job.id})
 

@@ -16,6 +16,9 @@ from serving.store.store import Store
 
 LEASE_S = 60.0
 MOST = 100
+SERVERS = multiprocessing.get_context("forkserver")
+"""Makes processes that have imported this module already."""
+SERVERS.set_forkserver_preload([__name__])
 
 
 @pytest.fixture
@@ -42,7 +45,7 @@ def add(store: Store, number: int, owner: str = "me", most: int = MOST) -> None:
 
 
 def claimed(store: Store) -> KeptJob:
-    job = store.jobs.claim(LEASE_S)
+    job = store.jobs.claim("batch", LEASE_S)
     assert job is not None
     return job
 
@@ -58,7 +61,7 @@ def _claim_all(url: str, start: Any, told: Any) -> None:
     store = Store(url, Path("/nowhere"))
     start.wait(60)
     mine = []
-    while (job := store.jobs.claim(LEASE_S)) is not None:
+    while (job := store.jobs.claim("batch", LEASE_S)) is not None:
         mine.append(job.id)
     told.put(mine)
     store.close()
@@ -67,10 +70,9 @@ def _claim_all(url: str, start: Any, told: Any) -> None:
 def test_of_three_processes_one_claims_each_job(url: str, store: Store) -> None:
     for number in range(60):
         add(store, number)
-    context = multiprocessing.get_context("spawn")
-    start, told = context.Barrier(3), context.Queue()
+    start, told = SERVERS.Barrier(3), SERVERS.Queue()
     processes = [
-        context.Process(target=_claim_all, args=(url, start, told), daemon=True) for _ in range(3)
+        SERVERS.Process(target=_claim_all, args=(url, start, told), daemon=True) for _ in range(3)
     ]
     for process in processes:
         process.start()
@@ -92,7 +94,7 @@ def test_the_oldest_is_claimed_first_and_a_beat_keeps_it(
     assert store.jobs.beat(job, LEASE_S, done=3, failed=1, total=10) is not None
     clock(1070.0)
     assert claimed(store).id == "job-2"
-    assert store.jobs.claim(LEASE_S) is None
+    assert store.jobs.claim("batch", LEASE_S) is None
     kept = found(store, 1)
     assert (kept.done, kept.failed, kept.total) == (3, 1, 10)
 
@@ -124,7 +126,7 @@ def test_a_job_that_ends_its_servers_is_given_up_but_not_one_that_comes_further(
         clock(2000.0 + 100 * number)
         claimed(store)
     clock(3000.0)
-    assert store.jobs.claim(LEASE_S) is None
+    assert store.jobs.claim("batch", LEASE_S) is None
     assert (found(store, 1).state, found(store, 1).done) == ("failed", 5)
 
 
