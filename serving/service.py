@@ -80,11 +80,13 @@ class _Macaron:
         self._loading = asyncio.create_task(asyncio.to_thread(_load, registry()))
         await asyncio.sleep(0)  # the thread starts, and with it the processes that decode
         app().state.backend.documents.start()
+        app().state.backend.batches.start()
 
     @bentoml.on_shutdown  # type: ignore[untyped-decorator]
     async def stop(self) -> None:
         """Finish the requests that were accepted, once loading has come to its end."""
         await app().state.backend.documents.close()
+        await app().state.backend.batches.close()
         await self._loading
         await asyncio.to_thread(registry().close)
         await asyncio.to_thread(app().state.backend.close)

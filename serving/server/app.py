@@ -33,6 +33,8 @@ from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
 from serving.server.openapi import document
 from serving.server.work.backend import Backend
+from serving.server.work.batches.desk import Batches
+from serving.server.work.batches.running import Answering
 from serving.server.work.documents.desk import Documents
 from serving.server.work.jobs import Jobs
 from serving.server.work.store import open_store
@@ -59,10 +61,12 @@ def create_app(
     store = open_store(settings)
     gatekeeper = _gatekeeper(settings, store)
     documents = Documents(Jobs(registry, settings, gatekeeper), registry, settings, store)
-    backend = Backend(registry, settings, gatekeeper, metrics, documents, describe, store)
-    served = [found for dialect in dialects for found in _served(dialect, backend)]
-    page = page_routes()
     refuse = Refusal(dialects)
+    answering: dict[str, Answering] = {}
+    batches = Batches(store, settings, gatekeeper, answering, refuse)
+    backend = Backend(registry, settings, gatekeeper, metrics, documents, batches, describe, store)
+    served = [found for dialect in dialects for found in _served(dialect, backend, answering)]
+    page = page_routes()
     app = Starlette(
         routes=[*(route for route, _ in served), *page],
         middleware=[
@@ -84,7 +88,7 @@ def create_app(
             ServingError: functools.partial(_refused, refuse),
             HTTPException: functools.partial(_no_route, refuse),
         },
-        lifespan=_closing_at_the_end,
+        lifespan=_lifespan,
     )
     app.state.backend = backend
     # A redirect would turn some clients' POST into a GET.
@@ -135,9 +139,15 @@ class CleanPath:
         return path
 
 
-def _served(dialect: Dialect[EndpointsT], backend: Backend) -> Iterator[tuple[PageRoute, KeyRule]]:
-    """The routes of a dialect as Starlette serves them, and where the key of each stands."""
+def _served(
+    dialect: Dialect[EndpointsT], backend: Backend, answering: dict[str, Answering]
+) -> Iterator[tuple[PageRoute, KeyRule]]:
+    """The routes of a dialect as Starlette serves them, and where the key of each stands; notes
+    those that batches may ask, and what answers there."""
     endpoints = dialect.endpoints(backend)
+    for route in dialect.routes:
+        if route.batch:
+            answering[route.path] = functools.partial(route.endpoint, endpoints)
     by_path: dict[str, dict[str, DialectRoute[EndpointsT]]] = {}
     for route in dialect.routes:
         by_path.setdefault(route.path, {}).update(dict.fromkeys(route.methods, route))
@@ -199,9 +209,11 @@ def _cors(origins: str) -> list[Middleware]:
 
 
 @asynccontextmanager
-async def _closing_at_the_end(app: Starlette) -> AsyncIterator[None]:
-    """Close the store when a server ends that tells the app so."""
+async def _lifespan(app: Starlette) -> AsyncIterator[None]:
+    """Go on with batches when a server starts that tells the app so; close the store at its end."""
+    app.state.backend.batches.start()
     yield
+    await app.state.backend.batches.close()
     await run_in_threadpool(app.state.backend.close)
 
 

@@ -56,6 +56,11 @@ class Database:
         """`sqlite` or `postgresql`."""
         return self._engine.dialect.name
 
+    @property
+    def file(self) -> Path | None:
+        """The file of an SQLite database."""
+        return Path(str(self._engine.url.database)) if self.dialect == "sqlite" else None
+
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A connection for a transaction that reads; raises StoreUnavailableError."""

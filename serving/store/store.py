@@ -7,7 +7,9 @@ from pathlib import Path
 from serving.store.audit import AuditLog
 from serving.store.database import Database
 from serving.store.evaluations import StoredEvaluations
+from serving.store.files import StoredFiles
 from serving.store.glossaries import Glossaries
+from serving.store.jobs import JobQueue
 from serving.store.keys import StoredKeys
 from serving.store.memories import Memories
 from serving.store.memory_jobs import MemoryJobs
@@ -29,6 +31,8 @@ class Store:
         self.audit = AuditLog(self.database)
         self.suggestions = Suggestions(self.database)
         self.evaluations = StoredEvaluations(self.database)
+        self.jobs = JobQueue(self.database)
+        self.files = StoredFiles(self.database)
 
     def close(self) -> None:
         """Close the database."""

@@ -65,6 +65,8 @@ class DialectRoute(Generic[EndpointsT]):
     key: KeyRule = KeyRule.HEAD
     among_others: bool = False
     """Whether it lies below a path of another dialect, whose other errors look as that one's."""
+    batch: bool = False
+    """Whether the lines of a batch may be for it."""
     shares: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Paths of other dialects that clients know it by, each with the fields of a JSON body that
     tell its requests from theirs: a POST there that has them all is answered here. The key of such

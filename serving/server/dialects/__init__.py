@@ -22,6 +22,7 @@ from serving.server.dialects.native.documents import DOCUMENTS
 from serving.server.dialects.native.glossary_routes import NATIVE_GLOSSARIES
 from serving.server.dialects.native.memory_routes import NATIVE_MEMORIES
 from serving.server.dialects.native.routes import NATIVE
+from serving.server.dialects.openai.batch_routes import OPENAI_BATCHES
 from serving.server.dialects.openai.routes import OPENAI
 from serving.server.dialects.tei.routes import TEI
 
@@ -39,6 +40,7 @@ DIALECTS: tuple[Dialect[Any], ...] = (
     DEEPL_EVALUATIONS,
     DEEPL_MEMORIES,
     OPENAI,
+    OPENAI_BATCHES,
     TEI,
     GOOGLE,
     DEEPLX,

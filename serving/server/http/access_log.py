@@ -52,6 +52,8 @@ class RequestContext:
     """Of the key."""
     counted: bool = False
     """Whether it is in the usage of its key: once, however many models it is for."""
+    background: bool = False
+    """Whether nobody waits for its answer."""
     model: str = ""
     """The model that was chosen; `several` where texts have different ones."""
     texts: int = 0

@@ -43,8 +43,6 @@ ADMIN = "admin"
 _WRONG_KEYS_PER_MINUTE = 60
 """Unknown keys that an address may try; the store is asked for each."""
 _WRONG_ADMIN_KEYS_PER_MINUTE = 10
-BACKGROUND_TASK = "document"
-"""The task of what nobody waits for."""
 MOST_CLIENTS = 10_000
 """Clients remembered; the one not seen for longest is forgotten, and begins anew."""
 
@@ -231,7 +229,7 @@ class Gatekeeper:
         """
         if not context.client:
             raise UnauthorizedError("an API key is needed")
-        if task != BACKGROUND_TASK:
+        if not context.background:
             self._asked_at = time.monotonic()
         self._characters.charge(context.client, characters)
         if self._meter is None:

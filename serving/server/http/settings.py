@@ -155,7 +155,23 @@ class Settings(BaseModel):
     max_documents: int = Field(100, ge=1)
     """Documents that may wait to be translated."""
     document_hours: float = Field(24.0, gt=0, allow_inf_nan=False)
-    """Hours for which the translation of a document is kept."""
+    """Hours for which the translation of a document is kept; so are files that are sent for
+    batches, and what comes of these."""
+
+    files: Path | None = None
+    """Folder in which files for batches lie, and their results; shared by the servers of a store.
+    By default beside a store in SQLite, under its name with `-files` behind it; with PostgreSQL
+    there is none."""
+    max_file_bytes: int = Field(100 * 1024 * 1024, ge=1024)
+    """Bytes of a file that is sent for batches, and of the answers of a batch."""
+    max_files: int = Field(100, ge=1)
+    """Files that a key may send before they are deleted."""
+    max_batches: int = Field(20, ge=1)
+    """Batches of a key that have not ended."""
+    max_batch_lines: int = Field(50_000, ge=1, le=1_000_000)
+    """Lines of a batch."""
+    webhook_hosts: str = ""
+    """Hosts in the server's own network that webhooks may be sent to, separated by spaces."""
 
     store: SecretStr = SecretStr("")
     """Database in which the server keeps what outlives a request: `sqlite:///FILE`, relative to the
@@ -185,7 +201,7 @@ class Settings(BaseModel):
     log_format: Literal["json", "text"] = "json"
     """`json`: an object a line. `text`: for people."""
 
-    @field_validator("bundles", "api_keys_file", "documents")
+    @field_validator("bundles", "api_keys_file", "documents", "files")
     @classmethod
     def _from_the_root(cls, value: Path | None) -> Path | None:
         return None if value is None else ROOT / value.expanduser()

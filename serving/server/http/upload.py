@@ -34,26 +34,26 @@ class Upload:
 
 
 async def read_upload(
-    request: Request, max_bytes: int, setting: str = "max_document_bytes"
+    request: Request, max_bytes: int, *, noun: str = "document", setting: str = "max_document_bytes"
 ) -> Upload:
     """The form of a request, which has one file, in the field `file`; the caller closes that.
 
-    Raises MediaTypeError where it is no multipart form, TooLongError for more than `max_bytes`,
-    which `setting` sets,
-    RequestError where the form is broken or has no file, CancelledError where the client goes away.
+    Errors call the file by the `noun`, and its limit by the setting. Raises MediaTypeError where it
+    is no multipart form, TooLongError for more than `max_bytes`, RequestError where the form is
+    broken or has no file, CancelledError where the client goes away.
     """
     declared = request.headers.get("content-type", "")
     if not declared.lower().startswith(MULTIPART):
         raise MediaTypeError(
-            f"Content-Type must be {MULTIPART}, with the document in the field 'file', got "
+            f"Content-Type must be {MULTIPART}, with the {noun} in the field 'file', got "
             f"{declared or 'none'!r}"
         )
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length[:20]) > max_bytes:
-        raise _too_large(max_bytes, setting)
+        raise _too_large(max_bytes, noun, setting)
     parser = MultiPartParser(
         request.headers,
-        _bounded(request, max_bytes, setting),
+        _bounded(request, max_bytes, noun, setting),
         max_files=1,
         max_fields=_MAX_FIELDS,
         max_part_size=_MAX_FIELD_BYTES,
@@ -63,11 +63,11 @@ async def read_upload(
     except MultiPartException as error:
         raise RequestError(f"the body must be a multipart form: {error.message}") from error
     except ClientDisconnect as error:
-        raise CancelledError("the client left while sending its document") from error
+        raise CancelledError(f"the client left while sending its {noun}") from error
     found = form.get("file")
     if not isinstance(found, UploadFile):
         await form.close()
-        raise RequestError("a document is missing; send it in the field 'file'", parameter="file")
+        raise RequestError(f"a {noun} is missing; send it in the field 'file'", parameter="file")
     fields = {name: value for name, value in form.items() if isinstance(value, str)}
     return Upload(found.filename or "", found.file, {**fields})
 
@@ -80,7 +80,7 @@ async def read_file(request: Request, max_bytes: int, setting: str) -> IO[bytes]
     """
     file = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
     try:
-        async for part in _bounded(request, max_bytes, setting):
+        async for part in _bounded(request, max_bytes, "file", setting):
             await run_in_threadpool(file.write, part)
     except ClientDisconnect as error:
         file.close()
@@ -92,19 +92,20 @@ async def read_file(request: Request, max_bytes: int, setting: str) -> IO[bytes]
     return file
 
 
-async def _bounded(request: Request, max_bytes: int, setting: str) -> AsyncGenerator[bytes]:
+async def _bounded(
+    request: Request, max_bytes: int, noun: str, setting: str
+) -> AsyncGenerator[bytes]:
     # What the client declared may be wrong, and a chunked body declares nothing: count.
     size = 0
     async for part in request.stream():
         size += len(part)
         if size > max_bytes:
-            raise _too_large(max_bytes, setting)
+            raise _too_large(max_bytes, noun, setting)
         yield part
 
 
-def _too_large(max_bytes: int, setting: str) -> TooLongError:
-    what = "document" if setting == "max_document_bytes" else "file"
+def _too_large(max_bytes: int, noun: str, setting: str) -> TooLongError:
     return TooLongError(
-        f"a {what} must have at most {max_bytes} bytes ({variable(setting)}); divide it",
+        f"a {noun} must have at most {max_bytes} bytes ({variable(setting)}); divide it",
         parameter="file",
     )

@@ -12,6 +12,7 @@ from serving.server.http.gate import Gatekeeper
 from serving.server.http.metrics import HttpMetrics
 from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
+from serving.server.work.batches.desk import Batches
 from serving.server.work.documents.desk import Documents
 from serving.server.work.store import needed_store
 
@@ -30,6 +31,7 @@ class Backend:
     gatekeeper: Gatekeeper
     metrics: HttpMetrics
     documents: Documents
+    batches: Batches
     document: Callable[[], str]
     """The OpenAPI document of this app."""
     store: Store | None = None

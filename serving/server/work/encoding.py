@@ -63,7 +63,7 @@ class Readings:
         Raises RequestError, which names the text at fault by its `place` where one is, and the
         errors of the scheduler.
         """
-        limit = self._pipeline.limit(None)
+        limit = self._pipeline.limit(None, context)
         whole = [_whole(given) for given in texts]
         characters = sum(map(len, whole))
 

@@ -76,7 +76,7 @@ class Jobs:
 
     async def _matched(self, job: TranslationJob, caller: Caller) -> _Events:
         """Do the same for a job whose languages are those of the models."""
-        limit = self._pipeline.limit(job.timeout_s)
+        limit = self._pipeline.limit(job.timeout_s, caller.context)
         open_source = job.source == AUTO
         parts = await apart(caller, self._planner.parts, job) if open_source else []
         if not parts:

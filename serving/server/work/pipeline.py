@@ -88,10 +88,12 @@ class Pipeline:
     def __init__(self, settings: Settings, gatekeeper: Gatekeeper) -> None:
         self._settings, self._gatekeeper = settings, gatekeeper
 
-    def limit(self, timeout_s: float | None) -> TimeLimit:
+    def limit(self, timeout_s: float | None, context: RequestContext) -> TimeLimit:
         """The time that a request has which asks for so much, or for none in particular; raises
         RequestError for more than any may have."""
         settings = self._settings
+        if timeout_s is None and context.background:
+            return TimeLimit(settings.max_timeout_s, None)
         if timeout_s is None:
             return TimeLimit(settings.default_timeout_s, settings.max_wait_s)
         if timeout_s > settings.max_timeout_s:

@@ -121,7 +121,7 @@ class _MemoryEndpoints:
         """Add the segments of a TMX file to a memory."""
         memory = await self._one(request, context)
         most = self._settings.max_memory_bytes
-        upload = await read_upload(request, most, "max_memory_bytes")
+        upload = await read_upload(request, most, noun="file", setting="max_memory_bytes")
         with contextlib.closing(upload.file):
             read = await run_in_threadpool(
                 add_file, self._kept, context.key, memory, upload.file, self._limits

@@ -222,6 +222,7 @@ NATIVE = Dialect(
             "TranslateResponse) or `error` (an Error)",
             errors=(*WORK, 403, 501),
             key=KeyRule.HEAD_OR_BODY,
+            batch=True,
         ),
         DialectRoute(
             "/languages",

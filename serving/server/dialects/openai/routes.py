@@ -145,7 +145,7 @@ class _OpenAIEndpoints:
     ) -> Response:
         """Have prompts of so many characters gone on from, with the model that `choose` takes;
         answers at once or as a stream of chunks."""
-        limit = self._pipeline.limit(body.timeout_s)
+        limit = self._pipeline.limit(body.timeout_s, context)
         caller = Caller(context, characters, None if body.stream else request.receive)
         answer, tickets = await self._pipeline.begin(caller, lambda: choose(limit))
         if body.stream:
@@ -306,6 +306,7 @@ OPENAI = Dialect(
             request=CompletionRequest,
             events="With `stream`: Completions, and [DONE] at the end",
             errors=WORK,
+            batch=True,
         ),
         DialectRoute(
             "/v1/chat/completions",
@@ -317,6 +318,7 @@ OPENAI = Dialect(
             request=ChatRequest,
             events="With `stream`: OpenAI's `chat.completion.chunk`s, and [DONE] at the end",
             errors=WORK,
+            batch=True,
         ),
         DialectRoute(
             "/v1/embeddings",
@@ -327,6 +329,7 @@ OPENAI = Dialect(
             methods=("POST",),
             request=EmbeddingRequest,
             errors=WORK,
+            batch=True,
         ),
         DialectRoute(
             "/tokenizer_info",

@@ -26,9 +26,9 @@ from serving.errors import (
     StoreUnavailableError,
 )
 from serving.server.http.access_log import RequestContext
-from serving.server.http.gate import BACKGROUND_TASK
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
+from serving.server.work.courtesy import attentive, rest_s
 from serving.server.work.documents.shelf import DocumentRecord, Shelf
 from serving.server.work.glossaries import stored_terms
 from serving.server.work.jobs import Jobs
@@ -45,12 +45,8 @@ _GROUP_TEXTS = 16
 _GROUP_CHARACTERS = 2000
 """A group that is queued at once has at most so many, but one unit at least."""
 _SAVE_EVERY_S = 0.5
-_ATTENTION_S = 2.0
-"""How long after a request of a client another one is likely."""
-_REST = 4
-_LONGEST_REST_S = 5.0
-"""After a unit, while clients ask: so many times as long as it took, so that few requests meet
-one."""
+_TASK = "document"
+"""In the usage of keys."""
 _PAUSE_S = 1.0
 """Before a group that was refused is sent again, where the error does not say."""
 _PASSING = (
@@ -197,7 +193,7 @@ class DocumentTranslation:
             warnings[f"left as it is: {text[:60]!r} ({error})"] = None
             return [Translated(text)]
         if self._attentive:
-            await asyncio.sleep(min(_REST * (time.monotonic() - start), _LONGEST_REST_S))
+            await asyncio.sleep(rest_s(time.monotonic() - start))
         return [_of_result(result, links) for result in results]
 
     async def _one_by_one(
@@ -211,7 +207,7 @@ class DocumentTranslation:
     @property
     def _attentive(self) -> bool:
         """Whether clients ask for something that they wait for."""
-        return self._jobs.idle_s < _ATTENTION_S
+        return attentive(self._jobs.idle_s)
 
     async def _translated(
         self, record: DocumentRecord, group: _Group, links: bool
@@ -225,7 +221,7 @@ class DocumentTranslation:
             format=first.format,
             alignments=first.links and links,
             timeout_s=self._settings.max_timeout_s,
-            task=BACKGROUND_TASK,
+            task=_TASK,
         )
         while True:
             if not self._shelf.is_there(record):
@@ -236,6 +232,7 @@ class DocumentTranslation:
                 key=record.key,
                 limits=KeyLimits(characters_a_month=record.characters_a_month),
                 counted=0 not in group.numbers,  # a document is one request
+                background=True,
             )
             try:
                 # Those of the moment: an index that is kept costs nothing.

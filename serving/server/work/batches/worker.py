@@ -1,0 +1,242 @@
+"""Claims batches, one at a time, has them answered, and puts the answers where they are fetched."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import time
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from starlette.concurrency import run_in_threadpool
+
+from serving.errors import StoreUnavailableError
+from serving.server.http.gate import Gatekeeper
+from serving.server.http.settings import Settings
+from serving.server.work.batches.folder import FileFolder
+from serving.server.work.batches.records import (
+    KIND,
+    STATUSES,
+    BatchFault,
+    BatchResult,
+    wishes_of,
+    written,
+)
+from serving.server.work.batches.running import (
+    CANCELLED,
+    KEY_GONE,
+    Answering,
+    BatchEnd,
+    BatchRun,
+    Refuse,
+)
+from serving.server.work.webhooks import WebhookSender, webhook_job
+from serving.store.job import JobState, KeptFile, KeptJob
+
+if TYPE_CHECKING:
+    from serving.store.store import Store
+
+RESULT_PURPOSE = "batch_output"
+LEASE_S = 60.0
+"""Seconds after which a batch whose server does not tell of itself is another's."""
+_BEAT_S = 1.0
+_LOOK_S = 2.0
+_SWEEP_S = 60.0
+_FULL_DISK_S = 30.0
+"""Before a batch is gone on with whose answers the disk did not hold."""
+
+logger = logging.getLogger(__name__)
+
+
+def kept_s(settings: Settings, wanted_s: float | None) -> float:
+    """Seconds for which something is kept of which so many are wanted, or none in particular."""
+    longest = settings.document_hours * 3600
+    return longest if wanted_s is None else min(wanted_s, longest)
+
+
+class BatchWorker:
+    """Does the batches of a store; belongs to the event loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        folder: FileFolder,
+        settings: Settings,
+        gatekeeper: Gatekeeper,
+        answering: Mapping[str, Answering],
+        refuse: Refuse,
+    ) -> None:
+        self._store, self._folder, self._settings = store, folder, settings
+        self._gatekeeper, self._answering, self._refuse = gatekeeper, answering, refuse
+        self._wake = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin."""
+        sender = WebhookSender(self._store, self._settings)
+        parts = (self._work(), self._sweep(), sender.run())
+        self._tasks = [asyncio.create_task(part) for part in parts]
+
+    def wake(self) -> None:
+        """Look for a batch now rather than soon."""
+        self._wake.set()
+
+    async def close(self) -> None:
+        """Give back the batch that is being done, and end."""
+        await _stopped(*self._tasks)
+
+    async def _work(self) -> None:
+        while True:
+            self._wake.clear()
+            pause = 0.0
+            try:
+                job = await run_in_threadpool(self._store.jobs.claim, KIND, LEASE_S)
+                if job is not None:
+                    await self._run(job)
+                    continue
+            except StoreUnavailableError as error:
+                logger.warning("batches wait: %s", error)
+                pause = error.retry_after_s
+            except OSError as error:
+                logger.warning("batches wait: %s", error)
+                pause = _FULL_DISK_S
+            except Exception:
+                logger.exception("unforeseen error among the batches")
+                pause = _SWEEP_S
+            await asyncio.sleep(pause)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), _LOOK_S)
+
+    async def _run(self, job: KeptJob) -> None:
+        """Do what is left of a batch, unless another server takes it, or this one ends; raises
+        OSError where the disk does not hold the answers."""
+        run = BatchRun(
+            job,
+            self._folder,
+            self._settings,
+            self._gatekeeper,
+            self._answering,
+            self._refuse,
+        )
+        await run_in_threadpool(self._look, job, run)
+        work = asyncio.create_task(run.run())
+        heart = asyncio.create_task(self._beats(job, run))
+        try:
+            await asyncio.wait((work, heart), return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                await run_in_threadpool(self._end, job, run, work.result())
+                return
+            logger.warning("the batch is another server's now", extra={"request_id": job.id})
+        except asyncio.CancelledError:
+            await _stopped(work, heart)
+            await run_in_threadpool(self._store.jobs.give_back, job)
+            raise
+        except OSError as error:
+            if time.time() < job.deadline:
+                await run_in_threadpool(self._store.jobs.give_back, job)
+                raise
+            fault = BatchFault("storage", f"the answers cannot be kept ({error.strerror})")
+            await run_in_threadpool(self._note, job, run, "failed", BatchResult(faults=(fault,)))
+        finally:
+            await _stopped(work, heart)
+
+    async def _beats(self, job: KeptJob, run: BatchRun) -> None:
+        """Tell that a batch is being done, and see whether it still should be; ends where it is
+        another's, or may be."""
+        told = time.monotonic()
+        while time.monotonic() - told < LEASE_S:
+            counts = (run.done, run.failed, run.total)
+            try:
+                now = await run_in_threadpool(self._store.jobs.beat, job, LEASE_S, *counts)
+                if now is None:
+                    return
+                told = time.monotonic()
+                await run_in_threadpool(self._look, now, run)
+            except StoreUnavailableError as error:
+                logger.warning("a batch goes on without its store: %s", error)
+            await asyncio.sleep(_BEAT_S)
+
+    def _look(self, job: KeptJob, run: BatchRun) -> None:
+        """Have a batch stop that was cancelled, or whose key may ask for nothing any more."""
+        if job.cancelling is not None:
+            run.stop = CANCELLED
+        if not job.owner or job.owner in self._gatekeeper.keys.owners:
+            return
+        key = self._store.keys.get(job.owner)
+        if key is None or key.disabled is not None:
+            run.stop = KEY_GONE
+        else:
+            run.limits = key.limits
+
+    def _end(self, job: KeptJob, run: BatchRun, end: BatchEnd) -> None:
+        """Put the answers where they are fetched, and note that a batch has ended."""
+        result = BatchResult(faults=end.faults)
+        if not end.faults:
+            good, bad = (_result_id(job, kind) for kind in ("output", "error"))
+            sizes = run.write(end, good, bad)
+            result = BatchResult(
+                output_file=self._kept(job, good, "output", sizes[0]),
+                error_file=self._kept(job, bad, "error", sizes[1]),
+            )
+        self._note(job, run, end.state, result)
+
+    def _kept(self, job: KeptJob, id: str, kind: str, size: int) -> str | None:
+        """Note a file of results, if there is one; gives its id."""
+        if not size:
+            return None
+        now = time.time()
+        file = KeptFile(
+            id=id,
+            owner=job.owner,
+            purpose=RESULT_PURPOSE,
+            name=f"{job.id}_{kind}.jsonl",
+            size=size,
+            created=now,
+            expires=now + kept_s(self._settings, wishes_of(job).output_s),
+        )
+        self._store.files.put(file)
+        return id
+
+    def _note(self, job: KeptJob, run: BatchRun, state: JobState, result: BatchResult) -> None:
+        """Note that a batch has ended, where it is still this server's."""
+        failed = run.total - run.done if run.total else 0
+        ended = dataclasses.replace(job, done=run.done, failed=failed, total=run.total)
+        keep_s = kept_s(self._settings, None)
+        webhook, then = wishes_of(job).webhook, None
+        if webhook is not None:
+            type = f"batch.{STATUSES[state]}"
+            then = webhook_job(webhook, job.owner, type, {"id": job.id})
+        if self._store.jobs.finish(ended, state, written(result), keep_s, then):
+            self._folder.remove_progress(job.id)
+            logger.info("a batch has ended: %s", state, extra={"request_id": job.id})
+
+    async def _sweep(self) -> None:
+        """Delete what has been kept for as long as is promised, and what belongs to nothing."""
+        while True:
+            try:
+                await run_in_threadpool(self._remove_old)
+            except (StoreUnavailableError, OSError) as error:
+                logger.warning("old files stay: %s", error)
+            await asyncio.sleep(_SWEEP_S)
+
+    def _remove_old(self) -> None:
+        for id in self._store.jobs.remove_expired():
+            self._folder.remove_progress(id)
+        for id in self._store.files.remove_expired():
+            self._folder.remove(id)
+        self._folder.sweep(self._store.files.known)
+
+
+def _result_id(job: KeptJob, kind: str) -> str:
+    """The id of a file of results: whoever writes it again after a failure writes the same."""
+    return f"file-{uuid.uuid5(uuid.NAMESPACE_OID, f'{job.id}/{kind}').hex}"
+
+
+async def _stopped(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks, and wait until they have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
