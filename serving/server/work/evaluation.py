@@ -54,7 +54,7 @@ class Evaluations:
         text and for a model without a calibration; UnknownLanguageError, and the errors of the
         scheduler.
         """
-        limit = self._pipeline.limit(None)
+        limit = self._pipeline.limit(None, context)
         source, target = self._registry.codes(*languages)
         characters = sum(len(text) for segment in segments for text in segment)
 
