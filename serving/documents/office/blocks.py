@@ -1,5 +1,7 @@
-"""Parts of office files in blocks, each an element with paragraphs: one of them is a tree at a time,
-so that a part of a hundred thousand paragraphs takes little more memory than its bytes."""
+"""Parts of office files in blocks, each an element with paragraphs.
+
+One of them is a tree at a time: a part of 100,000 paragraphs takes little more than its bytes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,6 @@ from xml.sax.saxutils import quoteattr
 from lxml import etree
 
 from serving.documents.xml import declares_entities, not_well_formed, parsed
-from serving.errors import DocumentError
 
 Take = Callable[[str, Mapping[str, str]], Literal["take", "skip", "enter"]]
 """What becomes of an element, by its tag, as lxml writes it, and its attributes: it is a block, it

@@ -140,10 +140,9 @@ def _paragraphs(root: etree._Element, kept: Collection[str]) -> Iterator[Paragra
             continue
         namespace = element.tag[: -len(local(element))]
         plain = element if kind == "text" else element.find(f"{namespace}t")
-        if kind == "runs" or plain is None:
-            found = _of_runs(element, namespace)
-        else:
-            found = _of_text(plain)
+        if kind == "runs":
+            plain = None
+        found = _of_runs(element, namespace) if plain is None else _of_text(plain)
         if found.line.has_words and _plain(found.line.inside) not in kept:
             yield found
 
