@@ -59,6 +59,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_bundles(verbs)
     _add_verification(verbs)
     _add_terms(verbs)
+    _add_estimation(verbs)
     _add_language(verbs)
     _add_attention(verbs)
     _add_training(verbs)
@@ -181,6 +182,31 @@ def _add_terms(verbs: _Verbs) -> None:
     parser.add_argument("--sentences", type=int, default=200, metavar="N", help="default 200")
     parser.add_argument(
         "--seed", type=int, default=1, metavar="N", help="draws the terms (default 1)"
+    )
+    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+
+
+def _add_estimation(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "estimation",
+        help="how well the probability of a translation tells good ones from poor ones",
+        description="Translates texts with a calibrated bundle, and compares the probabilities "
+        "with sentence chrF2; scores references, and references made wrong, as given translations.",
+    )
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("--languages", required=True, metavar="SOURCE-TARGET")
+    parser.add_argument(
+        "--source", type=Path, action="append", required=True, metavar="FILE", help="of any number"
+    )
+    parser.add_argument("--reference", type=Path, action="append", required=True, metavar="FILE")
+    parser.add_argument(
+        "--name", action="append", required=True, metavar="NAME", help="of each text, in the table"
+    )
+    parser.add_argument(
+        "--sentences", type=int, default=1000, metavar="N", help="of each text (default 1000)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="draws the sentences (default 1)"
     )
     parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
 

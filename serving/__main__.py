@@ -99,6 +99,16 @@ def _of_files(parser: argparse.ArgumentParser) -> None:
         "--glossary", type=Path, metavar="FILE", help="lines of SOURCE TERM, a tab, TARGET TERM"
     )
     parser.add_argument(
+        "--memory", type=Path, metavar="FILE", help="TMX whose sentences are not translated anew"
+    )
+    parser.add_argument(
+        "--memory-threshold",
+        type=float,
+        default=75,
+        metavar="PERCENT",
+        help="of likeness to a sentence of the memory (default %(default)s)",
+    )
+    parser.add_argument(
         "--bilingual", action="store_true", help="keep the source beside its translation"
     )
     parser.add_argument("--force", action="store_true", help="replace the output")

@@ -125,7 +125,18 @@ def translate_file(options: argparse.Namespace) -> int:
     )
     search = parse_options(translator.manifest.search | _assignments(options.option))
     source, target = translator.direction(options.source_language, options.target_language)
-    wishes = FileWishes(force=options.force, bilingual=options.bilingual, terms=terms)
+    memory = None
+    if options.memory:
+        # Here, for what reads it is not everywhere.
+        from serving.documents.localisation.segments import memory_of_file
+
+        memory = memory_of_file(options.memory, source, target, options.memory_threshold)
+    wishes = FileWishes(
+        force=options.force,
+        bilingual=options.bilingual,
+        terms=terms,
+        memory=memory,
+    )
     several = len(found) > 1 or Path(options.input).is_dir()
     failed = False
     for number, (path, out) in enumerate(found, 1):

@@ -15,6 +15,8 @@ ServingError
 │   ├── UnknownLanguageError    no model for the language pair
 │   ├── UnknownModelError       no bundle of that name
 │   ├── UnknownGlossaryError    no stored glossary of that id
+│   ├── UnknownEvaluationError  no evaluation of translations of that id
+│   ├── UnknownMemoryError      no translation memory of that id
 │   ├── MediaTypeError          a body of another media type
 │   ├── UnauthorizedError       no API key, or not one of ours
 │   ├── RequestTimeoutError     the body did not arrive in time
@@ -174,6 +176,20 @@ class UnknownGlossaryError(RequestError):
 
     status = 404
     code = "unknown_glossary"
+
+
+class UnknownEvaluationError(RequestError):
+    """The owner has no evaluation of that id, or its time is up."""
+
+    status = 404
+    code = "unknown_evaluation"
+
+
+class UnknownMemoryError(RequestError):
+    """The owner has no translation memory of that id, or no job of one."""
+
+    status = 404
+    code = "unknown_memory"
 
 
 class MediaTypeError(RequestError):

@@ -16,6 +16,7 @@ VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "bundles": evaluation.bundles,
     "verification": evaluation.verification,
     "terms": evaluation.terms,
+    "estimation": evaluation.estimation,
     "language": decoding.language,
     "attention": training.attention,
     "training": training.training,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import random
 
 import torch
 
@@ -83,6 +84,30 @@ def terms(options: argparse.Namespace) -> int:
     count = at_least_one("--sentences", options.sentences)
     results = measure_terms(translator, (source, target), count, options.seed, tell)
     print(terms_markdown(options.languages, results))
+    return 0
+
+
+def estimation(options: argparse.Namespace) -> int:
+    """Measure what the probabilities of a bundle are worth; the tables go to stdout."""
+    from bench.runs.evaluation.estimation import estimation_markdown, measure_estimation
+
+    counts = {len(given) for given in (options.source, options.reference, options.name)}
+    if len(counts) > 1:
+        raise BenchError(
+            f"--reference and --name must be given once for each --source, {len(options.source)} "
+            f"times, got {len(options.reference)} and {len(options.name)}"
+        )
+    source, _, target = options.languages.partition("-")
+    count = at_least_one("--sentences", options.sentences)
+    translator = Translator(options.bundle, threads=cores_of(options.threads))
+    results = []
+    for name, *files in zip(options.name, options.source, options.reference, strict=True):
+        pairs = read_pairs(*files)
+        chosen = random.Random(options.seed).sample(pairs, min(count, len(pairs)))
+        results.append(
+            measure_estimation(translator, (source, target), name, chosen, options.seed, tell)
+        )
+    print(estimation_markdown(options.languages, results))
     return 0
 
 

@@ -59,6 +59,10 @@ class ReadEncoder:
     """Longest input in ids, special ones included."""
     labels: tuple[str, ...]
     """Of the classes; none for embeddings."""
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """What may stand before a text whose vector is wanted, by name."""
+    default_prompt: str | None = None
+    """The name of what stands before a text that asks for none."""
 
     def serialized(self) -> bytes:
         """The file of the tokenizer."""
@@ -102,7 +106,7 @@ class EncoderSubject:
         self, arithmetic: Arithmetic[TextModel], folder: Path, name: str, form: Form
     ) -> Manifest:
         """Write the one graph, of packed texts."""
-        return write_text_graph(
+        manifest = write_text_graph(
             arithmetic.model,
             folder,
             name=name,
@@ -112,6 +116,13 @@ class EncoderSubject:
             max_length=self.encoder.max_length,
             labels=self.encoder.labels,
         )
+        assert manifest.reading is not None
+        prompts = {
+            "prompts": dict(self.encoder.prompts),
+            "default_prompt": self.encoder.default_prompt,
+        }
+        reading = manifest.reading.model_copy(update=prompts)
+        return manifest.model_copy(update={"reading": reading})
 
     def compare(self, arithmetic: Arithmetic[TextModel], folder: Path, manifest: Manifest) -> Found:
         """What is read of the first texts, and the task's metric before and after."""

@@ -209,7 +209,7 @@ def write_text_graph(
     _save(encoder, folder / graph.file)
     _save_probe(folder, precision)
     config = model.config
-    reading = Reading(pooling="cls", labels=labels)
+    reading = Reading(pooling=model.pooling, labels=labels)
     if isinstance(model, SentenceEmbedder):
         reading = Reading(pooling=model.pooling, normalised=model.normalised)
     return Manifest(

@@ -1,4 +1,4 @@
-"""The precision that nobody has named: the smallest that loses little enough, told with the why."""
+"""The precision that nobody has named: the smallest that loses little enough, with the reason."""
 
 from __future__ import annotations
 

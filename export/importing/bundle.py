@@ -11,8 +11,9 @@ from export.bundles.folder import check_apart
 from export.bundles.subject import Form, Subject, write_bundle
 from export.errors import ExportError
 from export.importing.automatic import write_first
-from export.importing.encoder_family import FAMILIES
-from export.importing.encoder_folder import read_encoder, transformer_folder
+from export.importing.encoders.family import FAMILIES
+from export.importing.encoders.folder import read_encoder
+from export.importing.encoders.sentences import transformer_folder
 from export.importing.folder import CONFIG, has_checkpoint_file, has_config, read_json
 from export.importing.hugging_face.bart import read_bart
 from export.importing.hugging_face.m2m100 import read_m2m100

@@ -1,5 +1,5 @@
 """A folder of Hugging Face `transformers`: its options, its tensors and its other files, each read
-as data. Whatever is wrong is told with the file and the entry."""
+as data. Errors name the file and the entry."""
 
 from __future__ import annotations
 
@@ -33,6 +33,11 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise ExportError(f"{path}: must be a JSON object, got {type(tree).__name__}")
     return tree
+
+
+def read_optional(path: Path) -> dict[str, Any]:
+    """The object in a JSON file that need not be there; raises ExportError where it is none."""
+    return read_json(path) if path.exists() else {}
 
 
 def read_objects(path: Path) -> list[dict[str, Any]]:

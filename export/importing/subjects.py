@@ -1,5 +1,5 @@
 """Checkpoints that have been read as subjects of an export, with the texts that they are compared
-on; by the task, which also says what a user may tell of them."""
+on; by the task, which also says which options a user may give."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Source:
-    """What is imported: from where, into what form, with what else is told of it."""
+    """What is imported: from where, into what form, with what else the user says of it."""
 
     path: Path
     form: Form
@@ -69,10 +69,10 @@ class Source:
         return self.told.origin or str(self.path)
 
     def origin(self, kind: str, licence: str | None) -> dict[str, Any]:
-        """What the manifest tells of where a model comes from."""
+        """What the manifest says of where a model comes from."""
         name = self.told.origin or self.path.resolve().name
         weights = (
-            f"Licence of the weights: {licence}." if licence else "It tells no licence of them."
+            f"Licence of the weights: {licence}." if licence else "It names no licence of them."
         )
         return {
             "attribution": f"Imported from {name}: {kind}. {weights}",
@@ -113,7 +113,7 @@ class Kind:
 
 
 def licence_of_card(source: Path) -> str | None:
-    """The licence in the front matter of the checkpoint's card, or None where it tells none."""
+    """The licence in the front matter of the checkpoint's card, or None where it names none."""
     try:
         folder = source if source.is_dir() else source.parent
         card = (folder / "README.md").read_text(encoding="utf-8", errors="replace")
@@ -161,7 +161,7 @@ def _translation(imported: Imported, source: Source) -> TranslationSubject:
 
 
 def _compared_text(vocabulary: Vocabulary, languages: Languages, source: Source) -> ComparedText:
-    """The texts as the model is to be told of them; what is wrong with a file shows here."""
+    """The texts with the tags that the model needs; what is wrong with a file shows here."""
     form, texts = source.form, source.texts
     if texts.dev is not None:
         if len(languages.trained) > 1 and languages.is_multilingual:

@@ -103,6 +103,24 @@ class Reading(Strict):
     """Whether a vector has length one."""
     labels: tuple[str, ...] = ()
     """The classes, in the order of the scores. A single class is a score by itself."""
+    prompts: dict[str, str] = Field(default={}, exclude_if=lambda prompts: not prompts)
+    """What may stand before a text, by name."""
+    default_prompt: str | None = Field(default=None, exclude_if=lambda name: name is None)
+    """The name of what stands before a text whose request names none."""
+
+    def prompt(self, name: str | None) -> str:
+        """What stands before a text: the prompt of that name, the default one or nothing. Raises
+        InvalidOptionError for a name that is not there."""
+        name = self.default_prompt if name is None else name
+        if name is None:
+            return ""
+        if name not in self.prompts:
+            known = ", ".join(map(repr, self.prompts)) or "none; leave it out"
+            raise InvalidOptionError(
+                f"prompt_name must be one of the model's prompts, got {name!r}; there are: {known}",
+                parameter="prompt_name",
+            )
+        return self.prompts[name]
 
 
 class Quality(Strict):

@@ -12,6 +12,7 @@ from serving.documents.unit import FileFormat, FileInUnits, Translated, Unit, Wr
 from serving.documents.writing import check_target, write_whole
 from serving.errors import DocumentError, InvalidOptionError
 from serving.text.glossary import TermIndex
+from serving.text.memory.segments import MemoryUse
 from serving.text.terms import NO_TERMS, Terms
 
 MAX_FILE_BYTES = 500_000_000
@@ -30,6 +31,8 @@ class FileWishes:
     """Terms that every sentence's translation must or may not hold."""
     glossary: Sequence[TermIndex] = ()
     """Glossaries of the languages: what a sentence holds of them is put into its translation."""
+    memory: MemoryUse | None = None
+    """A memory of the languages: the sentences that it has are not decoded."""
     target_language: str = ""
     """Which language of a file with several is filled; empty for the only one beside the source."""
 

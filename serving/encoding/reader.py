@@ -15,7 +15,7 @@ from serving.arrays import Floats
 from serving.bundle.encoder_tokenizer import EncodedText, EncoderTokenizer
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Manifest, Reading
-from serving.errors import BundleError, RequestError
+from serving.errors import BundleError, InvalidOptionError, RequestError
 from serving.hub.pull import bundle_folder
 from serving.runtime.session import ON_CPU
 from serving.runtime.text_encoder import TextEncoder
@@ -46,12 +46,27 @@ class TextReader:
         self.tokenizer = EncoderTokenizer(file, self.manifest.sizes.vocab_size, length)
         self.encoder = TextEncoder(folder, self.manifest, threads or default_threads())
 
-    def encode(self, given: Input | Sequence[int], *, truncate: bool = False) -> EncodedText:
+    def encode(
+        self,
+        given: Input | Sequence[int],
+        *,
+        truncate: bool = False,
+        prompt_name: str | None = None,
+    ) -> EncodedText:
         """The ids of a text, a pair or ids without special ones; raises RequestError for what the
-        model cannot read, and for an empty text."""
+        model cannot read, and for an empty text.
+
+        Before a text stands the bundle's prompt of that name, or its default one, if it has any.
+        """
         if isinstance(given, str):
             _check(given)
-            return self.tokenizer.encode(given, truncate=truncate)
+            prompt = self.reading.prompt(prompt_name)
+            return self.tokenizer.encode(prompt + given, truncate=truncate)
+        if prompt_name is not None:
+            raise InvalidOptionError(
+                "prompt_name is for single texts, got a pair or token ids; leave it out",
+                parameter="prompt_name",
+            )
         if isinstance(given, tuple):
             for text, parameter in zip(given, ("first", "pair"), strict=True):
                 _check(text, parameter)
@@ -60,9 +75,13 @@ class TextReader:
             raise RequestError("a text must not be empty, got no token", parameter="input")
         return self.tokenizer.complete(given, truncate=truncate)
 
-    def read(self, texts: Sequence[Input], *, truncate: bool = False) -> Floats:
+    def read(
+        self, texts: Sequence[Input], *, truncate: bool = False, prompt_name: str | None = None
+    ) -> Floats:
         """Vectors [B,D] of a bundle for `encode`, logits [B,C] of one for `classify`."""
-        return self.encoder.run([self.encode(text, truncate=truncate) for text in texts])
+        return self.encoder.run(
+            [self.encode(text, truncate=truncate, prompt_name=prompt_name) for text in texts]
+        )
 
 
 class Embedder(TextReader):
@@ -73,16 +92,25 @@ class Embedder(TextReader):
         super().__init__(folder, threads)
         _check_task(self.manifest, "encode")
 
-    def embed(self, texts: str | Sequence[str], *, truncate: bool = False) -> Floats:
-        """The vectors [B,D] of texts, or the vector [D] of one text.
+    def embed(
+        self,
+        texts: str | Sequence[str],
+        *,
+        truncate: bool = False,
+        prompt_name: str | None = None,
+    ) -> Floats:
+        """The vectors [B,D] of texts, or the vector [D] of one text, each behind the bundle's
+        prompt of that name, or its default one.
 
-        Raises RequestError for a text that cannot be read; with `truncate` one that is too long is
-        cut off at its end.
+        Raises RequestError for a text that cannot be read, and for a prompt that the bundle has
+        not; with `truncate` one that is too long is cut off at its end.
         """
+        given = [texts] if isinstance(texts, str) else texts
+        vectors_BD = self.read(given, truncate=truncate, prompt_name=prompt_name)
         if isinstance(texts, str):
-            vector_D: Floats = self.read([texts], truncate=truncate)[0]
+            vector_D: Floats = vectors_BD[0]
             return vector_D
-        return self.read(texts, truncate=truncate)
+        return vectors_BD
 
 
 class Classifier(TextReader):

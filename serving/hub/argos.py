@@ -49,7 +49,7 @@ def look(name: ArgosName) -> Published:
         downloads_folder(told),
         whole,
         partial(_fetch, told, file),
-        remark="" if name.sha256 else "the index tells no hash; #sha256=HASH behind it names one",
+        remark="" if name.sha256 else "the index gives no hash; #sha256=HASH behind it names one",
     )
 
 

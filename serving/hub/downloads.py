@@ -40,7 +40,7 @@ class RemoteFile:
     size: int
     """Bytes; 0 where that is not known."""
     sha256: str | None
-    """None where whoever publishes it tells none."""
+    """None where whoever publishes it gives none."""
 
 
 def read_json(name: str, url: str) -> Any:
@@ -171,7 +171,7 @@ def _append(url: str, part: Path, progress: ProgressLine) -> bool:
         response = urlopen(Request(url, headers=_HEADERS | asked), timeout=_TIMEOUT_S)
     except HTTPError as error:
         if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and start:
-            return True  # it was whole; the hash tells whether it is right
+            return True  # it was whole; the hash shows whether it is right
         raise
     with response:
         goes_on = response.status == HTTPStatus.PARTIAL_CONTENT

@@ -71,7 +71,7 @@ class ArgosName:
     pair: str
     """Source and target as the index has them, with a hyphen between: `de-en`."""
     sha256: str | None = None
-    """What the package must be, as the index tells no hash."""
+    """What the package must be, as the index gives no hash."""
 
     def __str__(self) -> str:
         return f"argos:{self.pair}" + (f"#sha256={self.sha256}" if self.sha256 else "")

@@ -20,7 +20,7 @@ _NOT_COMMERCIAL = re.compile(r"(^|[-_ ])nc([-_ ]|$)|non-?commercial|research-onl
 
 @dataclass(frozen=True)
 class Published:
-    """What a name stands for at this moment. Nothing but what tells this has been downloaded."""
+    """What a name stands for at this moment. Nothing but what says this has been downloaded."""
 
     name: Name
     revision: str

@@ -13,7 +13,7 @@ from serving.hub.names import HubName
 _CARD = "README.md"
 _CONFIG, _ADAPTER = "config.json", "adapter_config.json"
 _TEXTS = re.compile(r".*\.(json|txt|model|spm|jinja|ya?ml)|README\.md|.*bpecodes|codes?|.*\.codes")
-"""What tells a model's sizes, vocabulary and languages: small files, which are read first."""
+"""What holds a model's sizes, vocabulary and languages: small files, which are read first."""
 _POOLING = re.compile(r"\d+_Pooling/config\.json")
 _MARIAN = re.compile(r".*\.npz|(model|lex).*\.bin")
 _WEIGHTS = (

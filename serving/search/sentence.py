@@ -57,6 +57,8 @@ class Sentence:
     constraints: Constraints | None = None
     counted: int = 0
     """How many ids at the end of the prefix count as generated, in scores and in lengths."""
+    given: bool = False
+    """Whether the prefix is a whole output with its end, of which only the scores are wanted."""
     streamed: bool = False
     """Whether what all hypotheses agree on is streamed to the client, step by step."""
     guarded: bool = False
@@ -80,6 +82,7 @@ class Sentence:
             whole.constraints,
             whole.streamed,
             whole.counted,
+            whole.given,
             whole.original,
         )
 

@@ -6,8 +6,12 @@ from pathlib import Path
 
 from serving.store.audit import AuditLog
 from serving.store.database import Database
+from serving.store.evaluations import StoredEvaluations
 from serving.store.glossaries import Glossaries
 from serving.store.keys import StoredKeys
+from serving.store.memories import Memories
+from serving.store.memory_jobs import MemoryJobs
+from serving.store.suggestions import Suggestions
 from serving.store.usage import StoredUsage
 
 
@@ -19,8 +23,12 @@ class Store:
         self.database = Database(url, folder)
         self.glossaries = Glossaries(self.database)
         self.keys = StoredKeys(self.database)
+        self.memories = Memories(self.database)
+        self.memory_jobs = MemoryJobs(self.database)
         self.usage = StoredUsage(self.database)
         self.audit = AuditLog(self.database)
+        self.suggestions = Suggestions(self.database)
+        self.evaluations = StoredEvaluations(self.database)
 
     def close(self) -> None:
         """Close the database."""

@@ -22,7 +22,7 @@ from serving.text.kept.figures import in_convention
 from serving.text.kept.masks import mask_pattern
 from serving.text.kept.placeholders import LONGEST_WORD
 from serving.text.kept.spelling import Spells, unspelt
-from serving.text.passages.passage import Markup, Passage, escaped
+from serving.text.passages.passage import Inline, Markup, Passage, escaped
 from serving.text.passages.reading import Token, plain_tokens, read_parts, with_neighbours_apart
 from serving.text.passages.runs import joined_tokens
 from serving.text.placing.capitals import in_capitals, in_ordinary_case, raised
@@ -138,6 +138,45 @@ class Document:
             return words
         pattern = "|".join(map(mask_pattern, things))
         return re.sub(pattern, lambda found: things[found[0]], words)
+
+    def as_given(self, number: int) -> str:
+        """A sentence as a reader of the text sees it, with the things that are kept."""
+        passage, (begin, end) = self._places[number]
+        parts = []
+        for thing in self._things(number):
+            parts += [passage.text[begin : thing.begin], thing.opening]
+            begin = thing.end
+        return "".join([*parts, passage.text[begin:end]])
+
+    def take(self, number: int, translation: str) -> str | None:
+        """Take a translation of `as_given` that somebody else has made: gives it with words in
+        place of the things that are kept, as a model writes it. None where it has not each thing
+        as often as the sentence; then nothing is taken. Figures stay as they are written in it."""
+        passage, span = self._places[number]
+        masks: dict[str, list[str]] = {}
+        for thing in self._things(number):
+            if not thing.figure:
+                masks.setdefault(thing.opening, []).append(passage.text[thing.begin : thing.end])
+        edits: list[tuple[Span, str]] = []
+        for opening, words in masks.items():
+            found = _places_of(opening, translation)
+            if len(found) != len(words):
+                return None
+            edits += zip(found, words, strict=True)
+        for (begin, end), word in sorted(edits, reverse=True):
+            translation = translation[:begin] + word + translation[end:]
+        every = [word for words in masks.values() for word in words]
+        for word in every:
+            if len(re.findall(mask_pattern(word), translation)) != every.count(word):
+                return None  # the translation says so of itself
+        _drop_figures(passage.inlines, span)
+        return translation
+
+    def _things(self, number: int) -> list[Inline]:
+        """Those of a sentence for which words stand, in order."""
+        passage, (begin, end) = self._places[number]
+        things = [t for t in masked_things(passage.inlines) if begin <= t.begin < end]
+        return sorted(things, key=lambda thing: thing.begin)
 
     @property
     def untranslated(self) -> str:
@@ -258,6 +297,20 @@ def _links(passage: Passage, placed: Placed, rendered: Rendered, offset: int) ->
             source = (piece.source[0] + link.source[0], piece.source[0] + link.source[1])
             target = (offset + rendered.starts[begin], offset + rendered.ends[end - 1])
             yield dataclasses.replace(link, source=passage.origin(source), target=target)
+
+
+def _drop_figures(inlines: list[Inline], span: Span) -> None:
+    """Forget the figures of a sentence: its translation has its own."""
+    inlines[:] = [each for each in inlines if not (each.figure and span[0] <= each.begin < span[1])]
+    for each in inlines:
+        _drop_figures(each.children, span)
+
+
+def _places_of(thing: str, text: str) -> list[Span]:
+    """Where a thing stands in a text as a whole."""
+    before = r"(?<![\w.,])" if thing[:1].isalnum() else ""
+    after = r"(?!\w|[.,]\d)" if thing[-1:].isalnum() else ""
+    return [match.span() for match in re.finditer(before + re.escape(thing) + after, text)]
 
 
 def _is_long_word(text: str) -> bool:

@@ -164,15 +164,15 @@ def translate_distinct(
 
 def _sentences(texts: Sequence[TextInSentences]) -> dict[Key, Sentence | None]:
     return {
-        (words, text.with_links): sentence
+        (text.document.sentences[n], text.with_links): sentence
         for text in texts
-        for words, sentence in zip(text.document.sentences, text.sentences, strict=True)
+        for n, sentence in text.waiting.items()
     }
 
 
 def _joined(text: TextInSentences, found: Mapping[Key, Translation]) -> Translation:
     return text.joined(
-        {n: found[words, text.with_links] for n, words in enumerate(text.document.sentences)}
+        {n: found[text.document.sentences[n], text.with_links] for n in text.waiting}
     )
 
 

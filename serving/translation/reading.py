@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from serving.search.sentence import Sentence
 from serving.text.document import Document
 from serving.text.glossary import TermIndex, matched_terms
+from serving.text.memory.segments import MemoryUse
 from serving.translation.glossing import with_terms
 from serving.translation.results import Translation, join_translations
 
@@ -28,11 +29,28 @@ class TextInSentences:
     """The language of the translation."""
     glossary: Sequence[TermIndex] = ()
     """Glossaries whose terms are put into the translation."""
+    known: Mapping[int, str] = field(default_factory=dict)
+    """What a memory has for sentences, by their numbers; those are not decoded."""
+
+    @property
+    def waiting(self) -> dict[int, Sentence | None]:
+        """The sentences that are to be decoded, by number."""
+        return {n: each for n, each in enumerate(self.sentences) if n not in self.known}
 
     def joined(self, translations: Mapping[int, Translation]) -> Translation:
-        """The text's translation from those of its sentences, by number."""
+        """The text's translation from those of the sentences that were waiting, by number."""
         ordered = [
-            with_terms(translations[n], text, matched_terms(self.glossary, text), self.target)
+            Translation(self.known[n])
+            if n in self.known
+            else with_terms(translations[n], text, matched_terms(self.glossary, text), self.target)
             for n, text in enumerate(self.document.sentences)
         ]
         return join_translations(self.document, ordered, alignments=self.alignments)
+
+
+def taken(document: Document, memory: MemoryUse) -> dict[int, str]:
+    """What a memory has for the sentences of a document, by number, as a model would write it."""
+    asked = [document.as_given(number) for number in range(len(document.sentences))]
+    found = enumerate(memory.find(asked, memory.threshold))
+    texts = {number: document.take(number, each.text) for number, each in found if each}
+    return {number: text for number, text in texts.items() if text is not None}

@@ -95,10 +95,13 @@ class TextProcessor:
         """
         text, options, terms = request.text, request.options, request.terms
         check_shortlist(options, self.manifest)
-        prefix = self.encode_target(request.target_prefix, "target_prefix")
+        name = "translation" if request.given else "target_prefix"
+        prefix = self.encode_target(request.target_prefix, name)
         ids = self.encode_source(text, request.source, request.target)
         if not (text.strip() and self._source_pieces(text)):
             return None
+        if request.given:
+            return self._to_score(ids, request.target, prefix)
         original = None
         if options.verify and not request.target_prefix:
             original = self._original(text, request.source, request.target)
@@ -122,6 +125,21 @@ class TextProcessor:
         self.check_memory(demand(first, self.sizes))
         return first
 
+    def _to_score(self, source: list[int], language: str | None, target: list[int]) -> Sentence:
+        """A sentence whose translation is given: one step behind its end tells all its scores."""
+        ends = self.manifest.ends
+        sentence = Sentence(
+            source,
+            SearchOptions(beam_size=1, max_length=len(target) + 2, loop_guard=False, verify=False),
+            [*self.first_pieces(language), *target, ends[0]],
+            start=self.manifest.decoding_ids.bos,
+            ends=ends,
+            counted=len(target) + 1,
+            given=True,
+        )
+        self.check_memory(demand(sentence, self.sizes))
+        return sentence
+
     def fits(self, text: str) -> bool:
         """Whether a sentence is short enough for the model, in pieces."""
         return self._most_before + len(self._source_pieces(text)) < self._max_source
@@ -142,6 +160,8 @@ class TextProcessor:
         """
         if finished.error is not None:
             raise finished.error
+        if sentence.given:
+            return Done(self._scored(finished.hypotheses[0], sentence))
         if sentence.first_of is not None:
             parts = continuations(sentence, finished)
             if parts:
@@ -239,6 +259,25 @@ class TextProcessor:
             probability=self._probability(hypothesis, sentence),
             alignment=self._links(hypothesis, sentence, text),
         )
+
+    def _scored(self, hypothesis: Hypothesis, sentence: Sentence) -> Translation:
+        """The translation that was given, with its scores; what was said behind its end is left
+        out."""
+        *tokens, _ = sentence.target_prefix[self.first_length :]
+        token_scores = hypothesis.token_scores[self.first_length : len(sentence.target_prefix)]
+        cumulative = sum(token_scores)
+        score = self.default_options.score(cumulative, len(tokens), ended=True)
+        text, calibration = self.target.decode(tokens), self.manifest.calibration
+        found = TextHypothesis(
+            text=text,
+            score=score,
+            cumulative=cumulative,
+            tokens=tuple(self.target.pieces(tokens)),
+            token_scores=token_scores,
+            finished=True,
+            probability=None if calibration is None else calibration.probability(score),
+        )
+        return Translation(text, (found,))
 
     def _probability(self, hypothesis: Hypothesis, sentence: Sentence) -> float | None:
         calibration = self.manifest.calibration

@@ -24,6 +24,9 @@ class Request:
     """The language of the translation, which a model of several directions needs."""
     options: SearchOptions = field(default_factory=SearchOptions)
     target_prefix: str = ""
+    given: bool = False
+    """Whether `target_prefix` is the whole translation, of which only the scores are wanted; the
+    options count for nothing then."""
     alignments: bool = False
     """Whether each hypothesis gets word links."""
     terms: Terms = NO_TERMS

@@ -29,11 +29,12 @@ from serving.search.stepper import Stepper
 from serving.text.characters import check_text
 from serving.text.document import Document, Format
 from serving.text.glossary import TermIndex
+from serving.text.memory.segments import MemoryUse
 from serving.text.terms import NO_TERMS, Terms
 from serving.threads import default_threads
 from serving.translation.distinct import translate_units
 from serving.translation.offline import decode_in_batches
-from serving.translation.reading import TextInSentences
+from serving.translation.reading import TextInSentences, taken
 from serving.translation.results import (
     Again,
     Done,
@@ -69,6 +70,9 @@ class Wishes:
     glossary: Sequence[TermIndex] = ()
     """Glossaries of these languages: what a sentence holds of them is put into its translation.
     They are for texts and files; `translate_sentences` leaves them out."""
+    memory: MemoryUse | None = None
+    """A memory of these languages, whose sentences are not decoded; likewise for texts and files
+    alone. What it has heeds no prefix and no terms."""
 
 
 NO_WISHES = Wishes()
@@ -197,11 +201,15 @@ class ModelTranslator:
         with_links = wishes.alignments or document.needs_links or bool(wishes.glossary)
         own = replace(wishes, alignments=with_links)
         sentences = []
-        for sentence in document.sentences:
-            sentences.append(self._prepare(sentence, options, source, target, own))
+        known = taken(document, wishes.memory) if wishes.memory else {}
+        for number, sentence in enumerate(document.sentences):
+            in_memory = number in known
+            sentences.append(
+                None if in_memory else self._prepare(sentence, options, source, target, own)
+            )
             own = replace(own, target_prefix="")
         return TextInSentences(
-            document, sentences, wishes.alignments, with_links, target, wishes.glossary
+            document, sentences, wishes.alignments, with_links, target, wishes.glossary, known
         )
 
     def _prepare(
@@ -260,8 +268,8 @@ class ModelTranslator:
         waiting: dict[tuple[int, int], Sentence | None] = {}
         found: list[dict[int, Translation]] = [{} for _ in texts]
         for index, text in enumerate(texts):
-            waiting |= {(index, number): s for number, s in enumerate(text.sentences)}
-            if not text.sentences:
+            waiting |= {(index, number): s for number, s in text.waiting.items()}
+            if not text.waiting:
                 yield index, text.joined({})
         failed: set[int] = set()
         for (index, number), result in self._translate(waiting):
@@ -272,7 +280,7 @@ class ModelTranslator:
                 yield index, result
                 continue
             found[index][number] = result
-            if len(found[index]) == len(texts[index].sentences):
+            if len(found[index]) == len(texts[index].waiting):
                 yield index, texts[index].joined(found[index])
 
     def translate_file(
@@ -299,7 +307,12 @@ class ModelTranslator:
         out = Path(target_path)
 
         def read(unit: Unit) -> TextInSentences:
-            own = Wishes(alignments=unit.links, terms=wishes.terms, glossary=wishes.glossary)
+            own = Wishes(
+                alignments=unit.links,
+                terms=wishes.terms,
+                glossary=wishes.glossary,
+                memory=wishes.memory,
+            )
             return self.read(
                 unit.text,
                 options,

@@ -23,6 +23,7 @@ from deepl.api_data import MultilingualGlossaryDictionaryEntries
 from libretranslatepy import LibreTranslateAPI
 
 from serving import Translator
+from serving.documents.localisation.segments import tmx_pairs, written_tmx
 from tests.system.server import Server, running
 
 GERMAN = "Das ist ein ganz einfacher Satz."
@@ -76,6 +77,45 @@ def test_libretranslatepy_translates(libre: LibreTranslateAPI, wanted: dict[str,
     assert libre.translate(GERMAN, "auto", "en") == wanted[GERMAN]
     assert libre.translate(GERMAN, "de-AT", "EN") == wanted[GERMAN]
     assert libre.translate(GERMAN, "en", "en-GB") == GERMAN
+
+
+def test_the_deepl_client_keeps_and_uses_a_translation_memory(
+    client: deepl.DeepLClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _, wait=time.sleep: wait(0.1))
+    units = [("Seite 3 von 10.", "Page 3 of 10."), (GERMAN, "This is an easy one & short.")]
+    tmx = tmp_path / "mine.tmx"
+    tmx.write_bytes(b"".join(written_tmx(units, "de-DE", "en-GB")))
+    job = client.import_translation_memory_from_filepath(tmx, display_name="mine", timeout_s=30)
+    assert (job.status, job.result.skipped_segment_count) == ("completed", 0)
+    memory = client.get_translation_memory(job.result.translation_memory_id)
+    assert (memory.name, memory.source_language, memory.segment_count) == ("mine", "de", 2)
+    listed = client.list_translation_memories(page=0, page_size=5)
+    assert [each.translation_memory_id for each in listed] == [memory.translation_memory_id]
+    first = client.list_translation_memory_segments(memory, page_size=1)
+    rest = client.list_translation_memory_segments(memory, page_cursor=first.next_page_cursor)
+    found = [(each.source_text, each.targets[0].target_text) for each in [*first, *rest]]
+    assert (found, rest.next_page_cursor, rest.segment_count) == (units, None, 2)
+    held = client.list_translation_memory_segments(memory, filter_text="easy one")
+    assert [each.source_text for each in held] == [GERMAN]
+    asked = ["Seite 7 von 12.", GERMAN.replace("ganz ", "")]
+    settings = {"source_lang": "DE", "target_lang": "EN-GB", "translation_memory": memory}
+    plain = client.translate_text(asked, source_lang="DE", target_lang="EN-GB")
+    used = client.translate_text(asked, **settings)
+    assert [each.text for each in used] == ["Page 7 of 12.", "This is an easy one & short."]
+    strict = client.translate_text(asked, **settings, translation_memory_threshold=100)
+    assert [each.text for each in strict] == ["Page 7 of 12.", plain[1].text]
+    exported = tmp_path / "out.tmx"
+    client.export_translation_memory_to_filepath(memory, exported, timeout_s=30)
+    with exported.open("rb") as file:
+        assert list(tmx_pairs(file, "de", "en")) == units
+    client.delete_translation_memory(memory)
+    assert client.list_translation_memories() == []
+    with pytest.raises(deepl.DeepLException, match="no memory has the id"):
+        client.translate_text(asked, **settings)
+    tmx.write_text("<tmx><body><tu>")
+    with pytest.raises(deepl.DeepLException, match="well-formed"):
+        client.import_translation_memory_from_filepath(tmx, timeout_s=30)
 
 
 def test_libretranslatepy_detects(libre: LibreTranslateAPI) -> None:

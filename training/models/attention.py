@@ -33,6 +33,8 @@ class Packing:
     """The place of each token in [B*S]."""
     positions_1M: Tensor
     """The position of each token in its own text."""
+    scores: Tensor | None = None
+    """What is added to scores, [B,1 or H,S,S], where that is not `mask_BS` for all alike."""
 
     def unpack(self, x_1MD: Tensor) -> Tensor:
         """[1,M,D] to [B,S,D], in which what is behind a text's end has no meaning."""
@@ -115,8 +117,10 @@ class SelfAttention(nn.Module):
     def _attend_packed(self, x_1MD: Tensor, packing: Packing) -> Tensor:
         projected_1MP = self._project(x_1MD, packing.positions_1M)
         query, key, value = packing.unpack_parts(projected_1MP, 3)
-        # Each query has a row of the mask: graphs have no other form of it.
-        mask = packing.mask_BS[:, None, None, :].expand(-1, -1, query.shape[1], -1)
+        mask = packing.scores
+        if mask is None:
+            # Each query has a row of the mask: graphs have no other form of it.
+            mask = packing.mask_BS[:, None, None, :].expand(-1, -1, query.shape[1], -1)
         positions_1S = _in_order(query)
         distance = self._distance(positions_1S, positions_1S)
         out_BSD = self._weigh(query, KeyValue(key, value), mask, distance, packed=True)

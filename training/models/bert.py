@@ -16,14 +16,14 @@ from torch import Tensor, nn
 
 from training.models.attention import Packing
 from training.models.base import Network, Trainable, padding_mask
-from training.models.bert_config import BertConfig
-from training.models.blocks import Block
+from training.models.bert_config import MOST_DISTANCE, BertConfig
+from training.models.blocks import Block, Layer, Residual
 from training.models.dropout import Dropout
 from training.models.embedding import TokenEmbedding
 from training.models.feed_forward import activation_of
 from training.models.norms import make_norm, new_norm
 from training.models.operators import attention
-from training.models.positions import RelativePositions
+from training.models.positions import RelativeBias, RelativePositions
 from training.models.stack import Stack
 
 Pooling = Literal["cls", "mean"]
@@ -31,7 +31,8 @@ Pooling = Literal["cls", "mean"]
 
 
 class EncoderEmbedding(TokenEmbedding):
-    """Vectors of tokens, positions and segments; with post-norm a norm of their sum, as in BERT."""
+    """Vectors of tokens, positions and segments; with post-norm a norm of their sum, as in BERT, or
+    where `embedding_norm` asks for it."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config, config.positions)
@@ -39,7 +40,7 @@ class EncoderEmbedding(TokenEmbedding):
             _new_table(config.max_positions, config) if config.positions == "learnt" else None
         )
         self.segments = _new_table(config.num_segments, config) if config.num_segments else None
-        self.norm = make_norm(config, "post")
+        self.norm = make_norm(config, "post", *(("pre",) if config.embedding_norm else ()))
 
     def forward(
         self, token_ids_BS: Tensor, positions_BS: Tensor, segment_ids_BS: Tensor | None = None
@@ -72,11 +73,18 @@ class BidirectionalEncoder(nn.Module):
         self.embedding = EncoderEmbedding(config)
         depth = config.num_encoder_layers
         self.layers = Stack(
-            [block.encoder_layer(config) for _ in range(depth)],
+            [block.encoder_layer(config.of_layer(number)) for number in range(depth)],
             depth,
             config.encoder_layerdrop,
             learns_rates=config.learns_layerdrop,
         )
+        if config.embedding_norm:
+            _leave_out_norm(self.layers[0])
+        self.bias: RelativeBias | None = None
+        if config.relative_buckets:
+            self.bias = RelativeBias(
+                config.num_heads, config.relative_buckets, MOST_DISTANCE, sees_ahead=True
+            )
         self.norm = make_norm(config, "pre")
 
     def forward(
@@ -90,29 +98,79 @@ class BidirectionalEncoder(nn.Module):
         start; or of packed texts [1,M,D]. `run_layer` calls a layer: `Trainable.run_layer` of the
         model that this is part of."""
         if isinstance(mask, Packing):
-            positions_BS = mask.positions_1M
+            positions_BS, length = mask.positions_1M, mask.slots_BS.shape[1]
         else:
-            positions_BS = torch.arange(token_ids_BS.shape[1], device=token_ids_BS.device)[None]
+            length = token_ids_BS.shape[1]
+            positions_BS = torch.arange(length, device=token_ids_BS.device)[None]
         x_BSD = self.embedding(token_ids_BS, positions_BS, segment_ids_BS)
-        inputs = [(mask,)] * self.config.num_encoder_layers
+        positions_S = torch.arange(length, device=token_ids_BS.device)
+        inputs = self._masks_of_layers(mask, positions_S)
         return self.norm(self.layers.run(x_BSD, inputs, run_layer))
+
+    def _masks_of_layers(
+        self, mask: Tensor | Packing | None, positions_S: Tensor
+    ) -> list[tuple[Tensor | Packing | None]]:
+        """The mask of each layer: the given one with what the layer's window hides, and with the
+        numbers of distances."""
+        config = self.config
+        windows = [config.window_of(number) for number in range(config.num_encoder_layers)]
+        if self.bias is None and not any(windows):
+            return [(mask,)] * len(windows)
+        distance_1SS = (positions_S[None, :] - positions_S[:, None])[None]
+        bias = None if self.bias is None else self.bias(distance_1SS)
+        made = {
+            window: _with_scores(mask, bias, distance_1SS, window) for window in sorted({*windows})
+        }
+        return [(made[window],) for window in windows]
+
+
+def _with_scores(
+    mask: Tensor | Packing | None, bias: Tensor | None, distance_1SS: Tensor, window: int
+) -> Tensor | Packing | None:
+    """A mask with the `bias` [1,H,S,S], in which what lies further away than a `window` is hidden;
+    0 is none."""
+    if bias is None and not window:
+        return mask
+    hidden = mask.mask_BS[:, None, None, :] if isinstance(mask, Packing) else mask
+    own = torch.zeros_like(distance_1SS[None], dtype=torch.float32) if bias is None else bias
+    scores = own if hidden is None else own + hidden
+    if window:
+        scores = scores.masked_fill((distance_1SS.abs() > window)[None], -torch.inf)
+        # Padding may have no token of its text in sight, and is to have numbers all the same.
+        scores = torch.where((distance_1SS == 0)[None], own, scores)
+    return replace(mask, scores=scores) if isinstance(mask, Packing) else scores
+
+
+def _leave_out_norm(layer: nn.Module) -> None:
+    """Let a layer's first sublayer read its input as it is."""
+    assert isinstance(layer, Layer)
+    residual = layer.get_submodule(f"{next(iter(layer.order))}_residual")
+    assert isinstance(residual, Residual)
+    residual.norm = nn.Identity()
+
+
+_POOLED: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "gelu_norm": nn.functional.gelu,
+}
+"""The activations of poolers but for that of BERT."""
 
 
 class Pooler(nn.Module):
-    """A whole text is predicted from its first token's state: with `pooler: tanh` a dense
-    layer and tanh follow, as in BERT; with `relu` ReLU in place of tanh; with `none` nothing, as in
-    the Macaron authors' code."""
+    """A whole text is predicted from its vector, mostly its first token's state: with `tanh` a
+    dense layer and tanh follow, as in BERT; with `relu` ReLU in place of tanh; with `gelu_norm`
+    GELU and a norm, as in ModernBERT; with `none` nothing, as in the Macaron authors' code."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.activation = torch.relu if config.pooler == "relu" else torch.tanh
+        self.activation = _POOLED.get(config.pooler, torch.tanh)
         dense = config.pooler != "none"
         self.dense = nn.Linear(config.model_dim, config.model_dim) if dense else None
+        self.norm = new_norm(config) if config.pooler == "gelu_norm" else nn.Identity()
 
-    def forward(self, x_BSD: Tensor) -> Tensor:
-        """[B,S,D] to [B,D]."""
-        x_BD = x_BSD[:, 0]
-        return x_BD if self.dense is None else self.activation(self.dense(x_BD))
+    def forward(self, x_BD: Tensor) -> Tensor:
+        """What a text's vector [B,D] becomes, [B,D]."""
+        return x_BD if self.dense is None else self.norm(self.activation(self.dense(x_BD)))
 
 
 class Bert(Network):
@@ -164,15 +222,20 @@ class Bert(Network):
 
     def next_sentence_logits(self, x_BSD: Tensor) -> Tensor:
         """The log-odds [B] that the second part of each text follows the first."""
-        return self.next_sentence(self.pooler(x_BSD))[:, 0]
+        return self.next_sentence(self.pooler(x_BSD[:, 0]))[:, 0]
 
 
 class TextModel(Trainable, ABC):
-    """An encoder of which one vector is read for each text."""
+    """An encoder of which one vector is read for each text, that of its first token or the mean of
+    all."""
 
-    def __init__(self, encoder: BidirectionalEncoder) -> None:
+    pooling: Pooling
+
+    def __init__(self, encoder: BidirectionalEncoder, pooling: Pooling) -> None:
         super().__init__()
-        self.encoder = encoder
+        if pooling not in get_args(Pooling):
+            raise ValueError(f"pooling must be one of {get_args(Pooling)}, got {pooling!r}")
+        self.encoder, self.pooling = encoder, pooling
         self.config: BertConfig = encoder.config
 
     @property
@@ -180,14 +243,21 @@ class TextModel(Trainable, ABC):
     def width(self) -> int:
         """Numbers for each text."""
 
-    @property
-    @abstractmethod
-    def reads_first_alone(self) -> bool:
-        """Whether it is read from the first token's state and no other."""
-
     @abstractmethod
     def read(self, x_BSD: Tensor, mask_BS: Tensor) -> Tensor:
         """The encoder's states to [B,width]; the mask is 0 at tokens and -inf behind them."""
+
+    def pool(self, x_BSD: Tensor, mask_BS: Tensor) -> Tensor:
+        """The encoder's states to one for each text, [B,D]."""
+        return x_BSD[:, 0] if self.pooling == "cls" else self._mean(x_BSD, mask_BS)
+
+    def _mean(self, x_BSD: Tensor, mask_BS: Tensor) -> Tensor:
+        """The mean of the tokens' states: what attention gives that finds all alike. Unlike a sum
+        over padded states, its last bit does not depend on how far they are padded."""
+        query_B1D = x_BSD.new_zeros(1, 1, x_BSD.shape[2]).expand(x_BSD.shape[0], -1, -1)
+        mask_B11S = mask_BS[:, None, None, :]
+        heads = self.config.num_heads
+        return attention(query_B1D, x_BSD, x_BSD, num_heads=heads, mask=mask_B11S)[:, 0]
 
     def forward(self, token_ids_BS: Tensor, segment_ids_BS: Tensor | None = None) -> Tensor:
         """Texts padded on the right to [B,width]."""
@@ -205,7 +275,7 @@ class TextModel(Trainable, ABC):
     ) -> Tensor:
         """Packed texts to [B,width]."""
         x_1MD = self.encoder(token_ids_1M, segment_ids_1M, packing, self.run_layer)
-        if self.reads_first_alone:
+        if self.pooling == "cls":
             packing = replace(
                 packing, slots_BS=packing.slots_BS[:, :1], mask_BS=packing.mask_BS[:, :1]
             )
@@ -216,16 +286,13 @@ class SentenceEmbedder(TextModel):
     """A vector for each text: its first token's state, or the mean of all (Reimers and Gurevych
     2019, section 3); of length one where `normalised`."""
 
-    pooling: Pooling
     normalised: bool
 
     def __init__(
         self, encoder: BidirectionalEncoder, pooling: Pooling, *, normalised: bool
     ) -> None:
-        super().__init__(encoder)
-        if pooling not in get_args(Pooling):
-            raise ValueError(f"pooling must be one of {get_args(Pooling)}, got {pooling!r}")
-        self.pooling, self.normalised = pooling, normalised
+        super().__init__(encoder, pooling)
+        self.normalised = normalised
 
     @property
     def width(self) -> int:
@@ -236,35 +303,24 @@ class SentenceEmbedder(TextModel):
         """What two modules may differ in besides their weights."""
         return f"pooling={self.pooling}, normalised={self.normalised}"
 
-    @property
-    def reads_first_alone(self) -> bool:
-        """Whether the pooling is `cls`."""
-        return self.pooling == "cls"
-
     def read(self, x_BSD: Tensor, mask_BS: Tensor) -> Tensor:
         """States to vectors [B,D]."""
-        x_BD = x_BSD[:, 0] if self.pooling == "cls" else self._mean(x_BSD, mask_BS)
+        x_BD = self.pool(x_BSD, mask_BS)
         if not self.normalised:
             return x_BD
         length_B1 = x_BD.square().sum(-1, keepdim=True).sqrt()
         return x_BD / length_B1.clamp_min(1e-12)
 
-    def _mean(self, x_BSD: Tensor, mask_BS: Tensor) -> Tensor:
-        """The mean of the tokens' states: what attention gives that finds all alike. Unlike a sum
-        over padded states, its last bit does not depend on how far they are padded."""
-        query_B1D = x_BSD.new_zeros(1, 1, x_BSD.shape[2]).expand(x_BSD.shape[0], -1, -1)
-        mask_B11S = mask_BS[:, None, None, :]
-        heads = self.config.num_heads
-        return attention(query_B1D, x_BSD, x_BSD, num_heads=heads, mask=mask_B11S)[:, 0]
-
 
 class TextClassifier(TextModel):
     """Logits of C classes for each text or pair of texts; a single one is what regression gives."""
 
-    def __init__(self, encoder: BidirectionalEncoder, num_classes: int) -> None:
+    def __init__(
+        self, encoder: BidirectionalEncoder, num_classes: int, pooling: Pooling = "cls"
+    ) -> None:
         """The output begins at zero, so that no class is likelier than another (the Macaron
         authors' code)."""
-        super().__init__(encoder)
+        super().__init__(encoder, pooling)
         self.pooler = Pooler(encoder.config)
         self.dropout = Dropout(encoder.config.dropout)
         self.num_classes = num_classes
@@ -281,15 +337,9 @@ class TextClassifier(TextModel):
         """Classes."""
         return self.num_classes
 
-    @property
-    def reads_first_alone(self) -> bool:
-        """It is."""
-        return True
-
     def read(self, x_BSD: Tensor, mask_BS: Tensor) -> Tensor:
         """States to logits [B,C]."""
-        del mask_BS
-        return self.output(self.dropout(self.pooler(x_BSD)))
+        return self.output(self.dropout(self.pooler(self.pool(x_BSD, mask_BS))))
 
 
 class TextGraph(nn.Module):

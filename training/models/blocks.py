@@ -209,7 +209,7 @@ def self_attention(config: ModelConfig) -> SelfAttention:
         head_dim=config.head_width,
         bias=config.attention_bias,
         positions=make_positions(config),
-        is_biased=config.positions == "relative_bias",
+        is_biased=config.biases_scores,
     )
 
 

@@ -200,6 +200,11 @@ class ModelConfig(ABC):
         return True
 
     @property
+    def biases_scores(self) -> bool:
+        """Whether scores of self-attention have numbers added that differ from head to head."""
+        return self.positions == "relative_bias"
+
+    @property
     def head_width(self) -> int:
         """Features of one head of attention."""
         return self.model_dim // self.num_heads

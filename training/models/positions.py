@@ -10,6 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from training.models.bert_config import BertConfig
 from training.models.config import ModelConfig
 from training.models.language_model_config import LanguageModelConfig
 from training.models.operators import split_heads
@@ -204,7 +205,8 @@ def make_positions(config: ModelConfig) -> RotaryPositions | RelativePositions |
                 rotary_slowing(config),
                 config.rotary_dim,
             )
-        return RotaryPositions(config.num_heads)
+        base = config.rotary_base if isinstance(config, BertConfig) else 10000.0
+        return RotaryPositions(config.num_heads, base=base)
     if config.positions == "relative":
         return RelativePositions(config.head_width, config.max_relative_distance)
     return None

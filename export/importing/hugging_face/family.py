@@ -1,5 +1,5 @@
 """How a folder of a family with BART's modules is read: what all have stands here, and what a
-family has of its own it tells."""
+family has of its own it says."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Folder:
     generation: Options
     config: TransformerConfig
     special_ids: SpecialIds
-    """As the options name them; the unknown piece is the vocabulary's to tell."""
+    """As the options name them; the unknown piece is the vocabulary's to name."""
 
 
 @dataclass(frozen=True)
 class VocabularyPart:
-    """What the vocabulary of a folder tells."""
+    """What the vocabulary of a folder gives."""
 
     pieces: Pieces | FastTokenizerFile
     unk: int
@@ -70,7 +70,7 @@ def read_folder(path: Path, choice: LanguageChoice, family: Family) -> Imported:
         special_id(options, f"{name}_token_id", config.vocab_size)
         for name in ("pad", "decoder_start", "eos")
     )
-    options.get("bos_token_id")  # there is none, or the vocabulary tells it, too
+    options.get("bos_token_id")  # there is none, or the vocabulary has it, too
     folder = Folder(path, options, generation, config, SpecialIds(pad=pad, bos=start, eos=eos))
     text = family.text(folder, choice)
     search = search_options(options, generation)

@@ -1,5 +1,5 @@
 """M2M100 (Fan et al. 2021) and NLLB-200 (NLLB Team 2022) of Hugging Face `transformers`: one model
-of many languages, told both of them by tags."""
+of many languages, which learn both from tags."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def _read_state(weights: Weights, folder: Folder) -> State:
 
 def _read_text(folder: Folder, choice: LanguageChoice) -> VocabularyPart:
     """The vocabulary, of both sides or of each, and the languages, as the tokenizer's options
-    tell."""
+    have them."""
     path, config, pad = folder.path, folder.config, folder.special_ids.pad
     told_in = path / "tokenizer_config.json"
     told = read_json(told_in) if told_in.is_file() else {}

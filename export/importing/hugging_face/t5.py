@@ -1,5 +1,5 @@
 """T5 of Hugging Face `transformers` (Raffel et al. 2020), its version 1.1, Flan-T5, mT5, ByT5 and
-MADLAD-400: encoder-decoders that are told in words, or by a tag, what to do."""
+MADLAD-400: encoder-decoders to which words, or a tag, say what to do."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class _Vocabulary:
 
 def read_t5(folder: Path, choice: LanguageChoice) -> Imported:
     """Read a folder of T5 or mT5; raises ExportError, with file and entry, for what is not
-    supported. Which languages there are is told by tags, by the tasks of the configuration or by
-    the choice; without any it reads and writes English."""
+    supported. Which languages there are follows from tags, from the tasks of the configuration or
+    from the choice; without any it reads and writes English."""
     options, generation = read_options(folder), generation_options(folder)
     weights = read_weights(folder)
     config, scales_output = read_config(options, weights)

@@ -98,7 +98,7 @@ def t5_state(weights: Weights, config: TransformerConfig, *, scales_output: bool
 
 
 def _is_tied(weights: Weights) -> bool:
-    """Whether the output is the embedding: what the files hold tells it, and not the options, which
+    """Whether the output is the embedding: what the files hold shows it, and not the options, which
     say whether states are scaled."""
     return _OUTPUT not in weights or weights.same(_OUTPUT, _EMBEDDINGS[0])
 

@@ -15,14 +15,13 @@ from export.importing.language_models.model import ImportedLanguageModel
 from export.importing.language_models.options import (
     FULL,
     SLIDING,
+    head_width,
     layer_kinds,
     read_decoder,
-    read_rotary,
     read_sizes,
-    rotary_options,
-    rotary_sizes,
     windows_of,
 )
+from export.importing.language_models.rotary import read_rotary, rotary_options, rotary_sizes
 from export.importing.language_models.state import Names, one_more
 from export.importing.model import read_options
 
@@ -58,7 +57,7 @@ def read_gemma2(folder: Path) -> ImportedLanguageModel:
     sizes, longest = _read_sizes(options)
     alternating = [FULL if number % 2 else SLIDING for number in range(sizes["num_decoder_layers"])]
     kinds = layer_kinds(options, len(alternating), alternating)
-    sizes |= read_rotary(options)
+    sizes |= read_rotary(options, head_width(sizes))
     sizes |= windows_of(kinds, options.given("sliding_window", 4096))
     sizes |= _caps(options, attention=50.0, logits=30.0)
     return _read(folder, options, sizes, GEMMA2_NAMES, "Gemma 2", longest)
@@ -106,7 +105,7 @@ def _caps(options: Options, *, attention: float, logits: float) -> dict[str, Any
 
 def both_rotary(options: Options, kinds: list[str]) -> dict[str, Any]:
     """Rotary positions of layers that see all, which may be scaled, and of those with a window,
-    which may not: told by kind of layer, or as older files have them."""
+    which may not: given by kind of layer, or as older files have them."""
     local = float(options.get("rope_local_base_freq", LOCAL_BASE))
     name, told = rotary_options(options)
     if told.keys() & {FULL, SLIDING}:

@@ -20,11 +20,10 @@ from export.importing.language_models.options import (
     FULL,
     SIZES,
     SLIDING,
-    turned_features,
     window_of,
     windows_of,
 )
-from export.importing.language_models.phi3 import scale_turned
+from export.importing.language_models.rotary import scale_turned, turned_features
 from export.importing.language_models.state import Names
 from training.models.positions import rotary_slowing
 

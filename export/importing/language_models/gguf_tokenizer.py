@@ -113,7 +113,7 @@ _UNSTRIPPED = ("<unk>", "<s>", "<|endoftext|>")
 
 
 def _of_merges(header: Options, tokens: list[str]) -> tuple[FastTokenizer, bool]:
-    """Merges of bytes, and whether texts begin with bos if the file does not tell."""
+    """Merges of bytes, and whether texts begin with bos if the file does not say."""
     kind = header.must("tokenizer.ggml.pre", *_SPLITTERS)
     splitter = _SPLITTERS[kind]
     pairs = [tuple(merge.split(" ")) for merge in header.need("tokenizer.ggml.merges", list)]

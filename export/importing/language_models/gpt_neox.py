@@ -13,10 +13,8 @@ from export.importing.language_models.gpt2 import ACTIVATIONS
 from export.importing.language_models.model import ImportedLanguageModel
 from export.importing.language_models.options import (
     read_decoder,
-    rotary_options,
-    rotary_sizes,
-    turned_features,
 )
+from export.importing.language_models.rotary import rotary_options, rotary_sizes, turned_features
 from export.importing.language_models.state import Names
 from export.importing.model import read_options
 
@@ -69,7 +67,7 @@ def read_gpt_neox(folder: Path) -> ImportedLanguageModel:
 
 
 def _read_rotary(options: Options, width: int) -> dict[str, Any]:
-    """Rotary positions, of which older files tell the base and the share of a head by names of
+    """Rotary positions, of which older files give the base and the share of a head by names of
     their own."""
     base, share = options.get("rotary_emb_base", 10000.0), options.get("rotary_pct", 0.25)
     share = options.get("partial_rotary_factor", share)

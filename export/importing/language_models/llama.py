@@ -8,11 +8,12 @@ from pathlib import Path
 from export.importing.language_models.model import ImportedLanguageModel
 from export.importing.language_models.options import (
     FULL,
+    head_width,
     read_decoder,
-    read_rotary,
     read_sizes,
     window_of,
 )
+from export.importing.language_models.rotary import read_rotary
 from export.importing.language_models.state import Names
 from export.importing.model import read_options
 
@@ -47,7 +48,7 @@ def read_llama(folder: Path) -> ImportedLanguageModel:
         options.must("head_dim", dim // heads, default=dim // heads)
     if options.get("layer_types"):
         options.must("layer_types", [FULL] * sizes["num_decoder_layers"])
-    sizes |= read_rotary(options)
+    sizes |= read_rotary(options, head_width(sizes))
     sizes["attention_bias"] = options.get("attention_bias", False)
     sizes["ffn_bias"] = options.get("mlp_bias", False)
     longest = options.integer("max_position_embeddings")

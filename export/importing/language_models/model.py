@@ -1,5 +1,5 @@
 """What all readers of foreign language models give: a model of `training.models`, its vocabulary
-and its chat template; and how a folder of `transformers` tells the last two."""
+and its chat template; and how a folder of `transformers` holds the last two."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class ImportedLanguageModel:
     """Tokens of prompt and output together."""
     chat_template: str | None = None
     licence: str | None = None
-    """Of the weights, where the checkpoint itself tells it."""
+    """Of the weights, where the checkpoint itself names it."""
     other_ends: tuple[int, ...] = ()
     """Ids that end a text as eos does."""
 
 
 def loaded(path: Path, sizes: dict[str, Any], state: dict[str, Tensor]) -> CausalLanguageModel:
     """The model of these sizes and weights, in evaluation mode; raises ExportError where `path`
-    tells sizes that fit nothing."""
+    has sizes that fit nothing."""
     model = CausalLanguageModel(model_config(path, sizes))
     model.load_state_dict(state)
     return model.eval()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from export.importing.language_models.llama import NAMES as LLAMA_NAMES
 from export.importing.language_models.model import ImportedLanguageModel
-from export.importing.language_models.options import read_decoder, read_rotary, read_sizes
+from export.importing.language_models.options import head_width, read_decoder, read_sizes
+from export.importing.language_models.rotary import read_rotary
 from export.importing.model import read_options
 
 NAMES = replace(
@@ -27,7 +28,7 @@ def read_olmo2(folder: Path) -> ImportedLanguageModel:
     options = read_options(folder)
     sizes = read_sizes(options, eps=1e-5)
     options.must("hidden_act", "silu", default="silu")
-    sizes |= read_rotary(options)
+    sizes |= read_rotary(options, head_width(sizes))
     sizes |= {
         "norm": "output",
         "query_key_norm": "width",

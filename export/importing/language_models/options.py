@@ -1,5 +1,5 @@
-"""What the options of folders of `transformers` tell in one way for most decoders: sizes, rotary
-positions and what each layer sees."""
+"""Options that folders of `transformers` have in one form for most decoders: sizes and what each
+layer sees."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from export.importing.language_models.model import (
     read_tokenizer,
     special_ids_of,
 )
+from export.importing.language_models.rotary import scale_turned, stretched
 from export.importing.language_models.state import Names, State, decoder_state
 from export.importing.model import generation_options
 
@@ -29,20 +30,6 @@ SIZES: dict[str, Any] = {
 """What all of them have in common."""
 
 FULL, SLIDING = "full_attention", "sliding_attention"
-_SCALING = "rope_scaling"
-_SCALED_BY: dict[str, dict[str, str]] = {
-    "default": {},
-    "linear": {"factor": "rotary_factor"},
-    "llama3": {
-        "factor": "rotary_factor",
-        "low_freq_factor": "rotary_low_factor",
-        "high_freq_factor": "rotary_high_factor",
-        "original_max_position_embeddings": "rotary_trained_length",
-    },
-}
-"""Ways to scale rotary positions: what each needs, and what we call it."""
-_ROTARY = frozenset({"type", "rope_type", "rope_theta", *_SCALED_BY["llama3"]})
-"""What their options may be beside `partial_rotary_factor`."""
 
 
 def read_sizes(
@@ -61,76 +48,6 @@ def read_sizes(
         "norm_eps": options.get("rms_norm_eps", eps),
         "tie_embeddings": options.get("tie_word_embeddings", tied),
     }
-
-
-def rotary_options(options: Options) -> tuple[str, dict[str, Any]]:
-    """What is told of rotary positions in one place, and the option that tells it."""
-    scaling = options.get(_SCALING)
-    name, told = "rope_parameters", options.get("rope_parameters")
-    if told is None:
-        name, told = _SCALING, scaling or {}
-    elif scaling not in (None, told):
-        raise ExportError(
-            f"{options.path}: rope_parameters and {_SCALING} tell different things of rotary "
-            "positions; keep the one that is right"
-        )
-    if not isinstance(told, dict):
-        raise ExportError(f"{options.path}: {name} must be a JSON object, got {told!r}")
-    base = options.get("rope_theta")
-    return name, {**({} if base is None else {"rope_theta": base}), **told}
-
-
-def read_rotary(options: Options, base: float = 10000.0) -> dict[str, Any]:
-    """The base of rotary positions and how they are scaled; `base` is the family's default. Raises
-    ExportError for a way that is not known."""
-    name, told = rotary_options(options)
-    return rotary_sizes(options.path, name, told, base)
-
-
-def rotary_sizes(path: Path, name: str, told: dict[str, Any], base: float) -> dict[str, Any]:
-    """The same of what the option `name` tells."""
-    kind = told.get("rope_type", told.get("type", "default"))
-    if kind not in _SCALED_BY:
-        raise ExportError(
-            f"{path}: {name} of the type {kind!r} is not supported; it must be one of "
-            f"{', '.join(map(repr, _SCALED_BY))}"
-        )
-    partial = told.get("partial_rotary_factor", 1.0)
-    if partial != 1.0:
-        raise ExportError(
-            f"{path}: {name}: partial_rotary_factor {partial!r} is not supported for this family; "
-            "it must be 1.0"
-        )
-    check_rotary(path, name, told)
-    found: dict[str, Any] = {"rotary_base": float(told.get("rope_theta", base))}
-    if kind == "default":
-        return found
-    missing = [key for key in _SCALED_BY[kind] if not isinstance(told.get(key), int | float)]
-    if missing:
-        raise ExportError(f"{path}: {name} of the type {kind!r} needs a number {missing[0]}")
-    found["rotary_scaling"] = kind
-    return found | {ours: told[key] for key, ours in _SCALED_BY[kind].items()}
-
-
-def turned_features(path: Path, count: int, width: int) -> int:
-    """How many features of a head are turned, 0 for all; raises ExportError for a number that is
-    odd, none, or more than a head has."""
-    if count % 2 or not 0 < count <= width:
-        raise ExportError(
-            f"{path}: rotary positions must turn an even number of the {width} features of a head, "
-            f"got {count}"
-        )
-    return 0 if count == width else count
-
-
-def check_rotary(path: Path, name: str, told: dict[str, Any], *others: str) -> None:
-    """Raise ExportError for something told of rotary positions that is not known."""
-    known = {*_ROTARY, "partial_rotary_factor", *others}
-    for key in sorted(told.keys() - known):
-        raise ExportError(
-            f"{path}: {name}: {key!r} ({told[key]!r}) is not known; what is supported: "
-            f"{', '.join(sorted(known))}"
-        )
 
 
 def window_of(width: int | None, longest: int) -> dict[str, Any]:
@@ -164,13 +81,19 @@ def layer_kinds(options: Options, count: int, default: Sequence[str]) -> list[st
 
 def sometimes_sliding(options: Options, count: int) -> dict[str, Any]:
     """The windows of Qwen: of the layers from `max_window_layers` on, where `use_sliding_window`
-    says so, or as `layer_types` tells."""
+    says so, or as `layer_types` has it."""
     used, width = options.get("use_sliding_window", False), options.given("sliding_window", 4096)
     first = options.get("max_window_layers", 28)
     sliding = used and width is not None
     default = [SLIDING if sliding and layer >= first else FULL for layer in range(count)]
     kinds = layer_kinds(options, count, default)
     return windows_of(kinds, width if used else None)
+
+
+def head_width(sizes: dict[str, Any]) -> int:
+    """Features of one head of attention of these sizes."""
+    width: int = sizes.get("head_dim") or sizes["model_dim"] // max(sizes["num_heads"], 1)
+    return width
 
 
 def read_decoder(
@@ -187,6 +110,7 @@ def read_decoder(
     special_ids, other_ends = special_ids_of(
         options, generation_options(folder), sizes["vocab_size"]
     )
+    longest, factor = stretched(options, longest)
     options.must_be(False, "is_encoder_decoder")
     options.finish({*HARMLESS, *harmless})
     weights = read_weights(folder)
@@ -194,7 +118,7 @@ def read_decoder(
         for place in _COMPUTED:
             weights.drop(place.format(number))
     state: State = decoder_state(weights, options.path, sizes, names)
-    return ImportedLanguageModel(
+    read = ImportedLanguageModel(
         f"{kind} of Hugging Face transformers",
         loaded(options.path, sizes, state),
         read_tokenizer(folder),
@@ -203,6 +127,8 @@ def read_decoder(
         read_chat_template(folder),
         other_ends=other_ends,
     )
+    scale_turned(read, factor)
+    return read
 
 
 _COMPUTED = (

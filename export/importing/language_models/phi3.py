@@ -7,18 +7,15 @@ import math
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from export.errors import ExportError
 from export.importing.folder import Options
 from export.importing.language_models.model import ImportedLanguageModel
-from export.importing.language_models.options import (
+from export.importing.language_models.options import read_decoder, read_sizes, window_of
+from export.importing.language_models.rotary import (
     check_rotary,
-    read_decoder,
-    read_sizes,
     rotary_options,
+    scale_turned,
     turned_features,
-    window_of,
 )
 from export.importing.language_models.state import Names
 from export.importing.model import read_options
@@ -56,8 +53,7 @@ def read_phi3(folder: Path) -> ImportedLanguageModel:
     sizes |= {**rotary, "attention_bias": False, "ffn_bias": False}
     sizes |= window_of(options.get("sliding_window"), readable)
     read = read_decoder(folder, options, sizes, NAMES, "Phi-3", readable, ("auto_map",))
-    if factor != 1.0:
-        scale_turned(read, factor)
+    scale_turned(read, factor)
     return read
 
 
@@ -98,15 +94,3 @@ def _read_rotary(
     longer = told.get("factor") or longest / trained
     scaled = 1.0 if longer <= 1.0 else math.sqrt(1.0 + math.log(longer) / math.log(trained))
     return found, min(trained, longest), float(told.get("attention_factor") or scaled)
-
-
-def scale_turned(read: ImportedLanguageModel, factor: float) -> None:
-    """Multiply by a factor what rotary positions turn of queries and keys: as much as of sines and
-    cosines."""
-    config = read.model.config
-    turned = config.num_heads + config.kv_heads
-    state = read.model.state_dict()
-    for number in range(config.num_decoder_layers):
-        weight: Tensor = state[f"layers.{number}.self_attention.in_proj.weight"]
-        by_head = weight.view(-1, config.head_width, config.model_dim)
-        by_head[:turned, : config.rotary_width] *= factor

@@ -9,11 +9,12 @@ from pathlib import Path
 from export.importing.language_models.llama import NAMES
 from export.importing.language_models.model import ImportedLanguageModel
 from export.importing.language_models.options import (
+    head_width,
     read_decoder,
-    read_rotary,
     read_sizes,
     sometimes_sliding,
 )
+from export.importing.language_models.rotary import read_rotary
 from export.importing.model import read_options
 
 NORMED_NAMES = replace(
@@ -31,7 +32,7 @@ def read_qwen2(folder: Path) -> ImportedLanguageModel:
     sizes = read_sizes(options, kv_heads=32)
     options.must("hidden_act", "silu", default="silu")
     longest = options.integer("max_position_embeddings")
-    sizes |= read_rotary(options)
+    sizes |= read_rotary(options, head_width(sizes))
     sizes |= sometimes_sliding(options, sizes["num_decoder_layers"])
     sizes |= {"attention_output_bias": False, "ffn_bias": False}
     return read_decoder(folder, options, sizes, NAMES, "Qwen2", longest)
@@ -44,10 +45,10 @@ def read_qwen3(folder: Path) -> ImportedLanguageModel:
     sizes = read_sizes(options, kv_heads=32)
     options.must("hidden_act", "silu", default="silu")
     longest = options.integer("max_position_embeddings")
-    sizes |= read_rotary(options)
+    sizes["head_dim"] = options.get("head_dim", 128)
+    sizes |= read_rotary(options, head_width(sizes))
     sizes |= sometimes_sliding(options, sizes["num_decoder_layers"])
     sizes |= {
-        "head_dim": options.get("head_dim", 128),
         "query_key_norm": "head",
         "attention_bias": options.get("attention_bias", False),
         "ffn_bias": False,

@@ -12,12 +12,13 @@ from export.importing.language_models.model import ImportedLanguageModel
 from export.importing.language_models.options import (
     FULL,
     SLIDING,
+    head_width,
     layer_kinds,
     read_decoder,
-    read_rotary,
     read_sizes,
     windows_of,
 )
+from export.importing.language_models.rotary import read_rotary
 from export.importing.model import read_options
 
 BASE = 2_000_000.0
@@ -30,7 +31,7 @@ def read_smollm3(folder: Path) -> ImportedLanguageModel:
     options = read_options(folder)
     sizes = read_sizes(options, tied=True, kv_heads=4)
     options.must("hidden_act", "silu", default="silu")
-    sizes |= read_rotary(options, BASE)
+    sizes |= read_rotary(options, head_width(sizes), BASE)
     sizes["attention_bias"] = options.get("attention_bias", False)
     sizes["ffn_bias"] = options.get("mlp_bias", False)
     longest = options.integer("max_position_embeddings")
@@ -60,7 +61,7 @@ def _turned_layers(options: Options, count: int) -> tuple[int, ...]:
 
 def _windows(options: Options, turned: tuple[int, ...]) -> dict[str, Any]:
     """Layers without positions see a window where `use_sliding_window` says so, or as `layer_types`
-    tells."""
+    has it."""
     used, width = options.get("use_sliding_window", False), options.get("sliding_window")
     sliding = used and width is not None
     default = [SLIDING if sliding and not each else FULL for each in turned]

@@ -62,8 +62,8 @@ class Names:
 
 
 def decoder_state(weights: Weights, path: Path, sizes: dict[str, Any], names: Names) -> State:
-    """The state of a `CausalLanguageModel` of these sizes, which `path` tells. Raises ExportError
-    for tensors that are missing, of another shape, or left over."""
+    """The state of a `CausalLanguageModel` of these sizes, which `path` has. Raises ExportError for
+    tensors that are missing, of another shape, or left over."""
     config = model_config(path, sizes)
     state = _matrices(weights, config, names)
     layers = _Layers(weights, config, names)

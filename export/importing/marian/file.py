@@ -76,7 +76,7 @@ def is_model(path: Path) -> bool:
 
 
 def read_mapping(where: Path, text: str | bytes) -> dict[str, Any]:
-    """The mapping that a YAML text is; `where` it stands is told in the ExportError otherwise."""
+    """The mapping that a YAML text is; the ExportError otherwise says `where` it stands."""
     try:
         tree = yaml.safe_load(text)
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:

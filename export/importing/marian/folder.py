@@ -257,7 +257,7 @@ def _yaml_vocabulary(path: Path) -> tuple[list[str], set[int], int, int]:
 
 
 def languages_of(files: MarianFiles, choice: LanguageChoice, pieces: Pieces) -> Languages:
-    """The languages that are given, or that the names of the files tell; raises ExportError where
+    """The languages that are given, or that the names of the files give; raises ExportError where
     neither does."""
     told, untold = _told_pair(files), f"{files.model}: its name tells no languages"
     named = [CheckpointLanguage(codes, untold) for codes in (told[:1], told[1:])]
@@ -265,7 +265,7 @@ def languages_of(files: MarianFiles, choice: LanguageChoice, pieces: Pieces) -> 
 
 
 def _told_pair(files: MarianFiles) -> tuple[str, ...]:
-    """Source and target as `model_info.json` or the name of the model tells them, or nothing."""
+    """Source and target as `model_info.json` or the name of the model gives them, or nothing."""
     try:
         told = json.loads((files.model.parent / "model_info.json").read_text(encoding="utf-8"))
         parts = str(told["shortName"]).split("-")

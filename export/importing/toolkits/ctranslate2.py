@@ -90,7 +90,7 @@ def read_ctranslate2(source: Path, choice: LanguageChoice) -> Imported:
 
 
 def _tagged(folder: Path, choice: LanguageChoice, written: Written) -> Languages | None:
-    """The languages of a model that is told them by tags, as Marian's, M2M100's and NLLB's are,
+    """The languages of a model that learns them from tags, as Marian's, M2M100's and NLLB's are,
     or None where its vocabulary has none; raises ExportError for others."""
     if language_tags(written.source):
         untold = CheckpointLanguage((), f"{folder}: does not tell its languages")

@@ -124,7 +124,7 @@ class SpecLayers:
         )
 
     def _is_scaled(self) -> bool:
-        """Whether vectors are multiplied by the root of their size: told by the factor, or by a
+        """Whether vectors are multiplied by the root of their size: given by the factor, or by a
         switch that is 1."""
         factor, root = self._both("scale_embeddings", 1), math.sqrt(self._dim)
         if factor != 0 and factor != 1 and not math.isclose(factor, root, rel_tol=1e-3):

@@ -1,5 +1,5 @@
 """Codes of BPE beside a checkpoint whose texts were cut by subword-nmt or fastBPE, over Moses'
-tokens; what else was done to the texts is told by the vocabulary."""
+tokens; what else was done to the texts stands in the vocabulary."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from serving.bundle.languages import Languages
 _PAIR = ("source.spm", "target.spm")
 _SHARED = ("sentencepiece.model", "sentencepiece.bpe.model", "spm.model", "spiece.model")
 _TAG = re.compile(r">>.+<<|__[a-z]{2,3}__|[a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2}")
-"""What models of several languages are told them by: of Marian, M2M100, NLLB and mBART."""
+"""What models of several languages know them by: of Marian, M2M100, NLLB and mBART."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def check_tags(source: Path, written: Written) -> None:
     tag = next(filter(_TAG.fullmatch, (*written.source, *written.target)), None)
     if tag is not None:
         raise ExportError(
-            f"{source}: the vocabulary has tags of languages ({tag!r}), and nothing tells how "
+            f"{source}: the vocabulary has tags of languages ({tag!r}), and nothing says how "
             "they are used; import the checkpoint of transformers that it comes from"
         )
 
@@ -73,7 +73,7 @@ def find_pieces(
     *places: Path,
 ) -> Pieces:
     """The vocabulary with what cuts texts for it, which lies in one of the folders: the vocabulary
-    tells whether it is SentencePiece or codes of BPE. `control` are the pieces that no text has.
+    says whether it is SentencePiece or codes of BPE. `control` are the pieces that no text has.
     Raises ExportError where it is not there."""
     sides = (written.source, written.target)
     silent = [frozenset(i for i, piece in enumerate(side) if piece in control) for side in sides]

@@ -30,7 +30,7 @@ _EMPTY = re.compile(rb"<(?:[^<>\"']|\"[^\"]*\"|'[^']*')*/>")
 _TAG = b"<x>"
 
 
-class Block(NamedTuple):
+class OfficeBlock(NamedTuple):
     """Where an element with paragraphs stands in a part."""
 
     begin: int
@@ -62,7 +62,7 @@ def in_utf_8(content: bytes, name: str) -> bytes:
     return written
 
 
-def blocks_of(content: bytes, name: str, take: Take) -> Iterator[Block]:
+def blocks_of(content: bytes, name: str, take: Take) -> Iterator[OfficeBlock]:
     """The blocks of a part in UTF-8, in order; none lies within another.
 
     Raises DocumentError for what is not well-formed, declares entities or nests too deep.
@@ -86,7 +86,7 @@ class _Reader:
     name: str
     take: Take
     parser: expat.XMLParserType = field(init=False)
-    _found: list[Block] = field(default_factory=list)
+    _found: list[OfficeBlock] = field(default_factory=list)
     _scope: list[tuple[str, str]] = field(default_factory=list)
     _head: bytes = _TAG
     _depth: int = 0
@@ -103,7 +103,7 @@ class _Reader:
         self.parser.EndNamespaceDeclHandler = self._forget
         self.parser.EntityDeclHandler = self._refuse
 
-    def taken(self) -> list[Block]:
+    def taken(self) -> list[OfficeBlock]:
         """What has been found since the last call."""
         found, self._found = self._found, []
         return found
@@ -130,7 +130,7 @@ class _Reader:
         # The parser is before an end tag, but behind an element that is a single tag.
         if not _EMPTY.fullmatch(self.content, begin, at):
             end = self.content.index(b">", at) + 1
-            self._found.append(Block(begin, end, self._head))
+            self._found.append(OfficeBlock(begin, end, self._head))
 
     def _declare(self, prefix: str | None, address: str | None) -> None:
         self._scope.append((prefix or "", address or ""))

@@ -16,7 +16,7 @@ from serving.documents.office.paragraph import (
     MACROS,
     SIGNED,
     Paragraph,
-    Reading,
+    PartReading,
     office_file,
 )
 from serving.documents.unit import FileInUnits, Translated, WrittenFile
@@ -43,7 +43,7 @@ def read_odf(content: bytes) -> FileInUnits:
     if _MANIFEST in archive.names and b":encryption-data" in archive.read(_MANIFEST):
         raise DocumentError("the file is locked with a password; remove it and try again")
     names = [name for name in archive.names if _PART.match(name)]
-    file = office_file(archive, names, Reading(_take, _paragraphs))
+    file = office_file(archive, names, PartReading(_take, _paragraphs))
     signed = [name for name in archive.names if name == _SIGNATURES]
 
     def write(translations: Sequence[Translated]) -> WrittenFile:

@@ -15,7 +15,7 @@ from serving.documents.office.paragraph import (
     MACROS,
     SIGNED,
     Paragraph,
-    Reading,
+    PartReading,
     office_file,
 )
 from serving.documents.office.runs import RunReader
@@ -53,7 +53,7 @@ def read_ooxml(content: bytes) -> FileInUnits:
     def paragraphs(root: etree._Element) -> Iterator[Paragraph]:
         return _paragraphs(root, kept)
 
-    file = office_file(archive, names, Reading(_take, paragraphs))
+    file = office_file(archive, names, PartReading(_take, paragraphs))
     signed = [name for name in archive.names if _SIGNATURE.match(name)]
 
     def write(translations: Sequence[Translated]) -> WrittenFile:

@@ -10,7 +10,7 @@ from lxml import etree
 
 from serving.documents.archive import Archive
 from serving.documents.markup import Inline, Line
-from serving.documents.office.blocks import Block, Take, block_as_bytes, blocks_of, in_utf_8
+from serving.documents.office.blocks import OfficeBlock, Take, block_as_bytes, blocks_of, in_utf_8
 from serving.documents.unit import Translated, Unit, check_lengths
 
 SIGNED = "The file was signed; a translation is another text and has no signature."
@@ -27,7 +27,7 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
-class Reading:
+class PartReading:
     """How the parts of a kind of file are read."""
 
     take: Take
@@ -40,9 +40,9 @@ class OfficeFile:
     """An office file whose blocks have been found."""
 
     archive: Archive
-    reading: Reading
+    reading: PartReading
     units: Sequence[Unit]
-    blocks: Mapping[str, Sequence[tuple[Block, int]]]
+    blocks: Mapping[str, Sequence[tuple[OfficeBlock, int]]]
     """Of each part those with words, and how many units each has."""
 
     def written(self, translations: Sequence[Translated]) -> dict[str, Iterator[bytes]]:
@@ -77,10 +77,10 @@ class OfficeFile:
         yield content[at:]
 
 
-def office_file(archive: Archive, names: Sequence[str], reading: Reading) -> OfficeFile:
+def office_file(archive: Archive, names: Sequence[str], reading: PartReading) -> OfficeFile:
     """The units of these parts, in order. Raises DocumentError and TooLongError."""
     units: list[Unit] = []
-    blocks: dict[str, list[tuple[Block, int]]] = {}
+    blocks: dict[str, list[tuple[OfficeBlock, int]]] = {}
     for name in names:
         content = in_utf_8(archive.read(name), name)
         found = blocks[name] = []

@@ -18,6 +18,7 @@ SCHEMAS = "#/components/schemas/"
 REASONS: Mapping[int, str] = {
     200: "Done",
     201: "Made",
+    202: "Begun",
     204: "Done; there is nothing to say",
     400: "The request says something that is not possible; the message says what",
     401: "An API key is needed, or the one sent is not known; only where the server has keys",
@@ -90,7 +91,7 @@ def _operation(dialect: Dialect[Any], route: DialectRoute[Any], method: str) -> 
             form = {"schema": _form(route.request, route.form)}
             content |= {URLENCODED: form, MULTIPART: form}
         found["requestBody"] = {"required": True, "content": content}
-    if route.upload:
+    if route.upload is not None:
         content = {MULTIPART: {"schema": _upload(route.upload)}}
         found["requestBody"] = {"required": True, "content": content}
     parameters = [_parameter(name, "path", ()) for name in _PATH_PARAMETER.findall(route.path)]

@@ -52,7 +52,7 @@ class DialectRoute(Generic[EndpointsT]):
     """The body that is read, as JSON."""
     form: tuple[str, ...] = ()
     """Fields of the request that may come as a form, too; none where no form is read."""
-    upload: tuple[str, ...] = ()
+    upload: tuple[str, ...] | None = None
     """Fields of a multipart form that stand beside its file, which is in the field `file`; none
     where no file is read."""
     query: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

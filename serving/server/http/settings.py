@@ -107,6 +107,17 @@ class Settings(BaseModel):
     """Glossaries that a key may keep."""
     max_glossary_entries: int = Field(10_000, ge=1, le=1_000_000)
     """Entries of a stored glossary, for each of its language pairs."""
+    max_suggestions: int = Field(100_000, ge=1, le=10_000_000)
+    """Translations that are kept for a key as users have suggested them."""
+    max_memories: int = Field(100, ge=1, le=100_000)
+    """Translation memories that a key may keep."""
+    max_memory_segments: int = Field(1_000_000, ge=1, le=10_000_000)
+    """Segments of a translation memory; a million take about 400 MB of each worker that uses
+    them."""
+    max_segment_chars: int = Field(5000, ge=1, le=100_000)
+    """Characters of a sentence in a translation memory, and of its translation."""
+    max_memory_bytes: int = Field(200 * 1024 * 1024, ge=1024)
+    """Bytes of a file that is read into a translation memory."""
     max_batch_tokens: int | None = Field(None, ge=1)
     """Texts x longest source, in tokens, decoded together; where not set, what suits the device."""
     max_cache_bytes: int = Field(BatchLimits().max_cache_bytes, ge=2**20)

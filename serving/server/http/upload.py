@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from tempfile import SpooledTemporaryFile
 from typing import IO
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
@@ -14,6 +16,8 @@ from serving.errors import CancelledError, MediaTypeError, RequestError, TooLong
 from serving.server.http.form import MULTIPART, Fields
 from serving.server.http.settings import variable
 
+_IN_MEMORY = 1024 * 1024
+"""Bytes of a file that are held in memory; a longer one lies on the disk."""
 _MAX_FIELDS = 100
 _MAX_FIELD_BYTES = 100_000
 
@@ -29,10 +33,13 @@ class Upload:
     fields: Fields
 
 
-async def read_upload(request: Request, max_bytes: int) -> Upload:
+async def read_upload(
+    request: Request, max_bytes: int, setting: str = "max_document_bytes"
+) -> Upload:
     """The form of a request, which has one file, in the field `file`; the caller closes that.
 
     Raises MediaTypeError where it is no multipart form, TooLongError for more than `max_bytes`,
+    which `setting` sets,
     RequestError where the form is broken or has no file, CancelledError where the client goes away.
     """
     declared = request.headers.get("content-type", "")
@@ -43,10 +50,10 @@ async def read_upload(request: Request, max_bytes: int) -> Upload:
         )
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length[:20]) > max_bytes:
-        raise _too_large(max_bytes)
+        raise _too_large(max_bytes, setting)
     parser = MultiPartParser(
         request.headers,
-        _bounded(request, max_bytes),
+        _bounded(request, max_bytes, setting),
         max_files=1,
         max_fields=_MAX_FIELDS,
         max_part_size=_MAX_FIELD_BYTES,
@@ -65,19 +72,39 @@ async def read_upload(request: Request, max_bytes: int) -> Upload:
     return Upload(found.filename or "", found.file, {**fields})
 
 
-async def _bounded(request: Request, max_bytes: int) -> AsyncGenerator[bytes]:
+async def read_file(request: Request, max_bytes: int, setting: str) -> IO[bytes]:
+    """The body of a request as a file, open at its beginning; closing it removes it from the disk.
+
+    Raises TooLongError for more than `max_bytes`, which `setting` sets, CancelledError where the
+    client goes away.
+    """
+    file = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
+    try:
+        async for part in _bounded(request, max_bytes, setting):
+            await run_in_threadpool(file.write, part)
+    except ClientDisconnect as error:
+        file.close()
+        raise CancelledError("the client left while sending its file") from error
+    except BaseException:
+        file.close()
+        raise
+    file.seek(0)
+    return file
+
+
+async def _bounded(request: Request, max_bytes: int, setting: str) -> AsyncGenerator[bytes]:
     # What the client declared may be wrong, and a chunked body declares nothing: count.
     size = 0
     async for part in request.stream():
         size += len(part)
         if size > max_bytes:
-            raise _too_large(max_bytes)
+            raise _too_large(max_bytes, setting)
         yield part
 
 
-def _too_large(max_bytes: int) -> TooLongError:
+def _too_large(max_bytes: int, setting: str) -> TooLongError:
+    what = "document" if setting == "max_document_bytes" else "file"
     return TooLongError(
-        f"a document must have at most {max_bytes} bytes ({variable('max_document_bytes')}); "
-        "divide it",
+        f"a {what} must have at most {max_bytes} bytes ({variable(setting)}); divide it",
         parameter="file",
     )

@@ -63,21 +63,31 @@ class UsageMeter:
 
         Raises QuotaExceededError where its characters are more than are left of `limit` this month.
         """
-        place = owner, self._day(), task
-        self._spend(place, count, limit)
+        day = self._day()
+        place = owner, day, task
+        with self._lock:
+            found = self._month(owner, day[:7])
+            before = found.stored + found.unsaved
+            if before + count.characters > limit:
+                raise self._over(before, count.characters, limit)
+            found.unsaved += count.characters
+            self._counts[place] = self._counts.get(place, _NOTHING).and_also(*count)
+            if self._thread is None and not self._ended.is_set():
+                self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
+                self._thread.start()
         return functools.partial(self._take_back, place, count)
 
     def used(self, owner: str) -> int:
         """The characters of an owner this month, as far as this process knows."""
         with self._lock:
-            found = self._month(owner)
+            found = self._month(owner, self._day()[:7])
             return found.stored + found.unsaved
 
     def know(self, owner: str) -> None:
         """Ask the store for the characters of an owner, whom other servers may have served; raises
         StoreUnavailableError."""
         with self._lock:
-            found, number = self._month(owner), self._number
+            found, number = self._month(owner, self._day()[:7]), self._number
         if found.unsaved:  # the next batch brings the answer
             return
         stored = self._usage.of_month(owner, found.name)
@@ -119,48 +129,44 @@ class UsageMeter:
             self._today = number, time.strftime("%Y-%m-%d", time.gmtime(number * 86_400))
         return self._today[1]
 
-    def _spend(self, place: UsagePlace, count: UsageCount, limit: int) -> None:
-        with self._lock:
-            found = self._month(place[0])
-            before = found.stored + found.unsaved
-            if before + count.characters > limit:
-                error = QuotaExceededError(
-                    f"at most {limit} characters a month are for this key, got {before} so far and "
-                    f"{count.characters} more; the count begins anew with the next month"
-                )
-                error.retry_after_s = _rest_of_month(self._clock())
-                raise error
-            self._add(place, count)
-            if self._thread is None and not self._ended.is_set():
-                self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
-                self._thread.start()
+    def _over(self, before: int, more: int, limit: int) -> QuotaExceededError:
+        error = QuotaExceededError(
+            f"at most {limit} characters a month are for this key, got {before} so far and {more} "
+            "more; the count begins anew with the next month"
+        )
+        error.retry_after_s = _rest_of_month(self._clock())
+        return error
 
     def _take_back(self, place: UsagePlace, count: UsageCount) -> None:
-        with self._lock:
-            self._add(place, UsageCount(-count.requests, -count.characters))
-
-    def _add(self, place: UsagePlace, count: UsageCount) -> None:
-        """Count, with the lock held."""
         owner, day, _ = place
-        found = self._month(owner)
-        self._counts[place] = self._counts.get(place, _NOTHING).and_also(*count)
-        if day[:7] == found.name:
-            found.unsaved += count.characters
+        with self._lock:
+            found = self._month(owner, self._day()[:7])
+            counted = self._counts.get(place, _NOTHING)
+            self._counts[place] = counted.and_also(-count.requests, -count.characters)
+            if day[:7] == found.name:
+                found.unsaved -= count.characters
 
-    def _month(self, owner: str) -> _Month:
+    def _month(self, owner: str, month: str) -> _Month:
         """The account of an owner, which begins anew with each month; with the lock held."""
-        month, found = self._day()[:7], self._months.get(owner)
+        found = self._months.get(owner)
         if found is None or found.name != month:
-            found = self._months[owner] = _Month(month)
-            sent = self._batch.counts if self._batch else {}
-            for counts in (self._counts, sent):  # where the clock was put back
-                for (whose, day, _), count in counts.items():
-                    if whose == owner and day[:7] == month:
-                        found.unsaved += count.characters
+            found = self._begun(owner, month)
         self._months.move_to_end(owner)
+        return found
+
+    def _begun(self, owner: str, month: str) -> _Month:
+        """A new account of an owner for a month, with what is counted for it already."""
+        found = self._months[owner] = _Month(month)
+        sent = self._batch.counts if self._batch else {}
+        for counts in (self._counts, sent):  # where the clock was put back
+            for (whose, day, _), count in counts.items():
+                if whose == owner and day[:7] == month:
+                    found.unsaved += count.characters
         if len(self._months) > _MOST_OWNERS:
             idle = (name for name, known in self._months.items() if not known.unsaved)
-            del self._months[next(idle, owner)]
+            gone = next((name for name in idle if name != owner), None)
+            if gone is not None:
+                del self._months[gone]
         return found
 
     def _taken(self) -> UsageBatch | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -54,8 +55,10 @@ class Readings:
         place: Place,
         model: str | None = None,
         truncate: bool = False,
+        prompt_name: str | None = None,
     ) -> Read:
-        """Read texts with the encoder of that name, or the first for the task.
+        """Read texts with the encoder of that name, or the first for the task, each behind the
+        prompt of that name or the model's default one.
 
         Raises RequestError, which names the text at fault by its `place` where one is, and the
         errors of the scheduler.
@@ -73,7 +76,10 @@ class Readings:
 
             def submit() -> tuple[ServedEncoder, list[ReadTicket], int]:
                 try:
-                    encoded = _encoded(encoder, texts, truncate=truncate)
+                    read = partial(
+                        encoder.reader.encode, truncate=truncate, prompt_name=prompt_name
+                    )
+                    encoded = _encoded(read, texts)
                 except RequestError as error:
                     raise _placed(error, texts, place) from error
                 tickets = encoder.scheduler.submit_all(encoded, limit.timeout_s, limit.max_wait_s)
@@ -121,7 +127,9 @@ def _whole(given: Given) -> str:
 
 def _placed(error: RequestError, texts: Sequence[Given], place: Place) -> RequestError:
     """The same error, which names the place of the text at fault, where one is; of two that are
-    too long together, the longer one's."""
+    too long together, the longer one's. A prompt is at fault by itself."""
+    if error.parameter == "prompt_name":
+        return error
     given = texts[error.index or 0]
     if not isinstance(given, tuple):
         second = False
@@ -134,13 +142,11 @@ def _placed(error: RequestError, texts: Sequence[Given], place: Place) -> Reques
     return error if error.index is None else error.at(name)
 
 
-def _encoded(
-    encoder: ServedEncoder, texts: Sequence[Given], *, truncate: bool
-) -> list[EncodedText]:
+def _encoded(encode: Callable[[Given], EncodedText], texts: Sequence[Given]) -> list[EncodedText]:
     encoded = []
     for index, given in enumerate(texts):
         try:
-            encoded.append(encoder.reader.encode(given, truncate=truncate))
+            encoded.append(encode(given))
         except RequestError as error:
             error.index = index
             raise

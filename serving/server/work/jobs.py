@@ -31,7 +31,7 @@ from serving.server.work.planning import (
 from serving.server.work.translation_job import JobResult, TextPartial, TextResult, TranslationJob
 from serving.text.growing import GrowingTexts
 from serving.translation.glossing import with_terms
-from serving.translation.ticket import Completed, TranslationTicket
+from serving.translation.ticket import Completed, Request, TranslationTicket
 
 _Events = AsyncGenerator[TextPartial | JobResult]
 _Submitted = tuple[list[Plan], list[TranslationTicket]]
@@ -181,8 +181,10 @@ class Jobs:
         yield await apart(caller, job_result, job, plans, done)
 
     def _size(self, job: TranslationJob) -> float:
-        """The characters to read; infinite if a model may have to load, for another thread."""
-        return math.inf if self._planner.may_load else sum(map(len, job.texts))
+        """The characters to read; infinite, for another thread, if a model may have to load or a
+        memory is asked."""
+        elsewhere = self._planner.may_load or job.memory is not None
+        return math.inf if elsewhere else sum(map(len, job.texts))
 
 
 async def _last(events: _Events) -> JobResult:
@@ -205,14 +207,22 @@ def _submit(
         for request in requests(job, plan, prefix, limit.timeout_s, stream=told)
     ]
     tickets: dict[int, TranslationTicket] = {}
+    for number, (_, _, known) in enumerate(asked):
+        if isinstance(known, Completed):
+            tickets[number] = TranslationTicket()
+            tickets[number].complete(known)
     try:
         for model in {plan.model.name: plan.model for plan in plans}.values():
-            own = [n for n, (_, plan, _) in enumerate(asked) if plan.model is model]
+            own = {
+                n: request
+                for n, (_, plan, request) in enumerate(asked)
+                if plan.model is model and isinstance(request, Request)
+            }
             try:
-                submitted = model.scheduler.submit_all([asked[n][2] for n in own], limit.max_wait_s)
+                submitted = model.scheduler.submit_all(list(own.values()), limit.max_wait_s)
             except RequestError as error:
                 if error.index is not None:
-                    error.index = asked[own[error.index]][0]
+                    error.index = asked[list(own)[error.index]][0]
                 raise
             tickets.update(zip(own, submitted, strict=True))
     except BaseException:

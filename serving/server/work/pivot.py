@@ -76,6 +76,7 @@ def check_pivot(job: TranslationJob, between: str) -> None:
         ("alignments", job.alignments),
         ("glossary", job.terms.glossary),
         ("glossary_id", job.glossary),
+        ("memory_id", job.memory),
     ):
         if asked:
             raise InvalidOptionError(
@@ -96,6 +97,7 @@ def first_leg(job: TranslationJob, between: str) -> TranslationJob:
         target_prefixes=(),
         terms=NO_TERMS,
         glossary=(),
+        memory=None,
     )
 
 

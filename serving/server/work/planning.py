@@ -5,31 +5,56 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from serving.errors import RequestError, UnknownLanguageError
+from serving.queue.ticket import RequestTiming
 from serving.search.options import SearchOptions
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
 from serving.server.models.served import ServedTranslator
 from serving.server.work.admission import (
     check_cost,
+    check_memory,
     check_tags,
     check_terms,
     check_texts,
     choose_options,
 )
 from serving.server.work.pivot import Part, check_pivot, split_by_route
-from serving.server.work.translation_job import JobResult, TextResult, TranslationJob
+from serving.server.work.translation_job import (
+    JobResult,
+    SentenceOrigin,
+    TextResult,
+    TranslationJob,
+)
 from serving.text.characters import check_text
 from serving.text.detection import detect_among
 from serving.text.document import Document
 from serving.text.glossary import Match, TermIndex, matched_terms
-from serving.translation.results import check_single, join_timings, join_translations
+from serving.text.memory.segments import MemoryUse
+from serving.translation.results import (
+    Translation,
+    check_single,
+    join_timings,
+    join_translations,
+)
 from serving.translation.ticket import Completed, Request
 
 _ZERO_SHOT = "zero_shot"
 """The warning of a translation between languages on whose pair its model was not trained."""
+
+
+_NO_TIME = RequestTiming(0.0, 0.0, 0.0, 0)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A translation that a memory has of a sentence."""
+
+    text: str
+    """As a model would write it."""
+    origin: SentenceOrigin
 
 
 @dataclass(frozen=True)
@@ -43,6 +68,14 @@ class Plan:
     confidence: float | None
     terms: Mapping[int, Sequence[Match]]
     """Those of stored glossaries, by the numbers of the sentences that hold any."""
+    known: Mapping[int, Known] = field(default_factory=dict)
+    """What a memory has for sentences, by their numbers; those are not decoded, and have no
+    terms."""
+
+    @property
+    def num_sentences(self) -> int:
+        """How many sentences the text has."""
+        return len(self.document.sentences)
 
 
 class Planner:
@@ -120,9 +153,9 @@ class Planner:
             plans.append(Plan(document, model, options[model.name], source, confidence, terms))
         if not counted:
             beams = {plan.options.total_beams for plan in plans}
-            sentences = sum(len(plan.document.sentences) for plan in plans)
+            sentences = sum(plan.num_sentences for plan in plans)
             check_cost(sentences, max(beams, default=1), self._settings)
-        return plans
+        return plans if job.memory is None else _with_memory(plans, job.memory)
 
     def _detected(
         self, job: TranslationJob, languages: Sequence[str]
@@ -156,6 +189,7 @@ class Planner:
         """Raise RequestError for terms and prefixes beyond the server's limits."""
         check_texts(job.target_prefixes, self._settings, "target_prefix")
         check_terms(job.terms, self._settings)
+        check_memory(job)
 
     def _options(self, job: TranslationJob, model: ServedTranslator) -> SearchOptions:
         return choose_options(
@@ -182,6 +216,27 @@ def _terms(glossary: Sequence[TermIndex], document: Document) -> dict[int, Seque
     return {number: terms for number, terms in enumerate(found) if terms}
 
 
+def _with_memory(plans: Sequence[Plan], memory: MemoryUse) -> list[Plan]:
+    """The plans with what the memory has for their sentences; all are looked up at once."""
+    places = [(n, own) for n, plan in enumerate(plans) for own in range(plan.num_sentences)]
+    asked = [plans[n].document.as_given(own) for n, own in places]
+    known: list[dict[int, Known]] = [{} for _ in plans]
+    for (n, own), sentence, recalled in zip(
+        places, asked, memory.find(asked, memory.threshold), strict=True
+    ):
+        text = recalled and plans[n].document.take(own, recalled.text)
+        if recalled and text:
+            known[n][own] = Known(text, SentenceOrigin(sentence, recalled))
+    return [
+        replace(
+            plan,
+            known=own,
+            terms={number: terms for number, terms in plan.terms.items() if number not in own},
+        )
+        for plan, own in zip(plans, known, strict=True)
+    ]
+
+
 def _documents(job: TranslationJob) -> Iterator[Document]:
     for index, text in enumerate(job.texts):
         try:
@@ -199,9 +254,13 @@ def common_name(plans: Sequence[Plan]) -> str:
 
 def requests(
     job: TranslationJob, plan: Plan, prefix: str, timeout_s: float, *, stream: bool
-) -> Iterator[Request]:
-    """One request of the scheduler for each sentence; the prefix belongs to the first."""
+) -> Iterator[Request | Completed]:
+    """One request of the scheduler for each sentence, or what is known of it already; the prefix
+    belongs to the first."""
     for number, sentence in enumerate(plan.document.sentences):
+        if number in plan.known:
+            yield Completed(Translation(plan.known[number].text), _NO_TIME)
+            continue
         yield Request(
             text=sentence,
             source=plan.source,
@@ -251,4 +310,14 @@ def _text_result(job: TranslationJob, plan: Plan, results: Sequence[Completed]) 
         model=plan.model,
         source=plan.source,
         confidence=plan.confidence,
+        origins=_origins(plan) if job.memory is not None else (),
     )
+
+
+def _origins(plan: Plan) -> list[SentenceOrigin]:
+    return [
+        plan.known[number].origin
+        if number in plan.known
+        else SentenceOrigin(plan.document.as_given(number), None)
+        for number in range(plan.num_sentences)
+    ]

@@ -11,6 +11,7 @@ from serving.queue.ticket import RequestTiming
 from serving.server.models.served import ServedTranslator
 from serving.text.document import Format
 from serving.text.glossary import TermIndex
+from serving.text.memory.segments import MemoryUse, Recalled
 from serving.text.terms import NO_TERMS, Terms
 from serving.translation.results import TextHypothesis
 
@@ -41,6 +42,8 @@ class TranslationJob:
     glossary: Sequence[TermIndex] = ()
     """Stored glossaries for these languages, those that go before others first: what a sentence
     holds of them is put into its translation."""
+    memory: MemoryUse | None = None
+    """A memory of these languages: the sentences that it has are not decoded."""
     timeout_s: float | None = None
     task: str = "translate"
     """As which its characters are counted."""
@@ -52,6 +55,16 @@ class TextPartial:
 
     index: int
     text: str
+
+
+@dataclass(frozen=True)
+class SentenceOrigin:
+    """A sentence, and where its translation comes from."""
+
+    sentence: str
+    """As it stands in the text."""
+    recalled: Recalled | None
+    """The segment of the memory; None where a model has translated it."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +83,8 @@ class TextResult:
     """Of the detection, 0 to 1; None where nothing was detected."""
     repaired: Sequence[Repair] = ()
     """What was put right in it."""
+    origins: Sequence[SentenceOrigin] = ()
+    """Of its sentences, in order; empty where the job names no memory."""
 
 
 @dataclass(frozen=True)

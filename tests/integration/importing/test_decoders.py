@@ -41,7 +41,27 @@ MODELS: dict[str, dict[str, Any]] = {
         "max_window_layers": 1,
         "sliding_window": 5,
     },
+    "qwen2 for long texts": {
+        "kind": "Qwen2",
+        "max_position_embeddings": 64,
+        "rope_parameters": {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0},
+    },
     "qwen3": {"kind": "Qwen3", "head_dim": 24},
+    "qwen3 for long texts": {
+        "kind": "Qwen3",
+        "head_dim": 24,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 500.0,
+            "factor": 3.0,
+            "original_max_position_embeddings": 32,
+            "beta_fast": 4,
+            "beta_slow": 0.5,
+            "mscale": 2.0,
+            "mscale_all_dim": 0.5,
+            "truncate": False,
+        },
+    },
     "phi3": {"kind": "Phi3", "sliding_window": 5, "pad_token_id": 0},
     "phi4 mini": {
         "kind": "Phi3",
@@ -90,7 +110,8 @@ MODELS: dict[str, dict[str, Any]] = {
     },
     "smollm3": {"kind": "SmolLM3", "no_rope_layers": [1, 0], "pad_token_id": 0},
 }
-BUNDLED = [name for name in MODELS if name not in ("qwen2", "phi3", "gpt_neox in sequence")]
+ALIKE = ("qwen2", "qwen2 for long texts", "qwen3 for long texts", "phi3", "gpt_neox in sequence")
+BUNDLED = [name for name in MODELS if name not in ALIKE]
 """One of each family."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from export.bundles.trial import try_bundle
 from export.comparison.encoder import check_encoder, cosine, measure_encoder, read_all
 from export.graphs.writing import write_text_graph
 from export.importing.bundle import import_bundle
-from export.importing.encoder_folder import read_encoder
+from export.importing.encoders.folder import read_encoder
 from export.importing.model import Told
 from export.texts.texts import Texts
 from macaron.stored import folder_of
@@ -29,11 +30,25 @@ from serving.errors import BundleError, InvalidTextError, ModelNameError, Reques
 from serving.runtime.text_encoder import CALL_TOKENS, TextEncoder, calls, pack
 from tests.conftest import TinyEncoders
 from tests.toy.encoders import LABELS, LINES, write_lines
-from tests.unit.export.importing.test_encoder_family import saved
+from tests.unit.export.importing.encoders.test_family import saved
 from tests.unit.training.tiny_encoder import tiny_embedder
 
 ROOT = Path(__file__).resolve().parents[3]
 BUNDLES = ("tiny-embedder", "tiny-classifier")
+POSITIONS: dict[str, dict[str, Any]] = {
+    "relative": {"positions": "relative"},
+    "rotary": {"positions": "rotary"},
+    "of MPNet": {"relative_buckets": 32, "block": "standard"},
+    "of ModernBERT": {
+        "block": "standard",
+        "positions": "rotary",
+        "norm": "pre",
+        "embedding_norm": True,
+        "activation": "geglu",
+        "layer_windows": (0, 5),
+        "window_rotary_base": 100.0,
+    },
+}
 
 
 @pytest.fixture
@@ -85,15 +100,23 @@ def test_a_text_alone_and_in_any_batch_is_equal_to_the_bit(
 
 
 @pytest.mark.parametrize(
-    ("pooling", "precision", "activations"),
-    [("cls", "fp32", "row"), ("mean", "int8", "static"), ("mean", "int8", "row16")],
+    ("positions", "pooling", "precision", "activations"),
+    [
+        *(
+            (positions, *form)
+            for positions in ("relative", "rotary")
+            for form in (("cls", "fp32", "row"), ("mean", "int8", "static"))
+        ),
+        ("rotary", "mean", "int8", "row16"),
+        ("of MPNet", "mean", "int8", "row16"),
+        ("of ModernBERT", "cls", "fp32", "row"),
+    ],
 )
-@pytest.mark.parametrize("positions", ["relative", "rotary"])
-def test_positions_that_attention_tells_are_those_of_each_text_alone(
+def test_positions_that_attention_knows_are_those_of_each_text_alone(
     tmp_path: Path, pooling: str, positions: str, precision: str, activations: Activations
 ) -> None:
     sizes = {"model_dim": 32, "max_positions": 128, "max_relative_distance": 4}
-    model = tiny_embedder(pooling, positions=positions, block="macaron", **sizes)
+    model = tiny_embedder(pooling, **{"block": "macaron", **sizes, **POSITIONS[positions]})
     random = np.random.default_rng(4)
     texts = [
         EncodedText((2, *random.integers(5, 37, length).tolist(), 3), (0,) * (length + 2))

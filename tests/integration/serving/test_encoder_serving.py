@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -17,10 +18,17 @@ from huggingface_hub import InferenceClient
 from starlette.testclient import TestClient
 
 from serving.bundle.encoder_tokenizer import EncodedText
+from serving.bundle.folder import read_manifest, write_manifest
 from serving.encoding.presets import load_reader
 from serving.encoding.reader import Classifier, Embedder, TextReader, probabilities
 from serving.encoding.scheduler import TextScheduler
-from serving.errors import DeadlineExceededError, DecodingError, NotReadyError, RequestError
+from serving.errors import (
+    DeadlineExceededError,
+    DecodingError,
+    InvalidOptionError,
+    NotReadyError,
+    RequestError,
+)
 from serving.server.app import create_app
 from serving.server.http.settings import Settings
 from serving.server.models.bundles import load_bundles
@@ -191,6 +199,53 @@ def test_teis_embed(client: TestClient, embedder: Embedder) -> None:
     assert refused["error"].startswith("inputs[1]: a text must have at most 24 tokens")
     refused = ask(client, "/embed", {"inputs": "a", "normalize": False}, 400)
     assert "normalize of the model 'tiny-embedder' must be true" in refused["error"]
+
+
+def test_a_prompt_stands_before_each_text(
+    bundles: Path, embedder: Embedder, tmp_path: Path
+) -> None:
+    """The default one, or that of the request: as if the texts had come with it."""
+    shutil.copytree(bundles / "tiny-embedder", tmp_path / "prompted")
+    manifest = read_manifest(tmp_path / "prompted")
+    assert manifest.reading is not None
+    prompts = {"prompts": {"query": "big red ", "passage": ""}, "default_prompt": "query"}
+    reading = manifest.reading.model_copy(update=prompts)
+    write_manifest(tmp_path / "prompted", manifest.model_copy(update={"reading": reading}))
+    texts = LINES[:3]
+    wanted = {
+        None: embedder.embed([f"big red {line}" for line in texts]),
+        "passage": embedder.embed(texts),
+    }
+    own = Embedder(tmp_path / "prompted", threads=1)
+    settings = Settings(bundles=tmp_path, threads=1)
+    registry = Registry(settings)
+    registry.start(load_bundles(settings))
+    with TestClient(create_app(registry, settings), raise_server_exceptions=False) as client:
+        for name, vectors in wanted.items():
+            np.testing.assert_array_equal(own.embed(texts, prompt_name=name), vectors)
+            found = ask(client, "/embed", {"inputs": texts, "prompt_name": name})
+            np.testing.assert_allclose(found, vectors, atol=1e-6)
+            body = {"model": "tiny-embedder", "input": texts, "prompt_name": name}
+            answer = ask(client, "/v1/embeddings", body)["data"]
+            np.testing.assert_array_equal(
+                np.array([each["embedding"] for each in answer], np.float32), vectors
+            )
+        ids = list(embedder.encode(texts[0]).ids[1:-1])
+        found = ask(client, "/embed", {"inputs": ids})  # as they are
+        np.testing.assert_allclose(found, wanted["passage"][:1], atol=1e-6)
+        for inputs, name, message in (
+            (
+                texts,
+                "title",
+                "one of the model's prompts, got 'title'; there are: 'query', ",
+            ),
+            (ids, "query", "prompt_name is for single texts, got a pair or token ids"),
+        ):
+            refused = ask(client, "/embed", {"inputs": inputs, "prompt_name": name}, 400)
+            assert message in refused["error"]
+    registry.close()
+    with pytest.raises(InvalidOptionError, match="there are: none; leave it out"):
+        embedder.embed(texts, prompt_name="query")
 
 
 def test_teis_similarity(client: TestClient, embedder: Embedder) -> None:

@@ -7,6 +7,7 @@ import docx
 import pytest
 
 from serving.__main__ import main
+from serving.documents.localisation.segments import written_tmx
 from serving.translation.translator import Translator
 from tests.integration.demo import MODELS
 
@@ -53,6 +54,32 @@ def test_a_folder_is_translated_and_an_interrupted_one_gone_on_with(
     assert (out / "a.txt").exists()
     assert (out / "b.srt").read_text() == "mine"
     assert {path.name for path in out.iterdir()} == {"a.txt", "b.srt"}
+
+
+def test_sentences_of_a_memory_are_not_translated_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.html").write_text(
+        "<p>Seite <b>7</b> von 12. Ich habe keine Zeit.</p><p>Guten Morgen, {name}!</p>"
+    )
+    (tmp_path / "m.tmx").write_bytes(
+        b"".join(
+            written_tmx(
+                [("Seite 3 von 10.", "P. 3/10."), ("Guten Morgen, {x}!", "Hi, {x}!")],
+                "de-DE",
+                "en-US",
+            )
+        )
+    )
+    words = ["translate-file", str(BUNDLE), str(tmp_path / "a.html"), str(tmp_path / "b.html")]
+    assert main([*words, "--threads", "1", "--memory", str(tmp_path / "m.tmx")]) == 0
+    found = (tmp_path / "b.html").read_text()
+    assert found.replace("<b>", "").replace("</b>", "") == (
+        "<p>P. 7/12. I don't have time.</p><p>Hi, {name}!</p>"
+    )
+    (tmp_path / "m.tmx").write_text("<tmx/>")
+    assert main([*words, "--force", "--memory", str(tmp_path / "m.tmx")]) == 1
+    assert "has no sentences from de to en" in capsys.readouterr().err
 
 
 def test_terms_of_a_glossary_are_kept_to(tmp_path: Path) -> None:

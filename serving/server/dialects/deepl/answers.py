@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http import HTTPStatus
 
 from starlette.responses import Response
@@ -139,6 +140,11 @@ def glossary_ids(body: DeepLTranslateRequest) -> list[str]:
     given = body.glossary_ids or ([body.glossary_id] if body.glossary_id else [])
     parts = [given] if isinstance(given, str) else given
     return [id.strip() for part in parts for id in part.split(",")]
+
+
+def told_time(seconds: float) -> str:
+    """A time, of seconds since 1970, as DeepL tells it: in UTC (ISO 8601)."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def render_error(error: ServingError) -> Response:

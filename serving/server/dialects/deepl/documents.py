@@ -25,8 +25,16 @@ from serving.server.models.catalogue import AUTO
 from serving.server.work.backend import Backend
 from serving.server.work.documents.desk import DocumentWishes
 from serving.server.work.documents.shelf import DocumentRecord, clean_name
+from serving.server.work.memories import percentage
 
-_REFUSED = (*("style_id", "translation_memory_id", "custom_instructions"),)
+_REFUSED = ("style_id", "custom_instructions")
+_NAMES = {
+    "source": "source_lang",
+    "target": "target_lang",
+    "memory_id": "translation_memory_id",
+    "memory_threshold": "translation_memory_threshold",
+}
+"""Parameters that have another name in the form."""
 _STATES: dict[str, Literal["queued", "translating", "done", "error"]] = {
     "queued": "queued",
     "translating": "translating",
@@ -76,7 +84,10 @@ class _DeepLDocumentEndpoints:
             wishes = self._wishes(fields, upload.name or fields.get("filename", ""), secret)
             if fields.get("filename"):
                 upload = type(upload)(fields["filename"], upload.file, upload.fields)
-            record = await self._documents.submit(upload, wishes, context)
+            try:
+                record = await self._documents.submit(upload, wishes, context)
+            except RequestError as error:
+                raise error.renamed(_NAMES) from error
         return json_response(DeepLDocumentHandle(document_id=record.id, document_key=secret))
 
     async def status(self, request: Request, context: RequestContext) -> Response:
@@ -129,7 +140,14 @@ class _DeepLDocumentEndpoints:
                 )
         named = [fields.get("glossary_id", ""), *fields.get("glossary_ids", "").split(",")]
         glossaries = tuple(id.strip() for id in named if id.strip())
-        return DocumentWishes(source=source, target=target, glossaries=glossaries, secret=secret)
+        return DocumentWishes(
+            source=source,
+            target=target,
+            glossaries=glossaries,
+            memory=fields.get("translation_memory_id", ""),
+            memory_threshold=percentage(fields, "translation_memory_threshold"),
+            secret=secret,
+        )
 
 
 def _check_output(name: str, wanted: str) -> None:
@@ -179,7 +197,8 @@ DEEPL_DOCUMENTS = Dialect(
             methods=("POST",),
             upload=(
                 *("target_lang", "source_lang", "filename", "formality"),
-                *("output_format", "glossary_id", "glossary_ids", "auth_key"),
+                *("output_format", "glossary_id", "glossary_ids", "translation_memory_id"),
+                *("translation_memory_threshold", "auth_key"),
             ),
             errors=(*_QUICK, 501),
             key=_KEY,

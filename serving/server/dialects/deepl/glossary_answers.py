@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from serving.errors import UnknownGlossaryError
+from serving.server.dialects.deepl.answers import told_time
 from serving.server.dialects.deepl.glossary_wire import (
     DeepLDictionary,
     DeepLGlossary,
     DeepLMultilingualGlossary,
 )
 from serving.store.glossary import StoredDictionary, StoredGlossary
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def single(found: StoredGlossary) -> DeepLGlossary:
@@ -31,7 +26,7 @@ def single(found: StoredGlossary) -> DeepLGlossary:
         name=found.name,
         source_lang=dictionary.source,
         target_lang=dictionary.target,
-        creation_time=_time(found.created),
+        creation_time=told_time(found.created),
         entry_count=dictionary.entry_count,
     )
 
@@ -41,7 +36,7 @@ def multilingual(found: StoredGlossary) -> DeepLMultilingualGlossary:
     return DeepLMultilingualGlossary(
         glossary_id=found.id,
         name=found.name,
-        creation_time=_time(found.created),
+        creation_time=told_time(found.created),
         dictionaries=[dictionary_info(each) for each in found.dictionaries],
     )
 

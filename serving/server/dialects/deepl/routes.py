@@ -47,16 +47,22 @@ from serving.server.models.catalogue import AUTO
 from serving.server.work.backend import Backend
 from serving.server.work.glossaries import glossary_pairs, stored_terms
 from serving.server.work.jobs import Jobs
+from serving.server.work.memories import stored_memory
 from serving.server.work.translation_job import TranslationJob
 from serving.text.languages import language_name
 
 RequestT = TypeVar("RequestT", bound=DeepLRequest)
 
-_REFUSED = ("style_id", "translation_memory_id", "custom_instructions")
+_REFUSED = ("style_id", "custom_instructions")
 _LINE_ENDS = re.compile(r"[\r\n]+")
 
 
-_NAMES = {"source": "source_lang", "target": "target_lang"}
+_NAMES = {
+    "source": "source_lang",
+    "target": "target_lang",
+    "memory_id": "translation_memory_id",
+    "memory_threshold": "translation_memory_threshold",
+}
 """Parameters that have another name in the body."""
 
 
@@ -75,6 +81,8 @@ class _DeepLEndpoints:
         job = self._job(body, texts)
         if body.glossary_id or body.glossary_ids:
             job = await self._with_glossaries(job, body, context)
+        if body.translation_memory_id:
+            job = await self._with_memory(job, body.translation_memory_id, body, context)
         characters = [len(text) for text in texts]
         with self._spending(context, sum(characters)):
             try:
@@ -179,6 +187,24 @@ class _DeepLEndpoints:
             raise error.renamed(_NAMES) from error
         return replace(job, glossary=glossary)
 
+    async def _with_memory(
+        self, job: TranslationJob, id: str, body: DeepLTranslateRequest, context: RequestContext
+    ) -> TranslationJob:
+        """The job with the memory that a body names; raises RequestError where it does not go with
+        its languages, or is not there."""
+        try:
+            memory = await stored_memory(
+                self._backend.store,
+                self._backend.registry,
+                job,
+                id,
+                body.translation_memory_threshold,
+                context.key,
+            )
+        except RequestError as error:
+            raise error.renamed(_NAMES) from error
+        return replace(job, memory=memory)
+
     def _job(self, body: DeepLTranslateRequest, texts: list[str]) -> TranslationJob:
         """The job that a body asks for; raises RequestError for a field that this server does not
         support."""
@@ -221,6 +247,7 @@ _KEY = KeyRule.HEAD_OR_BODY
 _FORM = (
     *("text", "target_lang", "source_lang", "split_sentences", "formality", "tag_handling"),
     *("ignore_tags", "model_type", "preserve_formatting", "show_billed_characters", "context"),
+    *("translation_memory_id", "translation_memory_threshold"),
 )
 _WORK = tuple(STATUSES.get(status, status) for status in WORK)
 _QUICK = tuple(STATUSES.get(status, status) for status in QUICK)
@@ -298,7 +325,7 @@ DEEPL = Dialect(
         403: "An API key is needed, or the one sent is not known; only where the server has keys",
         QUOTA_EXCEEDED: "The key has had all characters of this month; without a store, of this "
         "start of the server",
-        501: "A glossary is named, and the server has no store",
+        501: "A glossary or a memory is named, and the server has no store",
     },
     key_schemes=("deepl-auth-key",),
 )

@@ -62,7 +62,9 @@ class DeepLTranslateRequest(DeepLRequest):
     style_id: str | None = None
     """Refused."""
     translation_memory_id: str | None = None
-    """Refused."""
+    """A translation memory: a sentence that it has is answered from it; needs `source_lang`."""
+    translation_memory_threshold: Annotated[int, Field(ge=0, le=100)] | None = None
+    """Percent of likeness from which on a segment of the memory is taken; default 75."""
     custom_instructions: list[str] | None = None
     """Refused."""
 

@@ -63,7 +63,7 @@ class _LibreTranslateEndpoints:
             frontendTimeout=_TYPING_PAUSE_MS,
             apiKeys=needed,
             keyRequired=needed,
-            suggestions=False,
+            suggestions=self._backend.store is not None,
             filesTranslation=True,
             supportedFilesFormat=await run_in_threadpool(_suffixes),
             language=FrontendLanguages(

@@ -18,6 +18,34 @@ class DetectRequest(LenientRequest):
     """Key of the caller, where the server asks for keys."""
 
 
+class SuggestRequest(LenientRequest):
+    """A better translation of a text."""
+
+    q: str
+    """The text."""
+    s: str
+    """What it should be translated as."""
+    source: str
+    """Language code of the text."""
+    target: str
+    """Language code of the translation."""
+    api_key: str = ""
+    """Key of the caller, where the server asks for keys."""
+
+
+class Suggested(Wire):
+    """That a suggestion is kept."""
+
+    success: Literal[True] = True
+
+
+class SuggestedLanguages(Wire):
+    """Which suggestions are asked for."""
+
+    source: str
+    target: str
+
+
 class NamedLanguage(Wire):
     """A language with its English name, as a list to choose from shows it."""
 

@@ -23,6 +23,7 @@ from serving.server.dialects.native.wire import (
     ModelCard,
     PartialBody,
     RepairBody,
+    SentenceOriginBody,
     TimingBody,
     TranslatedText,
     TranslateRequest,
@@ -39,7 +40,13 @@ from serving.server.models.served import (
     ServedTranslator,
 )
 from serving.server.work.encoding import Given, Read
-from serving.server.work.translation_job import JobResult, TextPartial, TextResult, TranslationJob
+from serving.server.work.translation_job import (
+    JobResult,
+    SentenceOrigin,
+    TextPartial,
+    TextResult,
+    TranslationJob,
+)
 from serving.text.alignment import Link
 from serving.text.terms import NO_TERMS, Terms
 
@@ -138,7 +145,9 @@ def _translated(body: TranslateRequest, result: TextResult) -> TranslatedText:
             for hypothesis in result.hypotheses
         ],
         warnings=cast(list[WarningCode], list(result.warnings)),
+        quality=result.hypotheses[0].probability if result.hypotheses else None,
         repaired=[RepairBody(kind=r.kind, what=r.what, by=r.by) for r in result.repaired],
+        origins=[_origin(each) for each in result.origins] if body.memory_id else None,
         timing=TimingBody(
             queue_ms=round(timing.queue_s * 1000, 3),
             encode_ms=round(timing.encode_s * 1000, 3),
@@ -150,6 +159,17 @@ def _translated(body: TranslateRequest, result: TextResult) -> TranslatedText:
         detected=None
         if confidence is None
         else Detected(language=result.source, confidence=round(confidence, 4)),
+    )
+
+
+def _origin(found: SentenceOrigin) -> SentenceOriginBody:
+    if found.recalled is None:
+        return SentenceOriginBody(sentence=found.sentence, origin="model")
+    return SentenceOriginBody(
+        sentence=found.sentence,
+        origin="memory",
+        score=round(found.recalled.score, 1),
+        segment=found.recalled.source,
     )
 
 

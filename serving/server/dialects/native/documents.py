@@ -21,6 +21,7 @@ from serving.server.models.catalogue import AUTO
 from serving.server.work.backend import Backend
 from serving.server.work.documents.desk import DocumentWishes, file_response, output_name
 from serving.server.work.documents.shelf import DocumentRecord
+from serving.server.work.memories import percentage
 
 _TRUE = ("true", "1", "on", "yes")
 
@@ -44,6 +45,8 @@ class _DocumentEndpoints:
                 target=fields["target"],
                 model=fields.get("model") or None,
                 glossaries=tuple(filter(None, [fields.get("glossary_id")])),
+                memory=fields.get("memory_id", ""),
+                memory_threshold=percentage(fields, "memory_threshold"),
                 bilingual=fields.get("bilingual", "").lower() in _TRUE,
             )
             record = await self._backend.documents.submit(upload, wishes, context)
@@ -116,10 +119,13 @@ DOCUMENTS = Dialect(
             _DocumentEndpoints.submit,
             "submit_document",
             "Translate a document: a multipart form with `file`, `target` and, where wanted, "
-            "`source`, `model`, `glossary_id` and `bilingual`",
+            "`source`, `model`, `glossary_id`, `memory_id`, `memory_threshold` and `bilingual`",
             DocumentState,
             methods=("POST",),
-            upload=("target", "source", "model", "bilingual", "glossary_id", "api_key"),
+            upload=(
+                *("target", "source", "model", "bilingual", "glossary_id"),
+                *("memory_id", "memory_threshold", "api_key"),
+            ),
             errors=(*QUICK, 403, 501),
             key=KeyRule.HEAD_OR_BODY,
         ),

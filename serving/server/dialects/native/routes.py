@@ -42,6 +42,7 @@ from serving.server.work.backend import Backend
 from serving.server.work.encoding import Readings
 from serving.server.work.glossaries import stored_terms
 from serving.server.work.jobs import Jobs
+from serving.server.work.memories import stored_memory
 from serving.text.languages import language_name
 
 _NAMES = {"text": "q"}
@@ -72,6 +73,16 @@ class _NativeEndpoints:
                     context.key,
                 )
                 job = replace(job, glossary=found)
+            if body.memory_id:
+                memory = await stored_memory(
+                    self._backend.store,
+                    self._backend.registry,
+                    job,
+                    body.memory_id,
+                    body.memory_threshold,
+                    context.key,
+                )
+                job = replace(job, memory=memory)
             if body.stream:
                 events = server_sent(body, await self._jobs.stream(job, context))
                 return StreamingResponse(
@@ -191,8 +202,8 @@ class _NativeEndpoints:
 
 
 _FORM = (
-    *("q", "source", "target", "format", "alternatives", "model", "glossary_id", "timeout_s"),
-    "api_key",
+    *("q", "source", "target", "format", "alternatives", "model", "glossary_id", "memory_id"),
+    *("memory_threshold", "timeout_s", "api_key"),
 )
 
 NATIVE = Dialect(
@@ -281,8 +292,8 @@ NATIVE = Dialect(
         ),
     ),
     reasons={
-        404: "There is no model of that name, or no stored glossary of that id",
-        501: "A glossary is named, and the server has no store",
+        404: "There is no model of that name, or no stored glossary or memory of that id",
+        501: "A glossary or a memory is named, and the server has no store",
     },
 )
 """This project's own API; machines that probe or scrape it need no key."""

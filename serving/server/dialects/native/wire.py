@@ -100,6 +100,13 @@ class TranslateRequest(LenientRequest):
     glossary_id: str | None = None
     """A stored glossary: its terms are put into the translations, in the places of their sources.
     `source` may not be `auto` then."""
+    memory_id: str | None = None
+    """A translation memory: a sentence that it has is answered from it rather than decoded.
+    `source` may not be `auto` then, and there may be no `target_prefix` and no terms of the
+    request's own."""
+    memory_threshold: Annotated[float, Field(ge=0, le=100)] | None = None
+    """Percent of likeness to a segment of the memory from which on that is taken; default 75. At
+    100 numbers and placeholders may differ, which are put in."""
     required: list[str] = Field([])
     """Terms that every translation must hold; of a text of one sentence only."""
     forbidden: list[str] = Field([])
@@ -189,6 +196,19 @@ class RepairBody(Wire):
     missing; `source`: what was missing was put in its place."""
 
 
+class SentenceOriginBody(Wire):
+    """Where the translation of a sentence comes from."""
+
+    model_config = ConfigDict(title="SentenceOrigin")
+
+    sentence: str
+    origin: Literal["memory", "model"]
+    score: float | None = None
+    """Percent of likeness; 100 where numbers and placeholders differ at most. Of a memory."""
+    segment: str | None = None
+    """The sentence that the memory has. Of a memory."""
+
+
 class TranslatedText(Wire):
     """The best translation of a text, the others, and what a reader should know of them."""
 
@@ -207,8 +227,14 @@ class TranslatedText(Wire):
     trained on this pair; `figures`, `letters`, `codes`, `shape`: a number, a name in other letters
     or a code differs from the source, or the translation is empty, too long or too short, and
     nothing put it right."""
+    quality: float | None = None
+    """How likely `text` is good, from 0 to 1: the `probability` of the best hypothesis. Left out
+    where that has none: of a bundle that is not calibrated, and of a text that went through a third
+    language. What it is worth is measured in the documentation."""
     repaired: list[RepairBody]
     """What was wrong with the translation that the model preferred, and has been put right."""
+    origins: list[SentenceOriginBody] | None = None
+    """Of its sentences, in order; where the request named a memory."""
     timing: TimingBody
     model: str
     source: str

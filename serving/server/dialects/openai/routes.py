@@ -166,6 +166,7 @@ class _OpenAIEndpoints:
             place=place_in("input", body.input),
             model=body.model,
             truncate=bool(body.truncate),
+            prompt_name=body.prompt_name,
         )
         check_dimensions(read, body.dimensions)
         return json_response(embedded(body, read))

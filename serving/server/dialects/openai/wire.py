@@ -284,6 +284,9 @@ class EmbeddingRequest(Wire):
     """Ignored."""
     truncate: bool | None = None
     """Cut the end of texts that are too long off (not in OpenAI's API)."""
+    prompt_name: str | None = None
+    """Which of the model's prompts stands before each text (not in OpenAI's API); default the
+    model's own default, if it has any."""
 
 
 class EmbeddingBody(Wire):

@@ -15,6 +15,7 @@ from serving.server.api.dialect import WORK, Dialect, DialectRoute
 from serving.server.dialects.tei.answers import of_length_one, pairs_of, render_error
 from serving.server.dialects.tei.wire import (
     DocumentRank,
+    EmbeddingFields,
     EmbedRequest,
     Prediction,
     Predictions,
@@ -61,6 +62,7 @@ class _TeiEndpoints:
             place=place_in("inputs", body.inputs),
             model=body.model,
             truncate=bool(body.truncate),
+            prompt_name=body.prompt_name,
         )
         check_dimensions(read, body.dimensions)
         reading = read.model.manifest.reading
@@ -77,7 +79,7 @@ class _TeiEndpoints:
     async def similarity(self, request: Request, context: RequestContext) -> Response:
         """How alike texts are to one."""
         body = await read_json(request, SimilarityRequest, self._max_bytes)
-        inputs = body.inputs
+        inputs, given = body.inputs, body.parameters or EmbeddingFields()
         read = await self._readings.read(
             [inputs.source_sentence, *inputs.sentences],
             "encode",
@@ -87,7 +89,8 @@ class _TeiEndpoints:
                 f"inputs.sentences[{index - 1}]" if index else "inputs.source_sentence"
             ),
             model=body.model,
-            truncate=bool(body.parameters and body.parameters.truncate),
+            truncate=bool(given.truncate),
+            prompt_name=given.prompt_name,
         )
         source_1D, *others = np.split(of_length_one(read.found_BW), [1])
         return json_response(Similarities((others[0] @ source_1D[0]).tolist()))

@@ -25,11 +25,24 @@ class ReadingFields(Wire):
     """Cut the ends of texts that are too long off; default false."""
     truncation_direction: Right | None = None
     """The side that is cut off; there is no other."""
+
+
+class EmbeddingFields(ReadingFields):
+    """How texts are read whose vectors are wanted."""
+
+    prompt_name: str | None = None
+    """Which of the model's prompts stands before each text; default the model's own default, if it
+    has any."""
+
+
+class ScoringFields(ReadingFields):
+    """How texts are read that are put into classes."""
+
     prompt_name: None = None
-    """Models have no prompts of their own: write what is to stand before a text."""
+    """Classifiers have no prompts of their own: write what is to stand before a text."""
 
 
-class EmbedRequest(ReadingFields):
+class EmbedRequest(EmbeddingFields):
     """Texts whose vectors are wanted."""
 
     inputs: str | Texts | Ids | Annotated[list[Ids], Field(min_length=1)]
@@ -53,7 +66,7 @@ class SimilarityRequest(Wire):
     """Texts to compare with one."""
 
     inputs: SimilarityInputs
-    parameters: ReadingFields | None = None
+    parameters: EmbeddingFields | None = None
     model: str | None = None
     """Name of an encoder (not in TEI's API); default the first."""
 
@@ -64,7 +77,7 @@ class TextDocument(Wire):
     text: str
 
 
-class RerankRequest(ReadingFields):
+class RerankRequest(ScoringFields):
     """Texts to put in the order in which they answer a query: `texts`, as TEI calls them, or
     `documents`, as Cohere, Jina and vLLM do, whose answer `documents` get."""
 
@@ -95,7 +108,7 @@ class RerankRequest(ReadingFields):
         ]
 
 
-class PredictRequest(ReadingFields):
+class PredictRequest(ScoringFields):
     """Texts or pairs of texts to classify."""
 
     inputs: str | Texts | Annotated[list[Texts], Field(min_length=1)]

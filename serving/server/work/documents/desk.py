@@ -42,8 +42,7 @@ from serving.server.work.documents.shelf import (
     new_id,
     unknown_document,
 )
-from serving.server.work.documents.translating import DocumentTranslation
-from serving.server.work.glossaries import stored_terms
+from serving.server.work.documents.translating import DocumentTranslation, with_stored
 from serving.server.work.jobs import Jobs
 from serving.server.work.translation_job import TranslationJob
 
@@ -69,6 +68,10 @@ class DocumentWishes:
     bilingual: bool = False
     glossaries: tuple[str, ...] = ()
     """Ids of stored glossaries."""
+    memory: str = ""
+    """Id of a translation memory; empty for none."""
+    memory_threshold: float | None = None
+    """Percent of likeness that a segment of it must have; None is the usual."""
     public: bool = False
     """Whether whoever knows its id may have it, without a key."""
     secret: str = ""
@@ -82,7 +85,7 @@ class Documents:
         self, jobs: Jobs, catalogue: Catalogue, settings: Settings, store: Store | None = None
     ) -> None:
         """Nothing is made or started before the first document, or `start`; `store` has the
-        glossaries."""
+        glossaries and memories."""
         self._jobs, self._catalogue, self._settings = jobs, catalogue, settings
         self._store = store
         self._made: Shelf | None = None
@@ -105,11 +108,18 @@ class Documents:
         """
         self._check_wishes(wishes)
         shelf = self._begin()
-        if wishes.glossaries:
-            asked = TranslationJob(
-                texts=[], source=wishes.source, target=wishes.target, model=wishes.model
-            )
-            await stored_terms(self._store, self._catalogue, asked, wishes.glossaries, context.key)
+        asked = TranslationJob(
+            texts=[], source=wishes.source, target=wishes.target, model=wishes.model
+        )
+        await with_stored(
+            self._store,
+            self._catalogue,
+            asked,
+            context.key,
+            glossaries=wishes.glossaries,
+            memory=wishes.memory,
+            memory_threshold=wishes.memory_threshold,
+        )
         name = clean_name(upload.name)
         await run_in_threadpool(_check_kind, upload, name)
         if await run_in_threadpool(lambda: shelf.num_waiting) >= self._settings.max_documents:
@@ -129,6 +139,8 @@ class Documents:
             model=wishes.model,
             bilingual=wishes.bilingual,
             glossaries=wishes.glossaries,
+            memory=wishes.memory,
+            memory_threshold=wishes.memory_threshold,
             secret=_digest(wishes.secret),
             created=time.time(),
         )

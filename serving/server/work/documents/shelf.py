@@ -61,6 +61,10 @@ class DocumentRecord:
     """Whether the source stays beside its translation."""
     glossaries: tuple[str, ...] = ()
     """Ids of stored glossaries whose terms are put in."""
+    memory: str = ""
+    """Id of a translation memory whose sentences are not decoded; empty for none."""
+    memory_threshold: float | None = None
+    """Percent of likeness that a segment of it must have; None is the usual."""
     secret: str = ""
     """SHA-256 of a further secret that whoever asks for it must have; empty where there is none."""
     created: float

@@ -142,7 +142,7 @@ def test_what_is_told_of_the_licence_counts_more_than_the_card(tmp_path: Path) -
         assert made.facts["recipe"]["imported"]["licence"] == licence
     (tmp_path / "README.md").unlink()
     unknown = TRANSLATION.subject(imported(ONE), source(tmp_path)).facts
-    assert unknown["attribution"].endswith("It tells no licence of them.")
+    assert unknown["attribution"].endswith("It names no licence of them.")
 
 
 def test_a_translation_model_has_its_text_side_and_search(tmp_path: Path) -> None:

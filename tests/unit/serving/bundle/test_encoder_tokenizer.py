@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from transformers import BertTokenizer
 
-from export.importing.encoder_folder import read_tokenizer
+from export.importing.encoders.tokenizer import read_tokenizer
 from serving.bundle.encoder_tokenizer import EncoderTokenizer
 from serving.errors import BundleError, RequestError, TooLongError
 from tests.toy.encoders import PIECES

@@ -37,7 +37,7 @@ def test_the_newest_package_of_a_pair_is_unpacked(listed: ToyHub) -> None:
     published = look(NAME)
     assert published.revision.startswith("1.10-")
     assert published.size == len(package("1.10"))
-    assert "the index tells no hash" in published.remark
+    assert "the index gives no hash" in published.remark
     with fetched(published) as folder:
         assert (folder / "metadata.json").read_text() == '"1.10"'
         assert (folder / "model" / "model.bin").is_file()

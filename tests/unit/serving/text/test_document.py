@@ -353,3 +353,34 @@ def test_what_is_said_of_a_sentence_names_the_things_of_the_text() -> None:
         assert things[number] in document.as_in_text(number, sentence)
     assert document.as_in_text(1, "5") == "5"
     assert document.as_in_text(0, "something else") == "something else"
+
+
+@pytest.mark.parametrize(
+    ("text", "format"),
+    [
+        ("Hallo {name}, das kostet 1.234,50 €.", "text"),
+        ("Siehe {a}, {b}, {c}, {d}, {e}, {f} und {g}.", "text"),
+        ("<p>Ein <b>rotes</b> Haus &amp; <img src='x'> {hof}.</p>", "html"),
+        ("WARNUNG VOR DEM {tier}!", "text"),
+    ],
+)
+def test_a_sentence_that_somebody_else_gives_back_stands_as_it_was(
+    text: str, format: Format
+) -> None:
+    document = Document(text, format)
+    document.divide("de", lambda _: True, target="de")
+    given = [document.as_given(number) for number in range(len(document.sentences))]
+    taken = [document.take(number, sentence) for number, sentence in enumerate(given)]
+    assert None not in taken
+    assert document.render([Translated(each or "") for each in taken]).text == text
+    assert document.warnings == []
+
+
+def test_a_sentence_of_somebody_else_without_its_placeholder_is_not_taken() -> None:
+    document = Document("Hallo {name}, das kostet 1.234,50 €.", "text")
+    document.divide("de", lambda _: True, target="en")
+    assert document.take(0, "Hello, it costs €1,234.50.") is None
+    assert document.take(0, "{name} {name}") is None
+    taken = document.take(0, "Hello {name}, it costs €1,234.50.")
+    assert taken is not None
+    assert document.render([Translated(taken)]).text == "Hello {name}, it costs €1,234.50."

@@ -13,8 +13,9 @@ import torch
 from transformers import BertConfig as ForeignConfig
 from transformers import BertForPreTraining, BertForSequenceClassification, BertModel
 
-from export.importing.encoder_family import FAMILIES
-from export.importing.encoder_folder import EncoderWeights, encoder_config, load_encoder
+from export.importing.encoders.config import encoder_config
+from export.importing.encoders.family import FAMILIES
+from export.importing.encoders.weights import EncoderWeights, load_encoder
 from export.importing.folder import Weights
 from tests.unit.training.models import reference_blocks as reference
 from tests.unit.training.tiny_encoder import TINY_BERT, tiny_bert, tiny_classifier, tiny_embedder
@@ -66,6 +67,11 @@ def reference_states(model: Bert, ids: list[int], segments: list[int]) -> refere
     if config.norm == "pre":
         x = reference.normalise(x, reference.part(weights, "norm"), config)
     return x
+
+
+def weights_of(foreign: torch.nn.Module) -> EncoderWeights:
+    weights = Weights(Path("a folder"), dict(foreign.state_dict()))
+    return EncoderWeights(weights, FAMILIES["bert"])
 
 
 @pytest.mark.parametrize(
@@ -132,7 +138,7 @@ def test_bert_agrees_with_transformers_on_the_same_weights() -> None:
     foreign = BertForPreTraining(foreign_config()).eval()
     model = build_network(encoder_config(foreign.config.to_dict(), Path("config.json")))
     assert isinstance(model, Bert)
-    weights = EncoderWeights(Weights(Path("a folder"), dict(foreign.state_dict())), "bert")
+    weights = weights_of(foreign)
     load_encoder(model.encoder, weights, FAMILIES["bert"], 0)
     assert model.pooler.dense is not None
     weights.copy(model.pooler.dense, "pooler.dense")
@@ -190,7 +196,7 @@ def test_a_classifier_agrees_with_transformers() -> None:
     torch.manual_seed(2)
     foreign = BertForSequenceClassification(foreign_config()).eval()
     model = tiny_classifier(3, num_encoder_layers=3, ffn_dim=40, max_positions=24)
-    weights = EncoderWeights(Weights(Path("a folder"), dict(foreign.state_dict())), "bert")
+    weights = weights_of(foreign)
     load_encoder(model.encoder, weights, FAMILIES["bert"], 0)
     weights.copy(model.output, "classifier")
     assert model.pooler.dense is not None
@@ -204,7 +210,7 @@ def test_a_sentence_embedding_is_the_mean_of_what_transformers_gives() -> None:
     torch.manual_seed(3)
     foreign = BertModel(foreign_config()).eval()
     model = tiny_embedder("mean", num_encoder_layers=3, ffn_dim=40, max_positions=24)
-    weights = EncoderWeights(Weights(Path("a folder"), dict(foreign.state_dict())), "bert")
+    weights = weights_of(foreign)
     load_encoder(model.encoder, weights, FAMILIES["bert"], 0)
     for text in TEXTS:
         states = foreign(torch.tensor([text])).last_hidden_state[0]

@@ -20,11 +20,11 @@ from export.importing.language_models.options import (
     FULL,
     SLIDING,
     layer_kinds,
-    rotary_sizes,
     windows_of,
 )
 from export.importing.language_models.phi3 import read_phi3
 from export.importing.language_models.qwen import read_qwen2, read_qwen3
+from export.importing.language_models.rotary import rotary_sizes
 from export.importing.language_models.smollm3 import read_smollm3
 from export.importing.language_models.state import one_more
 
@@ -32,6 +32,7 @@ SIZES = {
     "hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 48,
     "vocab_size": 40, "max_position_embeddings": 128, "eos_token_id": 2,
 }  # fmt: skip
+YARN = {"type": "yarn", "factor": 4.0}
 LONG = {"type": "longrope", "long_factor": [9.0] * 4, "short_factor": [1.0, 1.1, 1.2, 1.3]}
 
 
@@ -48,13 +49,19 @@ def refusal(folder: Path, read: Callable[[Path], Any], **told: Any) -> str:
     [
         (read_qwen2, {}, "no weights there"),
         (read_qwen2, {"hidden_act": "gelu"}, "hidden_act 'gelu' is not supported"),
-        (read_qwen2, {"rope_scaling": {"type": "yarn", "factor": 4.0}}, "of the type 'yarn'"),
+        (read_qwen2, {"rope_scaling": YARN}, "no weights there"),
+        (read_qwen2, {"rope_scaling": YARN | {"factor": None}}, "a number factor >= 1, got None"),
+        (read_qwen3, {"rope_scaling": YARN | {"beta": 1}}, "rope_scaling: 'beta' (1) is not known"),
+        (read_qwen3, {"rope_scaling": YARN | {"beta_slow": "1"}}, "a number beta_slow >= 1e-06"),
+        (read_qwen3, {"rope_scaling": {"type": "x"}}, "'default', 'linear', 'llama3', 'yarn'"),
+        (read_gemma3, {"rope_scaling": YARN}, "of the type 'yarn' is not supported"),
+        (read_gpt_neox, {"rope_scaling": YARN}, "of the type 'yarn' is not supported"),
         (read_qwen2, {"use_mrope": True}, "'use_mrope' (True) is not known"),
         (read_qwen2, {"head_dim": 16}, "'head_dim' (16) is not known"),
         (read_qwen2, {"layer_types": ["linear_attention"] * 2}, "layer_types must be"),
         (read_qwen3, {"rope_parameters": {"mrope_section": [1]}}, "'mrope_section' ([1]) is not"),
         (read_qwen3, {"rope_scaling": [1]}, "rope_scaling must be a JSON object"),
-        (read_qwen3, {"rope_scaling": LONG, "rope_parameters": {}}, "tell different things"),
+        (read_qwen3, {"rope_scaling": LONG, "rope_parameters": {}}, "say different things"),
         (read_qwen3, {"is_encoder_decoder": True}, "is_encoder_decoder True is not supported"),
         (read_phi3, {"auto_map": {"AutoModel": "x.Y"}}, "no weights there"),
         (read_phi3, {"mlp_bias": True}, "mlp_bias True is not supported"),

@@ -145,7 +145,10 @@ def test_positions_are_turned_as_the_options_say(
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        ({"rope_scaling": {"type": "yarn"}}, "rope_scaling of the type 'yarn' is not supported"),
+        (
+            {"rope_scaling": {"type": "yarn"}},
+            "'yarn' needs a number factor >= 1, got None",
+        ),
         ({"rope_scaling": {"type": "linear"}}, "of the type 'linear' needs a number factor"),
         ({"rope_parameters": {"rope_type": "x"}}, "rope_parameters of the type 'x' is not"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu' is not supported"),

@@ -59,7 +59,7 @@ def cut_off(name: str) -> Change:
 @pytest.mark.parametrize(
     ("source", "change", "words"),
     [
-        ("llama", scaled("yarn"), ["config.json", "rope_parameters of the type 'yarn'", "linear"]),
+        ("llama", scaled("su"), ["config.json", "rope_parameters of the type 'su'", "'yarn'"]),
         ("llama", scaled("llama3"), ["rope_parameters", "'llama3' needs a number low_freq_factor"]),
         (
             "llama",

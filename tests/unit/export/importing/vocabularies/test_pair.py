@@ -51,7 +51,7 @@ def test_a_pair_that_is_not_told_is_asked_for(
 @pytest.mark.parametrize("tag", [">>fra<<", "__fr__", "__ast__", "fra_Latn", "fr_XX"])
 def test_tags_of_several_languages_are_refused(tag: str) -> None:
     for written in (Written([*PIECES, tag], PIECES), Written(PIECES, [*PIECES, tag])):
-        with pytest.raises(ExportError, match=r"has tags of languages .* nothing tells how"):
+        with pytest.raises(ExportError, match=r"has tags of languages .* nothing says how"):
             check_tags(SOURCE, written)
     check_tags(SOURCE, Written(PIECES, [*PIECES, "a_b", "__x", "fr-XX", tag + "x"]))
 

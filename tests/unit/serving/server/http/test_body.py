@@ -57,7 +57,7 @@ def chat(*messages: Any) -> dict[str, Any]:
          "top_n must be greater than or equal to 1, got 0"),
         ("/embed", {"inputs": "a", "truncation_direction": "left"},
          "truncation_direction must be 'right' or 'Right', got 'left'"),
-        ("/embed", {"inputs": "a", "prompt_name": "query"},
+        ("/rerank", {"query": "a", "texts": ["a"], "prompt_name": "query"},
          "prompt_name must be left out, got 'query'"),
         ("/similarity", {"inputs": {"source_sentence": "a", "sentences": ["a"]},
                          "parameters": {"truncation_direction": "left"}},

@@ -267,6 +267,26 @@ def test_deepls_client_works_unmodified(url: str, monkeypatch: pytest.MonkeyPatc
             )
 
 
+def test_the_sentences_of_a_stored_memory_are_not_decoded(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"store": f"sqlite:///{tmp_path / 'store.db'}"})
+    with served(settings=settings) as (client, _):
+        new = {"name": "n", "source": "de", "target": "en"}
+        segments = [{"source": "Seite 3 von 10.", "target": "Page 3 of 10."}]
+        id = client.post("/memories", json={**new, "segments": segments}).json()["id"]
+        content = "Seite 7 von 12. Noch ein Satz.\nSeiten 3 von 10.\n"
+        state = finished(client, send(client, content, memory_id=id).json()["id"])
+        result = client.get(f"/documents/{state['id']}/result").text
+        assert result == "Page 7 of 12. Noch ein Satz.\nPage 3 of 10.\n"
+        state = finished(
+            client, send(client, content, memory_id=id, memory_threshold="99").json()["id"]
+        )
+        result = client.get(f"/documents/{state['id']}/result").text
+        assert result == "Page 7 of 12. Noch ein Satz.\nSeiten 3 von 10.\n"
+        assert send(client, memory_id="a" * 36).status_code == 404
+        for wrong in ({"memory_threshold": "-1"}, {"memory_threshold": "101"}, {"source": "auto"}):
+            assert send(client, memory_id=id, **wrong).status_code == 400
+
+
 def test_the_terms_of_a_stored_glossary_are_put_in(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'store.db'}"
     settings = Settings.model_validate({"documents": tmp_path / "documents", "store": store})

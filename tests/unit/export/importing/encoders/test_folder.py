@@ -15,7 +15,7 @@ from export.bundles.subject import Form
 from export.comparison.encoder import EncoderParity, check_encoder, check_metric
 from export.errors import ExportError, ParityError
 from export.importing.bundle import import_bundle
-from export.importing.encoder_folder import read_encoder
+from export.importing.encoders.folder import read_encoder
 from export.importing.model import Told
 from export.importing.subjects import ENCODER, Source
 from export.texts.texts import NO_TEXTS, Texts
@@ -93,17 +93,18 @@ def test_a_setting_that_is_none_is_refused(folder: Path, key: str, fast: bool) -
         read_encoder(folder, "mean")
 
 
-def test_a_prompt_before_every_text_ends_the_import(folder: Path) -> None:
+def test_prompts_of_sentence_transformers_are_kept(folder: Path) -> None:
     path = folder / "config_sentence_transformers.json"
     prompts = {"query": "query: ", "passage": ""}
-    for name in (None, "passage"):
+    for name in (None, "passage", "query"):
         path.write_text(json.dumps({"prompts": prompts, "default_prompt_name": name}))
-        read_encoder(folder, "mean")
-    path.write_text(json.dumps({"prompts": prompts, "default_prompt_name": "query"}))
-    with pytest.raises(ExportError, match=r"default_prompt_name must be null, got 'query', whose"):
-        read_encoder(folder, "mean")
+        read = read_encoder(folder, "mean")
+        assert (read.prompts, read.default_prompt) == (prompts, name)
     path.write_text(json.dumps({"default_prompt_name": "query"}))
-    with pytest.raises(ExportError, match=r"prompt \('not there'\) stands before every text"):
+    with pytest.raises(ExportError, match=r"must be null or one of prompts, \[\], got 'query'"):
+        read_encoder(folder, "mean")
+    path.write_text(json.dumps({"prompts": ["query: "]}))
+    with pytest.raises(ExportError, match="prompts must map names to texts"):
         read_encoder(folder, "mean")
 
 

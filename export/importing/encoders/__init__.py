@@ -1,0 +1,1 @@
+"""Encoders, in folders of `transformers` and sentence-transformers."""

@@ -1,0 +1,106 @@
+"""The weights of an encoder as its family names them, in the places of a `BidirectionalEncoder`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from export.importing.encoders.family import EncoderFamily
+from export.importing.folder import Weights
+from training.models import BidirectionalEncoder, TextClassifier
+
+
+class EncoderWeights:
+    """The tensors of an encoder, whose names may have their family's before them."""
+
+    def __init__(self, weights: Weights, family: EncoderFamily) -> None:
+        self._weights, self._family = weights, family
+
+    def has(self, name: str) -> bool:
+        """Whether there is a tensor of that name."""
+        return self._name(name) in self._weights
+
+    def rows(self, name: str) -> int:
+        """Of a tensor that is there."""
+        return self._weights.shape(self._name(name))[0]
+
+    def copy(self, module: Any, *names: str) -> None:
+        """Copy weight and bias into a layer or a norm, those of several names below each other."""
+        kinds = ("weight", "bias")
+        if not self.has(f"{names[0]}.weight") and self.has(f"{names[0]}.gamma"):
+            kinds = ("gamma", "beta")  # as the first BERT called those of norms
+        weights, biases = ([f"{name}.{kind}" for name in names] for kind in kinds)
+        self.assign(module.weight, *weights)
+        if self._family.has_biases or self.has(biases[0]):
+            self.assign(module.bias, *biases)
+        else:
+            nn.init.zeros_(module.bias)
+
+    def assign(self, parameter: Tensor, *names: str) -> None:
+        """Copy one tensor, or several of one shape below each other, into a parameter; raises
+        ExportError where one is missing or of another shape."""
+        rows, *others = parameter.shape
+        shape = (rows // len(names), *others)
+        value = torch.cat([self._weights.take(self._name(name), *shape) for name in names])
+        with torch.no_grad():
+            parameter.copy_(value)
+
+    def table(self, name: str, first: int, rows: int, width: int) -> Tensor:
+        """Rows of a table from `first` on; raises ExportError where it is missing or of another
+        shape."""
+        return self._weights.take(self._name(name), first + rows, width)[first:]
+
+    def _name(self, name: str) -> str:
+        return name if name in self._weights else f"{self._family.prefix}.{name}"
+
+
+def load_encoder(
+    encoder: BidirectionalEncoder, weights: EncoderWeights, family: EncoderFamily, skipped: int
+) -> None:
+    """Copy an encoder's weights into one of its sizes, but for `skipped` positions at the
+    beginning; raises ExportError where one is missing or of another shape."""
+    weights.assign(encoder.embedding.weight, f"{family.embedding}.weight")
+    _load_positions(encoder, weights, family, skipped)
+    weights.copy(encoder.embedding.norm, family.embedding_norm)
+    for number, layer in enumerate(encoder.layers):
+        prefix = f"{family.layers}.{number}"
+        projection = layer.get_submodule("self_attention.in_proj")
+        weights.copy(projection, *(f"{prefix}.{part}" for part in family.attention))
+        for own, name in family.layer.items():
+            module = layer.get_submodule(own)
+            if not isinstance(module, nn.Identity):
+                weights.copy(module, f"{prefix}.{name}")
+    if family.norm:
+        weights.copy(encoder.norm, family.norm)
+
+
+def load_classifier(model: TextClassifier, weights: EncoderWeights, family: EncoderFamily) -> None:
+    """Copy the weights behind the encoder; raises as `load_encoder` does."""
+    weights.copy(model.output, family.head_output)
+    weights.copy(model.pooler.dense, family.head_dense)
+    if family.head_norm:
+        weights.copy(model.pooler.norm, family.head_norm)
+
+
+def _load_positions(
+    encoder: BidirectionalEncoder, weights: EncoderWeights, family: EncoderFamily, skipped: int
+) -> None:
+    """Tables of positions, of kinds of parts and of distances."""
+    embedding, config = encoder.embedding, encoder.config
+    if encoder.bias is not None:
+        weights.assign(encoder.bias.weight_1RH[0], f"{family.distances}.weight")
+    if not family.positions:
+        return
+    assert embedding.positions is not None
+    positions = weights.table(
+        f"{family.positions}.weight", skipped, config.max_positions, config.model_dim
+    )
+    kinds = "embeddings.token_type_embeddings.weight"
+    if embedding.segments is not None:
+        weights.assign(embedding.segments.weight, kinds)
+    elif family.segments:
+        positions = positions + weights.table(kinds, 0, 1, config.model_dim)
+    with torch.no_grad():
+        embedding.positions.weight.copy_(positions)

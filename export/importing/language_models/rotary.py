@@ -1,0 +1,213 @@
+"""Rotary positions in the options of folders of `transformers`: their base, and how they are scaled
+for texts that are longer than those of the first training."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from export.errors import ExportError
+from export.importing.folder import Options
+from export.importing.language_models.model import ImportedLanguageModel
+
+_SCALING = "rope_scaling"
+_SCALED_BY: dict[str, dict[str, str]] = {
+    "default": {},
+    "linear": {"factor": "rotary_factor"},
+    "llama3": {
+        "factor": "rotary_factor",
+        "low_freq_factor": "rotary_low_factor",
+        "high_freq_factor": "rotary_high_factor",
+        "original_max_position_embeddings": "rotary_trained_length",
+    },
+}
+"""Ways to scale rotary positions: what each needs, and what we call it."""
+_YARN = "yarn"
+_OF_YARN = ("beta_fast", "beta_slow", "mscale", "mscale_all_dim", "attention_factor", "truncate")
+"""What its options may be beside the factor and the length of the first training."""
+_ROTARY = frozenset({"type", "rope_type", "rope_theta", *_SCALED_BY["llama3"]})
+"""What their options may be beside `partial_rotary_factor`."""
+
+
+def rotary_options(options: Options) -> tuple[str, dict[str, Any]]:
+    """The options of rotary positions in one place, and the name of the one that holds them."""
+    scaling = options.get(_SCALING)
+    name, told = "rope_parameters", options.get("rope_parameters")
+    if told is None:
+        name, told = _SCALING, scaling or {}
+    elif scaling not in (None, told):
+        raise ExportError(
+            f"{options.path}: rope_parameters and {_SCALING} say different things of rotary "
+            "positions; keep the one that is right"
+        )
+    if not isinstance(told, dict):
+        raise ExportError(f"{options.path}: {name} must be a JSON object, got {told!r}")
+    base = options.get("rope_theta")
+    return name, {**({} if base is None else {"rope_theta": base}), **told}
+
+
+def read_rotary(options: Options, width: int, base: float = 10000.0) -> dict[str, Any]:
+    """The base of rotary positions and how they are scaled; `width` is that of a head, `base` the
+    family's default. Raises ExportError for a way that is not known."""
+    name, told = rotary_options(options)
+    if not _is_yarn(told):
+        return rotary_sizes(options.path, name, told, base, _YARN)
+    _check_whole(options.path, name, told)
+    check_rotary(options.path, name, told, *_OF_YARN)
+    base = float(told.get("rope_theta", base))
+    factors = _yarn_factors(
+        _yarn_numbers(options), width, base, truncate=told.get("truncate", True)
+    )
+    return {"rotary_base": base, "rotary_scaling": "listed", "rotary_factors": factors}
+
+
+def stretched(options: Options, longest: int) -> tuple[int, float]:
+    """How many positions a model reads that has `longest` of its own, and the factor of turned
+    queries and keys: more than these with `yarn` alone."""
+    _, told = rotary_options(options)
+    if not _is_yarn(told):
+        return longest, 1.0
+    numbers = _yarn_numbers(options)
+    factor, trained = numbers["factor"], numbers["original_max_position_embeddings"]
+    given = told.get("attention_factor")
+    if given is None:
+        both = numbers["mscale"], numbers["mscale_all_dim"]
+        above, below = both if all(both) else (1.0, 0.0)
+        given = _temperature(factor, above) / _temperature(factor, below)
+    return max(longest, int(trained * factor)), float(given)
+
+
+def _kind(told: dict[str, Any]) -> Any:
+    return told.get("rope_type", told.get("type", "default"))
+
+
+def _is_yarn(told: dict[str, Any]) -> bool:
+    """Early files of Phi-3 call `yarn` what is `longrope`, with lists of factors."""
+    return _kind(told) == _YARN and "short_factor" not in told
+
+
+def _temperature(factor: float, share: float) -> float:
+    """By how much scores grow with the length of texts (Peng et al. 2023, equation 22)."""
+    return 0.1 * share * math.log(factor) + 1.0 if factor > 1.0 else 1.0
+
+
+def _yarn_numbers(options: Options) -> dict[str, float]:
+    """The numbers of YaRN, with the defaults of those that are not there."""
+    name, told = rotary_options(options)
+    trained = "original_max_position_embeddings"
+    found = {
+        "factor": told.get("factor"),
+        trained: options.get(trained, told.get(trained) or options.get("max_position_embeddings")),
+        "beta_fast": told.get("beta_fast") or 32.0,
+        "beta_slow": told.get("beta_slow") or 1.0,
+        "mscale": told.get("mscale") or 0.0,
+        "mscale_all_dim": told.get("mscale_all_dim") or 0.0,
+    }
+    for key, value in found.items():
+        least = 0.0 if key.startswith("mscale") else 1.0 if key == "factor" else 1e-6
+        if type(value) not in (int, float) or not value >= least:
+            raise ExportError(
+                f"{options.path}: {name} of the type {_YARN!r} needs a number {key} >= {least:g}, "
+                f"got {value!r}"
+            )
+    return found
+
+
+def _yarn_factors(
+    numbers: dict[str, float], width: int, base: float, *, truncate: bool
+) -> tuple[float, ...]:
+    """By how much each angle turns slower (Peng et al. 2023, "YaRN: Efficient Context Window
+    Extension of Large Language Models", section 3.2): those that turn often in the texts of the
+    first training not at all, those that turn once at most by the factor, others in part."""
+
+    def place(turns: float) -> float:
+        """Where an angle would stand that turns so often."""
+        positions = numbers["original_max_position_embeddings"] / (turns * 2 * math.pi)
+        return width * math.log(positions) / (2 * math.log(base))
+
+    low, high = place(numbers["beta_fast"]), place(numbers["beta_slow"])
+    if truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, width - 1)
+    if low == high:
+        high += 0.001  # as in transformers
+    slowed_F = ((torch.arange(width // 2) - low) / (high - low)).clamp(0.0, 1.0)
+    slower_F = 1.0 / (slowed_F / numbers["factor"] + (1.0 - slowed_F))
+    return tuple(slower_F.tolist())
+
+
+def rotary_sizes(
+    path: Path, name: str, told: dict[str, Any], base: float, *others: str
+) -> dict[str, Any]:
+    """The same of the option `name`, which may name the `others` elsewhere."""
+    kind = _kind(told)
+    if kind not in _SCALED_BY:
+        raise ExportError(
+            f"{path}: {name} of the type {kind!r} is not supported; it must be one of "
+            f"{', '.join(map(repr, (*_SCALED_BY, *others)))}"
+        )
+    _check_whole(path, name, told)
+    check_rotary(path, name, told)
+    found: dict[str, Any] = {"rotary_base": float(told.get("rope_theta", base))}
+    if kind == "default":
+        return found
+    missing = [key for key in _SCALED_BY[kind] if not isinstance(told.get(key), int | float)]
+    if missing:
+        raise ExportError(f"{path}: {name} of the type {kind!r} needs a number {missing[0]}")
+    found["rotary_scaling"] = kind
+    return found | {ours: told[key] for key, ours in _SCALED_BY[kind].items()}
+
+
+def _check_whole(path: Path, name: str, told: dict[str, Any]) -> None:
+    """Raise ExportError where a part of a head's features alone is turned."""
+    partial = told.get("partial_rotary_factor", 1.0)
+    if partial != 1.0:
+        raise ExportError(
+            f"{path}: {name}: partial_rotary_factor {partial!r} is not supported for this family; "
+            "it must be 1.0"
+        )
+
+
+def turned_features(path: Path, count: int, width: int) -> int:
+    """How many features of a head are turned, 0 for all; raises ExportError for a number that is
+    odd, none, or more than a head has."""
+    if count % 2 or not 0 < count <= width:
+        raise ExportError(
+            f"{path}: rotary positions must turn an even number of the {width} features of a head, "
+            f"got {count}"
+        )
+    return 0 if count == width else count
+
+
+def check_rotary(path: Path, name: str, told: dict[str, Any], *others: str) -> None:
+    """Raise ExportError for an option of rotary positions that is not known."""
+    known = {*_ROTARY, "partial_rotary_factor", *others}
+    for key in sorted(told.keys() - known):
+        raise ExportError(
+            f"{path}: {name}: {key!r} ({told[key]!r}) is not known; what is supported: "
+            f"{', '.join(sorted(known))}"
+        )
+
+
+def scale_turned(read: ImportedLanguageModel, factor: float) -> None:
+    """Multiply by a factor what rotary positions turn of queries and keys, where these are
+    normalised in the gains of that: as much as of sines and cosines."""
+    if factor == 1.0:
+        return
+    config, state = read.model.config, read.model.state_dict()
+    width = config.head_width
+    turned = config.num_heads + config.kv_heads
+    for number in range(config.num_decoder_layers):
+        if config.of_layer(number).positions != "rotary":
+            continue
+        place = f"layers.{number}.self_attention"
+        if config.query_key_norm == "none":
+            kinds = ("weight", "bias") if config.attention_bias else ("weight",)
+            rows = [state[f"{place}.in_proj.{kind}"][: turned * width] for kind in kinds]
+        else:
+            rows = [state[f"{place}.query_key_norm.{part}.weight"] for part in ("query", "key")]
+        for each in rows:
+            each.unflatten(0, (-1, width))[:, : config.rotary_width] *= factor

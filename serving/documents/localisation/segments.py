@@ -1,0 +1,174 @@
+"""Translation memories in TMX as pairs of sentences, a unit at a time: files may be large."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+from xml.sax.saxutils import escape, quoteattr
+
+from lxml import etree
+
+from serving.documents.localisation.languages import is_same
+from serving.documents.xml import local
+from serving.errors import DocumentError, InvalidOptionError
+from serving.text.memory.segments import DEFAULT_THRESHOLD, MemoryUse, Segment
+
+_LANGUAGE = ("{http://www.w3.org/XML/1998/namespace}lang", "lang")
+_CODES = frozenset(("bpt", "ept", "it", "ph", "ut"))
+"""Elements that hold formatting of another program."""
+_MOST_LANGUAGES = 100
+_MOST_ELEMENTS = 10_000
+"""Of one unit, which is held whole."""
+_PART = 1000
+"""Pairs that are written at once."""
+
+
+class TmxLanguages(NamedTuple):
+    """The languages of a file."""
+
+    source: str
+    """As its header names it; that of the first text where it names none."""
+    others: tuple[str, ...]
+    """Those of the other texts, in the order in which they come."""
+
+
+def tmx_languages(file: IO[bytes]) -> TmxLanguages:
+    """The languages of a whole file, which is thereby known to be well-formed; raises
+    DocumentError as `tmx_pairs` does."""
+    source, found = "", dict[str, None]()
+    for element in _elements(file):
+        if local(element) == "header":
+            source = element.get("srclang", "")
+            continue
+        for language in _texts(element):
+            if not any(is_same(language, each) for each in found):
+                found[language] = None
+        if len(found) > _MOST_LANGUAGES:
+            raise DocumentError(f"a memory must have at most {_MOST_LANGUAGES} languages, got more")
+    if source in ("", "*all*"):
+        source = next(iter(found), "")
+    return TmxLanguages(source, tuple(each for each in found if not is_same(each, source)))
+
+
+def tmx_pairs(file: IO[bytes], source: str, target: str) -> Iterator[tuple[str, str] | None]:
+    """For each unit its text in the one language and in the other, whatever their regions; None for
+    a unit that lacks one of them. The codes of other programs in a text are left out.
+
+    Raises DocumentError for what is not well-formed, is no TMX, or declares entities; none is
+    expanded, and nothing is fetched.
+    """
+    for element in _elements(file):
+        if local(element) == "tu":
+            texts = _texts(element)
+            pair = tuple(
+                next((text for code, text in texts.items() if is_same(code, wanted)), "")
+                for wanted in (source, target)
+            )
+            yield (pair[0], pair[1]) if all(pair) else None
+
+
+def memory_of_file(
+    path: Path, source: str, target: str, threshold: float = DEFAULT_THRESHOLD
+) -> MemoryUse:
+    """The memory in a file for these languages, with the threshold in percent; raises
+    InvalidOptionError where there is none."""
+    # Here, for files of memories are translated where nobody looks anything up.
+    from serving.text.memory.lookup import memory_of
+
+    try:
+        with path.open("rb") as file:
+            segments = [Segment(*pair) for pair in tmx_pairs(file, source, target) if pair]
+    except (OSError, DocumentError) as error:
+        raise InvalidOptionError(f"memory {path}: {error}", parameter="memory") from error
+    if not segments:
+        raise InvalidOptionError(
+            f"memory {path} has no sentences from {source} to {target}; name another file",
+            parameter="memory",
+        )
+    return memory_of(segments, (source, target), threshold)
+
+
+def written_tmx(pairs: Iterable[tuple[str, str]], source: str, target: str) -> Iterator[bytes]:
+    """A file of these pairs, in parts, as TMX 1.4."""
+    languages = quoteattr(source), quoteattr(target)
+    yield (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4">\n<header '
+        'creationtool="Macaron" creationtoolversion="1" segtype="sentence" o-tmf="Macaron" '
+        f'adminlang="en" srclang={languages[0]} datatype="plaintext"/>\n<body>\n'
+    ).encode()
+    lines: list[str] = []
+    for number, pair in enumerate(pairs, 1):
+        variants = "".join(
+            f"<tuv xml:lang={language}><seg>{escape(text)}</seg></tuv>"
+            for language, text in zip(languages, pair, strict=True)
+        )
+        lines.append(f"<tu>{variants}</tu>\n")
+        if number % _PART == 0:
+            yield "".join(lines).encode()
+            lines.clear()
+    yield "".join([*lines, "</body>\n</tmx>\n"]).encode()
+
+
+def _elements(file: IO[bytes]) -> Iterator[etree._Element]:
+    """The header and the units, each of which is gone when the next one is asked for."""
+    file.seek(0)
+    events = etree.iterparse(
+        file,
+        events=("start", "end"),
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
+    held = 0
+    checked = False
+    try:
+        for event, element in events:
+            if not checked:
+                _check(element.getroottree())
+                checked = True
+            if event == "start":
+                held += 1
+                if held > _MOST_ELEMENTS:
+                    raise DocumentError(
+                        f"a unit of a memory must have at most {_MOST_ELEMENTS} elements, got more"
+                    )
+            elif local(element) in ("header", "tu"):
+                yield element
+                held = 0
+                element.clear()
+                while element.getprevious() is not None:
+                    del element.getparent()[0]
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise DocumentError(f"the memory is no well-formed XML: {error}") from error
+
+
+def _check(tree: etree._ElementTree) -> None:
+    if local(tree.getroot()) != "tmx":
+        raise DocumentError(f"the memory must be TMX, got XML of {local(tree.getroot())[:50]!r}")
+    declared = tree.docinfo.internalDTD
+    if declared is not None and any(True for _ in declared.iterentities()):
+        raise DocumentError("the memory declares entities, which TMX need not; it is refused")
+
+
+def _texts(unit: etree._Element) -> dict[str, str]:
+    """The texts of a unit by their languages, the first of each."""
+    found: dict[str, str] = {}
+    for variant in unit:
+        segment = next((child for child in variant if local(child) == "seg"), None)
+        if local(variant) == "tuv" and segment is not None:
+            code = next((variant.get(name) for name in _LANGUAGE if variant.get(name)), "")
+            found.setdefault(code, " ".join(_text(segment).split()))
+    return found
+
+
+def _text(element: etree._Element) -> str:
+    parts = [element.text or ""]
+    for child in element:
+        if local(child) and local(child) not in _CODES:
+            parts.append(_text(child))
+        parts.append(child.tail or "")
+    return "".join(parts)

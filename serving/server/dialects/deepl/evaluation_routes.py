@@ -1,0 +1,204 @@
+"""DeepL's quality evaluations: how good given translations are, by the calibrated probability of
+the model and by what certainly differs from the source.
+
+The path and the answer are DeepL's. An evaluation is done when the request is answered; it can be
+asked for again where the server has a store.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from serving.checking.invariants import Fault, FaultKind
+from serving.errors import RequestError, UnknownEvaluationError
+from serving.server.api.dialect import WORK, Dialect, DialectRoute
+from serving.server.dialects.deepl.answers import STATUSES, language_code, render_error
+from serving.server.dialects.deepl.wire import DeepLError
+from serving.server.http.access_log import RequestContext
+from serving.server.http.body import read_json
+from serving.server.http.wire import Wire, json_response
+from serving.server.work.backend import Backend
+from serving.server.work.evaluation import Evaluation, Evaluations
+from serving.text.alignment import Span
+
+_NAMES = {"source": "source_lang", "target": "target_lang"}
+"""Parameters that have another name in the body."""
+_SUB_TYPES: dict[FaultKind, str] = {
+    "figures": "Mistranslation",
+    "letters": "Mistranslation",
+    "codes": "Markup",
+    "shape": "Length",
+}
+
+
+class DeepLGivenTranslation(Wire):
+    """A text and its translation."""
+
+    source: str
+    target: str
+
+
+class DeepLEvaluationRequest(Wire):
+    """Translations to evaluate, all of one language pair."""
+
+    source_lang: str
+    target_lang: str
+    segments: Annotated[list[DeepLGivenTranslation], Field(min_length=1)]
+    glossary_id: str | None = None
+    """Refused: terms are not looked at."""
+
+
+class DeepLSpan(Wire):
+    """Part of a text, in characters."""
+
+    start: int
+    end: int
+
+
+class DeepLTranslationFault(Wire):
+    """What certainly differs from the source."""
+
+    type: Literal["Accuracy"] = "Accuracy"
+    sub_type: str
+    """`Omission`, `Addition`, `Mistranslation`, `Markup` (codes and placeholders), `Length`."""
+    severity: Literal["Major"] = "Major"
+    explanation: str
+    source_spans: list[DeepLSpan]
+    target_spans: list[DeepLSpan]
+
+
+class DeepLEvaluatedSegment(Wire):
+    """What is to be said of one translation."""
+
+    segment_index: int
+    segment_score: Annotated[float, Field(ge=0, le=100)]
+    """How likely it is good, in percent, by the calibration of the model."""
+    source: str
+    target: str
+    errors: list[DeepLTranslationFault]
+
+
+class DeepLEvaluation(Wire):
+    """An evaluation that is done."""
+
+    job_id: str | None = None
+    """By which it can be asked for again, for a day; left out where the server has no store."""
+    status: Literal["done"] = "done"
+    segments: list[DeepLEvaluatedSegment]
+
+
+class _EvaluationEndpoints:
+    """Answers requests for evaluations."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend, self._evaluations = backend, Evaluations(backend)
+
+    async def evaluate(self, request: Request, context: RequestContext) -> Response:
+        """Evaluate translations, and keep the answer where there is a store."""
+        backend = self._backend
+        body = await read_json(request, DeepLEvaluationRequest, backend.settings.max_body_bytes)
+        if body.glossary_id:
+            raise RequestError(
+                "'glossary_id' is not supported in evaluations on this server; leave it out",
+                parameter="glossary_id",
+            )
+        registry = backend.registry
+        languages = (
+            language_code("source_lang", body.source_lang, registry.source_languages),
+            language_code("target_lang", body.target_lang, registry.target_languages),
+        )
+        segments = [(segment.source, segment.target) for segment in body.segments]
+        try:
+            found = await self._evaluations.evaluate(segments, languages, context, request.receive)
+        except RequestError as error:
+            raise error.within("segments").renamed(_NAMES) from error
+        pairs = zip(segments, found, strict=True)
+        told = [_told(number, segment, of_it) for number, (segment, of_it) in enumerate(pairs)]
+        answer = DeepLEvaluation(segments=told)
+        if backend.store is not None:
+            kept = backend.store.evaluations
+            text = answer.model_dump_json()
+            id = await run_in_threadpool(kept.keep, context.key, text)
+            answer = DeepLEvaluation(job_id=id, segments=told)
+        return json_response(answer, exclude_none=True)
+
+    async def get(self, request: Request, context: RequestContext) -> Response:
+        """Give an evaluation that was made before."""
+        kept, id = self._backend.needed_store("evaluations").evaluations, request.path_params["id"]
+        text = await run_in_threadpool(kept.get, context.key, id)
+        if text is None:
+            raise UnknownEvaluationError(
+                "there is no such evaluation; it was never here, or its day is up"
+            )
+        found = DeepLEvaluation.model_validate_json(text).model_copy(update={"job_id": id})
+        return json_response(found)
+
+
+def _told(number: int, segment: tuple[str, str], found: Evaluation) -> DeepLEvaluatedSegment:
+    return DeepLEvaluatedSegment(
+        segment_index=number,
+        segment_score=round(100 * found.probability, 1),
+        source=segment[0],
+        target=segment[1],
+        errors=list(map(_fault, found.faults)),
+    )
+
+
+def _fault(fault: Fault) -> DeepLTranslationFault:
+    if fault.source and not fault.target:
+        sub_type, said = "Omission", f"{fault.what!r} of the source is missing"
+    elif fault.target and not fault.source:
+        sub_type, said = "Addition", f"{fault.what!r} has nothing in the source"
+    else:
+        sub_type, said = _SUB_TYPES[fault.kind], f"{fault.what!r} differs from the source"
+    return DeepLTranslationFault(
+        sub_type=sub_type,
+        explanation=f"{fault.kind}: {said}",
+        source_spans=_spans(fault.source),
+        target_spans=_spans(fault.target),
+    )
+
+
+def _spans(span: Span | None) -> list[DeepLSpan]:
+    return [] if span is None else [DeepLSpan(start=span[0], end=span[1])]
+
+
+DEEPL_EVALUATIONS = Dialect(
+    endpoints=_EvaluationEndpoints,
+    routes=(
+        DialectRoute(
+            "/v1/quality-evaluations",
+            _EvaluationEndpoints.evaluate,
+            "deepl_evaluate",
+            "How good given translations are, as DeepL tells it",
+            DeepLEvaluation,
+            methods=("POST",),
+            request=DeepLEvaluationRequest,
+            errors=tuple(STATUSES.get(status, status) for status in WORK),
+            among_others=True,
+        ),
+        DialectRoute(
+            "/v1/quality-evaluations/{id}",
+            _EvaluationEndpoints.get,
+            "deepl_evaluation",
+            "An evaluation that was made before",
+            DeepLEvaluation,
+            errors=(403, 404, 429, 501, 503),
+            among_others=True,
+        ),
+    ),
+    error=DeepLError,
+    render_error=render_error,
+    reasons={
+        403: "An API key is needed, or the one sent is not known; only where the server has keys",
+        404: "There is no such evaluation, or its day is up",
+        501: "The server has no store",
+    },
+    key_schemes=("deepl-auth-key",),
+)
+"""The part of DeepL's API that evaluates translations."""

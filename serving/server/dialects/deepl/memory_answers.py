@@ -1,0 +1,107 @@
+"""Translation memories as DeepL's dialect tells them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from serving.server.dialects.deepl.answers import told_time
+from serving.server.dialects.deepl.memory_wire import (
+    DeepLJobError,
+    DeepLJobResult,
+    DeepLMemory,
+    DeepLMemoryJob,
+    DeepLRequiredAction,
+    DeepLSegment,
+    DeepLSegments,
+    DeepLTargetSegment,
+)
+from serving.store.memory import MemoryJob, StoredMemory, StoredSegment
+
+VALID_S = 3600.0
+"""Seconds for which a file may be sent or fetched; one that is read for longer has been lost."""
+
+
+def memory_info(found: StoredMemory) -> DeepLMemory:
+    """What is known of a memory."""
+    return DeepLMemory(
+        translation_memory_id=found.id,
+        name=found.name,
+        source_language=found.source,
+        target_languages=[found.target],
+        segment_count=found.segment_count,
+        creation_time=told_time(found.created),
+        updated_time=told_time(found.updated),
+    )
+
+
+def segments_page(
+    memory: StoredMemory, page: Sequence[StoredSegment], *, ends: bool
+) -> DeepLSegments:
+    """Segments of a memory; `ends` says that no more follow."""
+    return DeepLSegments(
+        segments=[
+            DeepLSegment(
+                source_segment_id=f"{memory.id}-{each.number}",
+                source_text=each.source,
+                targets=[
+                    DeepLTargetSegment(
+                        target_segment_id=f"{memory.id}-{each.number}-{memory.target}",
+                        target_language=memory.target,
+                        target_text=each.target,
+                        creation_time=told_time(each.created),
+                    )
+                ],
+                creation_time=told_time(each.created),
+            )
+            for each in page
+        ],
+        segment_count=memory.segment_count,
+        next_page_cursor=None if ends else str(page[-1].number),
+    )
+
+
+def is_late(job: MemoryJob) -> bool:
+    """Whether a file may be sent or fetched no more, or would have been read by now."""
+    return time.time() > (job.updated if job.state == "reading" else job.created) + VALID_S
+
+
+def job_info(job: MemoryJob, url: str) -> DeepLMemoryJob:
+    """What is known of a job whose file is sent to that address, or fetched there."""
+    return DeepLMemoryJob(
+        job_id=job.id,
+        operation="export" if _is_export(job) else "import",
+        results=[_export(job, url) if _is_export(job) else _import(job)],
+        creation_time=told_time(job.created),
+        updated_time=told_time(job.updated),
+    )
+
+
+def _is_export(job: MemoryJob) -> bool:
+    return not job.name
+
+
+def _export(job: MemoryJob, url: str) -> DeepLJobResult:
+    if is_late(job):
+        return DeepLJobResult(status="expired")
+    return DeepLJobResult(
+        status="completed", download_url=url, expires_at=told_time(job.created + VALID_S)
+    )
+
+
+def _import(job: MemoryJob) -> DeepLJobResult:
+    if job.state == "waiting":
+        if is_late(job):
+            return DeepLJobResult(status="expired")
+        action = DeepLRequiredAction(required_action="Send the file to upload_url")
+        return DeepLJobResult(status="awaiting_input", status_metadata=action)
+    if job.state == "done":
+        return DeepLJobResult(
+            status="completed",
+            translation_memory_id=job.memory_id,
+            skipped_segment_count=job.skipped,
+        )
+    if job.state == "reading" and not is_late(job):
+        return DeepLJobResult(status="processing")
+    message = job.error or "the server has ended before the file was read; begin another import"
+    return DeepLJobResult(status="failed", error=DeepLJobError(message=message))

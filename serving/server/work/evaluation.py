@@ -1,0 +1,152 @@
+"""How good given translations are, as the model of their languages sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.types import Receive
+
+from serving.checking.invariants import Fault, faults
+from serving.errors import RequestError
+from serving.server.http.access_log import RequestContext
+from serving.server.models.catalogue import AUTO
+from serving.server.models.served import ServedTranslator
+from serving.server.work.admission import check_cost, check_texts
+from serving.server.work.backend import Backend
+from serving.server.work.pipeline import Caller, Chosen, Pipeline, TimeLimit
+from serving.text.splitting.sentences import sentence_spans
+from serving.translation.ticket import Completed, Request, TranslationTicket
+
+Segment = tuple[str, str]
+"""A text and its translation."""
+_SIDES = ("source", "target")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is to be said of one translation."""
+
+    probability: float
+    """That it is good, by the calibration of the model; of several sentences the mean, weighted by
+    their tokens."""
+    faults: Sequence[Fault]
+    """What certainly differs from the source, or is missing."""
+
+
+class Evaluations:
+    """Scores given translations with the models of a backend."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._registry, self._settings = backend.registry, backend.settings
+        self._pipeline = Pipeline(backend.settings, backend.gatekeeper)
+
+    async def evaluate(
+        self,
+        segments: Sequence[Segment],
+        languages: tuple[str, str],
+        context: RequestContext,
+        receive: Receive,
+    ) -> list[Evaluation]:
+        """Score each translation; `languages` are those of sources and targets.
+
+        Raises RequestError, with the index of the segment where one is at fault, also for a blank
+        text and for a model without a calibration; UnknownLanguageError, and the errors of the
+        scheduler.
+        """
+        limit = self._pipeline.limit(None)
+        source, target = self._registry.codes(*languages)
+        characters = sum(len(text) for segment in segments for text in segment)
+
+        def choose() -> Chosen[tuple[list[int], list[TranslationTicket]]]:
+            self._check(segments, source)
+            model = self._registry.choose(source, target)
+            if model.manifest.calibration is None:
+                raise RequestError(
+                    f"the model {model.name!r} must be calibrated to tell how good translations "
+                    "are; whoever runs the server can do that with `python -m export calibrate`"
+                )
+            return Chosen(
+                model.name,
+                "evaluate",
+                len(segments),
+                characters,
+                lambda: self._submit(model, segments, (source, target), limit),
+            )
+
+        caller = Caller(context, characters, receive)
+        numbers, tickets = await self._pipeline.begin(caller, choose)
+        scored: list[list[Completed]] = [[] for _ in segments]
+        results = await self._pipeline.results(tickets, caller, limit.timeout_s)
+        for number, result in zip(numbers, results, strict=True):
+            scored[number].append(result)
+        return [
+            Evaluation(_mean(parts), faults(*segment, (source, target)))
+            for segment, parts in zip(segments, scored, strict=True)
+        ]
+
+    def _check(self, segments: Sequence[Segment], source: str) -> None:
+        if source == AUTO:
+            raise RequestError("the source language must be named", parameter="source")
+        for side, name in enumerate(_SIDES):
+            texts = [segment[side] for segment in segments]
+            check_texts(texts, self._settings, name)
+            for index, text in enumerate(texts):
+                if not text.strip():
+                    error = RequestError(f"{name} must not be blank", parameter=name)
+                    error.index = index
+                    raise error
+
+    def _submit(
+        self,
+        model: ServedTranslator,
+        segments: Sequence[Segment],
+        languages: tuple[str, str],
+        limit: TimeLimit,
+    ) -> tuple[list[int], list[TranslationTicket]]:
+        """Queue the sentences of all segments; gives the segment of each, and its ticket."""
+        source, target = languages
+        numbers, requests = [], []
+        for number, segment in enumerate(segments):
+            for text, translation in _sentences(segment, languages):
+                numbers.append(number)
+                requests.append(
+                    Request(
+                        text=text,
+                        source=source,
+                        target=target,
+                        target_prefix=translation,
+                        given=True,
+                        timeout_s=limit.timeout_s,
+                    )
+                )
+        check_cost(len(requests), 1, self._settings)
+        try:
+            return numbers, model.scheduler.submit_all(requests, limit.max_wait_s)
+        except RequestError as error:
+            if error.index is not None:
+                error.index = numbers[error.index]
+            raise
+
+
+def _sentences(segment: Segment, languages: tuple[str, str]) -> list[Segment]:
+    """The sentences of both sides, where they are equally many; else the segment as it is."""
+    sides = [
+        [text[begin:end] for begin, end in sentence_spans(text, language)]
+        for text, language in zip(segment, languages, strict=True)
+    ]
+    if len(sides[0]) != len(sides[1]) or len(sides[0]) < 2:
+        return [segment]
+    return list(zip(*sides, strict=True))
+
+
+def _mean(parts: Sequence[Completed]) -> float:
+    """The mean probability of some sentences, weighted by their tokens; 0 where the model has
+    pieces for none of them."""
+    weighted = total = 0.0
+    for part in parts:
+        for hypothesis in part.translation.hypotheses:
+            assert hypothesis.probability is not None  # the model is calibrated
+            weighted += hypothesis.probability * len(hypothesis.token_scores)
+            total += len(hypothesis.token_scores)
+    return weighted / total if total else 0.0

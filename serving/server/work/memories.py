@@ -1,0 +1,196 @@
+"""Translation memories, for every dialect: those that a request names, and files of them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+from starlette.concurrency import run_in_threadpool
+
+from serving.errors import DocumentError, RequestError, ServingError
+from serving.server.http.settings import Settings
+from serving.server.models.catalogue import AUTO, Catalogue
+from serving.server.work.glossaries import named_pair
+from serving.server.work.store import needed_store
+from serving.server.work.translation_job import TranslationJob
+from serving.store.memory import MemoryJob, MemoryLimits, StoredMemory, is_usable
+from serving.text.memory.segments import DEFAULT_THRESHOLD, MemoryUse, Segment
+
+if TYPE_CHECKING:
+    from serving.store.memories import Memories
+    from serving.store.store import Store
+
+logger = logging.getLogger(__name__)
+
+TMX = "application/x-tmx+xml"
+_NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
+_CODE = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8}){0,3}")
+
+
+@dataclass(frozen=True)
+class FileRead:
+    """What has come of a file that was read into a memory."""
+
+    memory: StoredMemory
+    added: int
+    skipped: int
+    """Units that lack one of the two languages, or are too long."""
+
+
+def memory_limits(settings: Settings) -> MemoryLimits:
+    """What an owner may keep."""
+    return MemoryLimits(
+        settings.max_memories, settings.max_memory_segments, settings.max_segment_chars
+    )
+
+
+def memory_pair(catalogue: Catalogue, source: str, target: str) -> tuple[str, str]:
+    """The languages of a memory as they are kept, in small letters; raises RequestError for what is
+    no code of a language, and where the two are one."""
+    for name, code in (("source", source), ("target", target)):
+        if not _CODE.fullmatch(code):
+            raise RequestError(
+                f"{name} must be the code of a language, such as en or pt-BR, got {code[:50]!r}",
+                parameter=name,
+            )
+    pair = named_pair(catalogue, source.replace("_", "-"), target.replace("_", "-"))
+    if pair[0] == pair[1]:
+        raise RequestError(
+            f"a memory must have two languages, got {source} twice", parameter="target"
+        )
+    return pair
+
+
+def percentage(fields: Mapping[str, str], name: str) -> float | None:
+    """The threshold in a field of a form, or None where it is not there; raises RequestError for
+    what is no number."""
+    given = fields.get(name, "").strip()
+    if not given:
+        return None
+    if not _NUMBER.fullmatch(given):
+        raise RequestError(
+            f"{name} must be a percentage from 0 to 100, got {given[:50]!r}", parameter=name
+        )
+    return float(given)
+
+
+async def stored_memory(
+    store: Store | None,
+    catalogue: Catalogue,
+    job: TranslationJob,
+    id: str,
+    threshold: float | None,
+    owner: str,
+) -> MemoryUse:
+    """The memory of that id for the languages of a job.
+
+    Raises RequestError where the job leaves its source open and where the memory is of other
+    languages, InvalidOptionError for a threshold that is no percentage, UnknownMemoryError,
+    NoStoreError and StoreUnavailableError.
+    """
+    if job.source.lower() == AUTO:
+        raise RequestError(
+            "a memory needs the language of the texts; send the source language",
+            parameter="source",
+        )
+    kept = needed_store(store, "memories").memories
+    source, target = catalogue.codes(job.source, job.target, job.model)
+    at_least = DEFAULT_THRESHOLD if threshold is None else threshold
+    return await run_in_threadpool(kept.use, owner, id, source, target, at_least)
+
+
+def add_file(
+    kept: Memories, owner: str, memory: StoredMemory, file: IO[bytes], limits: MemoryLimits
+) -> FileRead:
+    """Add the segments of a TMX file to a memory; nothing of a file that is not whole.
+
+    Raises DocumentError where the file cannot be read, QuotaExceededError where the memory has not
+    room for more.
+    """
+    # Only here: reading files takes libraries that a server without them has no use for.
+    from serving.documents.localisation.segments import tmx_languages, tmx_pairs
+
+    tmx_languages(file)  # to its end, before anything is written
+    skipped = 0
+
+    def usable() -> Iterator[Segment]:
+        nonlocal skipped
+        for pair in tmx_pairs(file, memory.source, memory.target):
+            segment = pair and Segment(*pair)
+            if segment and is_usable(segment, limits):
+                yield segment
+            else:
+                skipped += 1
+
+    after = kept.add(owner, memory.id, usable(), limits)
+    return FileRead(after, after.segment_count - memory.segment_count, skipped)
+
+
+def new_of_file(
+    kept: Memories,
+    catalogue: Catalogue,
+    owner: str,
+    name: str,
+    file: IO[bytes],
+    limits: MemoryLimits,
+) -> FileRead:
+    """Make a memory of a TMX file of two languages, or none where that fails.
+
+    Raises DocumentError where the file cannot be read, or is of more languages; RequestError and
+    QuotaExceededError as making a memory and adding to it does.
+    """
+    from serving.documents.localisation.segments import tmx_languages
+
+    languages = tmx_languages(file)
+    if len(languages.others) != 1:
+        raise DocumentError(
+            f"the file must have one language beside {languages.source or 'that of its source'}, "
+            f"got {', '.join(languages.others) or 'none'}; make a memory for each, and read the "
+            "file into them by /memories/{id}/tmx"
+        )
+    pair = memory_pair(catalogue, languages.source, languages.others[0])
+    memory = kept.create(owner, name, *pair, limits)
+    with forgotten_on_error(kept, owner, memory):
+        return add_file(kept, owner, memory, file, limits)
+
+
+def read_job(
+    store: Store,
+    catalogue: Catalogue,
+    owner: str,
+    job: MemoryJob,
+    file: IO[bytes],
+    limits: MemoryLimits,
+) -> None:
+    """Make a memory of the file of a job, and note with the job what has come of it; closes the
+    file. Nobody waits for the outcome: errors are noted, too."""
+    with contextlib.closing(file):
+        try:
+            read = new_of_file(store.memories, catalogue, owner, job.name, file, limits)
+            store.memory_jobs.done(job, read.memory.id, read.skipped)
+        except ServingError as error:
+            try:
+                store.memory_jobs.failed(job, error.full_message)
+            except ServingError as other:
+                logger.error("what came of the file of a memory is lost: %s; %s", error, other)
+
+
+@contextlib.contextmanager
+def forgotten_on_error(kept: Memories, owner: str, memory: StoredMemory) -> Iterator[None]:
+    """Forget a memory that has just been made where what is done inside fails."""
+    try:
+        yield
+    except BaseException:
+        kept.delete(owner, memory.id)
+        raise
+
+
+def memory_file(kept: Memories, owner: str, memory: StoredMemory) -> Iterator[bytes]:
+    """A memory as TMX, in parts, as it is read from the store."""
+    from serving.documents.localisation.segments import written_tmx
+
+    return written_tmx(kept.every_segment(owner, memory.id), memory.source, memory.target)

@@ -1,0 +1,1 @@
+"""Translations of the past: which of them fits a sentence, and how its figures are put in."""

@@ -1,0 +1,192 @@
+"""Finds the segments whose keys are like a given one, among a million.
+
+Each key is known by the runs of four bytes that it has; those that few others have lead to it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rapidfuzz.distance import Levenshtein
+
+_SHARD = 2**15
+"""Keys of a shard: their numbers within it take two bytes."""
+_BITS = 17
+_BUCKETS = 2**_BITS
+_MULTIPLIER = np.uint32(2654435761)
+_END = 10
+"""A line feed, which no key has, stands before and behind each."""
+_POSTINGS = 40_000
+"""Postings that are read for a lookup, those of the rarest runs first."""
+_COMPARED = 64
+"""Keys that are compared sign by sign."""
+
+
+@dataclass(frozen=True)
+class _Shard:
+    """Up to `_SHARD` keys; nothing of it changes."""
+
+    keys: bytes
+    starts: np.ndarray
+    """Where each key begins in `keys`, and one more: uint32 [keys + 1]. A line feed ends each."""
+    lengths: np.ndarray
+    """Of the keys, in characters: uint32 [keys]."""
+    hashes: np.ndarray
+    """Ascending: int64 [keys]."""
+    order: np.ndarray
+    """Which key each hash is of: uint16 [keys]."""
+    offsets: np.ndarray
+    """Where the postings of a bucket begin: uint32 [_BUCKETS + 1]."""
+    postings: np.ndarray
+    """The keys that have a run of a bucket: uint16."""
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def key(self, number: int) -> str:
+        return self.keys[self.starts[number] : self.starts[number + 1] - 1].decode()
+
+
+class SegmentIndex:
+    """Keys, each known by its place in the order in which they were given; nothing changes."""
+
+    def __init__(self, keys: Iterable[str] = (), *, _shards: Sequence[_Shard] = ()) -> None:
+        rest = iter(keys)
+        batches = iter(lambda: list(itertools.islice(rest, _SHARD)), [])
+        self._shards = (*_shards, *map(_shard, batches))
+        self._lengths = np.concatenate(
+            [np.zeros(0, np.uint32), *(shard.lengths for shard in self._shards)]
+        )
+
+    def __len__(self) -> int:
+        return sum(map(len, self._shards))
+
+    @property
+    def num_bytes(self) -> int:
+        """What it takes of the memory."""
+        return sum(
+            len(s.keys)
+            + sum(a.nbytes for a in (s.starts, s.lengths, s.hashes, s.order))
+            + s.offsets.nbytes
+            + s.postings.nbytes
+            for s in self._shards
+        )
+
+    def extended(self, keys: Iterable[str]) -> SegmentIndex:
+        """An index of these keys as well, behind those of this one."""
+        full, last = self._shards, []
+        if full and len(full[-1]) < _SHARD:
+            full, part = full[:-1], full[-1]
+            last = [part.key(number) for number in range(len(part))]
+        return SegmentIndex(itertools.chain(last, keys), _shards=full)
+
+    def exact(self, key: str) -> list[int]:
+        """The keys that are the same, the last one first."""
+        wanted = hash(key)
+        found = []
+        for number, shard in enumerate(self._shards):
+            begin = np.searchsorted(shard.hashes, wanted, "left")
+            end = np.searchsorted(shard.hashes, wanted, "right")
+            own = [int(each) for each in shard.order[begin:end] if shard.key(int(each)) == key]
+            found += [number * _SHARD + each for each in own]
+        return sorted(found, reverse=True)
+
+    def similar(self, key: str, threshold: float, count: int) -> list[tuple[float, int]]:
+        """Up to `count` keys with their likeness in percent, the best first; all that reach the
+        threshold are among the keys that share the most of its rare runs, or are not found."""
+        numbers = self._sharing(key, threshold)
+        found = []
+        for number in numbers:
+            shard = self._shards[number // _SHARD]
+            score = Levenshtein.normalized_similarity(
+                key, shard.key(number % _SHARD), score_cutoff=threshold / 100
+            )
+            if score and 100 * score >= threshold:
+                found.append((100 * score, number))
+        return sorted(found, key=lambda each: (-each[0], -each[1]))[:count]
+
+    def _sharing(self, key: str, threshold: float) -> list[int]:
+        """The keys that share the most of the rare runs of this one, and are about as long."""
+        data = np.frombuffer(b"\n" + key.encode() + b"\n", np.uint8)
+        buckets = np.unique(_buckets(data)[0])
+        if not len(buckets) or not self._shards:
+            return []
+        begins_SB = np.stack([shard.offsets[buckets] for shard in self._shards]).astype(np.int64)
+        ends_SB = np.stack([shard.offsets[buckets + 1] for shard in self._shards]).astype(np.int64)
+        sizes_SB = ends_SB - begins_SB
+        order_B = np.argsort(sizes_SB.sum(axis=0), kind="stable")
+        within_B = np.cumsum(sizes_SB.sum(axis=0)[order_B]) <= _POSTINGS
+        chosen = order_B[: max(1, int(within_B.sum()))]
+        shards, places = np.nonzero(sizes_SB[:, chosen])
+        if not len(shards):
+            return []
+        parts = zip(
+            shards.tolist(),
+            begins_SB[shards, chosen[places]].tolist(),
+            ends_SB[shards, chosen[places]].tolist(),
+            strict=True,
+        )
+        every = np.concatenate([self._shards[s].postings[b:e] for s, b, e in parts])
+        bases = np.repeat(shards * _SHARD, sizes_SB[shards, chosen[places]])
+        numbers, shared = _counted(every + bases.astype(np.int32))
+        lengths = self._lengths[numbers]
+        fits = (lengths * 100 >= len(key) * threshold) & (lengths * threshold <= len(key) * 100)
+        numbers, shared = numbers[fits], shared[fits]
+        if len(numbers) > _COMPARED:
+            numbers = numbers[np.argpartition(shared, -_COMPARED)[-_COMPARED:]]
+        return [int(number) for number in numbers]
+
+
+def _shard(keys: Sequence[str]) -> _Shard:
+    lines = [key.encode() + b"\n" for key in keys]
+    text = b"".join(lines)
+    starts = np.zeros(len(lines) + 1, np.uint32)
+    np.cumsum([len(line) for line in lines], out=starts[1:])
+    hashes = np.array([hash(key) for key in keys], np.int64)
+    order = np.argsort(hashes, kind="stable")
+    offsets, postings = _inverted(text, starts)
+    return _Shard(
+        keys=text,
+        starts=starts,
+        lengths=np.array([len(key) for key in keys], np.uint32),
+        hashes=hashes[order],
+        order=order.astype(np.uint16),
+        offsets=offsets,
+        postings=postings,
+    )
+
+
+def _inverted(text: bytes, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which keys have a run of each bucket, each key once."""
+    data = np.frombuffer(b"\n" + text, np.uint8)
+    buckets, places = _buckets(data)
+    # A run is of the key before whose end it begins; a line feed precedes the first key.
+    owners = np.repeat(np.arange(len(starts) - 1, dtype=np.uint32), np.diff(starts))[places]
+    pairs = np.sort((buckets.astype(np.uint32) << np.uint32(32 - _BITS)) | owners)
+    pairs = pairs[np.concatenate([[True], pairs[1:] != pairs[:-1]])] if len(pairs) else pairs
+    sizes = np.bincount(pairs >> np.uint32(32 - _BITS), minlength=_BUCKETS)
+    offsets = np.zeros(_BUCKETS + 1, np.uint32)
+    np.cumsum(sizes, out=offsets[1:])
+    return offsets, (pairs & np.uint32(_SHARD - 1)).astype(np.uint16)
+
+
+def _counted(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each of these numbers once, and how often it comes."""
+    ordered = np.sort(numbers)
+    begins = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    return ordered[begins], np.diff(np.append(begins, len(ordered)))
+
+
+def _buckets(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The buckets of the runs of four bytes that lie within one key, its ends included, and where
+    the runs begin."""
+    if len(data) < 4:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    wide = data.astype(np.uint32)
+    runs = (wide[:-3] << 24) | (wide[1:-2] << 16) | (wide[2:-1] << 8) | wide[3:]
+    places = np.flatnonzero((data[1:-2] != _END) & (data[2:-1] != _END))
+    hashed = (runs[places] * _MULTIPLIER) >> np.uint32(32 - _BITS)
+    return hashed.astype(np.int64), places

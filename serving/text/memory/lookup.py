@@ -1,0 +1,56 @@
+"""Finds the best segment of a memory for each of some sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from serving.text.memory.index import SegmentIndex
+from serving.text.memory.segments import MemoryUse, Recalled, Segment, best_of, key_of
+
+_SAME, _ALIKE = 50, 5
+"""Segments of the same key, and of keys that are alike, that are looked at."""
+
+Fetch = Callable[[Collection[int]], Mapping[int, Segment]]
+"""Gives the segments of these numbers, those that are there."""
+
+
+def lookup(
+    index: SegmentIndex,
+    fetch: Fetch,
+    sentences: Sequence[str],
+    threshold: float,
+    languages: tuple[str, str],
+) -> list[Recalled | None]:
+    """The best segment of each sentence, where one reaches the threshold, in percent: of the same
+    key, or else of a key that is alike. `fetch` is called once, at most."""
+    found = [_candidates(index, key_of(sentence), threshold) for sentence in sentences]
+    numbers = {number for each in found for _, number in each}
+    segments = fetch(numbers) if numbers else {}
+    return [
+        best_of(
+            sentence,
+            [(likeness, segments[number]) for likeness, number in each if number in segments],
+            threshold,
+            languages,
+        )
+        for sentence, each in zip(sentences, found, strict=True)
+    ]
+
+
+def memory_of(
+    segments: Sequence[Segment], languages: tuple[str, str], threshold: float
+) -> MemoryUse:
+    """A memory of segments that are at hand."""
+    index = SegmentIndex(key_of(segment.source) for segment in segments)
+
+    def find(sentences: Sequence[str], at_least: float) -> list[Recalled | None]:
+        return lookup(
+            index, lambda numbers: {n: segments[n] for n in numbers}, sentences, at_least, languages
+        )
+
+    return MemoryUse(find, threshold)
+
+
+def _candidates(index: SegmentIndex, key: str, threshold: float) -> list[tuple[float, int]]:
+    same = index.exact(key)[:_SAME]
+    return [(100.0, number) for number in same] or index.similar(key, threshold, _ALIKE)
