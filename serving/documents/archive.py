@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from io import BytesIO
 
 from serving.errors import DocumentError
@@ -43,8 +43,11 @@ class Archive:
         except Exception as error:  # each method of compression has errors of its own
             raise DocumentError(f"the part {name} of the file is broken: {error}") from error
 
-    def written(self, others: Mapping[str, bytes], without: Collection[str] = ()) -> bytes:
-        """The file with other parts of these names, in the same order; all else to the byte."""
+    def written(
+        self, others: Mapping[str, Iterable[bytes]], without: Collection[str] = ()
+    ) -> bytes:
+        """The file with other parts of these names, which come in pieces, in the same order; all
+        else to the byte."""
         out = BytesIO()
         with zipfile.ZipFile(out, "w") as archive:
             archive.comment = self._file.comment
@@ -52,8 +55,9 @@ class Archive:
                 if part.filename in without:
                     continue
                 other = others.get(part.filename)
-                content = self.read(part.filename) if other is None else other
-                archive.writestr(_like(part), content)
+                with archive.open(_like(part), "w") as written:
+                    for piece in [self.read(part.filename)] if other is None else other:
+                        written.write(piece)
         return out.getvalue()
 
 

@@ -46,7 +46,7 @@ def read_epub(content: bytes) -> FileInUnits:
             done += len(own)
             if own:
                 written = part.file.write(own)
-                others[part.name] = written.content
+                others[part.name] = [written.content]
                 warnings += written.warnings
         return WrittenFile(archive.written(others), tuple(dict.fromkeys(warnings)))
 

@@ -10,7 +10,7 @@ from serving.documents import book, notebook, plain
 from serving.documents.archive import Archive
 from serving.documents.localisation import catalogue, elements, lines, memories, trees, xcode
 from serving.documents.subtitles import cues
-from serving.documents.typeset import latex, restructured
+from serving.documents.typeset import asciidoc, latex, restructured
 from serving.documents.unit import FileFormat, FileInUnits
 from serving.errors import DocumentError
 
@@ -71,6 +71,7 @@ XCSTRINGS = FileFormat(
     "xcstrings", (".xcstrings",), xcode.read_xcstrings, read_into=xcode.read_xcstrings
 )
 RST = FileFormat("rst", (".rst", ".rest"), restructured.read_rst)
+ASCIIDOC = FileFormat("asciidoc", (".adoc", ".asciidoc", ".asc"), asciidoc.read_asciidoc)
 LATEX = FileFormat("latex", (".tex", ".latex", ".ltx"), latex.read_latex)
 PDF = FileFormat("pdf", (".pdf",), _read_pdf, written_as=(".docx", ".txt"))
 ARB = FileFormat("arb", (".arb",), trees.read_arb)
@@ -80,7 +81,7 @@ FORMATS = (
     *(SRT, VTT, ASS, SBV),
     *(DOCX, PPTX, XLSX, ODT, ODP, ODS, EPUB),
     *(PO, XLIFF, ANDROID, RESX, STRINGS, PROPERTIES, JSON, ARB, YAML),
-    *(TMX, STRINGSDICT, XCSTRINGS, PDF, RST, LATEX),
+    *(TMX, STRINGSDICT, XCSTRINGS, PDF, RST, ASCIIDOC, LATEX),
 )
 _OF_ZIP = (DOCX, PPTX, XLSX, ODT, ODP, ODS, EPUB)
 _ZIP, _EMPTY_ZIP, _COMPOUND = b"PK\x03\x04", b"PK\x05\x06", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"

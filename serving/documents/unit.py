@@ -16,7 +16,7 @@ MAX_UNIT_CHARACTERS = 100_000
 """What a paragraph, a cell or a message may have."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Unit:
     """A paragraph, a message, or what else is translated by itself."""
 

@@ -18,11 +18,21 @@ def parsed(content: bytes, name: str) -> etree._ElementTree:
     try:
         tree = etree.ElementTree(etree.fromstring(content, parser))
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise DocumentError(f"{name} is no well-formed XML: {error}") from error
+        raise not_well_formed(name, error) from error
     dtd = tree.docinfo.internalDTD
     if dtd is not None and any(True for _ in dtd.iterentities()):
-        raise DocumentError(f"{name} declares entities, which documents need not; it is refused")
+        raise declares_entities(name)
     return tree
+
+
+def not_well_formed(name: str, reason: object) -> DocumentError:
+    """The error for a part that is no XML."""
+    return DocumentError(f"{name} is no well-formed XML: {reason}")
+
+
+def declares_entities(name: str) -> DocumentError:
+    """The error for a part whose entities could make much of little, or name other files."""
+    return DocumentError(f"{name} declares entities, which documents need not; it is refused")
 
 
 def serialised(tree: etree._ElementTree) -> bytes:

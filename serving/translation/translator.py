@@ -306,24 +306,24 @@ class ModelTranslator:
         source, target = self.direction(source, target)
         out = Path(target_path)
 
+        def read(unit: Unit) -> TextInSentences:
+            own = Wishes(
+                alignments=unit.links,
+                terms=wishes.terms,
+                glossary=wishes.glossary,
+                memory=wishes.memory,
+            )
+            return self.read(
+                unit.text,
+                options,
+                source=source,
+                target=target,
+                format=unit.format,
+                wishes=own,
+            )
+
         def translate(units: Sequence[Unit]) -> tuple[list[Translated], list[str]]:
-            read = [
-                self.read(
-                    unit.text,
-                    options,
-                    source=source,
-                    target=target,
-                    format=unit.format,
-                    wishes=Wishes(
-                        alignments=unit.links,
-                        terms=wishes.terms,
-                        glossary=wishes.glossary,
-                        memory=wishes.memory,
-                    ),
-                )
-                for unit in units
-            ]
-            return translate_units(read, self._translate, out, made_by.hexdigest(), progress)
+            return translate_units(units, read, self._translate, out, made_by.hexdigest(), progress)
 
         made_by = sha256(repr((self.manifest, options, source, target, wishes.terms)).encode())
         wishes = dataclasses.replace(wishes, target_language=target)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import deepl
+import docx
 import pytest
 import requests
 from deepl.api_data import MultilingualGlossaryDictionaryEntries
@@ -144,6 +145,47 @@ def test_libretranslatepy_needs_a_key(server: Server, key: str | None, status: i
         LibreTranslateAPI(server.url, key).translate("Hallo", "de", "en")
     assert refused.value.code == status
     assert "key" in json.load(refused.value)["error"]
+
+
+def test_deepl_translates_files(
+    client: deepl.DeepLClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleep = time.sleep
+    monkeypatch.setattr("deepl.translator.time.sleep", lambda _: sleep(0.1))  # it waits 5 s
+    document = docx.Document()
+    document.add_paragraph("Guten ").add_run("Morgen!").bold = True
+    source, target = tmp_path / "a.docx", tmp_path / "b.docx"
+    document.save(str(source))
+    glossary = client.create_glossary("of files", "DE", "EN", {"Morgen": "dawn"})
+    status = client.translate_document_from_filepath(
+        source,
+        target,
+        source_lang="DE",
+        target_lang="EN-GB",
+        glossary=glossary,
+        formality=deepl.Formality.PREFER_MORE,
+    )
+    assert status.done
+    assert status.billed_characters
+    (paragraph,) = docx.Document(str(target)).paragraphs
+    assert "dawn" in paragraph.text
+    assert [run.text for run in paragraph.runs if run.bold]
+    for name, wish in (("a.docx", "pdf"), ("a.pdf", "txt"), ("a.pdf", "pdf")):
+        with pytest.raises(deepl.DeepLException, match="'output_format' must be what the file"):
+            client.translate_document_upload(
+                b"%PDF-1.7", target_lang="EN-GB", filename=name, output_format=wish
+            )
+    broken = client.translate_document_upload(
+        b"%PDF-1.7", target_lang="EN-GB", filename="a.pdf", output_format="docx"
+    )
+    failed = client.translate_document_wait_until_done(broken, timeout_s=20)
+    assert not failed.ok
+    assert "PDF" in (failed.error_message or "")
+    for missing in ({"filename": "a.exe"}, {"filename": "a.docx", "source_lang": "XX"}):
+        with pytest.raises(deepl.DeepLException):
+            client.translate_document_upload(b"MZ", target_lang="EN-GB", **missing)
+    with pytest.raises(deepl.DeepLException):
+        client.translate_document_get_status(deepl.DocumentHandle("0" * 32, "0" * 64))
 
 
 def test_deepl_translates(client: deepl.DeepLClient, wanted: dict[str, str]) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from lxml import etree
 
@@ -15,8 +16,8 @@ from serving.documents.office.paragraph import (
     MACROS,
     SIGNED,
     Paragraph,
-    units_of,
-    with_translations,
+    PartReading,
+    office_file,
 )
 from serving.documents.unit import FileInUnits, Translated, WrittenFile
 from serving.errors import DocumentError
@@ -30,6 +31,7 @@ _MANIFEST = "META-INF/manifest.xml"
 _SIGNATURES = "META-INF/documentsignatures.xml"
 _WRAPS = frozenset((f"{_TEXT}span", f"{_TEXT}a", f"{_TEXT}meta"))
 _BREAKS = frozenset((f"{_TEXT}line-break", f"{_TEXT}tab"))
+_PARAGRAPHS = frozenset((f"{_TEXT}p", f"{_TEXT}h"))
 _UNREAD = frozenset((f"{_TEXT}tracked-changes",))
 """What holds text that has been deleted."""
 _SPACES = re.compile(r"[ \t\r\n]+")
@@ -41,25 +43,30 @@ def read_odf(content: bytes) -> FileInUnits:
     if _MANIFEST in archive.names and b":encryption-data" in archive.read(_MANIFEST):
         raise DocumentError("the file is locked with a password; remove it and try again")
     names = [name for name in archive.names if _PART.match(name)]
-    units = units_of(archive, names, _paragraphs)
+    file = office_file(archive, names, PartReading(_take, _paragraphs))
     signed = [name for name in archive.names if name == _SIGNATURES]
 
     def write(translations: Sequence[Translated]) -> WrittenFile:
-        others = with_translations(archive, names, _paragraphs, translations)
-        return WrittenFile(archive.written(others, signed))
+        return WrittenFile(archive.written(file.written(translations), signed))
 
     warnings = []
     if signed:
         warnings.append(SIGNED)
     if any(name.startswith(("Basic/", "Scripts/")) for name in archive.names):
         warnings.append(MACROS)
-    return FileInUnits(units, write, warnings=tuple(warnings))
+    return FileInUnits(file.units, write, warnings=tuple(warnings))
+
+
+def _take(tag: str, attributes: Mapping[str, str]) -> Literal["take", "skip", "enter"]:
+    if tag in _UNREAD or (tag == f"{_TABLE}table-cell" and _is_computed(attributes)):
+        return "skip"
+    return "take" if tag in _PARAGRAPHS else "enter"
 
 
 def _paragraphs(root: etree._Element) -> Iterator[Paragraph]:
-    if root.tag in _UNREAD or (root.tag == f"{_TABLE}table-cell" and _is_computed(root)):
+    if isinstance(root.tag, str) and _take(root.tag, root.attrib) == "skip":
         return
-    if root.tag in (f"{_TEXT}p", f"{_TEXT}h"):
+    if root.tag in _PARAGRAPHS:
         spans = _SpanReader()
         line = line_of(spans.read(root))
         if line.has_words:
@@ -68,10 +75,10 @@ def _paragraphs(root: etree._Element) -> Iterator[Paragraph]:
         yield from _paragraphs(child)
 
 
-def _is_computed(cell: etree._Element) -> bool:
+def _is_computed(attributes: Mapping[str, str]) -> bool:
     """Whether a cell's text is written anew from its value."""
-    kind = cell.get(f"{_OFFICE}value-type", "string")
-    return kind != "string" or cell.get(f"{_TABLE}formula") is not None
+    kind = attributes.get(f"{_OFFICE}value-type", "string")
+    return kind != "string" or f"{_TABLE}formula" in attributes
 
 
 @dataclass

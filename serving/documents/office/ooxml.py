@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Literal
 
 from lxml import etree
 
@@ -14,8 +15,8 @@ from serving.documents.office.paragraph import (
     MACROS,
     SIGNED,
     Paragraph,
-    units_of,
-    with_translations,
+    PartReading,
+    office_file,
 )
 from serving.documents.office.runs import RunReader
 from serving.documents.unit import FileInUnits, Translated, WrittenFile
@@ -52,19 +53,19 @@ def read_ooxml(content: bytes) -> FileInUnits:
     def paragraphs(root: etree._Element) -> Iterator[Paragraph]:
         return _paragraphs(root, kept)
 
-    units = units_of(archive, names, paragraphs)
+    file = office_file(archive, names, PartReading(_take, paragraphs))
     signed = [name for name in archive.names if _SIGNATURE.match(name)]
 
     def write(translations: Sequence[Translated]) -> WrittenFile:
-        others = with_translations(archive, names, paragraphs, translations)
-        return WrittenFile(archive.written(others | _unsigned(archive, signed), signed))
+        others = file.written(translations) | _unsigned(archive, signed)
+        return WrittenFile(archive.written(others, signed))
 
     warnings = []
     if signed:
         warnings.append(SIGNED)
     if any(name.endswith("vbaProject.bin") for name in archive.names):
         warnings.append(MACROS)
-    return FileInUnits(units, write, warnings=tuple(warnings))
+    return FileInUnits(file.units, write, warnings=tuple(warnings))
 
 
 def _content_types(archive: Archive) -> Iterator[tuple[str, str]]:
@@ -100,7 +101,7 @@ def _names_of_columns(archive: Archive) -> frozenset[str]:
     return frozenset(found)
 
 
-def _unsigned(archive: Archive, signed: Sequence[str]) -> dict[str, bytes]:
+def _unsigned(archive: Archive, signed: Sequence[str]) -> dict[str, Iterator[bytes]]:
     """The parts that name the signatures, without them."""
     if not signed:
         return {}
@@ -111,26 +112,37 @@ def _unsigned(archive: Archive, signed: Sequence[str]) -> dict[str, bytes]:
             path = element.get("PartName") or element.get("Target") or ""
             if _SIGNATURE.match(path.removeprefix("/")):
                 tree.getroot().remove(element)
-        written[name] = serialised(tree)
+        written[name] = iter([serialised(tree)])
     return written
+
+
+def _kind(tag: str) -> Literal["runs", "item", "text"] | None:
+    """How the words of an element are read."""
+    namespace, end, name = tag.rpartition("}")
+    usual = _STRICT.get(namespace + end, namespace + end)
+    if name == "p" and usual in (_WORD, _DRAWING):
+        return "runs"
+    if usual == _SHEET and name in ("si", "is", "text"):
+        return "item"
+    if name == "text" and ("threadedcomments" in namespace or "presentationml" in namespace):
+        return "text"
+    return None
+
+
+def _take(tag: str, attributes: Mapping[str, str]) -> Literal["take", "enter"]:
+    return "take" if _kind(tag) else "enter"
 
 
 def _paragraphs(root: etree._Element, kept: Collection[str]) -> Iterator[Paragraph]:
     for element in root.iter():
-        if not isinstance(element.tag, str):
+        kind = _kind(element.tag) if isinstance(element.tag, str) else None
+        if kind is None:
             continue
-        name = local(element)
-        namespace = element.tag[: -len(name)]
-        usual = _STRICT.get(namespace, namespace)
-        if name == "p" and usual in (_WORD, _DRAWING):
-            found = _of_runs(element, namespace)
-        elif usual == _SHEET and name in ("si", "is", "text"):
-            plain = element.find(f"{namespace}t")
-            found = _of_runs(element, namespace) if plain is None else _of_text(plain)
-        elif name == "text" and ("threadedcomments" in namespace or "presentationml" in namespace):
-            found = _of_text(element)
-        else:
-            continue
+        namespace = element.tag[: -len(local(element))]
+        plain = element if kind == "text" else element.find(f"{namespace}t")
+        if kind == "runs":
+            plain = None
+        found = _of_runs(element, namespace) if plain is None else _of_text(plain)
         if found.line.has_words and _plain(found.line.inside) not in kept:
             yield found
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lxml import etree
 
 from serving.documents.archive import Archive
 from serving.documents.markup import Inline, Line
+from serving.documents.office.blocks import OfficeBlock, Take, block_as_bytes, blocks_of, in_utf_8
 from serving.documents.unit import Translated, Unit, check_lengths
-from serving.documents.xml import parsed, serialised
 
 SIGNED = "The file was signed; a translation is another text and has no signature."
 MACROS = "The file has macros; they stay as they are and were not run."
@@ -25,38 +26,68 @@ class Paragraph:
     """Gives the element other inlines; each thing and each wrap of it has to come once."""
 
 
-Paragraphs = Callable[[etree._Element], Iterator[Paragraph]]
+@dataclass(frozen=True)
+class PartReading:
+    """How the parts of a kind of file are read."""
+
+    take: Take
+    paragraphs: Callable[[etree._Element], Iterator[Paragraph]]
+    """Those in an element with blocks."""
 
 
-def units_of(archive: Archive, names: Sequence[str], paragraphs: Paragraphs) -> list[Unit]:
-    """The units of these parts, in order."""
-    units = [
-        paragraph.line.unit
-        for name in names
-        for paragraph in paragraphs(parsed(archive.read(name), name).getroot())
-    ]
-    check_lengths(units)
-    return units
+@dataclass(frozen=True)
+class OfficeFile:
+    """An office file whose blocks have been found."""
+
+    archive: Archive
+    reading: PartReading
+    units: Sequence[Unit]
+    blocks: Mapping[str, Sequence[tuple[OfficeBlock, int]]]
+    """Of each part those with words, and how many units each has."""
+
+    def written(self, translations: Sequence[Translated]) -> dict[str, Iterator[bytes]]:
+        """The parts with their translations, piece by piece; where no word changes, no byte
+        does."""
+        pairs = list(zip(self.units, translations, strict=True))
+        written, done = {}, 0
+        for name, blocks in self.blocks.items():
+            own = pairs[done : done + sum(count for _, count in blocks)]
+            done += len(own)
+            if any(unit.text != translation.text for unit, translation in own):
+                written[name] = self._pieces(name, iter(own))
+        return written
+
+    def _pieces(self, name: str, pairs: Iterator[tuple[Unit, Translated]]) -> Iterator[bytes]:
+        content = in_utf_8(self.archive.read(name), name)
+        at = 0
+        for block, count in self.blocks[name]:
+            own = list(itertools.islice(pairs, count))
+            if all(unit.text == translation.text for unit, translation in own):
+                continue
+            tree = block.tree(content, name)
+            # All of them before any changes, for one may lie within another.
+            for paragraph, (unit, translation) in zip(
+                list(self.reading.paragraphs(tree)), own, strict=True
+            ):
+                if translation.text != unit.text:
+                    paragraph.fill(paragraph.line.translated(translation.text))
+            yield content[at : block.begin]
+            yield block_as_bytes(tree)
+            at = block.end
+        yield content[at:]
 
 
-def with_translations(
-    archive: Archive,
-    names: Sequence[str],
-    paragraphs: Paragraphs,
-    translations: Sequence[Translated],
-) -> dict[str, bytes]:
-    """Those of the parts that change, with their translations."""
-    rest = iter(translations)
-    written = {}
+def office_file(archive: Archive, names: Sequence[str], reading: PartReading) -> OfficeFile:
+    """The units of these parts, in order. Raises DocumentError and TooLongError."""
+    units: list[Unit] = []
+    blocks: dict[str, list[tuple[OfficeBlock, int]]] = {}
     for name in names:
-        tree = parsed(archive.read(name), name)
-        changed = False
-        # All of them before any changes, for one may lie within another.
-        for paragraph in list(paragraphs(tree.getroot())):
-            translation = next(rest)
-            if translation.text != paragraph.line.unit.text:
-                paragraph.fill(paragraph.line.translated(translation.text))
-                changed = True
-        if changed:
-            written[name] = serialised(tree)
-    return written
+        content = in_utf_8(archive.read(name), name)
+        found = blocks[name] = []
+        for block in blocks_of(content, name, reading.take):
+            own = [p.line.unit for p in reading.paragraphs(block.tree(content, name))]
+            if own:
+                units += own
+                found.append((block, len(own)))
+    check_lengths(units)
+    return OfficeFile(archive, reading, units, blocks)

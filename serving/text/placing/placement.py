@@ -19,7 +19,7 @@ from serving.text.placing.links import completed_words, linked_words, overlappin
 from serving.text.symbols import CLOSING_SIGNS
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Translated:
     """A sentence's translation; links are in characters of the sentence and of its translation."""
 

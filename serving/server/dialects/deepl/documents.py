@@ -127,14 +127,7 @@ class _DeepLDocumentEndpoints:
                 f"{fields['formality']!r}; leave it out or send 'prefer_{fields['formality']}'",
                 parameter="formality",
             )
-        own = PurePath(clean_name(fields.get("filename") or name)).suffix.lower().lstrip(".")
-        wanted = fields.get("output_format", "").lower()
-        if wanted and wanted != own:
-            raise RequestError(
-                f"'output_format' must be that of the file ({own or 'none'}), got {wanted!r}; "
-                "leave it out, and convert the translation",
-                parameter="output_format",
-            )
+        _check_output(clean_name(fields.get("filename") or name), fields.get("output_format", ""))
         if not fields.get("target_lang"):
             raise RequestError("'target_lang' is missing", parameter="target_lang")
         registry, source = self._backend.registry, AUTO
@@ -154,6 +147,22 @@ class _DeepLDocumentEndpoints:
             memory=fields.get("translation_memory_id", ""),
             memory_threshold=percentage(fields, "translation_memory_threshold"),
             secret=secret,
+        )
+
+
+def _check_output(name: str, wanted: str) -> None:
+    """Raise RequestError for another kind than the file becomes: Word of a PDF, else its own."""
+    # Only here: reading files takes libraries that a server without documents has no use for.
+    from serving.documents.recognition import FORMATS
+
+    own = PurePath(name).suffix.lower()
+    written = next((f.written_as for f in FORMATS if f.written_as and own in f.suffixes), (own,))
+    made = written[0].lstrip(".")
+    if wanted and wanted.lower() != made:
+        raise RequestError(
+            f"'output_format' must be what the file becomes ({made or 'none'}), got "
+            f"{wanted.lower()!r}; leave it out, and convert the translation",
+            parameter="output_format",
         )
 
 

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 import struct
-import tracemalloc
+import subprocess
+import sys
 import zipfile
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 
 from serving.documents import archive
 from serving.documents.recognition import recognised
 from serving.errors import DocumentError, TooLongError
-from serving.text.document import Document
 from tests.unit.serving.documents.fakes import parts, translated
 from tests.unit.serving.documents.packages import docx, odt, zipped
 
@@ -134,15 +135,83 @@ def test_a_paragraph_of_200_000_characters_is_refused_with_the_limit() -> None:
         recognised(source, "a.docx").read(source)
 
 
-def test_a_segment_takes_less_than_three_kilobytes_so_that_100_000_fit_300_mb() -> None:
-    tracemalloc.start()
-    try:
-        documents = []
-        for number in range(1000):
-            document = Document(f"Das ist der Satz {number} mit ein paar Worten.", "text")
-            document.divide("de", lambda _: True)
-            documents.append(document)
-        taken, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert taken < 3_000 * len(documents)
+GROWTH = """
+import sys
+from pathlib import Path
+from serving.documents.recognition import recognised
+from serving.documents.unit import Translated
+
+def memory(name):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(name)).split()[1])
+
+content = Path(sys.argv[1]).read_bytes()
+small = Path(sys.argv[2]).read_bytes()
+recognised(small, sys.argv[2]).read(small)  # what is imported is no part of it
+before = memory("VmRSS")
+file = recognised(content, sys.argv[1]).read(content)
+file.write([Translated(unit.text.replace("Satz", "Sentence")) for unit in file.units])
+print(len(file.units), memory("VmHWM") - before)
+"""
+
+
+def styled(count: int) -> str:
+    return "".join(
+        '<w:p><w:pPr><w:jc w:val="both"/></w:pPr><w:r><w:t xml:space="preserve">Das ist der </w:t>'
+        f"</w:r><w:r><w:rPr><w:b/></w:rPr><w:t>wichtige Satz {number}</w:t></w:r><w:r><w:t "
+        'xml:space="preserve"> mit ein paar Worten.</w:t></w:r></w:p>'
+        for number in range(count)
+    )
+
+
+def sheet(count: int) -> bytes:
+    kind = "application/vnd.openxmlformats-officedocument.spreadsheetml."
+    names = {"xl/workbook.xml": "sheet.main", "xl/sharedStrings.xml": "sharedStrings"}
+    overrides = "".join(
+        f'<Override PartName="/{name}" ContentType="{kind}{type}+xml"/>'
+        for name, type in names.items()
+    )
+    types = "http://schemas.openxmlformats.org/package/2006/content-types"
+    space = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    strings = "".join(
+        f"<si><r><t>Das ist der </t></r><r><rPr><b/></rPr><t>wichtige Satz {number}</t></r></si>"
+        for number in range(count)
+    )
+    return zipped(
+        {
+            "[Content_Types].xml": f'<Types xmlns="{types}">{overrides}</Types>',
+            "xl/workbook.xml": f'<workbook xmlns="{space}"/>',
+            "xl/sharedStrings.xml": f'<sst xmlns="{space}">{strings}</sst>',
+        }
+    )
+
+
+@pytest.mark.parametrize("suffix", ["docx", "xlsx"])
+def test_ten_thousand_styled_segments_take_less_than_a_tenth_of_300_mb(
+    tmp_path: Path, suffix: str
+) -> None:
+    large, small = tmp_path / f"large.{suffix}", tmp_path / f"small.{suffix}"
+    large.write_bytes(docx(styled(10_000)) if suffix == "docx" else sheet(10_000))
+    small.write_bytes(docx(styled(1)) if suffix == "docx" else sheet(1))
+    words = [sys.executable, "-c", GROWTH, str(large), str(small)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    count, kilobytes = map(int, done.stdout.split())
+    assert count == 10_000
+    assert kilobytes < 30_000
+
+
+def test_parts_in_other_encodings_are_read_and_become_utf_8() -> None:
+    document = parts(docx("<w:p><w:r><w:t>Grüße</w:t></w:r></w:p>"))["word/document.xml"].decode()
+    for encoding in ("utf-16", "iso-8859-1"):
+        xml = f'<?xml version="1.0" encoding="{encoding}"?>{document}'.encode(encoding)
+        source = zipped(parts(docx(PARAGRAPH)) | {"word/document.xml": xml})
+        assert "GRÜSSE" in parts(translated(source, "a.docx"))["word/document.xml"].decode()
+
+
+def test_what_surrounds_paragraphs_stays_to_the_byte() -> None:
+    table = "<w:tbl ><w:tr w:a='1>2'/>%s<!-- <w:p> --></w:tbl ><w:p w:b='>'/><w:p></w:p>\n"
+    source = docx(table % PARAGRAPH)
+    found = parts(translated(source, "a.docx"))["word/document.xml"].decode()
+    begin, end = table.split("%s")
+    assert found.count(begin) == found.count(end) == 1
+    assert found.count("EIN HAUS") == 1

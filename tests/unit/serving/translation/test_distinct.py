@@ -9,6 +9,7 @@ from serving.errors import DecodingError, ServingError
 from serving.search.sentence import Sentence
 from serving.text.alignment import Link
 from serving.text.document import Document
+from serving.translation import distinct
 from serving.translation.distinct import Key, KnownSentences, translate_distinct
 from serving.translation.reading import TextInSentences
 from serving.translation.results import TextHypothesis, Translation
@@ -47,7 +48,8 @@ def test_equal_sentences_are_decoded_once(tmp_path: Path) -> None:
     decoder, progress = Decoder(), list[tuple[int, int]]()
     known = KnownSentences(tmp_path / "known", "me")
     found, failed = translate_distinct(
-        [text("Ja. Nein."), text("Nein.\nJa.")],
+        ["Ja. Nein.", "Nein.\nJa."],
+        text,
         decoder,
         known,
         lambda done, total: progress.append((done, total)),
@@ -60,36 +62,58 @@ def test_equal_sentences_are_decoded_once(tmp_path: Path) -> None:
 
 
 def test_what_was_done_before_an_interruption_is_not_done_again(tmp_path: Path) -> None:
-    texts = [text("Ja. Nein. Doch.", links=True)]
+    def linked(source: str) -> TextInSentences:
+        return text(source, links=True)
+
+    units = ["Ja. Nein. Doch."]
     known = KnownSentences(tmp_path / "known", "me")
     with pytest.raises(KeyboardInterrupt):
-        translate_distinct(texts, Decoder(lasts=2), known, lambda *_: None)
+        translate_distinct(units, linked, Decoder(lasts=2), known, lambda *_: None)
     known.close(remove=False)
     with (tmp_path / "known").open("a") as file:
         file.write('{"sentence": "Doch.", "wi')  # a line that was cut off
 
     decoder = Decoder()
     known = KnownSentences(tmp_path / "known", "me")
-    found, _ = translate_distinct(texts, decoder, known, lambda *_: None)
+    found, _ = translate_distinct(units, linked, decoder, known, lambda *_: None)
     known.close(remove=True)
     assert decoder.seen == [("Doch.", True)]
     assert found[0].text == "JA. NEIN. DOCH."
-    assert [link.source for link in found[0].linked.links] == [(0, 1), (4, 5), (10, 11)]
+    assert [link.source for link in found[0].links] == [(0, 1), (4, 5), (10, 11)]
 
 
 def test_what_another_model_did_is_done_again(tmp_path: Path) -> None:
     known = KnownSentences(tmp_path / "known", "me")
-    translate_distinct([text("Ja.")], Decoder(), known, lambda *_: None)
+    translate_distinct(["Ja."], text, Decoder(), known, lambda *_: None)
     known.close(remove=False)
     for made_by, expected in (("me", 1), ("you", 0)):
         known = KnownSentences(tmp_path / "known", made_by)
         known.close(remove=False)
-        assert len(known.found) == expected
+        assert len(known) == expected
 
 
 def test_a_sentence_that_fails_stays_and_is_counted(tmp_path: Path) -> None:
     known = KnownSentences(tmp_path / "known", "me")
-    found, failed = translate_distinct([text("Ja. Nein.")], Decoder("Nein"), known, lambda *_: None)
-    known.close(remove=True)
+    found, failed = translate_distinct(["Ja. Nein."], text, Decoder("Nein"), known, lambda *_: None)
     assert (found[0].text, failed) == ("JA. Nein.", 1)
-    assert list(known.found) == [("Ja.", False)]
+    assert (("Ja.", False) in known, ("Nein.", False) in known) == (True, False)
+    known.close(remove=True)
+
+
+def test_what_an_earlier_window_has_translated_or_not_is_not_decoded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distinct, "_WINDOW", 2)
+    decoder, progress = Decoder("Nein"), list[tuple[int, int]]()
+    known = KnownSentences(tmp_path / "known", "me")
+    found, failed = translate_distinct(
+        ["Ja.", "Nein.", "Nein.", "Ja.", "Doch."],
+        text,
+        decoder,
+        known,
+        lambda done, total: progress.append((done, total)),
+    )
+    known.close(remove=True)
+    assert [each.text for each in found] == ["JA.", "Nein.", "Nein.", "JA.", "DOCH."]
+    assert (failed, [words for words, _ in decoder.seen]) == (1, ["Ja.", "Nein.", "Doch."])
+    assert progress == [(0, 3), (1, 3), (2, 3), (3, 3)]

@@ -1,0 +1,158 @@
+"""Parts of office files in blocks, each an element with paragraphs.
+
+One of them is a tree at a time: a part of 100,000 paragraphs takes little more than its bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+from xml.parsers import expat
+from xml.sax.saxutils import quoteattr
+
+from lxml import etree
+
+from serving.documents.xml import declares_entities, not_well_formed, parsed
+
+Take = Callable[[str, Mapping[str, str]], Literal["take", "skip", "enter"]]
+"""What becomes of an element, by its tag, as lxml writes it, and its attributes: it is a block, it
+and all within it stay, or it may have blocks within."""
+
+_STEP = 65_536
+_DEPTH = 256
+_UTF_8 = re.compile(
+    rb"(?:\xef\xbb\xbf)?(?:<\?xml[^>]*?encoding\s*=\s*[\"']utf-?8[\"']|(?!<\?xml[^>]*?encoding)<)",
+    re.IGNORECASE,
+)
+_EMPTY = re.compile(rb"<(?:[^<>\"']|\"[^\"]*\"|'[^']*')*/>")
+_TAG = b"<x>"
+
+
+class OfficeBlock(NamedTuple):
+    """Where an element with paragraphs stands in a part."""
+
+    begin: int
+    end: int
+    """In bytes."""
+    head: bytes
+    """A tag that declares the namespaces which are known there."""
+
+    def tree(self, content: bytes, name: str) -> etree._Element:
+        """The element, within another."""
+        return parsed(self.head + content[self.begin : self.end] + b"</x>", name).getroot()
+
+
+def block_as_bytes(tree: etree._Element) -> bytes:
+    """What `tree` gave, as it stands in its part."""
+    written: bytes = etree.tostring(tree, encoding="UTF-8", xml_declaration=False)
+    return written[written.index(b">") + 1 : written.rindex(b"<")]
+
+
+def in_utf_8(content: bytes, name: str) -> bytes:
+    """A part in the encoding that blocks are read in; nearly every one is."""
+    if _UTF_8.match(content.lstrip()):
+        return content
+    tree = parsed(content, name)
+    standalone = tree.docinfo.standalone
+    written: bytes = etree.tostring(
+        tree, xml_declaration=True, encoding="UTF-8", standalone=standalone
+    )
+    return written
+
+
+def blocks_of(content: bytes, name: str, take: Take) -> Iterator[OfficeBlock]:
+    """The blocks of a part in UTF-8, in order; none lies within another.
+
+    Raises DocumentError for what is not well-formed, declares entities or nests too deep.
+    """
+    reader = _Reader(content, name, take)
+    try:
+        for begin in range(0, len(content), _STEP):
+            reader.parser.Parse(content[begin : begin + _STEP], False)
+            yield from reader.taken()
+        reader.parser.Parse(b"", True)
+    except expat.ExpatError as error:
+        raise not_well_formed(name, error) from error
+    yield from reader.taken()
+
+
+@dataclass
+class _Reader:
+    """Follows a parser that knows namespaces."""
+
+    content: bytes
+    name: str
+    take: Take
+    parser: expat.XMLParserType = field(init=False)
+    _found: list[OfficeBlock] = field(default_factory=list)
+    _scope: list[tuple[str, str]] = field(default_factory=list)
+    _head: bytes = _TAG
+    _depth: int = 0
+    _inside: int = 0
+    """At which depth the block, or what stays, began; 0 outside of both."""
+    _begin: int = -1
+    """Where the block began; -1 within what stays."""
+
+    def __post_init__(self) -> None:
+        self.parser = expat.ParserCreate(namespace_separator="}")
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._finish
+        self.parser.StartNamespaceDeclHandler = self._declare
+        self.parser.EndNamespaceDeclHandler = self._forget
+        self.parser.EntityDeclHandler = self._refuse
+
+    def taken(self) -> list[OfficeBlock]:
+        """What has been found since the last call."""
+        found, self._found = self._found, []
+        return found
+
+    def _start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        self._depth += 1
+        if self._depth > _DEPTH:
+            raise not_well_formed(self.name, f"more than {_DEPTH} elements within each other")
+        if self._inside:
+            return
+        role = self.take(_as_lxml(tag), {_as_lxml(k): v for k, v in attributes.items()})
+        if role != "enter":
+            self._inside = self._depth
+            self._begin = self.parser.CurrentByteIndex if role == "take" else -1
+
+    def _finish(self, tag: str) -> None:
+        if self._depth == self._inside:
+            self._inside = 0
+            if self._begin >= 0:
+                self._add(self._begin, self.parser.CurrentByteIndex)
+        self._depth -= 1
+
+    def _add(self, begin: int, at: int) -> None:
+        # The parser is before an end tag, but behind an element that is a single tag.
+        if not _EMPTY.fullmatch(self.content, begin, at):
+            end = self.content.index(b">", at) + 1
+            self._found.append(OfficeBlock(begin, end, self._head))
+
+    def _declare(self, prefix: str | None, address: str | None) -> None:
+        self._scope.append((prefix or "", address or ""))
+        self._renew()
+
+    def _forget(self, prefix: str | None) -> None:
+        last = max(n for n, (known, _) in enumerate(self._scope) if known == (prefix or ""))
+        del self._scope[last]
+        self._renew()
+
+    def _renew(self) -> None:
+        if self._inside:  # what a block declares is in it
+            return
+        declared: Sequence[str] = [
+            f"xmlns{':' if prefix else ''}{prefix}={quoteattr(address)}"
+            for prefix, address in dict(self._scope).items()
+        ]
+        self._head = f"<x {' '.join(declared)}>".encode() if declared else _TAG
+
+    def _refuse(self, *_: object) -> None:
+        raise declares_entities(self.name)
+
+
+def _as_lxml(tag: str) -> str:
+    return "{" + tag if "}" in tag else tag
