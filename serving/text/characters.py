@@ -7,6 +7,15 @@ import re
 from serving.errors import InvalidTextError
 
 _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
+_TAG = re.compile("<!--.*?-->|<[!?/]?[A-Za-z][^<>]*>", re.DOTALL)
+
+
+def counted_characters(text: str, format: str) -> int:
+    """How many characters of a text count for a client: all, but for the tags and comments of HTML
+    and XML, which DeepL does not count either."""
+    if format not in ("html", "xml"):
+        return len(text)
+    return len(text) - sum(len(tag) for tag in _TAG.findall(text))
 
 
 def check_text(text: str, parameter: str = "text") -> None:

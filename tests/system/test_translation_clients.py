@@ -166,7 +166,7 @@ def test_deepl_translates_files(
         formality=deepl.Formality.PREFER_MORE,
     )
     assert status.done
-    assert status.billed_characters
+    assert status.billed_characters == len("Guten Morgen!")
     (paragraph,) = docx.Document(str(target)).paragraphs
     assert "dawn" in paragraph.text
     assert [run.text for run in paragraph.runs if run.bold]

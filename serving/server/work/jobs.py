@@ -29,6 +29,7 @@ from serving.server.work.planning import (
     sentences_with_terms,
 )
 from serving.server.work.translation_job import JobResult, TextPartial, TextResult, TranslationJob
+from serving.text.characters import counted_characters
 from serving.text.growing import GrowingTexts
 from serving.translation.glossing import with_terms
 from serving.translation.ticket import Completed, Request, TranslationTicket
@@ -142,7 +143,7 @@ class Jobs:
                 model=common_name(plans),
                 task=job.task,
                 texts=len(plans),
-                characters=None if counted else sum(map(len, job.texts)),
+                characters=None if counted else _characters(job),
                 submit=lambda: (plans, _submit(job, plans, limit, told=told)),
             )
 
@@ -194,6 +195,13 @@ async def _last(events: _Events) -> JobResult:
             if isinstance(event, JobResult):
                 return event
     raise AssertionError("a stream has no result")
+
+
+def _characters(job: TranslationJob) -> int:
+    """How many characters of a job count for the client."""
+    if job.format == "text":
+        return sum(map(len, job.texts))
+    return sum(counted_characters(text, job.format) for text in job.texts)
 
 
 def _submit(

@@ -49,6 +49,7 @@ from serving.server.work.glossaries import glossary_pairs, stored_terms
 from serving.server.work.jobs import Jobs
 from serving.server.work.memories import stored_memory
 from serving.server.work.translation_job import TranslationJob
+from serving.text.characters import counted_characters
 from serving.text.languages import language_name
 
 RequestT = TypeVar("RequestT", bound=DeepLRequest)
@@ -83,7 +84,7 @@ class _DeepLEndpoints:
             job = await self._with_glossaries(job, body, context)
         if body.translation_memory_id:
             job = await self._with_memory(job, body.translation_memory_id, body, context)
-        characters = [len(text) for text in texts]
+        characters = [counted_characters(text, job.format) for text in texts]
         with self._spending(context, sum(characters)):
             try:
                 result = await self._jobs.translate(job, context, request.receive)

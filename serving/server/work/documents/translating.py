@@ -36,6 +36,7 @@ from serving.server.work.memories import stored_memory
 from serving.server.work.translation_job import TextResult, TranslationJob
 from serving.store.key_records import KeyLimits
 from serving.text.alignment import Link
+from serving.text.characters import counted_characters
 from serving.text.detection import MAX_CHARS, detect_among
 
 if TYPE_CHECKING:
@@ -105,13 +106,13 @@ class DocumentTranslation:
         # Two models that follow one another give no word links.
         links = self._catalogue.pivot(source, record.target, record.model) is None
         saved = 0.0
-        characters = sum(len(distinct[number].text) for number in known)
+        characters = sum(_characters(distinct[number]) for number in known)
         groups = _groups(distinct, known)
         async with aclosing(self._translated_groups(record, groups, links, warnings)) as finished:
             async for group, found in finished:
                 await asyncio.to_thread(self._keep, record, group, found)
                 known.update(zip(group.numbers, found, strict=True))
-                characters += sum(len(unit.text) for unit in group.units)
+                characters += sum(map(_characters, group.units))
                 record = dataclasses.replace(record, done=len(known), characters=characters)
                 if time.monotonic() - saved > _SAVE_EVERY_S:
                     await asyncio.to_thread(self._shelf.save, record)
@@ -328,6 +329,10 @@ def _groups(units: Sequence[Unit], known: dict[int, Translated]) -> Iterator[_Gr
         size += len(unit.text)
     if numbers:
         yield _Group(numbers, [units[n] for n in numbers])
+
+
+def _characters(unit: Unit) -> int:
+    return counted_characters(unit.text, unit.format)
 
 
 def _of_result(result: TextResult, links: bool) -> Translated:

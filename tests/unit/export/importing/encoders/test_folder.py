@@ -321,7 +321,7 @@ def test_what_an_encoder_has_no_use_for_is_refused(
 @pytest.mark.parametrize(
     ("told", "attribution"),
     [
-        (Told(origin="toy/encoder@1"), "Imported from toy/encoder@1: an encoder. It tells no"),
+        (Told(origin="toy/encoder@1"), "Imported from toy/encoder@1: an encoder. It names no"),
         (Told(origin="toy/encoder@1", attribution="Mine."), "Mine."),
         (Told(), ""),
     ],
