@@ -104,7 +104,9 @@ def fitted(segment: Segment, sentence: str, source: str, target: str) -> str | N
 
     None where the two do not have as many, and where one that changes stands more than once, or not
     once, in the sentence of the segment or in its translation: then nobody knows its place.
-    Numbers of the translation count as the `target` language writes those of the `source` language.
+    Numbers of the translation count as the `target` language writes those of the `source` language;
+    None, too, where both write the old number alike but not the new one: whether `1.5` in the place
+    of `5` is an amount or a version, nobody knows.
     """
     own, wanted = values_of(segment.source), values_of(sentence)
     if [value.is_number for value in own] != [value.is_number for value in wanted]:
@@ -115,10 +117,10 @@ def fitted(segment: Segment, sentence: str, source: str, target: str) -> str | N
     for old, new in zip(own, wanted, strict=True):
         if old.text == new.text:
             continue
-        written = {old.text: new.text}
-        written.setdefault(
-            in_convention(old.text, source, target), in_convention(new.text, source, target)
-        )
+        theirs = in_convention(old.text, source, target), in_convention(new.text, source, target)
+        if theirs[0] == old.text and theirs[1] != new.text:
+            return None
+        written = {old.text: new.text, theirs[0]: theirs[1]}
         found = [place for place in places if place.text in written]
         if counts[old.text] != 1 or len(found) != 1:
             return None

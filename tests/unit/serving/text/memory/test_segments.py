@@ -22,6 +22,8 @@ PAGE = Segment("Page 3 of 10", "Seite 3 von 10")
         (PAGE, "Page 3 of 3", "Seite 3 von 3"),
         (Segment("Hello {name}!", "Hallo {name}!"), "Hello {user}!", "Hallo {user}!"),
         (Segment("It is 1,234.5 now", "Jetzt 1.234,5"), "It is 9.9 now", "Jetzt 9,9"),
+        (Segment("It costs 5 euros", "Es kostet 5 Euro"), "It costs 1,500 euros", None),
+        (Segment("Version 1.5", "Version 1.5"), "Version 2.25", "Version 2.25"),
         (Segment("Page 3", "Dritte Seite"), "Page 3", "Dritte Seite"),
         (Segment("Page 3", "Dritte Seite"), "Page 4", None),
         (Segment("3 of 3", "3 von 3"), "3 of 4", None),
