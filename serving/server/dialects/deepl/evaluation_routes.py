@@ -7,6 +7,7 @@ asked for again where the server has a store.
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -15,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from serving.checking.invariants import Fault, FaultKind
-from serving.errors import RequestError, UnknownEvaluationError
+from serving.errors import RequestError, StoreUnavailableError, UnknownEvaluationError
 from serving.server.api.dialect import WORK, Dialect, DialectRoute
 from serving.server.dialects.deepl.answers import STATUSES, language_code, render_error
 from serving.server.dialects.deepl.wire import DeepLError
@@ -25,6 +26,8 @@ from serving.server.http.wire import Wire, json_response
 from serving.server.work.backend import Backend
 from serving.server.work.evaluation import Evaluation, Evaluations
 from serving.text.alignment import Span
+
+logger = logging.getLogger(__name__)
 
 _NAMES = {"source": "source_lang", "target": "target_lang"}
 """Parameters that have another name in the body."""
@@ -87,7 +90,8 @@ class DeepLEvaluation(Wire):
     """An evaluation that is done."""
 
     job_id: str | None = None
-    """By which it can be asked for again, for a day; left out where the server has no store."""
+    """By which it can be asked for again, for a day; left out where the server has no store, or it did not
+    answer."""
     status: Literal["done"] = "done"
     segments: list[DeepLEvaluatedSegment]
 
@@ -99,7 +103,8 @@ class _EvaluationEndpoints:
         self._backend, self._evaluations = backend, Evaluations(backend)
 
     async def evaluate(self, request: Request, context: RequestContext) -> Response:
-        """Evaluate translations, and keep the answer where there is a store."""
+        """Evaluate translations, and keep the answer where there is a store. It has no `job_id`
+        where the store does not answer: what has been evaluated, and counted, is not lost."""
         backend = self._backend
         body = await read_json(request, DeepLEvaluationRequest, backend.settings.max_body_bytes)
         if body.glossary_id:
@@ -121,10 +126,12 @@ class _EvaluationEndpoints:
         told = [_told(number, segment, of_it) for number, (segment, of_it) in enumerate(pairs)]
         answer = DeepLEvaluation(segments=told)
         if backend.store is not None:
-            kept = backend.store.evaluations
-            text = answer.model_dump_json()
-            id = await run_in_threadpool(kept.keep, context.key, text)
-            answer = DeepLEvaluation(job_id=id, segments=told)
+            kept, text = backend.store.evaluations, answer.model_dump_json()
+            try:
+                id = await run_in_threadpool(kept.keep, context.key, text)
+                answer = DeepLEvaluation(job_id=id, segments=told)
+            except StoreUnavailableError as error:
+                logger.warning("an evaluation is answered, but not kept: %s", error)
         return json_response(answer, exclude_none=True)
 
     async def get(self, request: Request, context: RequestContext) -> Response:

@@ -11,7 +11,9 @@ from pydantic import SecretStr
 from starlette.testclient import TestClient
 
 from serving.bundle.manifest import Calibration
+from serving.errors import StoreUnavailableError
 from serving.server.http.settings import Settings
+from serving.store.evaluations import StoredEvaluations
 from serving.translation.ticket import Request
 from tests.unit.serving.echo import EchoTranslator, served
 
@@ -140,6 +142,19 @@ def test_without_a_store_the_answer_has_all_and_a_bare_model_says_what_it_lacks(
         answer = evaluated(client, ("abc", "abc"))
         assert answer.status_code == 400
         assert "must be calibrated" in answer.json()["message"]
+
+
+def test_what_is_evaluated_is_answered_without_the_store(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def keep(*_: object) -> str:
+        raise StoreUnavailableError("the store does not answer; try again later")
+
+    monkeypatch.setattr(StoredEvaluations, "keep", keep)
+    answer = evaluated(client, ("abc", "abc"))
+    assert answer.status_code == 200, answer.text
+    assert "job_id" not in answer.json()
+    assert len(answer.json()["segments"]) == 1
 
 
 def test_evaluations_count_as_usage(tmp_path: Path) -> None:
