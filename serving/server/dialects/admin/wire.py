@@ -120,7 +120,7 @@ class AuditQuery(Wire):
     """Which acts are asked for."""
 
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
-    before: int | None = None
+    before: Annotated[int, Field(ge=0, le=10**15)] | None = None
     """Number of the act before which to begin."""
 
 

@@ -46,7 +46,7 @@ class MemoryPage(Wire):
 class SegmentPage(Wire):
     """Which segments of a memory are asked for."""
 
-    after: int = -1
+    after: Annotated[int, Field(ge=-1, le=2**31 - 1)] = -1
     """The number of a segment; those behind it follow."""
     limit: Annotated[Count, Field(ge=1, le=1000)] = 100
     """How many at most."""

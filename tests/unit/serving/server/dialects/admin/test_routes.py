@@ -384,3 +384,5 @@ def test_what_cannot_be_done_with_a_model_is_refused(client: TestClient) -> None
     assert "has no bundle; it stays" in text
     acts = client.get("/admin/audit", headers=ADMIN).json()["acts"]
     assert [(each["act"], each["subject"]) for each in acts] == [("load_model", "echo-de-en")]
+    far = client.get("/admin/audit", headers=ADMIN, params={"before": 10**20})
+    assert far.status_code == 400

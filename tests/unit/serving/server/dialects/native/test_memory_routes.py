@@ -71,6 +71,7 @@ def test_a_memory_comes_grows_and_goes(client: TestClient) -> None:
     rest = client.get(f"{path}/segments", params={"after": page["next"]}).json()
     assert [each["target"] for each in rest["segments"]] == ["Yes"]
     assert "next" not in rest
+    assert client.get(f"{path}/segments", params={"after": 10**20}).status_code == 400
     held = client.get(f"{path}/segments", params={"text": "hello"}).json()
     assert [each["number"] for each in held["segments"]] == [1]
     assert [each["id"] for each in client.get("/memories").json()["memories"]] == [found["id"]]
