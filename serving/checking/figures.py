@@ -51,6 +51,8 @@ _BLANKS = " \u00a0\u202f'’"
 _HOURS = 24
 _SMALL = 100
 """Figures up to here are often written in words."""
+_MOST = 500
+"""Groups of digits of a text: each figure of one side is compared with each of the other."""
 _HALF = re.compile(
     r"half|quarter|past|\bto\b|halb|viertel|\bvor\b|\bnach\b|demi|quart|moins|media|cuarto|menos",
     re.IGNORECASE,
@@ -93,8 +95,11 @@ class Unmatched:
 def unmatched(
     source: str, output: str, source_language: str | None, target_language: str | None
 ) -> Unmatched:
-    """The figures that have been changed, lost or made up; none where anything speaks for them."""
+    """The figures that have been changed, lost or made up; none where anything speaks for them, nor
+    where a side has more than 500 groups of digits: no sentence has."""
     if not (_DIGIT.search(source) or _DIGIT.search(output)):
+        return Unmatched()
+    if max(len(_GROUPS.findall(text)) for text in (source, output)) > _MOST:
         return Unmatched()
     convention = source_language, target_language
     misread = _misread(source, output, *convention)

@@ -14,13 +14,14 @@ from serving.server.models.catalogue import AUTO
 from serving.server.models.served import ServedTranslator
 from serving.server.work.admission import check_cost, check_texts
 from serving.server.work.backend import Backend
-from serving.server.work.pipeline import Caller, Chosen, Pipeline, TimeLimit
+from serving.server.work.pipeline import Caller, Chosen, Pipeline, TimeLimit, apart
 from serving.text.splitting.sentences import sentence_spans
 from serving.translation.ticket import Completed, Request, TranslationTicket
 
 Segment = tuple[str, str]
 """A text and its translation."""
 _SIDES = ("source", "target")
+_MOST_FAULTS = 100
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Evaluation:
     """That it is good, by the calibration of the model; of several sentences the mean, weighted by
     their tokens."""
     faults: Sequence[Fault]
-    """What certainly differs from the source, or is missing."""
+    """What certainly differs from the source, or is missing; the first 100."""
 
 
 class Evaluations:
@@ -80,10 +81,8 @@ class Evaluations:
         results = await self._pipeline.results(tickets, caller, limit.timeout_s)
         for number, result in zip(numbers, results, strict=True):
             scored[number].append(result)
-        return [
-            Evaluation(_mean(parts), faults(*segment, (source, target)))
-            for segment, parts in zip(segments, scored, strict=True)
-        ]
+        wrong = await apart(caller, _faults, segments, (source, target))
+        return list(map(Evaluation, map(_mean, scored), wrong))
 
     def _check(self, segments: Sequence[Segment], source: str) -> None:
         if source == AUTO:
@@ -138,6 +137,10 @@ def _sentences(segment: Segment, languages: tuple[str, str]) -> list[Segment]:
     if len(sides[0]) != len(sides[1]) or len(sides[0]) < 2:
         return [segment]
     return list(zip(*sides, strict=True))
+
+
+def _faults(segments: Sequence[Segment], languages: tuple[str, str]) -> list[Sequence[Fault]]:
+    return [faults(*segment, languages)[:_MOST_FAULTS] for segment in segments]
 
 
 def _mean(parts: Sequence[Completed]) -> float:

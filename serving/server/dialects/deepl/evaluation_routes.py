@@ -90,8 +90,8 @@ class DeepLEvaluation(Wire):
     """An evaluation that is done."""
 
     job_id: str | None = None
-    """By which it can be asked for again, for a day; left out where the server has no store, or it did not
-    answer."""
+    """By which it can be asked for again, for a day; left out where the server has no store, or
+    that did not answer."""
     status: Literal["done"] = "done"
     segments: list[DeepLEvaluatedSegment]
 

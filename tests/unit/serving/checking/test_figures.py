@@ -2,6 +2,7 @@
 
 import itertools
 import string
+import time
 
 import pytest
 from hypothesis import given
@@ -172,3 +173,13 @@ def test_any_row_of_digits_and_signs_is_read_once_and_equals_itself(text, pair):
     found = unmatched(text, text, pair[0], pair[0])
     assert not found.missing
     assert not found.extra
+
+
+def test_a_text_of_thousands_of_figures_is_not_compared():
+    def listed(first, count):
+        return "; ".join(map(str, range(first, first + count)))
+
+    begin = time.perf_counter()
+    assert not unmatched(listed(20_000, 20_000), listed(70_000, 20_000), "en", "de").missing
+    assert time.perf_counter() - begin < 1
+    assert len(unmatched(listed(200, 100), listed(700, 100), "en", "de").missing) == 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from pydantic import SecretStr
 from starlette.testclient import TestClient
 
 from serving.bundle.manifest import Calibration
+from serving.checking.invariants import Fault, faults
 from serving.errors import StoreUnavailableError
 from serving.server.http.settings import Settings
+from serving.server.work import evaluation
 from serving.store.evaluations import StoredEvaluations
 from serving.translation.ticket import Request
 from tests.unit.serving.echo import EchoTranslator, served
@@ -142,6 +145,24 @@ def test_without_a_store_the_answer_has_all_and_a_bare_model_says_what_it_lacks(
         answer = evaluated(client, ("abc", "abc"))
         assert answer.status_code == 400
         assert "must be calibrated" in answer.json()["message"]
+
+
+def test_long_texts_are_compared_beside_the_event_loop_and_have_a_hundred_faults_at_most(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = set()
+
+    def compared(*given: Any) -> list[Fault]:
+        threads.add(threading.current_thread().name)
+        return faults(*given)
+
+    monkeypatch.setattr(evaluation, "faults", compared)
+    sentences = [f"Wort {number}." for number in range(100, 300)]
+    wrong = [f"Wort {number}." for number in range(500, 700)]
+    answer = evaluated(client, (" ".join(sentences), " ".join(wrong)))
+    assert answer.status_code == 200, answer.text
+    assert len(answer.json()["segments"][0]["errors"]) == 100
+    assert all("AnyIO worker" in name for name in threads)
 
 
 def test_what_is_evaluated_is_answered_without_the_store(
