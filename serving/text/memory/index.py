@@ -6,7 +6,7 @@ Each key is known by the runs of four bytes that it has; those that few others h
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,16 +83,9 @@ class SegmentIndex:
             last = [part.key(number) for number in range(len(part))]
         return SegmentIndex(itertools.chain(last, keys), _shards=full)
 
-    def exact(self, key: str) -> list[int]:
-        """The keys that are the same, the last one first."""
-        wanted = hash(key)
-        found = []
-        for number, shard in enumerate(self._shards):
-            begin = np.searchsorted(shard.hashes, wanted, "left")
-            end = np.searchsorted(shard.hashes, wanted, "right")
-            own = [int(each) for each in shard.order[begin:end] if shard.key(int(each)) == key]
-            found += [number * _SHARD + each for each in own]
-        return sorted(found, reverse=True)
+    def exact(self, key: str, most: int) -> list[int]:
+        """The keys that are the same, the last one first, up to `most` of them."""
+        return list(itertools.islice(self._same(key), most))
 
     def similar(self, key: str, threshold: float, count: int) -> list[tuple[float, int]]:
         """Up to `count` keys with their likeness in percent, the best first; all that reach the
@@ -107,6 +100,16 @@ class SegmentIndex:
             if score and 100 * score >= threshold:
                 found.append((100 * score, number))
         return sorted(found, key=lambda each: (-each[0], -each[1]))[:count]
+
+    def _same(self, key: str) -> Iterator[int]:
+        wanted = hash(key)
+        for place in reversed(range(len(self._shards))):
+            shard = self._shards[place]
+            begin = np.searchsorted(shard.hashes, wanted, "left")
+            end = np.searchsorted(shard.hashes, wanted, "right")
+            for number in map(int, shard.order[begin:end][::-1]):  # each hash has them ascending
+                if shard.key(number) == key:
+                    yield place * _SHARD + number
 
     def _sharing(self, key: str, threshold: float) -> list[int]:
         """The keys that share the most of the rare runs of this one, and are about as long."""

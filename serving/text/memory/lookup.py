@@ -23,17 +23,18 @@ def lookup(
 ) -> list[Recalled | None]:
     """The best segment of each sentence, where one reaches the threshold, in percent: of the same
     key, or else of a key that is alike. `fetch` is called once, at most."""
-    found = [_candidates(index, key_of(sentence), threshold) for sentence in sentences]
-    numbers = {number for each in found for _, number in each}
+    keys = list(map(key_of, sentences))
+    found = {key: _candidates(index, key, threshold) for key in dict.fromkeys(keys)}
+    numbers = {number for each in found.values() for _, number in each}
     segments = fetch(numbers) if numbers else {}
     return [
         best_of(
             sentence,
-            [(likeness, segments[number]) for likeness, number in each if number in segments],
+            [(likeness, segments[number]) for likeness, number in found[key] if number in segments],
             threshold,
             languages,
         )
-        for sentence, each in zip(sentences, found, strict=True)
+        for sentence, key in zip(sentences, keys, strict=True)
     ]
 
 
@@ -52,5 +53,5 @@ def memory_of(
 
 
 def _candidates(index: SegmentIndex, key: str, threshold: float) -> list[tuple[float, int]]:
-    same = index.exact(key)[:_SAME]
+    same = index.exact(key, _SAME)
     return [(100.0, number) for number in same] or index.similar(key, threshold, _ALIKE)

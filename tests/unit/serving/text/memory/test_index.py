@@ -50,15 +50,24 @@ def test_what_is_added_in_parts_is_found_as_if_it_came_at_once(monkeypatch) -> N
         grown = grown.extended(keys[begin : begin + 37])
     assert len(grown) == 300
     for number, key in enumerate(keys):
-        assert number in whole.exact(key)
-        assert grown.exact(key) == whole.exact(key)
+        assert number in whole.exact(key, 300)
+        assert grown.exact(key, 300) == whole.exact(key, 300)
         assert grown.similar(key, 75, 5) == whole.similar(key, 75, 5)
+
+
+def test_of_a_key_that_many_have_the_last_ones_are_read_alone(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(module, "_SHARD", 64)
+    index, read = SegmentIndex(["\x01", "other"] * 500), []
+    one = module._Shard.key
+    monkeypatch.setattr(module._Shard, "key", lambda shard, n: (read.append(n), one(shard, n))[1])
+    assert index.exact("\x01", 50) == list(range(998, 898, -2))
+    assert len(read) == 50
 
 
 def test_short_keys_and_no_keys_do_no_harm() -> None:
     assert SegmentIndex().similar("anything at all", 75, 3) == []
     index = SegmentIndex(["", "a", "ab", "abc", "語"])
-    assert [index.exact(key) for key in ("", "a", "ab", "abc", "語", "b")] == [
+    assert [index.exact(key, 5) for key in ("", "a", "ab", "abc", "語", "b")] == [
         *([n] for n in range(5)),
         [],
     ]
