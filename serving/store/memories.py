@@ -65,8 +65,9 @@ _PAGE = 2000
 """Segments that are written, or read, at once: another writer waits for no more."""
 _AT_ONCE = 500
 """Numbers in one question: SQLite takes some hundreds."""
-_CACHED_SEGMENTS = 2_000_000
-"""Segments of the indexes that are kept in memory: of 100 characters each, about 650 MB."""
+_CACHED_BYTES = 10**9
+"""Of the indexes that are kept in memory: those of some three million segments of 100 characters.
+The one used last is kept whatever its size."""
 
 
 class Memories:
@@ -245,7 +246,7 @@ class Memories:
 
 
 class _IndexCache:
-    """The indexes used last, within a number of segments."""
+    """The indexes used last, within a number of bytes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -260,8 +261,9 @@ class _IndexCache:
                 index = index.extended(keys(len(index) - 1))
             self._kept[id] = index
             self._kept.move_to_end(id)
-            while sum(map(len, self._kept.values())) > _CACHED_SEGMENTS and len(self._kept) > 1:
-                self._kept.popitem(last=False)
+            size = sum(each.num_bytes for each in self._kept.values())
+            while size > _CACHED_BYTES and len(self._kept) > 1:
+                size -= self._kept.popitem(last=False)[1].num_bytes
             return index
 
     def drop(self, id: str) -> None:

@@ -15,12 +15,14 @@ from rapidfuzz.distance import Levenshtein
 _SHARD = 2**15
 """Keys of a shard: their numbers within it take two bytes."""
 _BITS = 17
-_BUCKETS = 2**_BITS
+"""Of the number of a bucket, into which several runs may fall."""
 _MULTIPLIER = np.uint32(2654435761)
 _END = 10
 """A line feed, which no key has, stands before and behind each."""
 _POSTINGS = 40_000
 """Postings that are read for a lookup, those of the rarest runs first."""
+_HEAD = 500
+"""Bytes of a key whose runs are kept; to make those of longer ones would take gigabytes."""
 _COMPARED = 64
 """Keys that are compared sign by sign."""
 
@@ -38,8 +40,10 @@ class _Shard:
     """Ascending: int64 [keys]."""
     order: np.ndarray
     """Which key each hash is of: uint16 [keys]."""
+    buckets: np.ndarray
+    """Those that have postings, ascending: uint32; of few keys there are few."""
     offsets: np.ndarray
-    """Where the postings of a bucket begin: uint32 [_BUCKETS + 1]."""
+    """Where the postings of each begin: uint32 [buckets + 1]."""
     postings: np.ndarray
     """The keys that have a run of a bucket: uint16."""
 
@@ -48,6 +52,11 @@ class _Shard:
 
     def key(self, number: int) -> str:
         return self.keys[self.starts[number] : self.starts[number + 1] - 1].decode()
+
+    def places(self, buckets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the postings of these buckets (uint32) begin and end: int64."""
+        begins, ends = (np.searchsorted(self.buckets, buckets, side) for side in ("left", "right"))
+        return self.offsets[begins].astype(np.int64), self.offsets[ends].astype(np.int64)
 
 
 class SegmentIndex:
@@ -70,8 +79,7 @@ class SegmentIndex:
         return sum(
             len(s.keys)
             + sum(a.nbytes for a in (s.starts, s.lengths, s.hashes, s.order))
-            + s.offsets.nbytes
-            + s.postings.nbytes
+            + sum(a.nbytes for a in (s.buckets, s.offsets, s.postings))
             for s in self._shards
         )
 
@@ -113,12 +121,11 @@ class SegmentIndex:
 
     def _sharing(self, key: str, threshold: float) -> list[int]:
         """The keys that share the most of the rare runs of this one, and are about as long."""
-        data = np.frombuffer(b"\n" + key.encode() + b"\n", np.uint8)
-        buckets = np.unique(_buckets(data)[0])
+        buckets = np.unique(_buckets(b"\n" + _head(key.encode()))[0])
         if not len(buckets) or not self._shards:
             return []
-        begins_SB = np.stack([shard.offsets[buckets] for shard in self._shards]).astype(np.int64)
-        ends_SB = np.stack([shard.offsets[buckets + 1] for shard in self._shards]).astype(np.int64)
+        begins, ends = zip(*(shard.places(buckets) for shard in self._shards), strict=True)
+        begins_SB, ends_SB = np.stack(begins), np.stack(ends)
         sizes_SB = ends_SB - begins_SB
         order_B = np.argsort(sizes_SB.sum(axis=0), kind="stable")
         within_B = np.cumsum(sizes_SB.sum(axis=0)[order_B]) <= _POSTINGS
@@ -144,36 +151,40 @@ class SegmentIndex:
 
 
 def _shard(keys: Sequence[str]) -> _Shard:
-    lines = [key.encode() + b"\n" for key in keys]
-    text = b"".join(lines)
+    lines = [key.encode() for key in keys]
     starts = np.zeros(len(lines) + 1, np.uint32)
-    np.cumsum([len(line) for line in lines], out=starts[1:])
+    np.cumsum([len(line) + 1 for line in lines], out=starts[1:])
     hashes = np.array([hash(key) for key in keys], np.int64)
     order = np.argsort(hashes, kind="stable")
-    offsets, postings = _inverted(text, starts)
+    buckets, offsets, postings = _inverted(list(map(_head, lines)))
     return _Shard(
-        keys=text,
+        keys=b"".join(line + b"\n" for line in lines),
         starts=starts,
         lengths=np.array([len(key) for key in keys], np.uint32),
         hashes=hashes[order],
         order=order.astype(np.uint16),
+        buckets=buckets,
         offsets=offsets,
         postings=postings,
     )
 
 
-def _inverted(text: bytes, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _head(line: bytes) -> bytes:
+    """The part of a key whose runs count, and its end."""
+    return line[:_HEAD] + b"\n"
+
+
+def _inverted(heads: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Which keys have a run of each bucket, each key once."""
-    data = np.frombuffer(b"\n" + text, np.uint8)
-    buckets, places = _buckets(data)
+    found, places = _buckets(b"\n" + b"".join(heads))
     # A run is of the key before whose end it begins; a line feed precedes the first key.
-    owners = np.repeat(np.arange(len(starts) - 1, dtype=np.uint32), np.diff(starts))[places]
-    pairs = np.sort((buckets.astype(np.uint32) << np.uint32(32 - _BITS)) | owners)
+    owners = np.repeat(np.arange(len(heads), dtype=np.uint32), list(map(len, heads)))[places]
+    pairs = np.sort((found << np.uint32(32 - _BITS)) | owners)
     pairs = pairs[np.concatenate([[True], pairs[1:] != pairs[:-1]])] if len(pairs) else pairs
-    sizes = np.bincount(pairs >> np.uint32(32 - _BITS), minlength=_BUCKETS)
-    offsets = np.zeros(_BUCKETS + 1, np.uint32)
+    buckets, sizes = np.unique(pairs >> np.uint32(32 - _BITS), return_counts=True)
+    offsets = np.zeros(len(buckets) + 1, np.uint32)
     np.cumsum(sizes, out=offsets[1:])
-    return offsets, (pairs & np.uint32(_SHARD - 1)).astype(np.uint16)
+    return buckets, offsets, (pairs & np.uint32(_SHARD - 1)).astype(np.uint16)
 
 
 def _counted(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -183,13 +194,13 @@ def _counted(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return ordered[begins], np.diff(np.append(begins, len(ordered)))
 
 
-def _buckets(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The buckets of the runs of four bytes that lie within one key, its ends included, and where
-    the runs begin."""
-    if len(data) < 4:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+def _buckets(text: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """The buckets (uint32) of the runs of four bytes that lie within one key, its ends included,
+    and where the runs begin."""
+    if len(text) < 4:
+        return np.zeros(0, np.uint32), np.zeros(0, np.int64)
+    data = np.frombuffer(text, np.uint8)
     wide = data.astype(np.uint32)
     runs = (wide[:-3] << 24) | (wide[1:-2] << 16) | (wide[2:-1] << 8) | wide[3:]
     places = np.flatnonzero((data[1:-2] != _END) & (data[2:-1] != _END))
-    hashed = (runs[places] * _MULTIPLIER) >> np.uint32(32 - _BITS)
-    return hashed.astype(np.int64), places
+    return (runs[places] * _MULTIPLIER) >> np.uint32(32 - _BITS), places

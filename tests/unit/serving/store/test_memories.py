@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from serving.errors import QuotaExceededError, RequestError, UnknownMemoryError
-from serving.store import memory_jobs
+from serving.store import memories, memory_jobs
 from serving.store.memories import Memories
 from serving.store.memory import MemoryLimits, StoredMemory
 from serving.store.store import Store
@@ -106,6 +106,22 @@ def test_sentences_find_their_segments_and_those_that_are_added_later(
         [found_again] = store.use("me", made.id, "en-GB", "de", 75).find(["Save the file"], 75)
         assert found_again is not None
         assert (found_again.text, found_again.score) == ("Die Datei sichern", 100)
+
+
+def test_indexes_leave_by_their_bytes_the_one_used_last_stays(
+    kept: Memories, made: StoredMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = kept.create("me", "long", "en", "de", LIMITS)
+    kept.add("me", other.id, [Segment("word " * 190, "x")], LIMITS)
+    kept.use("me", made.id, "en", "de", 75)
+    kept.use("me", other.id, "en", "de", 75)
+    assert list(kept._indexes._kept) == [made.id, other.id]
+    assert sum(index.num_bytes for index in kept._indexes._kept.values()) < 10_000
+    monkeypatch.setattr(memories, "_CACHED_BYTES", 600)
+    kept.use("me", other.id, "en", "de", 75)
+    assert list(kept._indexes._kept) == [other.id]
+    kept.use("me", made.id, "en", "de", 75)
+    assert list(kept._indexes._kept) == [made.id]
 
 
 def test_a_memory_serves_its_own_languages_alone(kept: Memories, made: StoredMemory) -> None:

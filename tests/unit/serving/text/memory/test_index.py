@@ -74,6 +74,16 @@ def test_short_keys_and_no_keys_do_no_harm() -> None:
     assert index.similar("abc", 75, 3) == [(100.0, 3)]
 
 
+def test_long_keys_are_found_by_their_beginning_and_few_take_few_bytes() -> None:
+    keys = _sentences(400)
+    long = [" ".join(keys[begin : begin + 100]) for begin in range(0, 400, 100)]
+    index = SegmentIndex(long)
+    assert index.num_bytes < 2 * sum(len(key.encode()) for key in long)
+    assert index.similar(long[2] + " and more", 75, 1)[0][1] == 2
+    assert index.similar(long[3][:-9], 75, 1)[0][1] == 3
+    assert SegmentIndex(["one"]).num_bytes < 200
+
+
 def test_a_lookup_among_many_takes_little_time_and_memory() -> None:
     keys = _sentences(50_000)
     index = SegmentIndex(keys)
