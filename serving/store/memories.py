@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
+from weakref import WeakValueDictionary
 
 from sqlalchemy import (
     Column,
@@ -251,24 +252,33 @@ class _IndexCache:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, SegmentIndex] = OrderedDict()
+        self._making: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+        """Each is held while the index of a memory is made, and goes with the last who wants it."""
 
     def up_to_date(self, id: str, count: int, keys: Callable[[int], Iterator[str]]) -> SegmentIndex:
         """The index of a memory, of at least so many segments; `keys` gives those behind a number.
-        One is made at a time."""
+        Of one memory one is made at a time; those of others need not wait."""
         with self._lock:
-            index = self._kept.get(id, SegmentIndex())
+            making = self._making.setdefault(id, threading.Lock())
+        with making:
+            with self._lock:
+                index = self._kept.get(id, SegmentIndex())
             if len(index) < count:
                 index = index.extended(keys(len(index) - 1))
-            self._kept[id] = index
-            self._kept.move_to_end(id)
-            size = sum(each.num_bytes for each in self._kept.values())
-            while size > _CACHED_BYTES and len(self._kept) > 1:
-                size -= self._kept.popitem(last=False)[1].num_bytes
+            with self._lock:
+                self._keep(id, index)
             return index
 
     def drop(self, id: str) -> None:
         with self._lock:
             self._kept.pop(id, None)
+
+    def _keep(self, id: str, index: SegmentIndex) -> None:
+        self._kept[id] = index
+        self._kept.move_to_end(id)
+        size = sum(each.num_bytes for each in self._kept.values())
+        while size > _CACHED_BYTES and len(self._kept) > 1:
+            size -= self._kept.popitem(last=False)[1].num_bytes
 
 
 def _one(connection: Connection, owner: str, id: str, *, lock: bool = False) -> StoredMemory:

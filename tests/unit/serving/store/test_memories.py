@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import text
@@ -122,6 +123,36 @@ def test_indexes_leave_by_their_bytes_the_one_used_last_stays(
     assert list(kept._indexes._kept) == [other.id]
     kept.use("me", made.id, "en", "de", 75)
     assert list(kept._indexes._kept) == [made.id]
+
+
+def test_while_an_index_is_made_other_memories_are_used(
+    kept: Memories, made: StoredMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = kept.create("me", "other", "en", "de", LIMITS)
+    kept.add("me", other.id, [Segment("a word", "ein Wort")], LIMITS)
+    begun, go_on, times_made = threading.Event(), threading.Event(), []
+    keys = Memories._keys
+
+    def slow(self: Memories, owner: str, id: str, after: int) -> Iterator[str]:
+        if id == made.id:
+            times_made.append(after)
+            begun.set()
+            assert go_on.wait(10)
+        return keys(self, owner, id, after)
+
+    monkeypatch.setattr(Memories, "_keys", slow)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(kept.use, "me", made.id, "en", "de", 75) for _ in range(2)]
+        assert begun.wait(10)
+        with ThreadPoolExecutor(1) as another:
+            use = another.submit(kept.use, "me", other.id, "en", "de", 75)
+            try:
+                use.result(5)
+            finally:
+                go_on.set()
+        assert all(each.result().find(["Save the file"], 75)[0] for each in waiting)
+    assert times_made == [-1]
+    assert not kept._indexes._making
 
 
 def test_a_memory_serves_its_own_languages_alone(kept: Memories, made: StoredMemory) -> None:
