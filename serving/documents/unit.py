@@ -67,9 +67,9 @@ class FileFormat:
 
 def check_lengths(units: Sequence[Unit]) -> None:
     """Raise TooLongError for a unit of more than MAX_UNIT_CHARACTERS."""
-    for number, unit in enumerate(units, 1):
+    for unit in units:
         if len(unit.text) > MAX_UNIT_CHARACTERS:
             raise TooLongError(
-                f"paragraph {number} must have at most {MAX_UNIT_CHARACTERS} characters, got "
-                f"{len(unit.text)}; divide it"
+                f"a paragraph must have at most {MAX_UNIT_CHARACTERS} characters, got "
+                f"{len(unit.text)} in {unit.text[:40]!r}; divide it"
             )

@@ -6,7 +6,7 @@ One of them is a tree at a time: a part of 100,000 paragraphs takes little more 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 from xml.parsers import expat
@@ -22,6 +22,7 @@ and all within it stay, or it may have blocks within."""
 
 _STEP = 65_536
 _DEPTH = 256
+_NAMESPACES = 500
 _UTF_8 = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:<\?xml[^>]*?encoding\s*=\s*[\"']utf-?8[\"']|(?!<\?xml[^>]*?encoding)<)",
     re.IGNORECASE,
@@ -88,7 +89,8 @@ class _Reader:
     parser: expat.XMLParserType = field(init=False)
     _found: list[OfficeBlock] = field(default_factory=list)
     _scope: list[tuple[str, str]] = field(default_factory=list)
-    _head: bytes = _TAG
+    _head: bytes | None = None
+    """The tag for the next block; None where the namespaces have changed since the last."""
     _depth: int = 0
     _inside: int = 0
     """At which depth the block, or what stays, began; 0 outside of both."""
@@ -116,8 +118,10 @@ class _Reader:
             return
         role = self.take(_as_lxml(tag), {_as_lxml(k): v for k, v in attributes.items()})
         if role != "enter":
-            self._inside = self._depth
             self._begin = self.parser.CurrentByteIndex if role == "take" else -1
+            if role == "take" and self._head is None:
+                self._head = self._declaring()
+            self._inside = self._depth
 
     def _finish(self, tag: str) -> None:
         if self._depth == self._inside:
@@ -130,25 +134,29 @@ class _Reader:
         # The parser is before an end tag, but behind an element that is a single tag.
         if not _EMPTY.fullmatch(self.content, begin, at):
             end = self.content.index(b">", at) + 1
-            self._found.append(OfficeBlock(begin, end, self._head))
+            self._found.append(OfficeBlock(begin, end, self._head or _TAG))
 
     def _declare(self, prefix: str | None, address: str | None) -> None:
+        if len(self._scope) == _NAMESPACES:
+            raise not_well_formed(self.name, f"more than {_NAMESPACES} namespaces at one place")
         self._scope.append((prefix or "", address or ""))
-        self._renew()
+        self._changed()
 
     def _forget(self, prefix: str | None) -> None:
         last = max(n for n, (known, _) in enumerate(self._scope) if known == (prefix or ""))
         del self._scope[last]
-        self._renew()
+        self._changed()
 
-    def _renew(self) -> None:
-        if self._inside:  # what a block declares is in it
-            return
-        declared: Sequence[str] = [
+    def _changed(self) -> None:
+        if not self._inside:  # what a block declares is in it
+            self._head = None
+
+    def _declaring(self) -> bytes:
+        declared = [
             f"xmlns{':' if prefix else ''}{prefix}={quoteattr(address)}"
             for prefix, address in dict(self._scope).items()
         ]
-        self._head = f"<x {' '.join(declared)}>".encode() if declared else _TAG
+        return f"<x {' '.join(declared)}>".encode() if declared else _TAG
 
     def _refuse(self, *_: object) -> None:
         raise declares_entities(self.name)

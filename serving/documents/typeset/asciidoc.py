@@ -19,7 +19,7 @@ from serving.documents.typeset.prose import (
     prose_of,
     width,
 )
-from serving.documents.unit import FileInUnits
+from serving.documents.unit import FileInUnits, Unit, check_lengths
 
 _TABLES = "Tables of CSV and DSV, and cells with blocks in them, stay as they are."
 _VERBATIM = re.compile(
@@ -32,7 +32,7 @@ _CLOSED = re.compile(r"(?:-{4,}|\.{4,}|\+{4,}|/{4,}|```\w*|[,:]===+)\s*\Z")
 _OPEN = re.compile(r"(?:={4,}|\*{4,}|_{4,}|--|\"\"|'''+|<<<+|\+|---|\* ?\* ?\*)\s*\Z")
 """Lines around what is read, and those that stand for themselves."""
 _TABLE = re.compile(r"[|!]={3,}\s*\Z")
-_KEPT = re.compile(r":!?[\w-]+!?:(?:\s|\Z)|//(?!/)|\[.*\]\s*\Z|[\w-]+::\S*\[.*\]\s*\Z")
+_KEPT = re.compile(r":!?[\w-]+!?:(?:\s|\Z)|//(?!/)|\[.*\]\s*\Z|[\w-]+::[^\s\[]*\[.*\]\s*\Z")
 """Attributes, comments, attributes of blocks, and macros."""
 _TITLE = re.compile(r"(?:={1,6}|#{1,6})[ \t]+(?=\S)")
 _BLOCK_TITLE = re.compile(r"\.(?=[^\s.])")
@@ -45,24 +45,26 @@ _CELL = re.compile(
     r"(?:(?<=\s)(?:\d*(?:\.\d+)?[+*])?[<^>]?(?:\.[<^>])?(?P<style>[aedhlms]?)|(?<!\\))\|",
 )
 _BREAK = "\x00"
+# Bounds, and classes without what opens: a text of openers that nothing closes is read in a time
+# that grows with its length, not with its square.
 _INLINE = re.compile(
     r"""(?P<escape>\\(?=[*_`#^~+{<\[]))
     | (?P<break>\x00)
-    | (?P<kept>\{[\w:-]+\} | \[\[[^\]]*\]\] | \(\(\([^)]*\)\)\) | <<[^,<>]+>>
+    | (?P<kept>\{[\w:-]+\} | \[\[[^\[\]]*\]\] | \(\(\([^()]*\)\)\) | <<[^,<>]+>>
       | (?:pass|stem|latexmath|asciimath|image|icon|kbd|btn|menu|anchor|indexterm)
-        :[^\s\[\]]*\[[^\]]*\] | <\d+>(?=\s*\Z))
+        :[^\s\[\]]{0,2000}\[[^\[\]]*\] | <\d+>(?=\s*\Z))
     | (?P<code>\+\+\+.+?\+\+\+ | ``.+?`` | (?<![\w;:}"'`])`\S(?:[^`]*\S)?`(?![\w"'`])
       | (?<![\w;:}+])\+\S(?:[^+]*\S)?\+(?![\w+]) | \^[^\s^]+\^ | ~[^\s~]+~)
-    | (?P<note>footnote:[\w-]*\[)(?P<about>[^\]]+)\]
-    | (?P<link>(?:(?:link|xref|mailto):[^\s\[\]]+|(?:https?|ftp|irc)://[^\s\[\]<>]+)\[)
-      (?P<shown>[^\]]*)\]
+    | (?P<note>footnote:[\w-]{0,100}\[)(?P<about>[^\]]{1,5000})\]
+    | (?P<link>(?:(?:link|xref|mailto):[^\s\[\]]{1,2000}|(?:https?|ftp|irc)://[^\s\[\]<>]{1,2000})\[)
+      (?P<shown>[^\]]{0,2000})\]
     | (?P<address>(?:https?|ftp|irc)://[^\s\[\]<>]*[\w/])
     | (?P<ref><<[^,<>]+,\s*)(?P<named>[^<>]+)>>
     | (?P<index>\(\()(?P<entry>[^()]+)\)\)
     | (?P<quoted>["']`)(?=\S)(?P<quote>[^`]+)`["']
     | (?P<role>\[[\w.,#% -]+\])?(?P<sign>\*\*|__|\#\#)(?=\S)(?P<wide>.+?)(?P=sign)
     | (?<![\w;:}])(?P<part>\[[\w.,#% -]+\])?(?P<mark>[*_\#])(?=\S)
-      (?P<words>(?:(?!(?P=mark)).|(?P=mark)(?=\w))+?)(?<=\S)(?P=mark)(?!\w)""",
+      (?P<words>(?:(?!(?P=mark)).|(?P=mark)(?=\w)){1,300}?)(?<=\S)(?P=mark)(?!\w)""",
     re.VERBOSE | re.DOTALL,
 )
 
@@ -238,6 +240,7 @@ def _in_cell(text: str) -> str:
 
 
 def _prose(source: str) -> Prose:
+    check_lengths([Unit(source)])
     signs = Signs()
     text = re.sub(r"[ \t]\+[ \t]*\r?\n[ \t]*", _BREAK, source)
     return prose_of(_inlines(" ".join(text.split()), signs), signs, SYNTAX)

@@ -70,18 +70,18 @@ _LETTERS = {
     "l": "ł", "L": "Ł", "dots": "…", "ldots": "…", "glqq": "„", "grqq": "“",
 }  # fmt: skip
 _BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*\}"
-_ARGUMENTS = re.compile(rf"\*?(?:[ \t]*\[[^\]]*\]|{_BRACES})*")
+_ARGUMENTS = re.compile(rf"\*?(?:[ \t]*\[[^\]]{0, 1000}\]|{_BRACES})*")
 _TOKEN = re.compile(
-    rf"""(?P<verbatim>\\begin\{{(?P<name>(?:{_VERBATIM})\*?)\}}.*?\\end\{{(?P=name)\}})
+    rf"""(?P<verbatim>\\begin\{{(?P<name>(?:{_VERBATIM})\*?)\}}(?:(?!\\begin\{{(?P=name)\}}).)*?\\end\{{(?P=name)\}})
     | (?P<verb>\\(?:verb|lstinline)\*?(?P<bar>[^\sA-Za-z*\[{{]).*?(?P=bar))
-    | (?P<display>\$\$.*?\$\$|\\\[.*?\\\])
-    | (?P<math>\$(?:[^$\\]|\\.)+\$|\\\(.*?\\\))
+    | (?P<display>\$\$.*?\$\$|\\\[(?:(?!\\[\[\]]).)*\\\])
+    | (?P<math>\$(?:[^$\\]|\\.)+\$|\\\((?:(?!\\[()]).)*\\\))
     | (?P<comment>%[^\n]*(?:\n[ \t]*(?=\S))?)
     | (?P<blank>\n[ \t]*\n\s*)
-    | (?P<row>\\\\\*?(?:\[[^\]]*\])?)
+    | (?P<row>\\\\\*?(?:\[[^\]]{0, 1000}\])?)
     | (?P<accent>\\(?:[`'^~"=.](?:\{{\\?[A-Za-z]\}}|\\?[A-Za-z])|[cvuHrk]\{{[A-Za-z]\}}))
     | (?P<escape>\\[&%#_${{}}])
-    | (?P<environment>\\(?:begin|end)\{{[^}}]*\}}(?:[ \t]*\[[^\]]*\]|{_BRACES})*)
+    | (?P<environment>\\(?:begin|end)\{{[^}}]*\}}(?:[ \t]*\[[^\]]{0, 1000}\]|{_BRACES})*)
     | (?P<command>\\(?P<word>[A-Za-z@]+)\*?)
     | (?P<other>\\.)
     | (?P<cell>&)
@@ -93,8 +93,10 @@ _TOKEN = re.compile(
 )
 _BODY = re.compile(r"\\begin\{document\}")
 _END = re.compile(r"\\end\{document\}")
-_TITLE = re.compile(r"\\(?:title|subtitle)(?:\[[^\]]*\])?(?=\{)")
+_TITLE = re.compile(r"\\(?:title|subtitle)(?:\[[^\]]{0,1000}\])?(?=\{)")
 _GROUPS = 64
+_NESTED = 8
+"""Blocks and notes within each other; what lies deeper stays."""
 """Braces within each other that are read."""
 
 
@@ -125,7 +127,8 @@ class _Group:
 class _Reader:
     """Reads a part of a text into paragraphs."""
 
-    def __init__(self, text: str, begin: int, end: int) -> None:
+    def __init__(self, text: str, begin: int, end: int, depth: int = 0) -> None:
+        self._depth = depth
         self.places: list[ProsePlace] = []
         self._text = text
         self._start(begin)
@@ -211,17 +214,17 @@ class _Reader:
             after = re.compile(r"\{\}| ?").match(self._text, end)
             self._say(_LETTERS[name])
             return after.end() if after else end
-        words = re.compile(r"(?:[ \t]*\[[^\]]*\])*(?=\{)").match(self._text, end)
+        words = re.compile(r"(?:[ \t]*\[[^\]]{0,1000}\])*(?=\{)").match(self._text, end)
         if name in _SECOND:
-            words = re.compile(rf"(?:[ \t]*\[[^\]]*\])*(?:{_BRACES}(?=\{{))?(?=\{{)").match(
+            words = re.compile(rf"(?:[ \t]*\[[^\]]{0, 1000}\])*(?:{_BRACES}(?=\{{))?(?=\{{)").match(
                 self._text, end
             )
         if words and (name in _STYLES or name in _SECOND) and len(self._groups) < _GROUPS:
             self._groups.append(_Group(self._text[begin : words.end() + 1]))
             return words.end() + 1
-        if words and name in _BLOCKS | _NOTES:
+        if words and name in _BLOCKS | _NOTES and self._depth < _NESTED:
             stop = min(_closing(self._text, words.end()), limit)
-            inner = _Reader(self._text, words.end() + 1, stop)
+            inner = _Reader(self._text, words.end() + 1, stop, self._depth + 1)
             if name in _BLOCKS:
                 self._finish(begin)
                 self.places += inner.places

@@ -91,6 +91,11 @@ def test_a_part_that_is_no_xml_is_refused() -> None:
     refused(zipped(content), r"word/document\.xml is no well-formed XML")
 
 
+def test_namespaces_without_number_are_refused() -> None:
+    declared = " ".join(f'xmlns:a{n}="b"' for n in range(20_000))
+    refused(docx(f"<w:p {declared}><w:r><w:t>Ein Haus</w:t></w:r></w:p>"), "more than 500 namesp")
+
+
 def test_elements_within_each_other_without_end_are_refused() -> None:
     refused(docx("<w:p>" * 3000 + "</w:p>" * 3000), "no well-formed XML")
 
@@ -131,7 +136,7 @@ def test_a_document_without_paragraphs_stays_as_it_is() -> None:
 
 def test_a_paragraph_of_200_000_characters_is_refused_with_the_limit() -> None:
     source = docx(f"<w:p><w:r><w:t>{'ab ' * 70_000}</w:t></w:r></w:p>")
-    with pytest.raises(TooLongError, match=r"paragraph 1 must have at most 100000 .*, got 209999"):
+    with pytest.raises(TooLongError, match=r"a paragraph must have at most 100000 .*, got 209999"):
         recognised(source, "a.docx").read(source)
 
 
