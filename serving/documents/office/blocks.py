@@ -98,7 +98,8 @@ class _Reader:
     """Where the block began; -1 within what stays."""
 
     def __post_init__(self) -> None:
-        self.parser = expat.ParserCreate(namespace_separator="}")
+        # Named, for it does not know all names of this encoding that a declaration may have.
+        self.parser = expat.ParserCreate("UTF-8", namespace_separator="}")
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._finish
         self.parser.StartNamespaceDeclHandler = self._declare

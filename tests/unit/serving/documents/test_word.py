@@ -184,3 +184,11 @@ def test_a_signature_is_dropped_with_a_warning() -> None:
 def test_nothing_changes_where_nothing_is_translated() -> None:
     source = docx(f"<w:p>{run('HAUS')}</w:p>")
     assert parts(translated(source, "a.docx")) == parts(source)
+
+
+@pytest.mark.parametrize("name", ["utf8", "UTF-8"])
+def test_either_name_of_the_encoding_is_read(name: str) -> None:
+    document = parts(docx(f"<w:p>{run('Größe')}</w:p>"))["word/document.xml"]
+    declared = f'<?xml version="1.0" encoding="{name}"?>'.encode() + document
+    source = docx("", {"word/document.xml": declared})
+    assert body(translated(source, "a.docx")) == f"<w:p>{plain_run('GRÖSSE')}</w:p>"
