@@ -349,15 +349,16 @@ def test_an_input_that_was_deleted_fails_in_plain_words(store: Store, tmp_path: 
     assert (job.state, result_of(job).faults[0].code) == ("failed", "input_file_missing")
 
 
-def test_what_belongs_to_nothing_is_swept_and_what_has_expired_too(
+def test_what_belongs_to_nothing_is_swept_and_what_has_expired_and_nothing_of_others(
     store: Store, tmp_path: Path
 ) -> None:
     folder = tmp_path / "files"
     put_batch(store, folder, 3)
-    for name in ("file-lost", "file-new"):
+    lost, new = (f"file-{digit * 32}" for digit in "01")
+    for name in (lost, f"{lost}.part", new, "store.db"):  # the last is somebody else's
         FileFolder(folder).write(name, [b"x"])
-    os.utime(folder / "file-lost", (1, 1))
-    os.utime(folder / "file-in", (1, 1))
+    for name in (lost, f"{lost}.part", "store.db", "file-in"):
+        os.utime(folder / name, (1, 1))
     job = done(store, lambda: made(store, folder, echo, document_hours=0.0001))
 
     async def sweep() -> None:
@@ -368,7 +369,8 @@ def test_what_belongs_to_nothing_is_swept_and_what_has_expired_too(
         await worker.close()
 
     asyncio.run(asyncio.wait_for(sweep(), 20))
-    assert sorted(path.name for path in folder.iterdir()) == ["file-in", "file-new", "progress"]
+    left = sorted(path.name for path in folder.iterdir())
+    assert left == [new, "file-in", "progress", "store.db"]
 
 
 def test_lines_that_were_cut_off_or_written_twice_count_once(tmp_path: Path) -> None:
