@@ -132,16 +132,24 @@ class BatchWorker:
             logger.warning("the batch is another server's now", extra={"request_id": job.id})
         except asyncio.CancelledError:
             await _stopped(work, heart)
-            await run_in_threadpool(self._store.jobs.give_back, job)
+            await self._give_back(job)
             raise
         except OSError as error:
             if time.time() < job.deadline:
-                await run_in_threadpool(self._store.jobs.give_back, job)
+                await self._give_back(job)
                 raise
             fault = BatchFault("storage", f"the answers cannot be kept ({error.strerror})")
             await run_in_threadpool(self._note, job, run, "failed", BatchResult(faults=(fault,)))
         finally:
             await _stopped(work, heart)
+
+    async def _give_back(self, job: KeptJob) -> None:
+        """Let another server go on, at once, or when the lease is over where the store is away:
+        an error of it must not stand in the place of what has ended the batch here."""
+        try:
+            await run_in_threadpool(self._store.jobs.give_back, job)
+        except StoreUnavailableError as error:
+            logger.warning("a batch is not given back: %s", error, extra={"request_id": job.id})
 
     async def _beats(self, job: KeptJob, run: BatchRun) -> None:
         """Tell that a batch is being done, and see whether it still should be; ends where it is

@@ -247,6 +247,33 @@ def test_a_batch_is_given_back_when_the_server_ends(store: Store, tmp_path: Path
     assert sorted(seen) == list(range(10, 20))
 
 
+def test_a_server_ends_though_its_store_is_away(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "files"
+    put_batch(store, folder, 2)
+
+    def gone(_: KeptJob) -> bool:
+        raise StoreUnavailableError("gone")
+
+    async def begin() -> None:
+        begun = asyncio.Event()
+
+        async def never(number: int) -> Response:
+            begun.set()
+            await asyncio.Event().wait()
+            return await echo(number)
+
+        worker = made(store, folder, never)
+        worker.start()
+        await begun.wait()
+        monkeypatch.setattr(store.jobs, "give_back", gone)
+        async with asyncio.timeout(5):
+            await worker.close()
+
+    asyncio.run(begin())
+
+
 def test_a_line_is_sent_again_after_errors_that_pass_and_fails_with_others(
     store: Store, tmp_path: Path
 ) -> None:
