@@ -107,7 +107,9 @@ class BatchRun:
         self._answering, self._refuse = answering, refuse
         self._lines: BatchLines | None = None
         self._answers: LineAnswers | None = None
-        self.total = 0
+        self.total = job.total
+        """Lines; what an earlier run has told until this one has read them, as `done` and `failed`:
+        fewer would be told as a step back, and the same again as progress."""
         self.stop: Stop | None = None
         """Set by whoever wants it to end."""
         self.limits: KeyLimits = NO_LIMITS
@@ -116,12 +118,12 @@ class BatchRun:
     @property
     def done(self) -> int:
         """Lines that were answered well."""
-        return self._answers.done if self._answers else 0
+        return self._answers.done if self._answers else self._job.done
 
     @property
     def failed(self) -> int:
         """Lines whose answer is an error."""
-        return self._answers.failed if self._answers else 0
+        return self._answers.failed if self._answers else self._job.failed
 
     async def run(self) -> BatchEnd:
         """Answer the lines that have no answer yet; raises OSError where the disk does not hold

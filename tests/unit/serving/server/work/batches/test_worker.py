@@ -247,6 +247,44 @@ def test_a_batch_is_given_back_when_the_server_ends(store: Store, tmp_path: Path
     assert sorted(seen) == list(range(10, 20))
 
 
+def test_a_batch_that_is_gone_on_with_does_not_come_further_by_what_was_there(
+    store: Store, tmp_path: Path
+) -> None:
+    """Otherwise a line that ends its servers would be tried for ever."""
+    folder = tmp_path / "files"
+    put_batch(store, folder, 9)
+    first = store.jobs.claim(KIND, -1)  # its lease is over
+    assert first is not None
+    answers = LineAnswers(FileFolder(folder).progress(first.id), "before", 9)
+    for number in range(8):
+        answers.add(number, b"{}", good=True)
+    answers.close()
+    store.jobs.beat(first, -1, 8, 0, 9)
+    told: list[tuple[int, ...]] = []
+    beat = store.jobs.beat
+
+    def noted(job: KeptJob, lease_s: float, *counts: int) -> KeptJob | None:
+        told.append(counts)
+        return beat(job, lease_s, *counts)
+
+    async def begin() -> None:
+        async def never(number: int) -> Response:
+            await asyncio.Event().wait()
+            return await echo(number)
+
+        worker = made(store, folder, never)
+        worker.start()
+        while len(told) < 4:
+            await asyncio.sleep(0.01)
+        assert _job(store).attempts == 2
+        await worker.close()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store.jobs, "beat", noted)
+        asyncio.run(begin())
+    assert set(told) == {(8, 0, 9)}
+
+
 def test_a_server_ends_though_its_store_is_away(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
