@@ -129,6 +129,9 @@ class WebhookSender:
         webhook, event = Webhook(fields["url"], fields["secret"]), fields["event"]
         extra = {"request_id": job.id}
         try:
+            if job.given_up:
+                await run_in_threadpool(self._store.jobs.finish, job, "failed", "", _KEPT_S)
+                return
             await run_in_threadpool(send, webhook, job.id, event.encode(), self._settings)
             await run_in_threadpool(self._store.jobs.finish, job, "done", "", _KEPT_S)
         except (UndeliveredError, StoreUnavailableError) as error:

@@ -32,7 +32,7 @@ from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings, variable
 from serving.server.work.batches.folder import FileFolder, LineAnswers
 from serving.server.work.batches.lines import BatchLines, read_lines
-from serving.server.work.batches.records import BatchFault, wishes_of
+from serving.server.work.batches.records import LOST, BatchFault, wishes_of
 from serving.server.work.courtesy import attentive, rest_s
 from serving.store.job import JobState, KeptJob
 from serving.store.key_records import NO_LIMITS, KeyLimits
@@ -74,6 +74,7 @@ class Stop:
 
 CANCELLED = Stop("cancelled", "batch_cancelled", "the batch was cancelled before this line")
 KEY_GONE = Stop("cancelled", "key_disabled", "the API key of the batch is not valid any more")
+_GIVEN_UP = Stop("failed", LOST.code, LOST.message)
 _EXPIRED = Stop(
     "expired",
     "batch_expired",
@@ -110,7 +111,7 @@ class BatchRun:
         self.total = job.total
         """Lines; what an earlier run has told until this one has read them, as `done` and `failed`:
         fewer would be told as a step back, and the same again as progress."""
-        self.stop: Stop | None = None
+        self.stop: Stop | None = _GIVEN_UP if job.given_up else None
         """Set by whoever wants it to end."""
         self.limits: KeyLimits = NO_LIMITS
         """Of the key that asked for it."""
@@ -150,14 +151,16 @@ class BatchRun:
         self._lines, self._answers = lines, answers
         try:
             stop = await self._answer(lines, answers)
-            return BatchEnd(stop.state if stop else "done", stop)
+            faults = (LOST,) if stop is _GIVEN_UP else ()
+            return BatchEnd(stop.state if stop else "done", stop, faults)
         finally:
             answers.close()
 
     def write(self, end: BatchEnd, good: str, bad: str) -> tuple[int, int]:
         """Write the answers into the files of those ids; gives the sizes of both, 0 where there is
         none. For a thread; raises OSError."""
-        assert self._answers is not None
+        if self._answers is None:
+            return 0, 0
         missing = None if end.stop is None else self._missing(end.stop)
         sizes = []
         for id, lines_of in (

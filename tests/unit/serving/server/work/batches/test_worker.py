@@ -285,6 +285,27 @@ def test_a_batch_that_is_gone_on_with_does_not_come_further_by_what_was_there(
     assert set(told) == {(8, 0, 9)}
 
 
+def test_a_batch_that_is_given_up_keeps_its_answers(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    put_batch(store, folder, 3)
+    for _ in range(3):
+        job = store.jobs.claim(KIND, -1)  # its lease is over
+        assert job is not None
+    answers = LineAnswers(FileFolder(folder).progress("batch_1"), "before", 3)
+    answers.add(1, b'{"custom_id": "n1"}', good=True)
+    answers.close()
+    job = done(store, lambda: made(store, folder, echo))
+    result = result_of(job)
+    assert (job.state, job.done, job.failed) == ("failed", 1, 2)
+    assert [fault.code for fault in result.faults] == ["job_lost"]
+    assert results(folder, result.output_file) == [{"custom_id": "n1"}]
+    errors = results(folder, result.error_file)
+    assert [(each["custom_id"], each["error"]["code"]) for each in errors] == [
+        ("n0", "job_lost"),
+        ("n2", "job_lost"),
+    ]
+
+
 def test_a_server_ends_though_its_store_is_away(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -347,8 +368,8 @@ def test_a_full_disk_and_a_store_that_goes_away_are_waited_for(
 ) -> None:
     folder = tmp_path / "files"
     put_batch(store, folder, 30)
-    keep, beat = LineAnswers.add, store.jobs.beat
-    faults = {"disk": 3, "store": 3}
+    keep, beat, finish = LineAnswers.add, store.jobs.beat, store.jobs.finish
+    faults = {"disk": 3, "store": 3, "finish": 3}
 
     def on_a_full_disk(self: LineAnswers, number: int, answer: bytes, *, good: bool) -> None:
         if number == 20 and faults["disk"]:
@@ -362,10 +383,19 @@ def test_a_full_disk_and_a_store_that_goes_away_are_waited_for(
             raise StoreUnavailableError("gone")
         return beat(*given)
 
+    def without_an_end(*given: Any) -> bool:
+        if faults["finish"]:
+            faults["finish"] -= 1
+            raise StoreUnavailableError("gone")
+        return finish(*given)
+
     monkeypatch.setattr(LineAnswers, "add", on_a_full_disk)
+    monkeypatch.setattr(store.jobs, "finish", without_an_end)
+    monkeypatch.setattr(worker_module, "LEASE_S", 60)  # it is not claimed again
     monkeypatch.setattr(store.jobs, "beat", without_a_store)
     job = done(store, lambda: made(store, folder, echo))
-    assert (job.state, job.done, faults) == ("done", 30, {"disk": 0, "store": 0})
+    assert (job.state, job.done, faults) == ("done", 30, {"disk": 0, "store": 0, "finish": 0})
+    assert job.attempts == 1
 
 
 def test_answers_that_are_too_many_end_a_batch(store: Store, tmp_path: Path) -> None:
