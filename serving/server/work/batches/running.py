@@ -13,6 +13,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+import pydantic_core
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Scope
@@ -222,7 +223,7 @@ class BatchRun:
         body = await asyncio.to_thread(lines.body, number)
         start = time.monotonic()
         id = _line_id()
-        response = await self._answered(id, json.dumps(body).encode())
+        response = await self._answered(id, pydantic_core.to_json(body))
         # As it is, so that it is what a client would have got.
         told = b'{"status_code": %d, "request_id": "%s", "body": %s}' % (
             response.status_code,

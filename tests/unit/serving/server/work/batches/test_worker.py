@@ -436,6 +436,27 @@ def test_a_batch_ends_with_its_key(store: Store, tmp_path: Path, gone: str) -> N
     assert {each["error"]["code"] for each in errors} == {"key_disabled"}
 
 
+def test_a_line_is_sent_no_longer_than_it_is(store: Store, tmp_path: Path) -> None:
+    """Otherwise a line that the limit of bodies allows would be refused."""
+    folder, body = tmp_path / "files", '{"number":0,"text":"Grüße, 東京"}'.encode()
+    put_batch(store, folder, 1)
+    line = b'{"custom_id":"n0","method":"POST","url":"/x","body":%s}\n' % body
+    FileFolder(folder).write("file-in", [line])
+    bodies = []
+
+    async def answered(request: Request, _: RequestContext) -> Response:
+        bodies.append(await request.body())
+        return await echo(0)
+
+    own, refuse = Settings(), lambda _, error: error_response(error)
+    folder_of = FileFolder(folder)
+    done(
+        store,
+        lambda: BatchWorker(store, folder_of, own, Gatekeeper(own), {"/x": answered}, refuse),
+    )
+    assert bodies == [body]
+
+
 def test_an_input_that_was_deleted_fails_in_plain_words(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "files"
     put_batch(store, folder, 20)
