@@ -88,6 +88,7 @@ def receiver() -> Iterator[Receiver]:
         *("http://169.254.169.254/latest", "http://10.0.0.1/", "http://192.168.1.1:80/x"),
         *("http://[::ffff:127.0.0.1]/", "http://[64:ff9b::7f00:1]/", "http://[2002:7f00:1::]/"),
         *("http://2130706433/", "http://0x7f.1/", "http://[fe80::1%25lo]/", "http://224.0.0.1/"),
+        *("http://[fec0::1]/", "http://[64:ff9b:1::7f00:1]/", "http://[::7f00:1]/", "http://[::1"),
         *("ftp://8.8.8.8/", "http://", "file:///etc/passwd", "http://me:you@8.8.8.8/", "x"),
         *("http://8.8.8.8:99999/", "http://8.8.8.8/\r\nX: y", "http://8.8.8.8/" + "a" * 2000),
     ],
@@ -99,6 +100,7 @@ def test_nothing_is_sent_inward_or_to_what_is_no_address(url: str) -> None:
 
 def test_what_leads_outward_is_taken_and_a_secret_has_to_be_one() -> None:
     check_webhook(Webhook("https://8.8.8.8/x?y=z", SECRET), Settings())
+    check_webhook(Webhook("https://[2001:4860:4860::8888]/", SECRET), Settings())
     check_webhook(Webhook("http://127.0.0.1/", "any words will do"), ALLOWED)
     with pytest.raises(RequestError, match="webhook cannot be used"):
         check_webhook(Webhook("https://8.8.8.8/", "whsec_no base64"), Settings())
