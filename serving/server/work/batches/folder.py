@@ -135,7 +135,7 @@ class LineAnswers:
         makes those of lines that have none."""
         with contextlib.ExitStack() as stack:
             files: dict[Path, IO[bytes]] = {}
-            for number in range(self._total):
+            for number in sorted(self._places) if missing is None else range(self._total):
                 if number not in self._places:
                     if missing is not None:
                         yield missing(number) + b"\n"

@@ -10,8 +10,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pydantic_core
 from starlette.requests import Request
@@ -132,24 +131,29 @@ class BatchRun:
         the answers."""
         path = self._folder.path(self._wishes.input_file)
         try:
-            return await self._run(path)
+            file = await asyncio.to_thread(path.open, "rb")
         except FileNotFoundError:
-            if path.exists():
-                raise
+            (await self._kept()).close()
             message = "the input file was deleted before the batch was done"
             fault = BatchFault("input_file_missing", message, param="input_file_id")
             return BatchEnd("failed", faults=(fault,))
+        with file:  # open to the end, whoever deletes it meanwhile
+            return await self._run(file)
 
-    async def _run(self, path: Path) -> BatchEnd:
+    async def _kept(self) -> LineAnswers:
+        """The answers of earlier runs, for more of them."""
+        folder = self._folder.progress(self._job.id)
+        self._answers = await asyncio.to_thread(LineAnswers, folder, self._job.claim, self.total)
+        return self._answers
+
+    async def _run(self, file: BinaryIO) -> BatchEnd:
         lines, faults = await asyncio.to_thread(
-            read_lines, path, self._wishes.endpoint, self._settings
+            read_lines, file, self._wishes.endpoint, self._settings
         )
         if faults:
             return BatchEnd("failed", faults=tuple(faults))
         self.total = len(lines.places)
-        folder = self._folder.progress(self._job.id)
-        answers = await asyncio.to_thread(LineAnswers, folder, self._job.claim, self.total)
-        self._lines, self._answers = lines, answers
+        self._lines, answers = lines, await self._kept()
         try:
             stop = await self._answer(lines, answers)
             faults = (LOST,) if stop is _GIVEN_UP else ()

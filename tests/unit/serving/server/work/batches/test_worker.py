@@ -465,6 +465,31 @@ def test_an_input_that_was_deleted_fails_in_plain_words(store: Store, tmp_path: 
     assert (job.state, result_of(job).faults[0].code) == ("failed", "input_file_missing")
 
 
+def test_an_input_that_is_deleted_meanwhile_costs_no_answer(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    put_batch(store, folder, 20)
+
+    async def deleted(number: int) -> Response:
+        (folder / "file-in").unlink(missing_ok=True)
+        return await echo(number)
+
+    assert done(store, lambda: made(store, folder, deleted)).done == 20
+
+
+def test_an_input_that_was_deleted_between_two_runs_leaves_the_answers(
+    store: Store, tmp_path: Path
+) -> None:
+    folder = tmp_path / "files"
+    put_batch(store, folder, 20, total=20)
+    answers = LineAnswers(FileFolder(folder).progress("batch_1"), "before", 20)
+    answers.add(1, b'{"custom_id": "n1"}', good=True)
+    answers.close()
+    (folder / "file-in").unlink()
+    job = done(store, lambda: made(store, folder, echo))
+    assert (job.state, job.done) == ("failed", 1)
+    assert results(folder, result_of(job).output_file) == [{"custom_id": "n1"}]
+
+
 def test_what_belongs_to_nothing_is_swept_and_what_has_expired_and_nothing_of_others(
     store: Store, tmp_path: Path
 ) -> None:
