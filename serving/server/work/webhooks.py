@@ -31,7 +31,7 @@ from starlette.concurrency import run_in_threadpool
 
 from serving.errors import RequestError, ServingError, StoreUnavailableError
 from serving.server.http.settings import Settings, variable
-from serving.store.job import KeptJob
+from serving.store.job import JobState, KeptJob
 
 if TYPE_CHECKING:
     from serving.store.store import Store
@@ -133,8 +133,9 @@ class WebhookSender:
         webhook, event = Webhook(fields["url"], fields["secret"]), fields["event"]
         extra = {"request_id": job.id}
         try:
-            if job.given_up:
-                await run_in_threadpool(self._store.jobs.finish, job, "failed", "", _KEPT_S)
+            if job.given_up or time.time() > job.deadline:
+                state: JobState = "failed" if job.given_up else "expired"
+                await run_in_threadpool(self._store.jobs.finish, job, state, "", _KEPT_S)
                 return
             await run_in_threadpool(send, webhook, job.id, event.encode(), self._settings)
             await run_in_threadpool(self._store.jobs.finish, job, "done", "", _KEPT_S)
