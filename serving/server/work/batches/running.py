@@ -156,8 +156,8 @@ class BatchRun:
         self._lines, answers = lines, await self._kept()
         try:
             stop = await self._answer(lines, answers)
-            faults = (LOST,) if stop is _GIVEN_UP else ()
-            return BatchEnd(stop.state if stop else "done", stop, faults)
+            given_up = (LOST,) if stop is _GIVEN_UP else ()
+            return BatchEnd(stop.state if stop else "done", stop, given_up)
         finally:
             answers.close()
 
