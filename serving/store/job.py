@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+MAX_ATTEMPTS = 3
+"""How often a job is begun that comes no further because its server ends; then it may be why."""
+
 JobState = Literal["waiting", "running", "done", "failed", "cancelled", "expired"]
 
 
@@ -40,6 +43,11 @@ class KeptJob:
     """Parts; 0 until that is known."""
     result: str = ""
     """What came of it, or why it has failed, as JSON."""
+
+    @property
+    def given_up(self) -> bool:
+        """Whether it was begun too often: whoever claims it has nothing to do but to end it."""
+        return self.attempts > MAX_ATTEMPTS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,10 +27,8 @@ from sqlalchemy import (
 
 from serving.errors import QuotaExceededError
 from serving.store.database import METADATA, Database, now
-from serving.store.job import JobState, KeptJob
+from serving.store.job import MAX_ATTEMPTS, JobState, KeptJob
 
-MAX_ATTEMPTS = 3
-"""How often a job is begun that comes no further because its server ends; then it may be why."""
 _GIVEN_UP_S = 86_400.0
 """How long it can be seen that a job was given up."""
 
@@ -104,7 +102,8 @@ class JobQueue:
         """The job of a kind that waits longest, or one whose runner has not told of itself within
         its lease; from here on it is the caller's, for so many seconds. None where there is none.
 
-        One that was begun MAX_ATTEMPTS times and came no further has failed.
+        One that was begun MAX_ATTEMPTS times and came no further is `given_up`: it is given once
+        more, to be ended, and has failed where that does not come to an end either.
         """
         moment = now()
         orphaned = and_(_JOBS.c.state == "running", _JOBS.c.lease < moment)
@@ -120,7 +119,7 @@ class JobQueue:
         oldest = oldest.with_for_update(skip_locked=True)  # on SQLite there is one writer at a time
         with self._database.writing() as connection:
             while (row := connection.execute(oldest).mappings().first()) is not None:
-                if row["attempts"] >= MAX_ATTEMPTS:
+                if row["attempts"] > MAX_ATTEMPTS:
                     _give_up(connection, row["id"], moment)
                     continue
                 values = {

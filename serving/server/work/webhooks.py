@@ -31,7 +31,7 @@ from starlette.concurrency import run_in_threadpool
 
 from serving.errors import RequestError, ServingError, StoreUnavailableError
 from serving.server.http.settings import Settings, variable
-from serving.store.job import KeptJob
+from serving.store.job import JobState, KeptJob
 
 if TYPE_CHECKING:
     from serving.store.store import Store
@@ -48,8 +48,9 @@ _KEPT_S = 3600.0
 _LONGEST_URL = 2000
 _PLAIN = re.compile("[!-~]+")
 _PORTS = {"http": 80, "https": 443}
-_INWARD = ipaddress.ip_network("64:ff9b::/96")
-"""Addresses that a gateway turns into others."""
+_OUTWARD = ipaddress.ip_network("2000::/3")
+"""Addresses of version 6 in the public network; the others stay inside, or a gateway turns them
+into such as do."""
 
 logger = logging.getLogger(__name__)
 
@@ -84,8 +85,11 @@ def webhook_job(webhook: Webhook, owner: str, type: str, data: Mapping[str, str]
 def check_webhook(webhook: Webhook, settings: Settings) -> None:
     """Raise RequestError for a URL that nothing is sent to, and for a secret that signs nothing;
     waits for the name's addresses."""
-    parts = urlsplit(webhook.url)
-    good = parts.scheme in _PORTS and parts.hostname and not parts.username
+    try:
+        parts = urlsplit(webhook.url)
+        good = parts.scheme in _PORTS and parts.hostname and not parts.username
+    except ValueError:  # brackets that hold no address
+        good = False
     if not good or len(webhook.url) > _LONGEST_URL or not _PLAIN.fullmatch(webhook.url):
         raise RequestError(
             "webhook.url must be http://HOST/... or https://HOST/..., of ASCII, without a user",
@@ -129,6 +133,10 @@ class WebhookSender:
         webhook, event = Webhook(fields["url"], fields["secret"]), fields["event"]
         extra = {"request_id": job.id}
         try:
+            if job.given_up or time.time() > job.deadline:
+                state: JobState = "failed" if job.given_up else "expired"
+                await run_in_threadpool(self._store.jobs.finish, job, state, "", _KEPT_S)
+                return
             await run_in_threadpool(send, webhook, job.id, event.encode(), self._settings)
             await run_in_threadpool(self._store.jobs.finish, job, "done", "", _KEPT_S)
         except (UndeliveredError, StoreUnavailableError) as error:
@@ -212,7 +220,7 @@ def _is_public(address: str) -> bool:
         within = found.ipv4_mapped or found.sixtofour
         if within is not None:
             return _is_public(str(within))
-        if found in _INWARD:
+        if found not in _OUTWARD:
             return False
     return found.is_global and not found.is_multicast
 

@@ -161,15 +161,16 @@ class Batches:
         )
 
         def keep() -> None:
-            # As long as it may be needed, whatever is kept of files in general.
-            needed = job.deadline + kept_s(self._settings, None)
-            file = store.files.keep_until(context.key, wishes.input_file, needed)
+            file = store.files.get(context.key, wishes.input_file)
             if _found(file, wishes.input_file).purpose != PURPOSE:
                 raise RequestError(
                     f"input_file_id must be a file of the purpose {PURPOSE!r}",
                     parameter="input_file_id",
                 )
             store.jobs.add(job, self._settings.max_batches)
+            # As long as it may be needed, whatever is kept of files in general.
+            needed = job.deadline + kept_s(self._settings, None)
+            store.files.keep_until(context.key, wishes.input_file, needed)
 
         await run_in_threadpool(keep)
         self.start()

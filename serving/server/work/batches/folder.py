@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import threading
 import time
@@ -18,6 +19,8 @@ _BLOCK = 2**20
 _YOUNG_S = 3600.0
 """What was written within this time may yet be noted in the store."""
 _AT_ONCE = 200
+_OURS = re.compile(r"file-[0-9a-f]{32}(?:\.part)?")
+"""Names of what is put here; the folder may hold what is somebody else's, such as the store."""
 
 
 class FileFolder:
@@ -71,11 +74,12 @@ class FileFolder:
 
     def sweep(self, known: Callable[[Collection[str]], Collection[str]]) -> None:
         """Delete contents that are not files of the store, as a process that was killed leaves
-        them; `known` gives those of some ids that are."""
+        them; `known` gives those of some ids that are. What has no name of a content stays."""
         if not self._folder.is_dir():
             return
         old = time.time() - _YOUNG_S
-        names = [path.name for path in self._folder.iterdir() if _is_older(path, old)]
+        ours = (path for path in self._folder.iterdir() if _OURS.fullmatch(path.name))
+        names = [path.name for path in ours if _is_older(path, old)]
         for begin in range(0, len(names), _AT_ONCE):
             some = names[begin : begin + _AT_ONCE]
             for name in set(some) - set(known(some)):
@@ -131,7 +135,7 @@ class LineAnswers:
         makes those of lines that have none."""
         with contextlib.ExitStack() as stack:
             files: dict[Path, IO[bytes]] = {}
-            for number in range(self._total):
+            for number in sorted(self._places) if missing is None else range(self._total):
                 if number not in self._places:
                     if missing is not None:
                         yield missing(number) + b"\n"

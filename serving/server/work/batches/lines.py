@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pydantic_core
 
@@ -23,28 +23,29 @@ _MARGIN = 2048
 class BatchLines:
     """The lines of a file that was checked."""
 
-    path: Path
-    places: Sequence[int]
-    """Where each line begins."""
+    file: BinaryIO
+    """Open for as long as lines are asked for."""
+    places: Sequence[tuple[int, int]]
+    """Where each line begins, and its bytes."""
     custom_ids: Sequence[str]
 
     def body(self, number: int) -> dict[str, Any]:
-        """The request that a line holds; raises OSError where the file is not there any more."""
-        with self.path.open("rb") as file:
-            file.seek(self.places[number])
-            body = pydantic_core.from_json(_bare(file.readline()))["body"]
+        """The request that a line holds; for threads."""
+        begin, size = self.places[number]
+        line = os.pread(self.file.fileno(), size, begin)
+        body = pydantic_core.from_json(_bare(line))["body"]
         assert isinstance(body, dict)
         return body
 
 
 def read_lines(
-    path: Path, endpoint: str, settings: Settings
+    file: BinaryIO, endpoint: str, settings: Settings
 ) -> tuple[BatchLines, list[BatchFault]]:
-    """The lines of a file, and what is wrong with them; raises OSError where it is not there."""
+    """The lines of a file that was just opened, and what is wrong with them."""
     faults: list[BatchFault] = []
-    places: list[int] = []
+    places: list[tuple[int, int]] = []
     numbers: dict[str, int] = {}
-    for number, begin, line in _numbered(path):
+    for number, begin, line in _numbered(file):
         if len(places) == settings.max_batch_lines:
             message = (
                 f"a batch must have at most {settings.max_batch_lines} lines "
@@ -61,20 +62,19 @@ def read_lines(
             if len(faults) == _MOST_FAULTS:
                 break
         numbers.setdefault(custom_id, number)
-        places.append(begin)
+        places.append((begin, len(line)))
     if not places and not faults:
         faults.append(BatchFault("empty_file", "the file must have at least one line, got none"))
-    return BatchLines(path, places, list(numbers)), faults
+    return BatchLines(file, places, list(numbers)), faults
 
 
-def _numbered(path: Path) -> Iterator[tuple[int, int, bytes]]:
+def _numbered(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
     """The lines that are not blank, each with its number and where it begins."""
     begin = 0
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                yield number, begin, line
-            begin += len(line)
+    for number, line in enumerate(file, start=1):
+        if line.strip():
+            yield number, begin, line
+        begin += len(line)
 
 
 def _checked(

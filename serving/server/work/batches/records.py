@@ -81,7 +81,8 @@ class BatchResult:
     faults: tuple[BatchFault, ...] = ()
 
 
-_LOST = BatchFault("job_lost", "the server ended several times while it began with this batch")
+LOST = BatchFault("job_lost", "the server ended several times while it began with this batch")
+"""Of a batch that is given up."""
 
 
 def written(record: BatchWishes | BatchResult) -> str:
@@ -99,7 +100,7 @@ def wishes_of(job: KeptJob) -> BatchWishes:
 def result_of(job: KeptJob) -> BatchResult:
     """What came of the batch of a job, so far."""
     if not job.result:
-        return BatchResult(faults=(_LOST,)) if job.state == "failed" else BatchResult()
+        return BatchResult(faults=(LOST,)) if job.state == "failed" else BatchResult()
     fields = json.loads(job.result)
     faults = tuple(BatchFault(**fault) for fault in fields.pop("faults"))
     return BatchResult(**fields, faults=faults)

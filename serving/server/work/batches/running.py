@@ -10,9 +10,9 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+import pydantic_core
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Scope
@@ -32,7 +32,7 @@ from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings, variable
 from serving.server.work.batches.folder import FileFolder, LineAnswers
 from serving.server.work.batches.lines import BatchLines, read_lines
-from serving.server.work.batches.records import BatchFault, wishes_of
+from serving.server.work.batches.records import LOST, BatchFault, wishes_of
 from serving.server.work.courtesy import attentive, rest_s
 from serving.store.job import JobState, KeptJob
 from serving.store.key_records import NO_LIMITS, KeyLimits
@@ -74,6 +74,7 @@ class Stop:
 
 CANCELLED = Stop("cancelled", "batch_cancelled", "the batch was cancelled before this line")
 KEY_GONE = Stop("cancelled", "key_disabled", "the API key of the batch is not valid any more")
+_GIVEN_UP = Stop("failed", LOST.code, LOST.message)
 _EXPIRED = Stop(
     "expired",
     "batch_expired",
@@ -107,8 +108,10 @@ class BatchRun:
         self._answering, self._refuse = answering, refuse
         self._lines: BatchLines | None = None
         self._answers: LineAnswers | None = None
-        self.total = 0
-        self.stop: Stop | None = None
+        self.total = job.total
+        """Lines; what an earlier run has told until this one has read them, as `done` and `failed`:
+        fewer would be told as a step back, and the same again as progress."""
+        self.stop: Stop | None = _GIVEN_UP if job.given_up else None
         """Set by whoever wants it to end."""
         self.limits: KeyLimits = NO_LIMITS
         """Of the key that asked for it."""
@@ -116,46 +119,53 @@ class BatchRun:
     @property
     def done(self) -> int:
         """Lines that were answered well."""
-        return self._answers.done if self._answers else 0
+        return self._answers.done if self._answers else self._job.done
 
     @property
     def failed(self) -> int:
         """Lines whose answer is an error."""
-        return self._answers.failed if self._answers else 0
+        return self._answers.failed if self._answers else self._job.failed
 
     async def run(self) -> BatchEnd:
         """Answer the lines that have no answer yet; raises OSError where the disk does not hold
         the answers."""
         path = self._folder.path(self._wishes.input_file)
         try:
-            return await self._run(path)
+            file = await asyncio.to_thread(path.open, "rb")
         except FileNotFoundError:
-            if path.exists():
-                raise
+            (await self._kept()).close()
             message = "the input file was deleted before the batch was done"
             fault = BatchFault("input_file_missing", message, param="input_file_id")
             return BatchEnd("failed", faults=(fault,))
+        with file:  # open to the end, whoever deletes it meanwhile
+            return await self._run(file)
 
-    async def _run(self, path: Path) -> BatchEnd:
+    async def _kept(self) -> LineAnswers:
+        """The answers of earlier runs, for more of them."""
+        folder = self._folder.progress(self._job.id)
+        self._answers = await asyncio.to_thread(LineAnswers, folder, self._job.claim, self.total)
+        return self._answers
+
+    async def _run(self, file: BinaryIO) -> BatchEnd:
         lines, faults = await asyncio.to_thread(
-            read_lines, path, self._wishes.endpoint, self._settings
+            read_lines, file, self._wishes.endpoint, self._settings
         )
         if faults:
             return BatchEnd("failed", faults=tuple(faults))
         self.total = len(lines.places)
-        folder = self._folder.progress(self._job.id)
-        answers = await asyncio.to_thread(LineAnswers, folder, self._job.claim, self.total)
-        self._lines, self._answers = lines, answers
+        self._lines, answers = lines, await self._kept()
         try:
             stop = await self._answer(lines, answers)
-            return BatchEnd(stop.state if stop else "done", stop)
+            given_up = (LOST,) if stop is _GIVEN_UP else ()
+            return BatchEnd(stop.state if stop else "done", stop, given_up)
         finally:
             answers.close()
 
     def write(self, end: BatchEnd, good: str, bad: str) -> tuple[int, int]:
         """Write the answers into the files of those ids; gives the sizes of both, 0 where there is
         none. For a thread; raises OSError."""
-        assert self._answers is not None
+        if self._answers is None:
+            return 0, 0
         missing = None if end.stop is None else self._missing(end.stop)
         sizes = []
         for id, lines_of in (
@@ -217,7 +227,7 @@ class BatchRun:
         body = await asyncio.to_thread(lines.body, number)
         start = time.monotonic()
         id = _line_id()
-        response = await self._answered(id, json.dumps(body).encode())
+        response = await self._answered(id, pydantic_core.to_json(body))
         # As it is, so that it is what a client would have got.
         told = b'{"status_code": %d, "request_id": "%s", "body": %s}' % (
             response.status_code,

@@ -8,7 +8,7 @@ import dataclasses
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
@@ -29,7 +29,6 @@ from serving.server.work.batches.running import (
     CANCELLED,
     KEY_GONE,
     Answering,
-    BatchEnd,
     BatchRun,
     Refuse,
 )
@@ -121,27 +120,53 @@ class BatchWorker:
             self._answering,
             self._refuse,
         )
-        await run_in_threadpool(self._look, job, run)
-        work = asyncio.create_task(run.run())
+        work = asyncio.create_task(self._whole(job, run))
         heart = asyncio.create_task(self._beats(job, run))
         try:
             await asyncio.wait((work, heart), return_when=asyncio.FIRST_COMPLETED)
             if work.done():
-                await run_in_threadpool(self._end, job, run, work.result())
+                work.result()
                 return
-            logger.warning("the batch is another server's now", extra={"request_id": job.id})
+            logger.warning("the batch is not this server's now", extra={"request_id": job.id})
         except asyncio.CancelledError:
             await _stopped(work, heart)
-            await run_in_threadpool(self._store.jobs.give_back, job)
+            await self._give_back(job)
             raise
         except OSError as error:
             if time.time() < job.deadline:
-                await run_in_threadpool(self._store.jobs.give_back, job)
+                await self._give_back(job)
                 raise
             fault = BatchFault("storage", f"the answers cannot be kept ({error.strerror})")
-            await run_in_threadpool(self._note, job, run, "failed", BatchResult(faults=(fault,)))
+            result = BatchResult(faults=(fault,))
+            await _insistent(lambda: self._note(job, run, "failed", result))
         finally:
             await _stopped(work, heart)
+
+    async def _whole(self, job: KeptJob, run: BatchRun) -> None:
+        """Answer the lines, put the answers where they are fetched, and note that; the store is
+        waited for, as long as the batch is this server's. Raises OSError as `_run` does."""
+        await _insistent(lambda: self._look(job, run))
+        end = await run.run()
+        good, bad = (_result_id(job, kind) for kind in ("output", "error"))
+        sizes = await run_in_threadpool(run.write, end, good, bad)
+
+        def note() -> None:
+            result = BatchResult(
+                output_file=self._kept(job, good, "output", sizes[0]),
+                error_file=self._kept(job, bad, "error", sizes[1]),
+                faults=end.faults,
+            )
+            self._note(job, run, end.state, result)
+
+        await _insistent(note)
+
+    async def _give_back(self, job: KeptJob) -> None:
+        """Let another server go on, at once, or when the lease is over where the store is away:
+        an error of it must not stand in the place of what has ended the batch here."""
+        try:
+            await run_in_threadpool(self._store.jobs.give_back, job)
+        except StoreUnavailableError as error:
+            logger.warning("a batch is not given back: %s", error, extra={"request_id": job.id})
 
     async def _beats(self, job: KeptJob, run: BatchRun) -> None:
         """Tell that a batch is being done, and see whether it still should be; ends where it is
@@ -170,18 +195,6 @@ class BatchWorker:
             run.stop = KEY_GONE
         else:
             run.limits = key.limits
-
-    def _end(self, job: KeptJob, run: BatchRun, end: BatchEnd) -> None:
-        """Put the answers where they are fetched, and note that a batch has ended."""
-        result = BatchResult(faults=end.faults)
-        if not end.faults:
-            good, bad = (_result_id(job, kind) for kind in ("output", "error"))
-            sizes = run.write(end, good, bad)
-            result = BatchResult(
-                output_file=self._kept(job, good, "output", sizes[0]),
-                error_file=self._kept(job, bad, "error", sizes[1]),
-            )
-        self._note(job, run, end.state, result)
 
     def _kept(self, job: KeptJob, id: str, kind: str, size: int) -> str | None:
         """Note a file of results, if there is one; gives its id."""
@@ -233,6 +246,17 @@ class BatchWorker:
 def _result_id(job: KeptJob, kind: str) -> str:
     """The id of a file of results: whoever writes it again after a failure writes the same."""
     return f"file-{uuid.uuid5(uuid.NAMESPACE_OID, f'{job.id}/{kind}').hex}"
+
+
+async def _insistent(ask: Callable[[], None]) -> None:
+    """Call in a thread what asks the store, until that answers."""
+    while True:
+        try:
+            await run_in_threadpool(ask)
+            return
+        except StoreUnavailableError as error:
+            logger.warning("a batch waits for its store: %s", error)
+            await asyncio.sleep(_BEAT_S)
 
 
 async def _stopped(*tasks: asyncio.Task[Any]) -> None:

@@ -124,8 +124,14 @@ def test_a_job_that_ends_its_servers_is_given_up_but_not_one_that_comes_further(
         store.jobs.beat(claimed(store), LEASE_S, done=number + 1, failed=0, total=10)
     for number in range(2):
         clock(2000.0 + 100 * number)
-        claimed(store)
-    clock(3000.0)
+        assert not claimed(store).given_up
+    for moment in (3000.0, 3001.0):  # to be ended, and again after it was given back
+        clock(moment)
+        last = claimed(store)
+        assert last.given_up
+        if moment == 3000.0:
+            store.jobs.give_back(last)
+    clock(4000.0)
     assert store.jobs.claim("batch", LEASE_S) is None
     assert (found(store, 1).state, found(store, 1).done) == ("failed", 5)
 

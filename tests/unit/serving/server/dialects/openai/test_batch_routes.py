@@ -205,6 +205,9 @@ def test_limits_are_told_by_their_settings(tmp_path: Path) -> None:
         begun(client, [line(1)])
         with pytest.raises(openai.RateLimitError, match="at most 1 jobs"):
             begun(client, [line(1)])
+        refused, taken = list(client.files.list(purpose="batch"))[:2]
+        kept_s = [int(file.expires_at or 0) - file.created_at for file in (refused, taken)]
+        assert kept_s[0] < kept_s[1]  # what is refused keeps no file for longer
         with pytest.raises(openai.RateLimitError, match="at most 3 files"):
             sent(client, [line(1)])
         echo.stepper.gate.set()

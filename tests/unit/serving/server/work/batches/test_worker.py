@@ -247,6 +247,92 @@ def test_a_batch_is_given_back_when_the_server_ends(store: Store, tmp_path: Path
     assert sorted(seen) == list(range(10, 20))
 
 
+def test_a_batch_that_is_gone_on_with_does_not_come_further_by_what_was_there(
+    store: Store, tmp_path: Path
+) -> None:
+    """Otherwise a line that ends its servers would be tried for ever."""
+    folder = tmp_path / "files"
+    put_batch(store, folder, 9)
+    first = store.jobs.claim(KIND, -1)  # its lease is over
+    assert first is not None
+    answers = LineAnswers(FileFolder(folder).progress(first.id), "before", 9)
+    for number in range(8):
+        answers.add(number, b"{}", good=True)
+    answers.close()
+    store.jobs.beat(first, -1, 8, 0, 9)
+    told: list[tuple[int, ...]] = []
+    beat = store.jobs.beat
+
+    def noted(job: KeptJob, lease_s: float, *counts: int) -> KeptJob | None:
+        told.append(counts)
+        return beat(job, lease_s, *counts)
+
+    async def begin() -> None:
+        async def never(number: int) -> Response:
+            await asyncio.Event().wait()
+            return await echo(number)
+
+        worker = made(store, folder, never)
+        worker.start()
+        while len(told) < 4:
+            await asyncio.sleep(0.01)
+        assert _job(store).attempts == 2
+        await worker.close()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store.jobs, "beat", noted)
+        asyncio.run(begin())
+    assert set(told) == {(8, 0, 9)}
+
+
+def test_a_batch_that_is_given_up_keeps_its_answers(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    put_batch(store, folder, 3)
+    for _ in range(3):
+        job = store.jobs.claim(KIND, -1)  # its lease is over
+        assert job is not None
+    answers = LineAnswers(FileFolder(folder).progress("batch_1"), "before", 3)
+    answers.add(1, b'{"custom_id": "n1"}', good=True)
+    answers.close()
+    job = done(store, lambda: made(store, folder, echo))
+    result = result_of(job)
+    assert (job.state, job.done, job.failed) == ("failed", 1, 2)
+    assert [fault.code for fault in result.faults] == ["job_lost"]
+    assert results(folder, result.output_file) == [{"custom_id": "n1"}]
+    errors = results(folder, result.error_file)
+    assert [(each["custom_id"], each["error"]["code"]) for each in errors] == [
+        ("n0", "job_lost"),
+        ("n2", "job_lost"),
+    ]
+
+
+def test_a_server_ends_though_its_store_is_away(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "files"
+    put_batch(store, folder, 2)
+
+    def gone(_: KeptJob) -> bool:
+        raise StoreUnavailableError("gone")
+
+    async def begin() -> None:
+        begun = asyncio.Event()
+
+        async def never(number: int) -> Response:
+            begun.set()
+            await asyncio.Event().wait()
+            return await echo(number)
+
+        worker = made(store, folder, never)
+        worker.start()
+        await begun.wait()
+        monkeypatch.setattr(store.jobs, "give_back", gone)
+        async with asyncio.timeout(5):
+            await worker.close()
+
+    asyncio.run(begin())
+
+
 def test_a_line_is_sent_again_after_errors_that_pass_and_fails_with_others(
     store: Store, tmp_path: Path
 ) -> None:
@@ -282,8 +368,8 @@ def test_a_full_disk_and_a_store_that_goes_away_are_waited_for(
 ) -> None:
     folder = tmp_path / "files"
     put_batch(store, folder, 30)
-    keep, beat = LineAnswers.add, store.jobs.beat
-    faults = {"disk": 3, "store": 3}
+    keep, beat, finish = LineAnswers.add, store.jobs.beat, store.jobs.finish
+    faults = {"disk": 3, "store": 3, "finish": 3}
 
     def on_a_full_disk(self: LineAnswers, number: int, answer: bytes, *, good: bool) -> None:
         if number == 20 and faults["disk"]:
@@ -297,10 +383,19 @@ def test_a_full_disk_and_a_store_that_goes_away_are_waited_for(
             raise StoreUnavailableError("gone")
         return beat(*given)
 
+    def without_an_end(*given: Any) -> bool:
+        if faults["finish"]:
+            faults["finish"] -= 1
+            raise StoreUnavailableError("gone")
+        return finish(*given)
+
     monkeypatch.setattr(LineAnswers, "add", on_a_full_disk)
+    monkeypatch.setattr(store.jobs, "finish", without_an_end)
+    monkeypatch.setattr(worker_module, "LEASE_S", 60)  # it is not claimed again
     monkeypatch.setattr(store.jobs, "beat", without_a_store)
     job = done(store, lambda: made(store, folder, echo))
-    assert (job.state, job.done, faults) == ("done", 30, {"disk": 0, "store": 0})
+    assert (job.state, job.done, faults) == ("done", 30, {"disk": 0, "store": 0, "finish": 0})
+    assert job.attempts == 1
 
 
 def test_answers_that_are_too_many_end_a_batch(store: Store, tmp_path: Path) -> None:
@@ -341,6 +436,27 @@ def test_a_batch_ends_with_its_key(store: Store, tmp_path: Path, gone: str) -> N
     assert {each["error"]["code"] for each in errors} == {"key_disabled"}
 
 
+def test_a_line_is_sent_no_longer_than_it_is(store: Store, tmp_path: Path) -> None:
+    """Otherwise a line that the limit of bodies allows would be refused."""
+    folder, body = tmp_path / "files", '{"number":0,"text":"Grüße, 東京"}'.encode()
+    put_batch(store, folder, 1)
+    line = b'{"custom_id":"n0","method":"POST","url":"/x","body":%s}\n' % body
+    FileFolder(folder).write("file-in", [line])
+    bodies = []
+
+    async def answered(request: Request, _: RequestContext) -> Response:
+        bodies.append(await request.body())
+        return await echo(0)
+
+    own, refuse = Settings(), lambda _, error: error_response(error)
+    folder_of = FileFolder(folder)
+    done(
+        store,
+        lambda: BatchWorker(store, folder_of, own, Gatekeeper(own), {"/x": answered}, refuse),
+    )
+    assert bodies == [body]
+
+
 def test_an_input_that_was_deleted_fails_in_plain_words(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "files"
     put_batch(store, folder, 20)
@@ -349,15 +465,41 @@ def test_an_input_that_was_deleted_fails_in_plain_words(store: Store, tmp_path: 
     assert (job.state, result_of(job).faults[0].code) == ("failed", "input_file_missing")
 
 
-def test_what_belongs_to_nothing_is_swept_and_what_has_expired_too(
+def test_an_input_that_is_deleted_meanwhile_costs_no_answer(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    put_batch(store, folder, 20)
+
+    async def deleted(number: int) -> Response:
+        (folder / "file-in").unlink(missing_ok=True)
+        return await echo(number)
+
+    assert done(store, lambda: made(store, folder, deleted)).done == 20
+
+
+def test_an_input_that_was_deleted_between_two_runs_leaves_the_answers(
+    store: Store, tmp_path: Path
+) -> None:
+    folder = tmp_path / "files"
+    put_batch(store, folder, 20, total=20)
+    answers = LineAnswers(FileFolder(folder).progress("batch_1"), "before", 20)
+    answers.add(1, b'{"custom_id": "n1"}', good=True)
+    answers.close()
+    (folder / "file-in").unlink()
+    job = done(store, lambda: made(store, folder, echo))
+    assert (job.state, job.done) == ("failed", 1)
+    assert results(folder, result_of(job).output_file) == [{"custom_id": "n1"}]
+
+
+def test_what_belongs_to_nothing_is_swept_and_what_has_expired_and_nothing_of_others(
     store: Store, tmp_path: Path
 ) -> None:
     folder = tmp_path / "files"
     put_batch(store, folder, 3)
-    for name in ("file-lost", "file-new"):
+    lost, new = (f"file-{digit * 32}" for digit in "01")
+    for name in (lost, f"{lost}.part", new, "store.db"):  # the last is somebody else's
         FileFolder(folder).write(name, [b"x"])
-    os.utime(folder / "file-lost", (1, 1))
-    os.utime(folder / "file-in", (1, 1))
+    for name in (lost, f"{lost}.part", "store.db", "file-in"):
+        os.utime(folder / name, (1, 1))
     job = done(store, lambda: made(store, folder, echo, document_hours=0.0001))
 
     async def sweep() -> None:
@@ -368,7 +510,8 @@ def test_what_belongs_to_nothing_is_swept_and_what_has_expired_too(
         await worker.close()
 
     asyncio.run(asyncio.wait_for(sweep(), 20))
-    assert sorted(path.name for path in folder.iterdir()) == ["file-in", "file-new", "progress"]
+    left = sorted(path.name for path in folder.iterdir())
+    assert left == [new, "file-in", "progress", "store.db"]
 
 
 def test_lines_that_were_cut_off_or_written_twice_count_once(tmp_path: Path) -> None:
