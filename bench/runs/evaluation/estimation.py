@@ -80,8 +80,8 @@ def measure_estimation(
     if translator.manifest.calibration is None or not 0 < good.mean() < 1:
         raise BenchError(
             f"{name}: needs a calibrated bundle, and a text of which some is translated well and "
-            f"some is not, got {good.mean():.0%} good; calibrate it with `python -m export "
-            "calibrate`"
+            f"some is not, got {good.mean():.0%} good; calibrate it with `python -m macaron "
+            "export calibrate`"
         )
 
     def given(translations: Sequence[str]) -> Doubles:
