@@ -65,7 +65,8 @@ class Evaluations:
             if model.manifest.calibration is None:
                 raise RequestError(
                     f"the model {model.name!r} must be calibrated to tell how good translations "
-                    "are; whoever runs the server can do that with `python -m macaron export calibrate`"
+                    "are; whoever runs the server can do that with `python -m macaron export "
+                    "calibrate`"
                 )
             return Chosen(
                 model.name,
