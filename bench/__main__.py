@@ -32,6 +32,18 @@ _BUSY = "measure on a busy machine as well; the table says so"
 _Verbs = argparse._SubParsersAction  # argparse has no public name for it
 
 
+def _add_threads(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+
+
+def _add_texts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--languages", required=True, metavar="SOURCE-TARGET")
+    parser.add_argument(
+        "--source", type=Path, action="append", required=True, metavar="FILE", help="of any number"
+    )
+    parser.add_argument("--reference", type=Path, action="append", required=True, metavar="FILE")
+
+
 def _add_subject(parser: argparse.ArgumentParser) -> None:
     """The model and the text that a verb measures."""
     parser.add_argument(
@@ -83,7 +95,7 @@ def _add_engine(verbs: _Verbs) -> None:
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
     parser.add_argument("--batch", default="1,32", metavar="N,...", help="default 1,32")
     parser.add_argument("--beam", default="1,5", metavar="N,...", help="default 1,5")
-    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    _add_threads(parser)
     parser.add_argument("--busy", action="store_true", help=_BUSY)
     parser.add_argument("--shortlist", action="store_true", help=_SHORTLIST)
     parser.add_argument("--compiled", action="store_true", help=_COMPILED)
@@ -119,7 +131,7 @@ def _add_server(verbs: _Verbs) -> None:
         action="store_true",
         help="one sentence in twenty is made of six, so that long ones run beside short ones",
     )
-    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    _add_threads(parser)
     parser.add_argument("--busy", action="store_true", help=_BUSY)
 
 
@@ -133,7 +145,7 @@ def _add_translate(verbs: _Verbs) -> None:
     )
     _add_subject(parser)
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
-    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    _add_threads(parser)
     parser.add_argument("--busy", action="store_true", help=_BUSY)
 
 
@@ -166,7 +178,7 @@ def _add_quality(verbs: _Verbs) -> None:
     parser.add_argument("--source", type=Path, required=True, metavar="FILE")
     parser.add_argument("--reference", type=Path, required=True, metavar="FILE")
     parser.add_argument("--beam-size", type=int, default=5, metavar="N", help="default 5")
-    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    _add_threads(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
 
 
@@ -183,7 +195,7 @@ def _add_terms(verbs: _Verbs) -> None:
     parser.add_argument(
         "--seed", type=int, default=1, metavar="N", help="draws the terms (default 1)"
     )
-    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    _add_threads(parser)
 
 
 def _add_estimation(verbs: _Verbs) -> None:
@@ -194,11 +206,7 @@ def _add_estimation(verbs: _Verbs) -> None:
         "with sentence chrF2; scores references, and references made wrong, as given translations.",
     )
     parser.add_argument("bundle", type=Path)
-    parser.add_argument("--languages", required=True, metavar="SOURCE-TARGET")
-    parser.add_argument(
-        "--source", type=Path, action="append", required=True, metavar="FILE", help="of any number"
-    )
-    parser.add_argument("--reference", type=Path, action="append", required=True, metavar="FILE")
+    _add_texts(parser)
     parser.add_argument(
         "--name", action="append", required=True, metavar="NAME", help="of each text, in the table"
     )
@@ -208,7 +216,7 @@ def _add_estimation(verbs: _Verbs) -> None:
     parser.add_argument(
         "--seed", type=int, default=1, metavar="N", help="draws the sentences (default 1)"
     )
-    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    _add_threads(parser)
 
 
 def _add_verification(verbs: _Verbs) -> None:
@@ -219,11 +227,7 @@ def _add_verification(verbs: _Verbs) -> None:
         "with and without `verify`.",
     )
     parser.add_argument("bundle", type=Path)
-    parser.add_argument("--languages", required=True, metavar="SOURCE-TARGET")
-    parser.add_argument(
-        "--source", type=Path, action="append", required=True, metavar="FILE", help="of any number"
-    )
-    parser.add_argument("--reference", type=Path, action="append", required=True, metavar="FILE")
+    _add_texts(parser)
     parser.add_argument(
         "--sentences", type=int, default=500, metavar="N", help="of either sort (default 500)"
     )
@@ -234,7 +238,7 @@ def _add_verification(verbs: _Verbs) -> None:
     parser.add_argument(
         "--seed", type=int, default=1, metavar="N", help="draws the sentences (default 1)"
     )
-    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    _add_threads(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was changed there")
 
 
@@ -254,7 +258,7 @@ def _add_bundles(verbs: _Verbs) -> None:
     parser.add_argument("--batch", default="1,32", metavar="N,...", help="default 1,32")
     parser.add_argument("--beam-size", type=int, default=5, metavar="N", help="default 5")
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
-    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    _add_threads(parser)
     parser.add_argument("--busy", action="store_true", help=_BUSY)
     parser.add_argument(
         "--plot",
@@ -281,7 +285,7 @@ def _add_language(verbs: _Verbs) -> None:
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
     parser.add_argument("--context", type=int, metavar="N", help="tokens before the first step")
     parser.add_argument("--steps", type=int, metavar="N", help="tokens of one long output")
-    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    _add_threads(parser)
     parser.add_argument("--device", choices=("cpu", "cuda"), help=_DEVICE)
     parser.add_argument("--busy", action="store_true", help=_BUSY)
 
@@ -294,7 +298,7 @@ def _add_attention(verbs: _Verbs) -> None:
         "--length", default="512,2048,8192", metavar="N,...", help="default 512,2048,8192"
     )
     parser.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
-    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    _add_threads(parser)
     parser.add_argument("--busy", action="store_true", help=_BUSY)
 
 
@@ -312,7 +316,7 @@ def _add_training(verbs: _Verbs) -> None:
     )
     parser.add_argument("--updates", type=int, default=8, metavar="N", help="a repetition; 8")
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
-    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    _add_threads(parser)
     parser.add_argument("--bf16", action="store_true", help="autocast, where the processor has it")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="cuda: the first GPU")
     parser.add_argument("--busy", action="store_true", help=_BUSY)
@@ -336,7 +340,7 @@ def _add_encoders(verbs: _Verbs) -> None:
     parser.add_argument("--texts", type=Path, required=True, metavar="FILE", help="a text a line")
     parser.add_argument("--batch", default="1,8,32", metavar="N,...", help="texts a call; 1,8,32")
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
-    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    _add_threads(parser)
     parser.add_argument("--busy", action="store_true", help=_BUSY)
 
 
@@ -352,7 +356,7 @@ def _add_encoder_server(verbs: _Verbs) -> None:
     parser.add_argument("--batch", default="1,8,32", metavar="N,...", help="texts a request")
     parser.add_argument("--seconds", type=int, default=5, metavar="N", help="a load; default 5")
     parser.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
-    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    _add_threads(parser)
     parser.add_argument("--busy", action="store_true", help=_BUSY)
 
 
@@ -368,7 +372,7 @@ def _add_students(verbs: _Verbs) -> None:
     )
     parser.add_argument("--language", default="en", metavar="CODE", help="en or pt")
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
-    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    _add_threads(parser)
     parser.add_argument("--busy", action="store_true", help=_BUSY)
 
 

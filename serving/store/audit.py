@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Column, Connection, Float, Integer, Table, Text, insert, select
 
 from serving.store.database import METADATA, Database, now
-from serving.store.key_records import AuditEntry
+from serving.store.records.key import AuditEntry
 
 _AUDIT = Table(
     "audit",

@@ -25,7 +25,7 @@ from sqlalchemy import (
 
 from serving.errors import QuotaExceededError
 from serving.store.database import METADATA, Database, now
-from serving.store.job import KeptFile
+from serving.store.records.job import KeptFile
 
 _FILES = Table(
     "files",
@@ -108,12 +108,9 @@ class StoredFiles:
 
     def remove_expired(self) -> list[str]:
         """Forget the files whose time is over; gives their ids."""
+        over = delete(_FILES).where(_FILES.c.expires < now()).returning(_FILES.c.id)
         with self._database.writing() as connection:
-            over = select(_FILES.c.id).where(_FILES.c.expires < now())
-            ids = list(connection.execute(over).scalars())
-            for id in ids:
-                connection.execute(delete(_FILES).where(_FILES.c.id == id))
-        return ids
+            return list(connection.execute(over).scalars())
 
     def known(self, ids: Collection[str]) -> frozenset[str]:
         """Those of at most some hundred ids that are files, whoever's."""

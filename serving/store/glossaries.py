@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from serving.errors import QuotaExceededError, RequestError, UnknownGlossaryError
 from serving.store.database import METADATA, Database, now
-from serving.store.glossary import (
+from serving.store.records.glossary import (
     MOST_DICTIONARIES,
     GlossaryLimits,
     NewDictionary,
@@ -38,6 +38,7 @@ from serving.store.glossary import (
     entries_of,
     too_many_entries,
 )
+from serving.store.records.name import is_id
 from serving.text.glossary import TermIndex
 
 _GLOSSARIES = Table(
@@ -261,7 +262,7 @@ def _one(connection: Connection, owner: str, id: str, *, lock: bool = False) -> 
     (on SQLite there is one writer in any case)."""
     wanted = select(_GLOSSARIES).where(_GLOSSARIES.c.owner == owner, _GLOSSARIES.c.id == id)
     row = None
-    if _is_id(id):
+    if is_id(id):
         row = connection.execute(wanted.with_for_update() if lock else wanted).first()
     if row is None:
         raise _unknown(id)
@@ -350,10 +351,6 @@ def _too_many_pairs(count: int) -> RequestError:
         f"a glossary must have at most {MOST_DICTIONARIES} dictionaries, got {count}; make several",
         parameter="dictionaries",
     )
-
-
-def _is_id(id: str) -> bool:
-    return len(id) == 36 and id.isascii() and id.isprintable()
 
 
 def _unknown(id: str) -> UnknownGlossaryError:

@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from serving.errors import QuotaExceededError
 from serving.store.database import METADATA, Database, now
-from serving.store.job import MAX_ATTEMPTS, JobState, KeptJob
+from serving.store.records.job import MAX_ATTEMPTS, JobState, KeptJob
 
 _GIVEN_UP_S = 86_400.0
 """How long it can be seen that a job was given up."""
@@ -205,12 +205,9 @@ class JobQueue:
 
     def remove_expired(self) -> list[str]:
         """Remove the jobs whose time is over; gives their ids."""
+        over = delete(_JOBS).where(_JOBS.c.expires < now()).returning(_JOBS.c.id)
         with self._database.writing() as connection:
-            over = select(_JOBS.c.id).where(_JOBS.c.expires < now())
-            ids = list(connection.execute(over).scalars())
-            for id in ids:
-                connection.execute(delete(_JOBS).where(_JOBS.c.id == id))
-        return ids
+            return list(connection.execute(over).scalars())
 
 
 def _of_claim(job: KeptJob) -> Any:

@@ -33,7 +33,7 @@ from sqlalchemy import (
 from serving.errors import RequestError
 from serving.store.audit import note_act
 from serving.store.database import METADATA, Database, now
-from serving.store.key_records import KeyLimits, StoredKey, digest_of
+from serving.store.records.key import KeyLimits, StoredKey, digest_of
 
 _KEYS = Table(
     "api_keys",

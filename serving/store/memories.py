@@ -34,7 +34,8 @@ from sqlalchemy import (
 
 from serving.errors import QuotaExceededError, RequestError, UnknownMemoryError
 from serving.store.database import METADATA, Database, now
-from serving.store.memory import MemoryLimits, StoredMemory, StoredSegment
+from serving.store.records.memory import MemoryLimits, StoredMemory, StoredSegment
+from serving.store.records.name import is_id
 from serving.text.memory.index import SegmentIndex
 from serving.text.memory.lookup import lookup
 from serving.text.memory.segments import MemoryUse, Recalled, Segment, key_of
@@ -285,7 +286,7 @@ def _one(connection: Connection, owner: str, id: str, *, lock: bool = False) -> 
     """What is known of a memory; with `lock` nobody else changes it until the transaction ends."""
     wanted = select(_MEMORIES).where(_MEMORIES.c.owner == owner, _MEMORIES.c.id == id)
     row = None
-    if len(id) == 36 and id.isascii() and id.isprintable():
+    if is_id(id):
         row = connection.execute(wanted.with_for_update() if lock else wanted).first()
     if row is None:
         raise UnknownMemoryError(

@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from serving.errors import QuotaExceededError, UnknownMemoryError
 from serving.store.database import METADATA, Database, now
-from serving.store.memory import JobState, MemoryJob
+from serving.store.records.memory import MemoryJob, MemoryJobState
 
 _JOBS = Table(
     "memory_jobs",
@@ -68,7 +68,7 @@ class MemoryJobs:
         QuotaExceededError where the owner has made too many within a day."""
         time = now()
         id, token = str(uuid.uuid4()), secrets.token_hex(32)
-        state: JobState = "waiting" if memory_id is None else "done"
+        state: MemoryJobState = "waiting" if memory_id is None else "done"
         job = MemoryJob(id, token, memory_id, name, content_length, time, time, state, "", 0)
         with self._database.writing() as connection:
             connection.execute(delete(_JOBS).where(_JOBS.c.created < time - _KEPT_S))

@@ -22,7 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from serving.store.database import METADATA, Database, now
-from serving.store.key_records import UsageBatch, UsageCount, UsageQuery, UsageRow
+from serving.store.records.key import UsageBatch, UsageCount, UsageQuery, UsageRow
 
 _WRITER_KEPT_S = 7 * 86_400
 """After so long no process sends a batch again that it has sent before."""

@@ -16,6 +16,7 @@ from serving.documents.typeset.prose import (
     Syntax,
     file_with_prose,
     filled,
+    lines_of,
     prose_of,
     width,
 )
@@ -85,10 +86,7 @@ class _Reader:
         self.text = text
         self.tables = False
         """Whether there are some that stay."""
-        self._lines = text.splitlines(keepends=True)
-        self._begins = [0]
-        for line in self._lines:
-            self._begins.append(self._begins[-1] + len(line))
+        self._lines, self._begins = lines_of(text)
 
     def places(self) -> Iterator[ProsePlace]:
         """The paragraphs, in order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -131,6 +132,12 @@ class ProsePlace:
     prose: Prose
     laid_out: Callable[[str], str] = str
     """How a translation is written there."""
+
+
+def lines_of(text: str) -> tuple[list[str], list[int]]:
+    """The lines of a text with their ends, and where each begins, with the end of the last."""
+    lines = text.splitlines(keepends=True)
+    return lines, list(itertools.accumulate(map(len, lines), initial=0))
 
 
 def file_with_prose(

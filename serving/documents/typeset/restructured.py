@@ -16,6 +16,7 @@ from serving.documents.typeset.prose import (
     Syntax,
     file_with_prose,
     filled,
+    lines_of,
     prose_of,
     width,
 )
@@ -86,10 +87,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tables = False
-        self._lines = text.splitlines(keepends=True)
-        self._begins = [0]
-        for line in self._lines:
-            self._begins.append(self._begins[-1] + len(line))
+        self._lines, self._begins = lines_of(text)
 
     def places(self) -> Iterator[ProsePlace]:
         """The paragraphs, in order."""

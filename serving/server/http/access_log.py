@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from serving.errors import ServingError
 from serving.queue.ticket import RequestTiming
 from serving.server.http.metrics import HttpMetrics
-from serving.store.key_records import NO_LIMITS, KeyLimits
+from serving.store.records.key import NO_LIMITS, KeyLimits
 
 REQUEST_ID = "X-Request-ID"
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from serving.errors import ServingError, StoreUnavailableError
 from serving.server.http.usage import UsageMeter
-from serving.store.key_records import StoredKey
+from serving.store.records.key import StoredKey
 from serving.store.store import Store
 
 _FRESH_S = 1.0

@@ -30,7 +30,7 @@ from serving.errors import (
 )
 from serving.server.http.access_log import RequestContext, context_of
 from serving.server.http.settings import Settings, variable
-from serving.store.key_records import NO_LIMITS, KeyLimits, StoredKey, UsageCount, digest_of
+from serving.store.records.key import NO_LIMITS, KeyLimits, StoredKey, UsageCount, digest_of
 
 if TYPE_CHECKING:
     from serving.server.http.accounts import Accounts

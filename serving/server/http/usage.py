@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from serving.errors import QuotaExceededError, ServingError
-from serving.store.key_records import UsageBatch, UsageCount, UsagePlace
+from serving.store.records.key import UsageBatch, UsageCount, UsagePlace
 from serving.store.usage import StoredUsage
 
 _EVERY_S = 1.0

@@ -17,7 +17,7 @@ from serving.server.http.access_log import RequestContext
 from serving.server.http.settings import variable
 from serving.server.models.served import AnyModel, LoadedModel
 from serving.server.work.backend import Backend
-from serving.store.key_records import (
+from serving.store.records.key import (
     AuditEntry,
     KeyLimits,
     StoredKey,

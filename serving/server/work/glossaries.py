@@ -13,7 +13,7 @@ from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
 from serving.server.work.store import needed_store
 from serving.server.work.translation_job import TranslationJob
-from serving.store.glossary import GlossaryLimits
+from serving.store.records.glossary import GlossaryLimits
 from serving.text.glossary import TermIndex
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from serving.server.models.catalogue import AUTO, Catalogue
 from serving.server.work.glossaries import named_pair
 from serving.server.work.store import needed_store
 from serving.server.work.translation_job import TranslationJob
-from serving.store.memory import MemoryJob, MemoryLimits, StoredMemory, is_usable
+from serving.store.records.memory import MemoryJob, MemoryLimits, StoredMemory, is_usable
 from serving.text.memory.segments import DEFAULT_THRESHOLD, MemoryUse, Segment
 
 if TYPE_CHECKING:

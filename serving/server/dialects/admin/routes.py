@@ -36,7 +36,7 @@ from serving.server.http.gate import KeyRule
 from serving.server.http.wire import json_response, utc
 from serving.server.work.administration import Administration, days
 from serving.server.work.backend import Backend
-from serving.store.key_records import KeyLimits, StoredKey, UsageQuery
+from serving.store.records.key import KeyLimits, StoredKey, UsageQuery
 
 
 class _AdminEndpoints:

@@ -34,7 +34,7 @@ from serving.server.http.gate import KeyRule
 from serving.server.http.wire import json_response, utc
 from serving.server.work.administration import Administration, days
 from serving.server.work.backend import Backend
-from serving.store.key_records import KeyLimits, StoredKey, UsageCount, UsageQuery, UsageRow
+from serving.store.records.key import KeyLimits, StoredKey, UsageCount, UsageQuery, UsageRow
 
 _KIND = "6d616361-726f-4e00-8000-000000000000"
 """The first GUID of every key_id, where DeepL names the account."""

@@ -9,7 +9,7 @@ from serving.server.dialects.deepl.glossary_wire import (
     DeepLGlossary,
     DeepLMultilingualGlossary,
 )
-from serving.store.glossary import StoredDictionary, StoredGlossary
+from serving.store.records.glossary import StoredDictionary, StoredGlossary
 
 
 def single(found: StoredGlossary) -> DeepLGlossary:

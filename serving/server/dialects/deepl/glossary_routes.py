@@ -41,14 +41,14 @@ from serving.server.work.glossaries import (
     glossary_pairs,
     named_pair,
 )
-from serving.store.glossary import (
+from serving.store.records.glossary import (
     NewDictionary,
     StoredGlossary,
     as_tsv,
     checked_entries,
-    checked_name,
     entries_of,
 )
+from serving.store.records.name import checked_name
 
 if TYPE_CHECKING:
     from serving.store.glossaries import Glossaries

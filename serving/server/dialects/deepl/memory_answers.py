@@ -16,7 +16,7 @@ from serving.server.dialects.deepl.memory_wire import (
     DeepLSegments,
     DeepLTargetSegment,
 )
-from serving.store.memory import MemoryJob, StoredMemory, StoredSegment
+from serving.store.records.memory import MemoryJob, StoredMemory, StoredSegment
 
 VALID_S = 3600.0
 """Seconds for which a file may be sent or fetched; one that is read for longer has been lost."""

@@ -41,7 +41,8 @@ from serving.server.http.upload import read_file
 from serving.server.http.wire import json_response
 from serving.server.work.backend import Backend
 from serving.server.work.memories import TMX, memory_file, memory_limits, read_job
-from serving.store.memory import MemoryJob, StoredMemory, checked_memory_name
+from serving.store.records.memory import MemoryJob, StoredMemory
+from serving.store.records.name import checked_name
 
 if TYPE_CHECKING:
     from serving.store.store import Store
@@ -103,7 +104,7 @@ class _MemoryEndpoints:
                 f"({variable('max_memory_bytes')}), got {length}; divide the file",
                 parameter="source_file.content_length",
             )
-        name = checked_memory_name(body.parameters.display_name or body.source_file.file_name)
+        name = checked_name(body.parameters.display_name or body.source_file.file_name)
         job = await run_in_threadpool(store.memory_jobs.create, context.key, name, length)
         answer = DeepLImport(
             job_id=job.id,

@@ -28,14 +28,14 @@ from serving.server.http.body import BodyT, read_fields, read_json
 from serving.server.http.wire import json_response
 from serving.server.work.backend import Backend
 from serving.server.work.glossaries import glossary_limits, glossary_pair, named_pair
-from serving.store.glossary import (
+from serving.store.records.glossary import (
     NewDictionary,
     StoredDictionary,
     StoredGlossary,
     checked_entries,
-    checked_name,
     entries_of,
 )
+from serving.store.records.name import checked_name
 
 if TYPE_CHECKING:
     from serving.store.glossaries import Glossaries

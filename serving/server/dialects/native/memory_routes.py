@@ -37,7 +37,8 @@ from serving.server.work.memories import (
     memory_limits,
     memory_pair,
 )
-from serving.store.memory import StoredMemory, checked_memory_name, checked_segments
+from serving.store.records.memory import StoredMemory, checked_segments
+from serving.store.records.name import checked_name
 from serving.text.memory.segments import Segment
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class _MemoryEndpoints:
         kept = self._kept
         body = await read_json(request, NewMemory, self._settings.max_body_bytes)
         pair = memory_pair(self._backend.registry, body.source, body.target)
-        name, segments = checked_memory_name(body.name), self._checked(body.segments)
+        name, segments = checked_name(body.name), self._checked(body.segments)
 
         def make() -> StoredMemory:
             made = kept.create(context.key, name, *pair, self._limits)

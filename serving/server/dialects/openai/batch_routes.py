@@ -34,8 +34,8 @@ from serving.server.http.wire import json_response
 from serving.server.work.backend import Backend
 from serving.server.work.batches.desk import PURPOSE
 from serving.server.work.batches.records import STATUSES, BatchWishes, result_of, wishes_of
-from serving.server.work.webhooks import Webhook, check_webhook
-from serving.store.job import KeptFile, KeptJob
+from serving.server.work.batches.webhooks import Webhook, check_webhook
+from serving.store.records.job import KeptFile, KeptJob
 from serving.text.characters import check_text
 
 _MOST_FILES = 10_000

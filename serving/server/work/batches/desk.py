@@ -27,7 +27,7 @@ from serving.server.work.batches.running import Answering, Refuse
 from serving.server.work.batches.worker import BatchWorker, kept_s
 from serving.server.work.documents.shelf import clean_name
 from serving.server.work.store import needed_store
-from serving.store.job import KeptFile, KeptJob
+from serving.store.records.job import KeptFile, KeptJob
 
 if TYPE_CHECKING:
     from serving.store.store import Store

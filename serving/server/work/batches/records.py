@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from serving.errors import RequestError
-from serving.server.work.webhooks import Webhook
-from serving.store.job import JobState, KeptJob
+from serving.server.work.batches.webhooks import Webhook
+from serving.store.records.job import JobState, KeptJob
 
 BatchStatus = Literal[
     "validating", "failed", "in_progress", "completed", "expired", "cancelling", "cancelled"

@@ -34,8 +34,8 @@ from serving.server.work.batches.folder import FileFolder, LineAnswers
 from serving.server.work.batches.lines import BatchLines, read_lines
 from serving.server.work.batches.records import LOST, BatchFault, wishes_of
 from serving.server.work.courtesy import attentive, rest_s
-from serving.store.job import JobState, KeptJob
-from serving.store.key_records import NO_LIMITS, KeyLimits
+from serving.store.records.job import JobState, KeptJob
+from serving.store.records.key import NO_LIMITS, KeyLimits
 
 _AT_ONCE = 8
 """Lines that are answered at one time while no client waits."""

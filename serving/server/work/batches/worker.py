@@ -32,8 +32,8 @@ from serving.server.work.batches.running import (
     BatchRun,
     Refuse,
 )
-from serving.server.work.webhooks import WebhookSender, webhook_job
-from serving.store.job import JobState, KeptFile, KeptJob
+from serving.server.work.batches.webhooks import WebhookSender, webhook_job
+from serving.store.records.job import JobState, KeptFile, KeptJob
 
 if TYPE_CHECKING:
     from serving.store.store import Store

@@ -34,7 +34,7 @@ from serving.server.work.glossaries import stored_terms
 from serving.server.work.jobs import Jobs
 from serving.server.work.memories import stored_memory
 from serving.server.work.translation_job import TextResult, TranslationJob
-from serving.store.key_records import KeyLimits
+from serving.store.records.key import KeyLimits
 from serving.text.alignment import Link
 from serving.text.characters import counted_characters
 from serving.text.detection import MAX_CHARS, detect_among

@@ -6,7 +6,7 @@ import pytest
 
 from serving.errors import QuotaExceededError
 from serving.store import files
-from serving.store.job import KeptFile
+from serving.store.records.job import KeptFile
 from serving.store.store import Store
 
 MOST = 100

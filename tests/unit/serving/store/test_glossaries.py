@@ -13,7 +13,12 @@ from sqlalchemy import insert
 from serving.errors import QuotaExceededError, RequestError, TooLongError, UnknownGlossaryError
 from serving.store import glossaries as module
 from serving.store.glossaries import Glossaries
-from serving.store.glossary import GlossaryLimits, NewDictionary, StoredDictionary, StoredGlossary
+from serving.store.records.glossary import (
+    GlossaryLimits,
+    NewDictionary,
+    StoredDictionary,
+    StoredGlossary,
+)
 from serving.store.store import Store
 from serving.text.glossary import matched_terms
 

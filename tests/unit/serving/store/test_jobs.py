@@ -11,7 +11,7 @@ import pytest
 
 from serving.errors import QuotaExceededError
 from serving.store import jobs
-from serving.store.job import KeptJob
+from serving.store.records.job import KeptJob
 from serving.store.store import Store
 
 LEASE_S = 60.0

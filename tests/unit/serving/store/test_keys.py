@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from serving.errors import RequestError
-from serving.store.key_records import NO_LIMITS, KeyLimits, digest_of
+from serving.store.records.key import NO_LIMITS, KeyLimits, digest_of
 from serving.store.store import Store
 
 HERE = "192.0.2.1"

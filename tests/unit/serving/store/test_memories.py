@@ -13,7 +13,7 @@ from sqlalchemy import text
 from serving.errors import QuotaExceededError, RequestError, UnknownMemoryError
 from serving.store import memories, memory_jobs
 from serving.store.memories import Memories
-from serving.store.memory import MemoryLimits, StoredMemory
+from serving.store.records.memory import MemoryLimits, StoredMemory
 from serving.store.store import Store
 from serving.text.memory.segments import Segment
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from serving.store.key_records import UsageBatch, UsageCount, UsageQuery, UsageRow
+from serving.store.records.key import UsageBatch, UsageCount, UsageQuery, UsageRow
 from serving.store.store import Store
 
 NOVEMBER = UsageQuery("2026-11-01", "2026-11-30")

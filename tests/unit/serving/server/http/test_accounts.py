@@ -15,7 +15,7 @@ import pytest
 from serving.errors import StoreUnavailableError
 from serving.server.http.accounts import Accounts
 from serving.server.http.usage import UsageMeter
-from serving.store.key_records import NO_LIMITS, StoredKey, digest_of
+from serving.store.records.key import NO_LIMITS, StoredKey, digest_of
 from serving.store.store import Store
 
 

@@ -9,7 +9,7 @@ import pytest
 from serving.errors import RateLimitedError, SettingsError
 from serving.server.http.gate import MOST_CLIENTS, Keys, RateLimit
 from serving.server.http.settings import Settings
-from serving.store.key_records import digest_of
+from serving.store.records.key import digest_of
 from tests.unit.serving.echo import served
 
 GOOD = {"q": "Hallo", "source": "de", "target": "en"}

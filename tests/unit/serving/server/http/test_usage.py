@@ -13,7 +13,7 @@ import pytest
 
 from serving.errors import QuotaExceededError, StoreUnavailableError
 from serving.server.http.usage import UsageMeter
-from serving.store.key_records import UsageBatch, UsageCount, UsageQuery
+from serving.store.records.key import UsageBatch, UsageCount, UsageQuery
 from serving.store.store import Store
 from serving.store.usage import StoredUsage
 from tests.stores import fresh_database

@@ -34,8 +34,8 @@ from serving.server.work.batches import worker as worker_module
 from serving.server.work.batches.folder import FileFolder, LineAnswers
 from serving.server.work.batches.records import KIND, BatchWishes, result_of, written
 from serving.server.work.batches.worker import BatchWorker
-from serving.store.job import KeptFile, KeptJob
-from serving.store.key_records import NO_LIMITS
+from serving.store.records.job import KeptFile, KeptJob
+from serving.store.records.key import NO_LIMITS
 from serving.store.store import Store
 from tests.stores import fresh_database
 from tests.unit.serving.echo import wait_until

@@ -19,8 +19,8 @@ import pytest
 
 from serving.errors import RequestError
 from serving.server.http.settings import Settings
-from serving.server.work import webhooks
-from serving.server.work.webhooks import (
+from serving.server.work.batches import webhooks
+from serving.server.work.batches.webhooks import (
     UndeliveredError,
     Webhook,
     WebhookSender,
@@ -28,7 +28,7 @@ from serving.server.work.webhooks import (
     send,
     webhook_job,
 )
-from serving.store.job import KeptJob
+from serving.store.records.job import KeptJob
 from serving.store.store import Store
 from tests.unit.serving.echo import EchoTranslator, served, wait_until
 

@@ -10,8 +10,6 @@ from typing import Literal, NamedTuple
 from serving.errors import RequestError, TooLongError
 from serving.text.memory.segments import Segment
 
-MOST_NAME_CHARS = 1024
-_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """What neither a database nor XML holds."""
 
@@ -52,7 +50,7 @@ class StoredSegment(NamedTuple):
     """Seconds since 1970."""
 
 
-JobState = Literal["waiting", "reading", "done", "failed"]
+MemoryJobState = Literal["waiting", "reading", "done", "failed"]
 """Of a file: it is to come, it is being read, it has been read or may be fetched, it cannot be
 read."""
 
@@ -73,27 +71,11 @@ class MemoryJob:
     created: float
     """Seconds since 1970, as the next."""
     updated: float
-    state: JobState
+    state: MemoryJobState
     error: str
     """Why the file could not be read; empty where it could."""
     skipped: int
     """Units of the file that were left out."""
-
-
-def checked_memory_name(name: str) -> str:
-    """The name of a memory; raises RequestError where it is blank or holds control characters,
-    TooLongError where it is too long."""
-    if len(name) > MOST_NAME_CHARS:
-        raise TooLongError(
-            f"name must have at most {MOST_NAME_CHARS} characters, got {len(name)}",
-            parameter="name",
-        )
-    if not name.strip() or _NAME.search(name):
-        raise RequestError(
-            f"name must be text without line ends and control characters, got {name!r}",
-            parameter="name",
-        )
-    return name
 
 
 def checked_segments(segments: Iterable[Segment], limits: MemoryLimits) -> Iterator[Segment]:

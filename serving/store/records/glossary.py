@@ -11,7 +11,6 @@ from serving.errors import RequestError, TooLongError
 
 Format = str
 """`tsv` or `csv`."""
-MOST_NAME_CHARS = 1024
 MOST_DICTIONARIES = 100
 """Language pairs of one glossary."""
 _CSV_COLUMNS = (2, 4)
@@ -104,22 +103,6 @@ def too_many_entries(limits: GlossaryLimits, parameter: str = "entries") -> TooL
         "(MACARON_MAX_GLOSSARY_ENTRIES), got more; make several glossaries",
         parameter=parameter,
     )
-
-
-def checked_name(name: str) -> str:
-    """The name of a glossary; raises RequestError where it is blank or holds control characters,
-    TooLongError where it is too long."""
-    if len(name) > MOST_NAME_CHARS:
-        raise TooLongError(
-            f"name must have at most {MOST_NAME_CHARS} characters, got {len(name)}",
-            parameter="name",
-        )
-    if not name.strip() or _CONTROL.search(name):
-        raise RequestError(
-            f"name must be text without line ends and control characters, got {name!r}",
-            parameter="name",
-        )
-    return name
 
 
 def as_tsv(entries: Mapping[str, str]) -> str:

@@ -31,7 +31,7 @@ from starlette.concurrency import run_in_threadpool
 
 from serving.errors import RequestError, ServingError, StoreUnavailableError
 from serving.server.http.settings import Settings, variable
-from serving.store.job import JobState, KeptJob
+from serving.store.records.job import JobState, KeptJob
 
 if TYPE_CHECKING:
     from serving.store.store import Store
