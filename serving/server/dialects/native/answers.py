@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel
 
@@ -165,11 +165,13 @@ def _translated(body: TranslateRequest, result: TextResult) -> TranslatedText:
 def _origin(found: SentenceOrigin) -> SentenceOriginBody:
     if found.recalled is None:
         return SentenceOriginBody(sentence=found.sentence, origin="model")
+    origin: Literal["memory", "prefix", "model"] = "prefix" if found.beginning else "model"
     return SentenceOriginBody(
         sentence=found.sentence,
-        origin="memory",
+        origin="memory" if found.beginning is None else origin,
         score=round(found.recalled.score, 1),
         segment=found.recalled.source,
+        prefix=found.beginning or None,
     )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -40,9 +38,8 @@ from serving.server.http.wire import JSON, STREAM_HEADERS, json_response
 from serving.server.models.served import AnyModel
 from serving.server.work.backend import Backend
 from serving.server.work.encoding import Readings
-from serving.server.work.glossaries import stored_terms
 from serving.server.work.jobs import Jobs
-from serving.server.work.memories import stored_memory
+from serving.server.work.stored import StoredWishes, with_stored
 from serving.text.languages import language_name
 
 _NAMES = {"text": "q"}
@@ -63,26 +60,15 @@ class _NativeEndpoints:
         body = await read_fields(request, TranslateRequest, limit, clean_lines)
         await admit_by_body(self._backend.gatekeeper, context, body.api_key)
         try:
-            job = job_of(body)
-            if body.glossary_id:
-                found = await stored_terms(
-                    self._backend.store,
-                    self._backend.registry,
-                    job,
-                    [body.glossary_id],
-                    context.key,
-                )
-                job = replace(job, glossary=found)
-            if body.memory_id:
-                memory = await stored_memory(
-                    self._backend.store,
-                    self._backend.registry,
-                    job,
-                    body.memory_id,
-                    body.memory_threshold,
-                    context.key,
-                )
-                job = replace(job, memory=memory)
+            wishes = StoredWishes(
+                glossaries=list(filter(None, [body.glossary_id])),
+                memory=body.memory_id or "",
+                threshold=body.memory_threshold,
+                as_prefix=body.memory_fuzzy == "prefix",
+            )
+            job = await with_stored(
+                self._backend.store, self._backend.registry, job_of(body), wishes, context.key
+            )
             if body.stream:
                 events = server_sent(body, await self._jobs.stream(job, context))
                 return StreamingResponse(
@@ -203,7 +189,7 @@ class _NativeEndpoints:
 
 _FORM = (
     *("q", "source", "target", "format", "alternatives", "model", "glossary_id", "memory_id"),
-    *("memory_threshold", "timeout_s", "api_key"),
+    *("memory_threshold", "memory_fuzzy", "timeout_s", "api_key"),
 )
 
 NATIVE = Dialect(
