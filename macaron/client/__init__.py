@@ -26,11 +26,11 @@ from macaron.client.records import (
     TranslationOptions,
 )
 from macaron.client.store_records import (
+    BatchFile,
     BatchWebhookAddress,
     RemoteAnswer,
     RemoteBatch,
     RemoteDictionary,
-    RemoteFile,
     RemoteFileRead,
     RemoteGlossary,
     RemoteMemory,
@@ -42,6 +42,7 @@ __all__ = [
     "ApiError",
     "AsyncClient",
     "BatchFailedError",
+    "BatchFile",
     "BatchWebhookAddress",
     "Client",
     "ConnectionLostError",
@@ -53,7 +54,6 @@ __all__ = [
     "RemoteBatch",
     "RemoteDictionary",
     "RemoteDocument",
-    "RemoteFile",
     "RemoteFileRead",
     "RemoteGlossary",
     "RemoteHypothesis",

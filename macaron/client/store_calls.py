@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 from macaron.client.calls import RemoteCall
 from macaron.client.store_records import (
+    BatchFile,
     BatchWebhookAddress,
     RemoteAnswer,
     RemoteBatch,
     RemoteDictionary,
-    RemoteFile,
     RemoteFileRead,
     RemoteGlossary,
     RemoteMemory,
@@ -163,7 +163,7 @@ def no_suggestions() -> RemoteCall[None]:
     return _deleted("/suggestions")
 
 
-def new_file(name: str, content: bytes) -> RemoteCall[RemoteFile]:
+def new_file(name: str, content: bytes) -> RemoteCall[BatchFile]:
     """Send a file of requests."""
     return RemoteCall(
         "POST",
@@ -175,12 +175,12 @@ def new_file(name: str, content: bytes) -> RemoteCall[RemoteFile]:
     )
 
 
-def files() -> RemoteCall[list[RemoteFile]]:
+def files() -> RemoteCall[list[BatchFile]]:
     """All files, the newest first."""
     return RemoteCall("GET", "/v1/files", lambda found: list(map(_file, found["data"])))
 
 
-def file(id: str) -> RemoteCall[RemoteFile]:
+def file(id: str) -> RemoteCall[BatchFile]:
     """What is known of a file."""
     return RemoteCall("GET", _file_path(id), _file)
 
@@ -315,8 +315,8 @@ def _memory(found: Any) -> RemoteMemory:
     )
 
 
-def _file(found: Any) -> RemoteFile:
-    return RemoteFile(
+def _file(found: Any) -> BatchFile:
+    return BatchFile(
         id=found["id"],
         name=found["filename"],
         purpose=found["purpose"],

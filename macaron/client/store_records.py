@@ -63,7 +63,7 @@ class RemoteFileRead:
 
 
 @dataclass(frozen=True)
-class RemoteFile:
+class BatchFile:
     """A file of requests or of answers."""
 
     id: str

@@ -11,11 +11,11 @@ from macaron.client import store_calls as calls
 from macaron.client.calls import RemoteCall
 from macaron.client.errors import BatchFailedError
 from macaron.client.store_records import (
+    BatchFile,
     BatchWebhookAddress,
     RemoteAnswer,
     RemoteBatch,
     RemoteDictionary,
-    RemoteFile,
     RemoteFileRead,
     RemoteGlossary,
     RemoteMemory,
@@ -225,15 +225,15 @@ class RemoteBatches:
         """End a batch; answers that are there stay."""
         return self._send(calls.cancel(id))
 
-    def upload(self, name: str, content: bytes) -> RemoteFile:
+    def upload(self, name: str, content: bytes) -> BatchFile:
         """Send a file of requests, a line of JSON each."""
         return self._send(calls.new_file(name, content))
 
-    def files(self) -> Sequence[RemoteFile]:
+    def files(self) -> Sequence[BatchFile]:
         """All files, the newest first."""
         return self._send(calls.files())
 
-    def file(self, id: str) -> RemoteFile:
+    def file(self, id: str) -> BatchFile:
         """What is known of a file."""
         return self._send(calls.file(id))
 

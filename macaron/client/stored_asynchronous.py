@@ -11,11 +11,11 @@ from macaron.client import store_calls as calls
 from macaron.client.calls import RemoteCall
 from macaron.client.errors import BatchFailedError
 from macaron.client.store_records import (
+    BatchFile,
     BatchWebhookAddress,
     RemoteAnswer,
     RemoteBatch,
     RemoteDictionary,
-    RemoteFile,
     RemoteFileRead,
     RemoteGlossary,
     RemoteMemory,
@@ -235,15 +235,15 @@ class AsyncBatches:
         """End a batch; answers that are there stay."""
         return await self._send(calls.cancel(id))
 
-    async def upload(self, name: str, content: bytes) -> RemoteFile:
+    async def upload(self, name: str, content: bytes) -> BatchFile:
         """Send a file of requests, a line of JSON each."""
         return await self._send(calls.new_file(name, content))
 
-    async def files(self) -> Sequence[RemoteFile]:
+    async def files(self) -> Sequence[BatchFile]:
         """All files, the newest first."""
         return await self._send(calls.files())
 
-    async def file(self, id: str) -> RemoteFile:
+    async def file(self, id: str) -> BatchFile:
         """What is known of a file."""
         return await self._send(calls.file(id))
 
