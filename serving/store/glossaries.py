@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
-from collections import OrderedDict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from sqlalchemy import (
     Column,
@@ -28,6 +27,7 @@ from sqlalchemy import (
 
 from serving.errors import QuotaExceededError, RequestError, UnknownGlossaryError
 from serving.store.database import METADATA, Database, now
+from serving.store.indexes import IndexCache
 from serving.store.records.glossary import (
     MOST_DICTIONARIES,
     GlossaryLimits,
@@ -66,6 +66,13 @@ _CACHED_ENTRIES = 200_000
 """Entries of the indexes that are kept in memory: about 100 MB."""
 
 
+class _Versioned(NamedTuple):
+    """The index of a dictionary, and of which of its versions it is at least."""
+
+    version: str
+    index: TermIndex
+
+
 class Glossaries:
     """Glossaries by owner; safe to use from several threads.
 
@@ -75,7 +82,9 @@ class Glossaries:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._indexes = _IndexCache()
+        self._indexes = IndexCache[tuple[str, str, str], _Versioned](
+            _CACHED_ENTRIES, lambda each: len(each.index)
+        )
 
     def create(
         self,
@@ -151,8 +160,10 @@ class Glossaries:
     def delete(self, owner: str, id: str) -> None:
         """Forget a glossary."""
         with self._database.writing() as connection:
-            _one(connection, owner, id, lock=True)
+            glossary = _one(connection, owner, id, lock=True)
             connection.execute(delete(_GLOSSARIES).where(_GLOSSARIES.c.id == id))
+        for each in glossary.dictionaries:
+            self._indexes.drop((id, each.source, each.target))
 
     def delete_dictionary(self, owner: str, id: str, source: str, target: str) -> None:
         """Forget the entries of a glossary for a language pair; raises UnknownGlossaryError where
@@ -162,6 +173,7 @@ class Glossaries:
             gone = connection.execute(delete(_DICTIONARIES).where(_is(id, source, target)))
             if not gone.rowcount:
                 raise _no_pair(id, source, target)
+        self._indexes.drop((id, source, target))
 
     def index(self, owner: str, id: str, source: str, target: str) -> TermIndex:
         """The entries for a language pair, ready to be found in texts. A dictionary without regions
@@ -172,13 +184,14 @@ class Glossaries:
             version = connection.execute(
                 select(_DICTIONARIES.c.version).where(_is(id, *pair))
             ).scalar_one()
-            index = self._indexes.get((id, *pair, version))
-            if index is not None:
-                return index
-            entries = _read(connection, id, *pair)
-        index = TermIndex(entries.items(), *pair)
-        self._indexes.put((id, *pair, version), index, len(entries))
-        return index
+
+        def made(kept: _Versioned | None) -> _Versioned:
+            if kept is not None and kept.version == version:
+                return kept
+            entries = self.entries(owner, id, *pair)
+            return _Versioned(version, TermIndex(entries.items(), *pair))
+
+        return self._indexes.up_to_date((id, *pair), made).index
 
     def _changed(
         self,
@@ -212,31 +225,6 @@ class Glossaries:
                 _write(connection, id, dictionary)
                 changed.append(_head(dictionary))
         return changed
-
-
-class _IndexCache:
-    """The indexes used last, within a number of entries."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, ...], tuple[TermIndex, int]] = OrderedDict()
-        self._entries = 0
-
-    def get(self, key: tuple[str, ...]) -> TermIndex | None:
-        with self._lock:
-            if key not in self._kept:
-                return None
-            self._kept.move_to_end(key)
-            return self._kept[key][0]
-
-    def put(self, key: tuple[str, ...], index: TermIndex, entries: int) -> None:
-        with self._lock:
-            if key in self._kept:
-                return
-            self._kept[key] = index, entries
-            self._entries += entries
-            while self._entries > _CACHED_ENTRIES and len(self._kept) > 1:
-                self._entries -= self._kept.popitem(last=False)[1][1]
 
 
 def _page(
