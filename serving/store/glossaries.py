@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+import time
 import uuid
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -61,6 +63,8 @@ _DICTIONARIES = Table(
     # Read and written whole, as TSV. It stands last, so that SQLite need not read it for the rest.
     Column("entries", Text, nullable=False),
 )
+_PLACE = 16
+"""Digits at the beginning of a version, by which the dictionaries of a glossary are ordered."""
 _PAGE = 1000
 _CACHED_ENTRIES = 200_000
 """Entries of the indexes that are kept in memory: about 100 MB."""
@@ -221,8 +225,10 @@ class Glossaries:
                 pairs.add(pair)
                 if len(pairs) > MOST_DICTIONARIES:
                     raise _too_many_pairs(len(pairs))
+                written = select(_DICTIONARIES.c.version).where(_is(id, *pair))
+                former = connection.execute(written).scalar_one_or_none()
                 connection.execute(delete(_DICTIONARIES).where(_is(id, *pair)))
-                _write(connection, id, dictionary)
+                _write(connection, id, dictionary, former)
                 changed.append(_head(dictionary))
         return changed
 
@@ -262,7 +268,7 @@ def _heads(connection: Connection, ids: Sequence[str]) -> dict[str, list[StoredD
     wanted = (
         select(table.glossary_id, table.source, table.target, table.entry_count)
         .where(table.glossary_id.in_(ids))
-        .order_by(table.source, table.target)
+        .order_by(table.version)  # as they were written
     )
     found: dict[str, list[StoredDictionary]] = {}
     for id, *head in connection.execute(wanted):
@@ -278,14 +284,19 @@ def _read(connection: Connection, id: str, source: str, target: str) -> dict[str
     return dict(entries_of(text, "tsv"))
 
 
-def _write(connection: Connection, id: str, dictionary: NewDictionary) -> None:
+def _write(
+    connection: Connection, id: str, dictionary: NewDictionary, former: str | None = None
+) -> None:
+    """Write a dictionary; one that takes the place of another, of a `former` version, stands among
+    those of its glossary where that stood."""
+    place = former[:_PLACE] if former else f"{time.time_ns():0{_PLACE}x}"
     connection.execute(
         insert(_DICTIONARIES),
         {
             "glossary_id": id,
             "source": dictionary.source,
             "target": dictionary.target,
-            "version": uuid.uuid4().hex,
+            "version": place + secrets.token_hex(_PLACE // 2),
             "entry_count": len(dictionary.entries),
             "entries": as_tsv(dictionary.entries),
         },
@@ -343,11 +354,11 @@ def _too_many_pairs(count: int) -> RequestError:
 
 def _unknown(id: str) -> UnknownGlossaryError:
     return UnknownGlossaryError(
-        f"no glossary has the id {id!r}; list those that there are", parameter="glossary_id"
+        f"no glossary has the id {id[:50]!r}; list those that there are", parameter="glossary_id"
     )
 
 
 def _no_pair(id: str, source: str, target: str) -> UnknownGlossaryError:
     return UnknownGlossaryError(
-        f"the glossary {id!r} has no dictionary from {source} to {target}", parameter="glossary_id"
+        f"the glossary {id[:50]!r} has no dictionary from {source} to {target}", parameter="glossary_id"
     )

@@ -257,7 +257,7 @@ def _one(connection: Connection, owner: str, id: str, *, lock: bool = False) -> 
         row = connection.execute(wanted.with_for_update() if lock else wanted).first()
     if row is None:
         raise UnknownMemoryError(
-            f"no memory has the id {id!r}; list those that there are", parameter="memory_id"
+            f"no memory has the id {id[:50]!r}; list those that there are", parameter="memory_id"
         )
     return _record(row)
 
