@@ -6,7 +6,7 @@ import secrets
 import time
 import uuid
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from sqlalchemy import (
     Column,
@@ -70,7 +70,8 @@ _CACHED_ENTRIES = 200_000
 """Entries of the indexes that are kept in memory: about 100 MB."""
 
 
-class _Versioned(NamedTuple):
+@dataclass(frozen=True)
+class _Versioned:
     """The index of a dictionary, and of which of its versions it is at least."""
 
     version: str
@@ -360,5 +361,6 @@ def _unknown(id: str) -> UnknownGlossaryError:
 
 def _no_pair(id: str, source: str, target: str) -> UnknownGlossaryError:
     return UnknownGlossaryError(
-        f"the glossary {id[:50]!r} has no dictionary from {source} to {target}", parameter="glossary_id"
+        f"the glossary {id[:50]!r} has no dictionary from {source} to {target}",
+        parameter="glossary_id",
     )

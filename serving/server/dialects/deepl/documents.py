@@ -25,8 +25,8 @@ from serving.server.models.catalogue import AUTO
 from serving.server.work.backend import Backend
 from serving.server.work.documents.desk import DocumentWishes
 from serving.server.work.documents.shelf import DocumentRecord, clean_name
-from serving.server.work.memories import percentage
-from serving.server.work.stored import StoredWishes
+from serving.server.work.stored.memories import percentage
+from serving.server.work.stored.wishes import StoredWishes
 
 _REFUSED = ("style_id", "custom_instructions")
 _NAMES = {

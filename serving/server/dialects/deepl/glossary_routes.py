@@ -35,7 +35,7 @@ from serving.server.http.access_log import RequestContext
 from serving.server.http.body import BodyT, read_fields
 from serving.server.http.wire import json_response
 from serving.server.work.backend import Backend
-from serving.server.work.glossaries import (
+from serving.server.work.stored.glossaries import (
     glossary_limits,
     glossary_pair,
     glossary_pairs,

@@ -44,10 +44,10 @@ from serving.server.http.gate import KeyRule
 from serving.server.http.wire import json_response
 from serving.server.models.catalogue import AUTO
 from serving.server.work.backend import Backend
-from serving.server.work.glossaries import glossary_pairs
-from serving.server.work.jobs import Jobs
-from serving.server.work.stored import StoredWishes, with_stored
-from serving.server.work.translation_job import TranslationJob
+from serving.server.work.stored.glossaries import glossary_pairs
+from serving.server.work.stored.wishes import StoredWishes, with_stored
+from serving.server.work.translating.job import TranslationJob
+from serving.server.work.translating.jobs import Jobs
 from serving.text.characters import counted_characters
 from serving.text.languages import language_name
 

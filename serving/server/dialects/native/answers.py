@@ -40,7 +40,8 @@ from serving.server.models.served import (
     ServedTranslator,
 )
 from serving.server.work.encoding import Given, Read
-from serving.server.work.translation_job import (
+from serving.server.work.stored.wishes import StoredWishes
+from serving.server.work.translating.job import (
     JobResult,
     SentenceOrigin,
     TextPartial,
@@ -79,6 +80,16 @@ def job_of(body: TranslateRequest) -> TranslationJob:
         alignments=body.alignments,
         terms=_terms(body),
         timeout_s=body.timeout_s,
+    )
+
+
+def stored_of(body: TranslateRequest) -> StoredWishes:
+    """What a body names of the store."""
+    return StoredWishes(
+        glossaries=[body.glossary_id] if body.glossary_id else [],
+        memory=body.memory_id or "",
+        threshold=body.memory_threshold,
+        as_prefix=body.memory_fuzzy == "prefix",
     )
 
 

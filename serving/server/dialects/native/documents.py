@@ -21,8 +21,8 @@ from serving.server.models.catalogue import AUTO
 from serving.server.work.backend import Backend
 from serving.server.work.documents.desk import DocumentWishes, file_response, output_name
 from serving.server.work.documents.shelf import DocumentRecord
-from serving.server.work.memories import percentage
-from serving.server.work.stored import StoredWishes
+from serving.server.work.stored.memories import percentage
+from serving.server.work.stored.wishes import StoredWishes
 
 _TRUE = ("true", "1", "on", "yes")
 

@@ -15,6 +15,7 @@ from serving.server.dialects.native.answers import (
     inputs_of,
     job_of,
     server_sent,
+    stored_of,
 )
 from serving.server.dialects.native.wire import (
     BatchLimit,
@@ -38,8 +39,8 @@ from serving.server.http.wire import JSON, STREAM_HEADERS, json_response
 from serving.server.models.served import AnyModel
 from serving.server.work.backend import Backend
 from serving.server.work.encoding import Readings
-from serving.server.work.jobs import Jobs
-from serving.server.work.stored import StoredWishes, with_stored
+from serving.server.work.stored.wishes import with_stored
+from serving.server.work.translating.jobs import Jobs
 from serving.text.languages import language_name
 
 _NAMES = {"text": "q"}
@@ -60,15 +61,11 @@ class _NativeEndpoints:
         body = await read_fields(request, TranslateRequest, limit, clean_lines)
         await admit_by_body(self._backend.gatekeeper, context, body.api_key)
         try:
-            wishes = StoredWishes(
-                glossaries=list(filter(None, [body.glossary_id])),
-                memory=body.memory_id or "",
-                threshold=body.memory_threshold,
-                as_prefix=body.memory_fuzzy == "prefix",
-            )
-            job = await with_stored(
-                self._backend.store, self._backend.registry, job_of(body), wishes, context.key
-            )
+            job = job_of(body)
+            if body.glossary_id or body.memory_id:
+                job = await with_stored(
+                    self._backend.store, self._backend.registry, job, stored_of(body), context.key
+                )
             if body.stream:
                 events = server_sent(body, await self._jobs.stream(job, context))
                 return StreamingResponse(

@@ -43,9 +43,9 @@ from serving.server.work.documents.shelf import (
     unknown_document,
 )
 from serving.server.work.documents.translating import DocumentTranslation
-from serving.server.work.jobs import Jobs
-from serving.server.work.stored import NO_STORED, StoredWishes, with_stored
-from serving.server.work.translation_job import TranslationJob
+from serving.server.work.stored.wishes import NO_STORED, StoredWishes, with_stored
+from serving.server.work.translating.job import TranslationJob
+from serving.server.work.translating.jobs import Jobs
 
 if TYPE_CHECKING:
     from serving.store.store import Store

@@ -30,9 +30,9 @@ from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
 from serving.server.work.courtesy import attentive, rest_s
 from serving.server.work.documents.shelf import DocumentRecord, Shelf
-from serving.server.work.jobs import Jobs
-from serving.server.work.stored import StoredWishes, with_stored
-from serving.server.work.translation_job import TextResult, TranslationJob
+from serving.server.work.stored.wishes import StoredWishes, with_stored
+from serving.server.work.translating.job import TextResult, TranslationJob
+from serving.server.work.translating.jobs import Jobs
 from serving.store.records.key import KeyLimits
 from serving.text.alignment import Link
 from serving.text.characters import counted_characters

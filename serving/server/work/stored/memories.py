@@ -12,10 +12,10 @@ from typing import IO, TYPE_CHECKING
 from serving.errors import DocumentError, RequestError, ServingError
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
-from serving.server.work.glossaries import named_pair
-from serving.server.work.store import needed_store
+from serving.server.work.stored.glossaries import named_pair
+from serving.server.work.stored.store import needed_store
 from serving.server.work.threads import on_threads_for
-from serving.server.work.translation_job import TranslationJob
+from serving.server.work.translating.job import TranslationJob
 from serving.store.records.memory import MemoryJob, MemoryLimits, StoredMemory, is_usable
 from serving.text.memory.segments import DEFAULT_THRESHOLD, MemoryUse, Segment
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from serving.server.models.catalogue import Catalogue
-from serving.server.work.glossaries import stored_terms
-from serving.server.work.memories import stored_memory
-from serving.server.work.translation_job import TranslationJob
+from serving.server.work.stored.glossaries import stored_terms
+from serving.server.work.stored.memories import stored_memory
+from serving.server.work.translating.job import TranslationJob
 
 if TYPE_CHECKING:
     from serving.store.store import Store

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from serving.errors import RequestError, UnknownLanguageError
+from serving.errors import InvalidOptionError, RequestError, UnknownLanguageError
 from serving.queue.ticket import RequestTiming
 from serving.search.options import SearchOptions
 from serving.server.http.settings import Settings
@@ -15,19 +15,18 @@ from serving.server.models.catalogue import AUTO, Catalogue
 from serving.server.models.served import ServedTranslator
 from serving.server.work.admission import (
     check_cost,
-    check_memory,
     check_tags,
     check_terms,
     check_texts,
     choose_options,
 )
-from serving.server.work.pivot import Part, check_pivot, split_by_route
-from serving.server.work.translation_job import (
+from serving.server.work.translating.job import (
     JobResult,
     SentenceOrigin,
     TextResult,
     TranslationJob,
 )
+from serving.server.work.translating.pivot import Part, check_pivot, split_by_route
 from serving.text.characters import check_text
 from serving.text.detection import detect_among
 from serving.text.document import Document
@@ -191,12 +190,28 @@ class Planner:
         """Raise RequestError for terms and prefixes beyond the server's limits."""
         check_texts(job.target_prefixes, self._settings, "target_prefix")
         check_terms(job.terms, self._settings)
-        check_memory(job)
+        _check_memory(job)
 
     def _options(self, job: TranslationJob, model: ServedTranslator) -> SearchOptions:
         return choose_options(
             job.options, model.defaults, self._settings, alternatives=job.alternatives
         )
+
+
+def _check_memory(job: TranslationJob) -> None:
+    """Raise InvalidOptionError where a job names a memory and asks for what no memory heeds."""
+    for name, asked in (
+        ("target_prefix", any(job.target_prefixes)),
+        ("required", job.terms.required),
+        ("forbidden", job.terms.forbidden),
+        ("glossary", job.terms.glossary),
+    ):
+        if job.memory is not None and asked:
+            raise InvalidOptionError(
+                f"{name} does not go with memory_id: what a memory has is given as it is; leave "
+                "one of the two out",
+                parameter=name,
+            )
 
 
 @contextmanager
