@@ -13,8 +13,9 @@ from typing import Any
 import onnx
 import torch
 from torch import nn
-from torch.export import Dim
+from torch.export import Dim, ExportedProgram
 
+from export.graphs.known_operators import use_known_operators
 from serving.bundle.graph import Tensor
 from training.models.operators.traced import OPSET
 
@@ -35,7 +36,7 @@ def trace_graph(
         {i: Dim.DYNAMIC for i, axis in enumerate(tensor.axes) if isinstance(axis, str)}
         for tensor in inputs
     ]
-    with _quiet(), _operators_read_once():
+    with _quiet(), _operators_read_once(), _traced_once():
         program = torch.onnx.export(
             module.eval(),
             (*arguments, {}),  # a dictionary at the end is taken for keyword arguments
@@ -83,6 +84,29 @@ def _copied(read: Callable[..., Any], *, opset_version: int) -> Any:
     registry = copy(_REGISTRIES[opset_version])
     registry.functions = {target: list(known) for target, known in registry.functions.items()}
     return registry
+
+
+@contextlib.contextmanager
+def _traced_once() -> Iterator[None]:
+    """Keep torch.onnx from tracing a program again for operators that can be replaced in it; and
+    PyTorch from looking up what it found for like tensors, which takes longer than finding it where
+    sizes are symbols."""
+    from torch._dynamo import config
+    from torch.onnx._internal.exporter import _decomp, _fx_passes
+
+    passes: Any = _fx_passes
+    trace_again = passes.decompose_with_registry
+
+    def known_operators_used(program: ExportedProgram, registry: Any) -> ExportedProgram:
+        known = frozenset(_decomp.get_onnx_implemented_overloads(registry))
+        return program if use_known_operators(program, known) else trace_again(program, registry)
+
+    passes.decompose_with_registry = known_operators_used
+    try:
+        with config.patch(fake_tensor_cache_enabled=False):
+            yield
+    finally:
+        passes.decompose_with_registry = trace_again
 
 
 @contextlib.contextmanager
