@@ -14,6 +14,7 @@ import onnx
 import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram
+from torch.fx import Interpreter, Node
 
 from export.graphs.known_operators import use_known_operators
 from serving.bundle.graph import Tensor
@@ -88,25 +89,35 @@ def _copied(read: Callable[..., Any], *, opset_version: int) -> Any:
 
 @contextlib.contextmanager
 def _traced_once() -> Iterator[None]:
-    """Keep torch.onnx from tracing a program again for operators that can be replaced in it; and
-    PyTorch from looking up what it found for like tensors, which takes longer than finding it where
-    sizes are symbols."""
+    """Keep torch.onnx from tracing a program again for operators that can be replaced in it, and
+    once more for the types of values that the trace has found already; and PyTorch from looking up
+    what it found for like tensors, which takes longer than finding it where sizes are symbols."""
     from torch._dynamo import config
     from torch.onnx._internal.exporter import _decomp, _fx_passes
+    from torch.onnx._internal.fx.passes import type_promotion
 
     passes: Any = _fx_passes
-    trace_again = passes.decompose_with_registry
+    promotion: Any = type_promotion._TypePromotionInterpreter
+    trace_again, run_node = passes.decompose_with_registry, promotion.run_node
 
     def known_operators_used(program: ExportedProgram, registry: Any) -> ExportedProgram:
         known = frozenset(_decomp.get_onnx_implemented_overloads(registry))
         return program if use_known_operators(program, known) else trace_again(program, registry)
 
-    passes.decompose_with_registry = known_operators_used
+    def promoted(interpreter: Any, node: Node) -> Any:
+        """What a node's arguments are promoted to follows from their types; its value is known."""
+        with interpreter._set_current_node(node):
+            rule = type_promotion.get_type_promotion_rule(node, interpreter.type_promotion_table)
+            if rule is not None:
+                interpreter._maybe_promote_node(node, rule)
+        return node.meta["val"] if "val" in node.meta else Interpreter.run_node(interpreter, node)
+
+    passes.decompose_with_registry, promotion.run_node = known_operators_used, promoted
     try:
         with config.patch(fake_tensor_cache_enabled=False):
             yield
     finally:
-        passes.decompose_with_registry = trace_again
+        passes.decompose_with_registry, promotion.run_node = trace_again, run_node
 
 
 @contextlib.contextmanager

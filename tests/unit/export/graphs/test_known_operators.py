@@ -34,6 +34,8 @@ REPLACED: dict[str, Function] = {
     "a number less it": lambda x: 1 - x,
     "a constant": lambda x: x * torch.tensor(3.0),
     "copies": lambda x: nn.functional.dropout(x.detach().contiguous(), 0.5, training=False) * 2,
+    "types that are promoted": lambda x: torch.arange(x.size(1))[:, None] * x + (x > 0) * 2,
+    "numbers that promote": lambda x: (torch.arange(6) * 0.5 + x.to(torch.int64)) / 3,
     "sizes in sums": lambda x: x.sum(1) / (x.size(1) + x.size(0)),
 }
 LEFT: dict[str, Function] = {
