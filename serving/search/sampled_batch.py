@@ -241,8 +241,7 @@ class GenerationBatch:
                 events[-1].token in output.ends or len(output.tokens) >= output.options.max_length
             ):
                 break
-            row = slice(len(events), len(events) + 1)
-            events += self._draw(LanguageOutputs(*(array[row] for array in found)), standing)
+            events += self._draw(found.of(len(events)), standing)
             if events[-1].error is not None:
                 return events
         for _ in events:
