@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -202,6 +203,12 @@ class JobQueue:
             if not connection.execute(never.values(cancelling=moment, **ended)).rowcount:
                 connection.execute(begun.values(cancelling=moment))
             return _one(connection, owner, id)
+
+    def unended(self, ids: Collection[str]) -> frozenset[str]:
+        """Those of at most some hundred ids that are jobs which have not ended, whoever's."""
+        with self._database.reading() as connection:
+            found = connection.execute(select(_JOBS.c.id).where(_JOBS.c.id.in_(ids), _UNENDED))
+            return frozenset(found.scalars())
 
     def remove_expired(self) -> list[str]:
         """Remove the jobs whose time is over; gives their ids."""

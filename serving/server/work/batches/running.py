@@ -30,7 +30,9 @@ from serving.errors import (
 from serving.server.http.access_log import RequestContext
 from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings, variable
-from serving.server.work.batches.folder import FileFolder, LineAnswers
+from serving.server.work.batches.answers import LineAnswers
+from serving.server.work.batches.bucket import FileBucket
+from serving.server.work.batches.folder import FileFolder
 from serving.server.work.batches.lines import BatchLines, read_lines
 from serving.server.work.batches.records import LOST, BatchFault, wishes_of
 from serving.server.work.courtesy import attentive, rest_s
@@ -97,7 +99,7 @@ class BatchRun:
     def __init__(
         self,
         job: KeptJob,
-        folder: FileFolder,
+        folder: FileFolder | FileBucket,
         settings: Settings,
         gatekeeper: Gatekeeper,
         answering: Mapping[str, Answering],
@@ -128,12 +130,11 @@ class BatchRun:
 
     async def run(self) -> BatchEnd:
         """Answer the lines that have no answer yet; raises OSError where the disk does not hold
-        the answers."""
-        path = self._folder.path(self._wishes.input_file)
+        the answers, StoreUnavailableError where the store of files does not answer."""
         try:
-            file = await asyncio.to_thread(path.open, "rb")
+            file = await asyncio.to_thread(self._folder.opened, self._wishes.input_file)
         except FileNotFoundError:
-            (await self._kept()).close()
+            await self._kept()
             message = "the input file was deleted before the batch was done"
             fault = BatchFault("input_file_missing", message, param="input_file_id")
             return BatchEnd("failed", faults=(fault,))
@@ -142,8 +143,8 @@ class BatchRun:
 
     async def _kept(self) -> LineAnswers:
         """The answers of earlier runs, for more of them."""
-        folder = self._folder.progress(self._job.id)
-        self._answers = await asyncio.to_thread(LineAnswers, folder, self._job.claim, self.total)
+        given = (self._job.id, self._job.claim, self.total)
+        self._answers = await asyncio.to_thread(self._folder.answers, *given)
         return self._answers
 
     async def _run(self, file: BinaryIO) -> BatchEnd:
@@ -154,16 +155,13 @@ class BatchRun:
             return BatchEnd("failed", faults=tuple(faults))
         self.total = len(lines.places)
         self._lines, answers = lines, await self._kept()
-        try:
-            stop = await self._answer(lines, answers)
-            given_up = (LOST,) if stop is _GIVEN_UP else ()
-            return BatchEnd(stop.state if stop else "done", stop, given_up)
-        finally:
-            answers.close()
+        stop = await self._answer(lines, answers)
+        given_up = (LOST,) if stop is _GIVEN_UP else ()
+        return BatchEnd(stop.state if stop else "done", stop, given_up)
 
     def write(self, end: BatchEnd, good: str, bad: str) -> tuple[int, int]:
         """Write the answers into the files of those ids; gives the sizes of both, 0 where there is
-        none. For a thread; raises OSError."""
+        none. For a thread; raises OSError, StoreUnavailableError."""
         if self._answers is None:
             return 0, 0
         missing = None if end.stop is None else self._missing(end.stop)
@@ -177,6 +175,16 @@ class BatchRun:
                 self._folder.remove(id)
             sizes.append(size)
         return sizes[0], sizes[1]
+
+    def share(self) -> None:
+        """Have another server find the answers; for a thread."""
+        if self._answers is not None:
+            self._answers.share()
+
+    def close(self) -> None:
+        """Close the files of the answers; what is in them stays."""
+        if self._answers is not None:
+            self._answers.close()
 
     def _missing(self, stop: Stop) -> Callable[[int], bytes]:
         """Makes what stands in the place of an answer that there is none of."""

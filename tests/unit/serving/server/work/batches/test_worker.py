@@ -31,7 +31,8 @@ from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
 from serving.server.http.wire import error_response
 from serving.server.work.batches import worker as worker_module
-from serving.server.work.batches.folder import FileFolder, LineAnswers
+from serving.server.work.batches.answers import LineAnswers
+from serving.server.work.batches.folder import FileFolder
 from serving.server.work.batches.records import KIND, BatchWishes, result_of, written
 from serving.server.work.batches.worker import BatchWorker
 from serving.store.records.job import KeptFile, KeptJob
@@ -255,7 +256,7 @@ def test_a_batch_that_is_gone_on_with_does_not_come_further_by_what_was_there(
     put_batch(store, folder, 9)
     first = store.jobs.claim(KIND, -1)  # its lease is over
     assert first is not None
-    answers = LineAnswers(FileFolder(folder).progress(first.id), "before", 9)
+    answers = FileFolder(folder).answers(first.id, "before", 9)
     for number in range(8):
         answers.add(number, b"{}", good=True)
     answers.close()
@@ -291,7 +292,7 @@ def test_a_batch_that_is_given_up_keeps_its_answers(store: Store, tmp_path: Path
     for _ in range(3):
         job = store.jobs.claim(KIND, -1)  # its lease is over
         assert job is not None
-    answers = LineAnswers(FileFolder(folder).progress("batch_1"), "before", 3)
+    answers = FileFolder(folder).answers("batch_1", "before", 3)
     answers.add(1, b'{"custom_id": "n1"}', good=True)
     answers.close()
     job = done(store, lambda: made(store, folder, echo))
@@ -481,7 +482,7 @@ def test_an_input_that_was_deleted_between_two_runs_leaves_the_answers(
 ) -> None:
     folder = tmp_path / "files"
     put_batch(store, folder, 20, total=20)
-    answers = LineAnswers(FileFolder(folder).progress("batch_1"), "before", 20)
+    answers = FileFolder(folder).answers("batch_1", "before", 20)
     answers.add(1, b'{"custom_id": "n1"}', good=True)
     answers.close()
     (folder / "file-in").unlink()
@@ -520,8 +521,9 @@ def test_lines_that_were_cut_off_or_written_twice_count_once(tmp_path: Path) -> 
         ("a", b'0 1 {"a": 0}\n1 0 {"a": 1}\n2 1 {"a"'),
         ("b", b'2 1 {"b": 2}\n0 1 {"b": 0}\n'),
     ):
-        (tmp_path / claim).write_bytes(content)
-    answers = LineAnswers(tmp_path, "c", 4)
+        (tmp_path / "progress/job").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "progress/job" / claim).write_bytes(content)
+    answers = FileFolder(tmp_path).answers("job", "c", 4)
     assert (answers.done, answers.failed, 3 in answers) == (2, 1, False)
     answers.add(3, b'{"c": 3}', good=True)
     assert list(answers.lines(good=True)) == [b'{"a": 0}\n', b'{"b": 2}\n', b'{"c": 3}\n']
