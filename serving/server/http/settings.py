@@ -168,6 +168,8 @@ class Settings(BaseModel):
     """Files that a key may send before they are deleted."""
     max_batches: int = Field(20, ge=1)
     """Batches of a key that have not ended."""
+    max_kept_batches: int = Field(10_000, ge=1)
+    """Batches of a key, with those that have ended and are kept."""
     max_batch_lines: int = Field(50_000, ge=1, le=1_000_000)
     """Lines of a batch."""
     webhook_hosts: str = ""

@@ -57,6 +57,9 @@ class LineAnswers:
         """Lines whose answer is an error."""
         return len(self._places) - len(self._good)
 
+    def __len__(self) -> int:
+        return len(self._places)
+
     def __contains__(self, number: int) -> bool:
         return number in self._places
 

@@ -169,7 +169,7 @@ class Batches:
                     f"input_file_id must be a file of the purpose {PURPOSE!r}",
                     parameter="input_file_id",
                 )
-            store.jobs.add(job, self._settings.max_batches)
+            store.jobs.add(job, self._settings.max_batches, self._settings.max_kept_batches)
             # As long as it may be needed, whatever is kept of files in general.
             needed = job.deadline + kept_s(self._settings, None)
             store.files.keep_until(context.key, wishes.input_file, needed)

@@ -86,7 +86,7 @@ _EXPIRED = Stop(
 
 @dataclass(frozen=True)
 class BatchEnd:
-    """How a batch has come to its end."""
+    """How a batch has come to its end, or to that of its turn (`waiting`)."""
 
     state: JobState
     stop: Stop | None = None
@@ -115,6 +115,8 @@ class BatchRun:
         fewer would be told as a step back, and the same again as progress."""
         self.stop: Stop | None = _GIVEN_UP if job.given_up else None
         """Set by whoever wants it to end."""
+        self.pause = False
+        """Set by whoever wants it to rest, so that another has its turn."""
         self.limits: KeyLimits = NO_LIMITS
         """Of the key that asked for it."""
 
@@ -156,6 +158,8 @@ class BatchRun:
         self.total = len(lines.places)
         self._lines, answers = lines, await self._kept()
         stop = await self._answer(lines, answers)
+        if stop is None and len(answers) < self.total:
+            return BatchEnd("waiting")
         given_up = (LOST,) if stop is _GIVEN_UP else ()
         return BatchEnd(stop.state if stop else "done", stop, given_up)
 
@@ -194,13 +198,15 @@ class BatchRun:
         return lambda number: _record(_line_id(), ids[number], b"null", error)
 
     async def _answer(self, lines: BatchLines, answers: LineAnswers) -> Stop | None:
-        """Answer lines until all are or something stops that; gives what."""
+        """Answer lines until all are, or it is to rest, or something stops that; gives what."""
         left = iter([number for number in range(self.total) if number not in answers])
         running: set[asyncio.Task[None]] = set()
         try:
             while (stop := self._over(answers)) is None:
                 most = 1 if attentive(self._gatekeeper.idle_s) else _AT_ONCE
-                while len(running) < most and (number := next(left, None)) is not None:
+                while not self.pause and len(running) < most:
+                    if (number := next(left, None)) is None:
+                        break
                     running.add(asyncio.create_task(self._line(lines, answers, number)))
                 if not running:
                     return None

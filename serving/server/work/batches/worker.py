@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 RESULT_PURPOSE = "batch_output"
 LEASE_S = 60.0
 """Seconds after which a batch whose server does not tell of itself is another's."""
+_TURN_S = 30.0
+"""Seconds after which another batch that waits is done for a while: neither a long one nor one
+whose lines are slow holds up the others."""
 _BEAT_S = 1.0
 _LOOK_S = 2.0
 _SWEEP_S = 60.0
@@ -156,6 +159,9 @@ class BatchWorker:
         StoreUnavailableError where the input is not to be had."""
         await _insistent(lambda: self._look(job, run))
         end = await run.run()
+        if end.state == "waiting":
+            await self._give_back(job, run)
+            return
         good, bad = (_result_id(job, kind) for kind in ("output", "error"))
         sizes = await _insistent(lambda: run.write(end, good, bad))
 
@@ -181,7 +187,7 @@ class BatchWorker:
     async def _beats(self, job: KeptJob, run: BatchRun) -> None:
         """Tell that a batch is being done, and see whether it still should be; ends where it is
         another's, or may be."""
-        told = time.monotonic()
+        begun = told = time.monotonic()
         while time.monotonic() - told < LEASE_S:
             counts = (run.done, run.failed, run.total)
             try:
@@ -190,6 +196,9 @@ class BatchWorker:
                     return
                 told = time.monotonic()
                 await run_in_threadpool(self._look, now, run)
+                if told - begun > _TURN_S:
+                    waiting = self._store.jobs.is_waiting
+                    run.pause = await run_in_threadpool(waiting, KIND, LEASE_S)
             except StoreUnavailableError as error:
                 logger.warning("a batch goes on without its store: %s", error)
             await asyncio.sleep(_BEAT_S)

@@ -122,7 +122,7 @@ def put_batch(store: Store, bucket: FileBucket) -> None:
     store.files.put(file)
     wishes = written(BatchWishes(endpoint="/x", input_file="file-in"))
     job = KeptJob(id="batch_1", kind=KIND, wishes=wishes, deadline=moment + 3600, **fields)
-    store.jobs.add(job, 10)
+    store.jobs.add(job, 10, 10)
 
 
 def found(store: Store) -> KeptJob:

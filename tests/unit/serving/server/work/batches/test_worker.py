@@ -94,7 +94,7 @@ def put_batch(store: Store, folder: Path, lines: int = LINES, **others: Any) -> 
     )
     store.files.put(file)
     wishes = written(BatchWishes(endpoint="/x", input_file="file-in"))
-    store.jobs.add(KeptJob(kind=KIND, wishes=wishes, created=moment, **fields), 10)
+    store.jobs.add(KeptJob(kind=KIND, wishes=wishes, created=moment, **fields), 10, 10)
     return str(fields["id"])
 
 
@@ -216,6 +216,41 @@ def test_two_servers_do_one_batch_once(url: str, tmp_path: Path) -> None:
         process.join(20)
     assert sorted(map(int, log.read_text().split())) == list(range(LINES))
     store.close()
+
+
+def test_batches_take_turns_and_no_line_is_answered_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, seen = tmp_path / "files", []
+    monkeypatch.setattr(worker_module, "_TURN_S", 0.1)
+    for id in ("batch_long", "batch_1"):
+        put_batch(store, folder, 40, id=id)
+
+    async def slow(number: int) -> Response:
+        seen.append(number)
+        await asyncio.sleep(0.1)
+        return await echo(number)
+
+    def long() -> KeptJob:
+        job = store.jobs.get("", "batch_long")
+        assert job is not None
+        return job
+
+    async def both() -> None:
+        worker = made(store, folder, slow)
+        worker.start()
+        async with asyncio.timeout(60):
+            while _job(store).done == 0:
+                await asyncio.sleep(0.01)
+            assert 0 < long().done < 40
+            while _job(store).ended is None or long().ended is None:
+                await asyncio.sleep(0.02)
+        await worker.close()
+
+    asyncio.run(both())
+    assert (_job(store).done, long().done) == (40, 40)
+    assert sorted(seen) == sorted([*range(40)] * 2)
+    assert (_job(store).attempts, long().attempts) == (1, 1)
 
 
 def test_a_batch_is_given_back_when_the_server_ends(store: Store, tmp_path: Path) -> None:
