@@ -191,13 +191,17 @@ def _add_store(verbs: _Verbs) -> None:
         description="Asks servers without a store and with one in SQLite in turn, and measures the "
         "time of the processor and of the clock that a request takes.",
     )
-    parser.add_argument("bundles", type=Path, help="a folder of bundles")
+    parser.add_argument(
+        "--bundles", type=Path, required=True, metavar="FOLDER", help="what the servers serve"
+    )
     parser.add_argument("--languages", required=True, metavar="SOURCE-TARGET")
     parser.add_argument(
         "--before", type=Path, metavar="CHECKOUT", help="a working tree of another version as well"
     )
     parser.add_argument("--rounds", type=int, default=30, metavar="N", help="default 30")
-    parser.add_argument("--requests", type=int, default=100, metavar="N", help="of a round")
+    parser.add_argument(
+        "--requests", type=int, default=40, metavar="N", help="of a round, default 40"
+    )
     parser.add_argument("--busy", action="store_true", help=_BUSY)
 
 
