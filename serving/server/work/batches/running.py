@@ -242,6 +242,8 @@ class BatchRun:
         start = time.monotonic()
         id = _line_id()
         response = await self._answered(id, pydantic_core.to_json(body))
+        if response is None:
+            return
         # As it is, so that it is what a client would have got.
         told = b'{"status_code": %d, "request_id": "%s", "body": %s}' % (
             response.status_code,
@@ -254,8 +256,9 @@ class BatchRun:
         if attentive(self._gatekeeper.idle_s):
             await asyncio.sleep(rest_s(time.monotonic() - start))
 
-    async def _answered(self, id: str, body: bytes) -> Response:
-        """The answer of the endpoint, which gets the line again after an error that passes."""
+    async def _answered(self, id: str, body: bytes) -> Response | None:
+        """The answer of the endpoint, which gets the line again after an error that passes; None
+        where the batch rests by then."""
         tries = 0
         while True:
             request, context = self._request(id, body)
@@ -266,6 +269,8 @@ class BatchRun:
                 if tries == _TRIES:
                     return self._refuse(request.scope, error)
                 await asyncio.sleep(min(error.retry_after_s or _PAUSE_S, _LONGEST_PAUSE_S))
+                if self.pause:
+                    return None
             except RequestError as error:
                 return self._refuse(request.scope, error)
             except ServingError as error:

@@ -253,6 +253,26 @@ def test_batches_take_turns_and_no_line_is_answered_again(
     assert (_job(store).attempts, long().attempts) == (1, 1)
 
 
+def test_a_batch_whose_lines_are_refused_for_now_holds_up_no_other(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of a key whose minute is used up are."""
+    folder = tmp_path / "files"
+    monkeypatch.setattr(worker_module, "_TURN_S", 0.1)
+    put_batch(store, folder, 9, id="batch_stuck")
+    put_batch(store, folder, 3)
+
+    async def stuck(number: int) -> Response:
+        job = store.jobs.get("", "batch_stuck")
+        if job is not None and job.state == "running":
+            error = OverloadedError("full")
+            error.retry_after_s = 0.05
+            raise error
+        return await echo(number)
+
+    assert done(store, lambda: made(store, folder, stuck)).done == 3
+
+
 def test_a_batch_is_given_back_when_the_server_ends(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "files"
     put_batch(store, folder, 20)
