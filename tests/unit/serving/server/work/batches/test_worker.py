@@ -75,7 +75,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def make_quick(put: Callable[[object, str, float], None]) -> None:
     for name in ("_BEAT_S", "_LOOK_S", "_FULL_DISK_S", "_SWEEP_S"):
         put(worker_module, name, 0.05)
-    put(worker_module, "LEASE_S", 0.6)
+    put(worker_module, "LEASE_S", 1.5)
 
 
 def put_batch(store: Store, folder: Path, lines: int = LINES, **others: Any) -> str:
