@@ -76,6 +76,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_quality(verbs)
     _add_bundles(verbs)
     _add_verification(verbs)
+    _add_store(verbs)
     _add_terms(verbs)
     _add_estimation(verbs)
     _add_language(verbs)
@@ -187,6 +188,27 @@ def _add_quality(verbs: _Verbs) -> None:
     parser.add_argument("--beam-size", type=int, default=5, metavar="N", help="default 5")
     _add_threads(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
+
+
+def _add_store(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "store",
+        help="what a store costs a request",
+        description="Asks servers without a store and with one in SQLite in turn, and measures the "
+        "time of the processor and of the clock that a request takes.",
+    )
+    parser.add_argument(
+        "--bundles", type=Path, required=True, metavar="FOLDER", help="what the servers serve"
+    )
+    parser.add_argument("--languages", required=True, metavar="SOURCE-TARGET")
+    parser.add_argument(
+        "--before", type=Path, metavar="CHECKOUT", help="a working tree of another version as well"
+    )
+    parser.add_argument("--rounds", type=int, default=30, metavar="N", help="default 30")
+    parser.add_argument(
+        "--requests", type=int, default=40, metavar="N", help="of a round, default 40"
+    )
+    parser.add_argument("--busy", action="store_true", help=_BUSY)
 
 
 def _add_terms(verbs: _Verbs) -> None:

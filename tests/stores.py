@@ -22,9 +22,36 @@ import psycopg
 _numbers = itertools.count()
 
 
+class PostgreSQL:
+    """A server with a folder of its own."""
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self._pg_ctl, self._folder, self._data = programs / "pg_ctl", folder, folder / "data"
+        self._port = _free_port()
+        self.url = f"postgresql://macaron@127.0.0.1:{self._port}/postgres"
+        _run(programs / "initdb", "-D", self._data, "-U", "macaron", "-A", "trust", "--no-sync")
+
+    def start(self) -> None:
+        """Start it, again where it was stopped."""
+        options = f"-p {self._port} -k {self._folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+        log = self._folder / "log"
+        _run(self._pg_ctl, "-D", self._data, "-o", options, "-l", log, "-w", "start")
+
+    def stop(self) -> None:
+        """Stop it as a crash does."""
+        _run(self._pg_ctl, "-D", self._data, "-m", "immediate", "stop")
+
+
 @contextmanager
 def running_postgresql() -> Iterator[str | None]:
     """The URL of a server that runs while the context does; None where it cannot be started."""
+    with stoppable_postgresql() as server:
+        yield None if server is None else server.url
+
+
+@contextmanager
+def stoppable_postgresql() -> Iterator[PostgreSQL | None]:
+    """The same, to be stopped and started meanwhile; it has to run at the end."""
     programs = _programs()
     if programs is None:
         yield None
@@ -34,15 +61,12 @@ def running_postgresql() -> Iterator[str | None]:
     try:
         if os.geteuid() == 0:
             shutil.chown(folder, "postgres")
-        data, port = folder / "data", _free_port()
-        _run(programs / "initdb", "-D", data, "-U", "macaron", "-A", "trust", "--no-sync")
-        options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-        log = folder / "log"
-        _run(programs / "pg_ctl", "-D", data, "-o", options, "-l", log, "-w", "start")
+        server = PostgreSQL(programs, folder)
+        server.start()
         try:
-            yield f"postgresql://macaron@127.0.0.1:{port}/postgres"
+            yield server
         finally:
-            _run(programs / "pg_ctl", "-D", data, "-m", "immediate", "stop")
+            server.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -252,3 +252,19 @@ def _check_peer(subject: DecodedModel) -> None:
     """Raise BenchError for a model that CTranslate2 does not have."""
     if subject.comparison.rival.kind != PEER_INT8.kind:
         raise BenchError("CTranslate2 has no joint-representation models; give another model")
+
+
+def store(options: argparse.Namespace) -> int:
+    """Measure what a store costs a request; the table goes to stdout."""
+    from bench.runs.decoding.stored import measure_store, store_markdown
+
+    source, _, target = options.languages.partition("-")
+    rounds = at_least_one("--rounds", options.rounds)
+    requests = at_least_one("--requests", options.requests)
+    if rounds < 2:
+        raise BenchError(f"--rounds must be at least 2, got {rounds}")
+    machine = idle_machine(cores_of(None), busy=options.busy)
+    costs = measure_store(options.bundles, (source, target), options.before, rounds, requests, tell)
+    machine = watched(machine)
+    print(store_markdown(command_of(options), machine, rounds, requests, costs))
+    return status(machine, busy=options.busy)

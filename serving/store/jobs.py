@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection
 from dataclasses import asdict, fields
 from typing import Any
 
 from sqlalchemy import (
     Column,
+    ColumnElement,
     Connection,
     Float,
     Index,
@@ -31,6 +33,8 @@ from serving.store.records.job import MAX_ATTEMPTS, JobState, KeptJob
 
 _GIVEN_UP_S = 86_400.0
 """How long it can be seen that a job was given up."""
+_LAST = 50
+"""Jobs of an owner by which it is told when the last turn of that was."""
 
 _JOBS = Table(
     "jobs",
@@ -43,7 +47,7 @@ _JOBS = Table(
     Column("deadline", Float, nullable=False),
     Column("state", String(16), nullable=False),
     Column("claim", String(64), nullable=False),
-    Column("lease", Float, nullable=False),
+    Column("lease", Float, nullable=False),  # of one that waits: of the last turn
     Column("attempts", Integer, nullable=False),
     Column("started", Float),
     Column("cancelling", Float),
@@ -67,17 +71,25 @@ class JobQueue:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, job: KeptJob, most: int) -> None:
+    def add(self, job: KeptJob, most: int, most_kept: int) -> None:
         """Keep a new job; raises QuotaExceededError where so many of its owner and kind have not
-        ended."""
+        ended, or so many are there with those that have."""
         alike = (_JOBS.c.owner == job.owner, _JOBS.c.kind == job.kind)
-        count = select(func.count()).where(*alike, _UNENDED)
+        count = select(func.count()).where(*alike)
+        last = select(_JOBS.c.lease).where(*alike).order_by(_JOBS.c.created.desc()).limit(_LAST)
         with self._database.writing() as connection:
-            if connection.execute(count).scalar_one() >= most:
+            if connection.execute(count.where(_UNENDED)).scalar_one() >= most:
                 raise QuotaExceededError(
                     f"at most {most} jobs of a key may wait; try again when one has ended"
                 )
-            connection.execute(insert(_JOBS).values(lease=0.0, **asdict(job)))
+            if connection.execute(count).scalar_one() >= most_kept:
+                raise QuotaExceededError(
+                    f"at most {most_kept} jobs of a key are kept; try again when the time of one "
+                    "that has ended is over"
+                )
+            # The turn of its owner is no earlier because the jobs before this one have ended.
+            turn = max(connection.execute(last).scalars(), default=0.0)
+            connection.execute(insert(_JOBS).values(lease=turn, **asdict(job)))
 
     def get(self, owner: str, id: str) -> KeptJob | None:
         """The job of that id, where it is this owner's."""
@@ -99,26 +111,39 @@ class JobQueue:
             return [KeptJob(**row) for row in connection.execute(query).mappings()]
 
     def claim(self, kind: str, lease_s: float) -> KeptJob | None:
-        """The job of a kind that waits longest, or one whose runner has not told of itself within
-        its lease; from here on it is the caller's, for so many seconds. None where there is none.
+        """A job of a kind that waits, or one whose runner has not told of itself within its lease;
+        from here on it is the caller's, for so many seconds. None where there is none.
+
+        Owners take turns, and the jobs of one do: it is that of the owner who has had none for
+        longest, and of its jobs that of which the same is true, or the oldest.
 
         One that was begun MAX_ATTEMPTS times and came no further is `given_up`: it is given once
         more, to be ended, and has failed where that does not come to an end either.
         """
         moment = now()
-        orphaned = and_(_JOBS.c.state == "running", _JOBS.c.lease < moment)
-        oldest = (
-            select(*_FIELDS)
-            .where(_JOBS.c.kind == kind, or_(_JOBS.c.state == "waiting", orphaned))
-            .order_by(_JOBS.c.created, _JOBS.c.id)
+        free = _is_free(moment, lease_s)
+        turn = (
+            select(_JOBS.c.owner)
+            .where(_JOBS.c.kind == kind, _UNENDED)
+            .group_by(_JOBS.c.owner)
+            .having(func.max(case((free, 1), else_=0)) == 1)
+            .order_by(func.max(_JOBS.c.lease), func.min(_JOBS.c.created), _JOBS.c.owner)
             .limit(1)
         )
         with self._database.reading() as connection:  # whoever looks in vain holds up no writer
-            if connection.execute(oldest).first() is None:
-                return None
-        oldest = oldest.with_for_update(skip_locked=True)  # on SQLite there is one writer at a time
+            owner = connection.execute(turn).scalar_one_or_none()
+        if owner is None:
+            return None
+        next = (
+            select(*_FIELDS)
+            .where(_JOBS.c.kind == kind, free)
+            # Of another owner only where others have just taken all of this one.
+            .order_by(_JOBS.c.owner != owner, _JOBS.c.lease, _JOBS.c.created, _JOBS.c.id)
+            .limit(1)
+            .with_for_update(skip_locked=True)  # on SQLite there is one writer at a time
+        )
         with self._database.writing() as connection:
-            while (row := connection.execute(oldest).mappings().first()) is not None:
+            while (row := connection.execute(next).mappings().first()) is not None:
                 if row["attempts"] > MAX_ATTEMPTS:
                     _give_up(connection, row["id"], moment)
                     continue
@@ -132,6 +157,12 @@ class JobQueue:
                 connection.execute(change.values(lease=moment + lease_s, **values))
                 return KeptJob(**{**row, **values})
         return None
+
+    def is_waiting(self, kind: str, lease_s: float) -> bool:
+        """Whether there is a job of a kind to be claimed for so many seconds."""
+        free = select(_JOBS.c.id).where(_JOBS.c.kind == kind, _is_free(now(), lease_s)).limit(1)
+        with self._database.reading() as connection:
+            return connection.execute(free).first() is not None
 
     def beat(
         self, job: KeptJob, lease_s: float, done: int, failed: int, total: int
@@ -203,11 +234,25 @@ class JobQueue:
                 connection.execute(begun.values(cancelling=moment))
             return _one(connection, owner, id)
 
+    def unended(self, ids: Collection[str]) -> frozenset[str]:
+        """Those of at most some hundred ids that are jobs which have not ended, whoever's."""
+        with self._database.reading() as connection:
+            found = connection.execute(select(_JOBS.c.id).where(_JOBS.c.id.in_(ids), _UNENDED))
+            return frozenset(found.scalars())
+
     def remove_expired(self) -> list[str]:
         """Remove the jobs whose time is over; gives their ids."""
         over = delete(_JOBS).where(_JOBS.c.expires < now()).returning(_JOBS.c.id)
         with self._database.writing() as connection:
             return list(connection.execute(over).scalars())
+
+
+def _is_free(moment: float, lease_s: float) -> ColumnElement[bool]:
+    """Whether a job may be claimed. A lease that ends later than any is one of a clock that was
+    wrong, whose runner would have put it right."""
+    over = or_(_JOBS.c.lease < moment, _JOBS.c.lease > moment + 2 * abs(lease_s))
+    orphaned = and_(_JOBS.c.state == "running", over)
+    return or_(_JOBS.c.state == "waiting", orphaned)
 
 
 def _of_claim(job: KeptJob) -> Any:

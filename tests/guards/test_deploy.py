@@ -222,7 +222,8 @@ def test_the_proxy_lets_the_server_answer_first() -> None:
     (wait,) = re.findall(r"proxy_read_timeout (\d+)s;", text)
     (megabytes,) = re.findall(r"client_max_body_size (\d+)m;", text)
     assert int(wait) > Settings().max_timeout_s
-    assert int(megabytes) * 2**20 > Settings().max_body_bytes
+    taken = ("max_body_bytes", "max_document_bytes", "max_file_bytes", "max_memory_bytes")
+    assert int(megabytes) * 2**20 > max(getattr(Settings(), name) for name in taken)
     assert "proxy_buffering off;" in text
 
 
@@ -249,12 +250,11 @@ def replicas() -> dict[str, Any]:
 def test_replicas_are_the_same_server_with_a_store() -> None:
     first, second = replicas()["macaron-1"], replicas()["macaron-2"]
     assert first == second
-    own = {
-        name: value for name, value in first.items() if name not in ("environment", "depends_on")
-    }
-    alone = {
-        name: value for name, value in compose().items() if name not in ("environment", "ports")
-    }
+    others = ("depends_on", "environment", "ports", "tmpfs", "volumes")
+    own, alone = (
+        {name: value for name, value in server.items() if name not in others}
+        for server in (first, compose())
+    )
     assert {**own, "stop_grace_period": ""} == {**alone, "stop_grace_period": ""}
     values = {"STORE_PASSWORD": "abc", "ADMIN_KEY": "x" * 16}
     given = {
@@ -263,6 +263,11 @@ def test_replicas_are_the_same_server_with_a_store() -> None:
     }
     settings = Settings.from_environment(given)
     assert compose()["environment"].items() <= given.items()
+    assert first["volumes"] == [f"files:{settings.files}"]
+    assert (
+        f"install -d -o 10001 -g 10001 -m 700 {settings.files}\n"
+        in (DEPLOY / "Containerfile").read_text()
+    )
     assert len(settings.admin_key.get_secret_value()) == 16
     url, database = make_url(settings.store.get_secret_value()), replicas()["postgresql"]
     assert url.host == "postgresql"
@@ -328,7 +333,8 @@ def test_image_and_version_are_the_same_everywhere() -> None:
     assert f"{image['name']}:{image['newTag']}" == IMAGE
     assert f'version="{VERSION}"' in last("LABEL")
     python = yaml.safe_load((ROOT / "bentofile.yaml").read_text())["docker"]["python_version"]
-    assert dict(instructions())["ARG"].startswith(f"BASE=python:{python}-slim")
+    base = next(value for name, value in instructions() if name == "ARG")
+    assert base.startswith(f"BASE=python:{python}-slim")
     assert f"Python {python}" in (ROOT / "requirements/serve.txt").read_text()
 
 

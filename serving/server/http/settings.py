@@ -158,16 +158,18 @@ class Settings(BaseModel):
     """Hours for which the translation of a document is kept; so are files that are sent for
     batches, and what comes of these."""
 
-    files: Path | None = None
-    """Folder in which files for batches lie, and their results; shared by the servers of a store.
-    By default beside a store in SQLite, under its name with `-files` behind it; with PostgreSQL
-    there is none."""
+    files: str = ""
+    """Folder in which files for batches lie, and their results, or a URL that fsspec knows, such as
+    `s3://BUCKET/PREFIX`; shared by the servers of a store. By default beside a store in SQLite,
+    under its name with `-files` behind it; with PostgreSQL there is none."""
     max_file_bytes: int = Field(100 * 1024 * 1024, ge=1024)
     """Bytes of a file that is sent for batches, and of the answers of a batch."""
     max_files: int = Field(100, ge=1)
     """Files that a key may send before they are deleted."""
     max_batches: int = Field(20, ge=1)
     """Batches of a key that have not ended."""
+    max_kept_batches: int = Field(10_000, ge=1)
+    """Batches of a key, with those that have ended and are kept."""
     max_batch_lines: int = Field(50_000, ge=1, le=1_000_000)
     """Lines of a batch."""
     webhook_hosts: str = ""
@@ -201,10 +203,15 @@ class Settings(BaseModel):
     log_format: Literal["json", "text"] = "json"
     """`json`: an object a line. `text`: for people."""
 
-    @field_validator("bundles", "api_keys_file", "documents", "files")
+    @field_validator("bundles", "api_keys_file", "documents")
     @classmethod
     def _from_the_root(cls, value: Path | None) -> Path | None:
         return None if value is None else ROOT / value.expanduser()
+
+    @field_validator("files")
+    @classmethod
+    def _folder_from_the_root(cls, value: str) -> str:
+        return value if not value or "://" in value else str(ROOT / Path(value).expanduser())
 
     @model_validator(mode="after")
     def _agree(self) -> Self:

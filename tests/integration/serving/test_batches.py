@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import openai
@@ -55,7 +54,7 @@ def http(
     write_llama(folder / "llama", max_position_embeddings=256)
     import_bundle(folder / "llama", bundles / "chat", Form("fp32"))
     store = f"sqlite:///{folder / 'store.db'}"
-    settings = Settings(bundles=bundles, threads=1, store=store, files=Path(folder / "files"))
+    settings = Settings(bundles=bundles, threads=1, store=store, files=str(folder / "files"))
     registry = Registry(settings)
     registry.start(load_bundles(settings))
     with TestClient(create_app(registry, settings)) as http:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from typing import cast
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO, cast
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, Response, StreamingResponse
 
 from serving.errors import InvalidOptionError, RequestError
 from serving.server.api.dialect import QUICK, Dialect, DialectRoute
@@ -38,6 +40,7 @@ from serving.server.work.threads import on_threads_for
 from serving.store.records.job import KeptFile, KeptJob
 from serving.text.characters import check_text
 
+_BLOCK = 2**16
 _MOST_FILES = 10_000
 _MOST_BATCHES = 100
 _FEW_BATCHES = 20
@@ -93,14 +96,15 @@ class _BatchEndpoints:
     async def content(self, request: Request, context: RequestContext) -> Response:
         """Give the content of a file."""
         file = await self._file(request, context)
-        return FileResponse(
-            self._batches.content(file),
-            media_type="application/octet-stream",
-            headers={
-                "Content-Disposition": f"attachment; filename*=UTF-8''{quote(file.name)}",
-                "X-Content-Type-Options": "nosniff",
-            },
-        )
+        content, type = await self._batches.content(file), "application/octet-stream"
+        headers = {
+            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(file.name)}",
+            "X-Content-Type-Options": "nosniff",
+        }
+        if isinstance(content, Path):
+            return FileResponse(content, media_type=type, headers=headers)
+        headers["Content-Length"] = str(os.fstat(content.fileno()).st_size)
+        return StreamingResponse(_blocks(content), media_type=type, headers=headers)
 
     async def create(self, request: Request, context: RequestContext) -> Response:
         """Have the lines of a file answered."""
@@ -189,6 +193,13 @@ def _batch(job: KeptJob) -> OpenAIBatch:
         request_counts=BatchCounts(total=job.total, completed=job.done, failed=job.failed),
         metadata=None if wishes.metadata is None else dict(wishes.metadata),
     )
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    """What is in a file, which is closed after that."""
+    with file:
+        while block := file.read(_BLOCK):
+            yield block
 
 
 def _seconds(upload: Upload) -> float | None:

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from starlette.concurrency import run_in_threadpool
 
@@ -15,6 +15,7 @@ from serving.server.http.access_log import RequestContext
 from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings, variable
 from serving.server.http.upload import Upload
+from serving.server.work.batches.bucket import FileBucket, files_at
 from serving.server.work.batches.folder import FileFolder
 from serving.server.work.batches.records import (
     KIND,
@@ -53,7 +54,7 @@ class Batches:
         started before `start`, or the first batch."""
         self._store, self._settings, self._gatekeeper = store, settings, gatekeeper
         self._answering, self._refuse = answering, refuse
-        self._made: FileFolder | None = None
+        self._made: FileFolder | FileBucket | None = None
         self._worker: BatchWorker | None = None
 
     def start(self) -> None:
@@ -124,12 +125,13 @@ class Batches:
         files = self._store.files
         return await run_in_threadpool(files.page, context.key, purpose, after, most, newest=newest)
 
-    def content(self, file: KeptFile) -> Path:
-        """Where the content of a file lies; raises UnknownFileError where that is gone."""
-        path = self._needed()[1].path(file.id)
-        if not path.is_file():
-            raise _unknown_file(file.id)
-        return path
+    async def content(self, file: KeptFile) -> Path | BinaryIO:
+        """Where the content of a file lies, or the content itself, which the caller closes; raises
+        UnknownFileError where that is gone, StoreUnavailableError."""
+        try:
+            return await run_in_threadpool(self._needed()[1].content, file.id)
+        except FileNotFoundError as error:
+            raise _unknown_file(file.id) from error
 
     async def delete(self, id: str, context: RequestContext) -> None:
         """Delete a file; raises UnknownFileError."""
@@ -167,7 +169,7 @@ class Batches:
                     f"input_file_id must be a file of the purpose {PURPOSE!r}",
                     parameter="input_file_id",
                 )
-            store.jobs.add(job, self._settings.max_batches)
+            store.jobs.add(job, self._settings.max_batches, self._settings.max_kept_batches)
             # As long as it may be needed, whatever is kept of files in general.
             needed = job.deadline + kept_s(self._settings, None)
             store.files.keep_until(context.key, wishes.input_file, needed)
@@ -198,21 +200,21 @@ class Batches:
             raise RequestError(f"the batch has ended already ({before.state})")
         return _known(await run_in_threadpool(store.jobs.cancel, context.key, id, keep_s), id)
 
-    def _needed(self) -> tuple[Store, FileFolder]:
+    def _needed(self) -> tuple[Store, FileFolder | FileBucket]:
         store = needed_store(self._store, "files and batches")
         if self._made is None:
             place = self._place(store)
             if place is None:
                 raise NoStoreError(
-                    "files and batches need a folder that the servers of a store share; whoever "
-                    f"runs this one can set {variable('files')}"
+                    "files and batches need a folder or an object store that the servers of a "
+                    f"store share; whoever runs this one can set {variable('files')}"
                 )
-            self._made = FileFolder(place)
+            self._made = files_at(place)
         return store, self._made
 
-    def _place(self, store: Store) -> Path | None:
-        """The folder of files; None where there is none."""
-        if self._settings.files is not None:
+    def _place(self, store: Store) -> str | Path | None:
+        """The folder of files, or the URL of an object store; None where there is none."""
+        if self._settings.files:
             return self._settings.files
         file = store.database.file
         return file.with_name(f"{file.name}-files") if file else None

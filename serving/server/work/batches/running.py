@@ -30,7 +30,9 @@ from serving.errors import (
 from serving.server.http.access_log import RequestContext
 from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings, variable
-from serving.server.work.batches.folder import FileFolder, LineAnswers
+from serving.server.work.batches.answers import LineAnswers
+from serving.server.work.batches.bucket import FileBucket
+from serving.server.work.batches.folder import FileFolder
 from serving.server.work.batches.lines import BatchLines, read_lines
 from serving.server.work.batches.records import LOST, BatchFault, wishes_of
 from serving.server.work.courtesy import attentive, rest_s
@@ -84,7 +86,7 @@ _EXPIRED = Stop(
 
 @dataclass(frozen=True)
 class BatchEnd:
-    """How a batch has come to its end."""
+    """How a batch has come to its end, or to that of its turn (`waiting`)."""
 
     state: JobState
     stop: Stop | None = None
@@ -97,7 +99,7 @@ class BatchRun:
     def __init__(
         self,
         job: KeptJob,
-        folder: FileFolder,
+        folder: FileFolder | FileBucket,
         settings: Settings,
         gatekeeper: Gatekeeper,
         answering: Mapping[str, Answering],
@@ -113,6 +115,8 @@ class BatchRun:
         fewer would be told as a step back, and the same again as progress."""
         self.stop: Stop | None = _GIVEN_UP if job.given_up else None
         """Set by whoever wants it to end."""
+        self.pause = False
+        """Set by whoever wants it to rest, so that another has its turn."""
         self.limits: KeyLimits = NO_LIMITS
         """Of the key that asked for it."""
 
@@ -128,12 +132,11 @@ class BatchRun:
 
     async def run(self) -> BatchEnd:
         """Answer the lines that have no answer yet; raises OSError where the disk does not hold
-        the answers."""
-        path = self._folder.path(self._wishes.input_file)
+        the answers, StoreUnavailableError where the store of files does not answer."""
         try:
-            file = await asyncio.to_thread(path.open, "rb")
+            file = await asyncio.to_thread(self._folder.opened, self._wishes.input_file)
         except FileNotFoundError:
-            (await self._kept()).close()
+            await self._kept()
             message = "the input file was deleted before the batch was done"
             fault = BatchFault("input_file_missing", message, param="input_file_id")
             return BatchEnd("failed", faults=(fault,))
@@ -142,8 +145,8 @@ class BatchRun:
 
     async def _kept(self) -> LineAnswers:
         """The answers of earlier runs, for more of them."""
-        folder = self._folder.progress(self._job.id)
-        self._answers = await asyncio.to_thread(LineAnswers, folder, self._job.claim, self.total)
+        given = (self._job.id, self._job.claim, self.total)
+        self._answers = await asyncio.to_thread(self._folder.answers, *given)
         return self._answers
 
     async def _run(self, file: BinaryIO) -> BatchEnd:
@@ -154,16 +157,15 @@ class BatchRun:
             return BatchEnd("failed", faults=tuple(faults))
         self.total = len(lines.places)
         self._lines, answers = lines, await self._kept()
-        try:
-            stop = await self._answer(lines, answers)
-            given_up = (LOST,) if stop is _GIVEN_UP else ()
-            return BatchEnd(stop.state if stop else "done", stop, given_up)
-        finally:
-            answers.close()
+        stop = await self._answer(lines, answers)
+        if stop is None and len(answers) < self.total:
+            return BatchEnd("waiting")
+        given_up = (LOST,) if stop is _GIVEN_UP else ()
+        return BatchEnd(stop.state if stop else "done", stop, given_up)
 
     def write(self, end: BatchEnd, good: str, bad: str) -> tuple[int, int]:
         """Write the answers into the files of those ids; gives the sizes of both, 0 where there is
-        none. For a thread; raises OSError."""
+        none. For a thread; raises OSError, StoreUnavailableError."""
         if self._answers is None:
             return 0, 0
         missing = None if end.stop is None else self._missing(end.stop)
@@ -178,6 +180,16 @@ class BatchRun:
             sizes.append(size)
         return sizes[0], sizes[1]
 
+    def share(self) -> None:
+        """Have another server find the answers; for a thread."""
+        if self._answers is not None:
+            self._answers.share()
+
+    def close(self) -> None:
+        """Close the files of the answers; what is in them stays."""
+        if self._answers is not None:
+            self._answers.close()
+
     def _missing(self, stop: Stop) -> Callable[[int], bytes]:
         """Makes what stands in the place of an answer that there is none of."""
         assert self._lines is not None
@@ -186,13 +198,15 @@ class BatchRun:
         return lambda number: _record(_line_id(), ids[number], b"null", error)
 
     async def _answer(self, lines: BatchLines, answers: LineAnswers) -> Stop | None:
-        """Answer lines until all are or something stops that; gives what."""
+        """Answer lines until all are, or it is to rest, or something stops that; gives what."""
         left = iter([number for number in range(self.total) if number not in answers])
         running: set[asyncio.Task[None]] = set()
         try:
             while (stop := self._over(answers)) is None:
                 most = 1 if attentive(self._gatekeeper.idle_s) else _AT_ONCE
-                while len(running) < most and (number := next(left, None)) is not None:
+                while not self.pause and len(running) < most:
+                    if (number := next(left, None)) is None:
+                        break
                     running.add(asyncio.create_task(self._line(lines, answers, number)))
                 if not running:
                     return None
@@ -228,6 +242,8 @@ class BatchRun:
         start = time.monotonic()
         id = _line_id()
         response = await self._answered(id, pydantic_core.to_json(body))
+        if response is None:
+            return
         # As it is, so that it is what a client would have got.
         told = b'{"status_code": %d, "request_id": "%s", "body": %s}' % (
             response.status_code,
@@ -240,8 +256,9 @@ class BatchRun:
         if attentive(self._gatekeeper.idle_s):
             await asyncio.sleep(rest_s(time.monotonic() - start))
 
-    async def _answered(self, id: str, body: bytes) -> Response:
-        """The answer of the endpoint, which gets the line again after an error that passes."""
+    async def _answered(self, id: str, body: bytes) -> Response | None:
+        """The answer of the endpoint, which gets the line again after an error that passes; None
+        where the batch rests by then."""
         tries = 0
         while True:
             request, context = self._request(id, body)
@@ -252,6 +269,8 @@ class BatchRun:
                 if tries == _TRIES:
                     return self._refuse(request.scope, error)
                 await asyncio.sleep(min(error.retry_after_s or _PAUSE_S, _LONGEST_PAUSE_S))
+                if self.pause:
+                    return None
             except RequestError as error:
                 return self._refuse(request.scope, error)
             except ServingError as error:

@@ -9,13 +9,14 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
 from serving.errors import StoreUnavailableError
 from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
+from serving.server.work.batches.bucket import FileBucket
 from serving.server.work.batches.folder import FileFolder
 from serving.server.work.batches.records import (
     KIND,
@@ -41,11 +42,16 @@ if TYPE_CHECKING:
 RESULT_PURPOSE = "batch_output"
 LEASE_S = 60.0
 """Seconds after which a batch whose server does not tell of itself is another's."""
+_TURN_S = 30.0
+"""Seconds after which another batch that waits is done for a while: neither a long one nor one
+whose lines are slow holds up the others."""
 _BEAT_S = 1.0
 _LOOK_S = 2.0
 _SWEEP_S = 60.0
 _FULL_DISK_S = 30.0
 """Before a batch is gone on with whose answers the disk did not hold."""
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +68,7 @@ class BatchWorker:
     def __init__(
         self,
         store: Store,
-        folder: FileFolder,
+        folder: FileFolder | FileBucket,
         settings: Settings,
         gatekeeper: Gatekeeper,
         answering: Mapping[str, Answering],
@@ -111,7 +117,8 @@ class BatchWorker:
 
     async def _run(self, job: KeptJob) -> None:
         """Do what is left of a batch, unless another server takes it, or this one ends; raises
-        OSError where the disk does not hold the answers."""
+        OSError where the disk does not hold the answers, StoreUnavailableError where the store of
+        files does not answer."""
         run = BatchRun(
             job,
             self._folder,
@@ -130,25 +137,33 @@ class BatchWorker:
             logger.warning("the batch is not this server's now", extra={"request_id": job.id})
         except asyncio.CancelledError:
             await _stopped(work, heart)
-            await self._give_back(job)
+            await self._give_back(job, run)
+            raise
+        except StoreUnavailableError:
+            await self._give_back(job, run)
             raise
         except OSError as error:
             if time.time() < job.deadline:
-                await self._give_back(job)
+                await self._give_back(job, run)
                 raise
             fault = BatchFault("storage", f"the answers cannot be kept ({error.strerror})")
             result = BatchResult(faults=(fault,))
             await _insistent(lambda: self._note(job, run, "failed", result))
         finally:
             await _stopped(work, heart)
+            run.close()
 
     async def _whole(self, job: KeptJob, run: BatchRun) -> None:
         """Answer the lines, put the answers where they are fetched, and note that; the store is
-        waited for, as long as the batch is this server's. Raises OSError as `_run` does."""
+        waited for, as long as the batch is this server's. Raises OSError as `_run` does, and
+        StoreUnavailableError where the input is not to be had."""
         await _insistent(lambda: self._look(job, run))
         end = await run.run()
+        if end.state == "waiting":
+            await self._give_back(job, run)
+            return
         good, bad = (_result_id(job, kind) for kind in ("output", "error"))
-        sizes = await run_in_threadpool(run.write, end, good, bad)
+        sizes = await _insistent(lambda: run.write(end, good, bad))
 
         def note() -> None:
             result = BatchResult(
@@ -160,10 +175,11 @@ class BatchWorker:
 
         await _insistent(note)
 
-    async def _give_back(self, job: KeptJob) -> None:
+    async def _give_back(self, job: KeptJob, run: BatchRun) -> None:
         """Let another server go on, at once, or when the lease is over where the store is away:
         an error of it must not stand in the place of what has ended the batch here."""
         try:
+            await run_in_threadpool(run.share)
             await run_in_threadpool(self._store.jobs.give_back, job)
         except StoreUnavailableError as error:
             logger.warning("a batch is not given back: %s", error, extra={"request_id": job.id})
@@ -171,7 +187,7 @@ class BatchWorker:
     async def _beats(self, job: KeptJob, run: BatchRun) -> None:
         """Tell that a batch is being done, and see whether it still should be; ends where it is
         another's, or may be."""
-        told = time.monotonic()
+        begun = told = time.monotonic()
         while time.monotonic() - told < LEASE_S:
             counts = (run.done, run.failed, run.total)
             try:
@@ -180,6 +196,9 @@ class BatchWorker:
                     return
                 told = time.monotonic()
                 await run_in_threadpool(self._look, now, run)
+                if told - begun > _TURN_S:
+                    waiting = self._store.jobs.is_waiting
+                    run.pause = await run_in_threadpool(waiting, KIND, LEASE_S)
             except StoreUnavailableError as error:
                 logger.warning("a batch goes on without its store: %s", error)
             await asyncio.sleep(_BEAT_S)
@@ -223,7 +242,8 @@ class BatchWorker:
             type = f"batch.{STATUSES[state]}"
             then = webhook_job(webhook, job.owner, type, {"id": job.id})
         if self._store.jobs.finish(ended, state, written(result), keep_s, then):
-            self._folder.remove_progress(job.id)
+            run.close()  # whatever ends this server now, nothing is shared any more
+            self._folder.remove_answers(job.id)
             logger.info("a batch has ended: %s", state, extra={"request_id": job.id})
 
     async def _sweep(self) -> None:
@@ -237,10 +257,10 @@ class BatchWorker:
 
     def _remove_old(self) -> None:
         for id in self._store.jobs.remove_expired():
-            self._folder.remove_progress(id)
+            self._folder.remove_answers(id)
         for id in self._store.files.remove_expired():
             self._folder.remove(id)
-        self._folder.sweep(self._store.files.known)
+        self._folder.sweep(self._store.files.known, self._store.jobs.unended)
 
 
 def _result_id(job: KeptJob, kind: str) -> str:
@@ -248,12 +268,11 @@ def _result_id(job: KeptJob, kind: str) -> str:
     return f"file-{uuid.uuid5(uuid.NAMESPACE_OID, f'{job.id}/{kind}').hex}"
 
 
-async def _insistent(ask: Callable[[], None]) -> None:
-    """Call in a thread what asks the store, until that answers."""
+async def _insistent(ask: Callable[[], T]) -> T:
+    """Call in a thread what asks a store, until that answers."""
     while True:
         try:
-            await run_in_threadpool(ask)
-            return
+            return await run_in_threadpool(ask)
         except StoreUnavailableError as error:
             logger.warning("a batch waits for its store: %s", error)
             await asyncio.sleep(_BEAT_S)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import multiprocessing
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
 
 from serving.errors import QuotaExceededError
-from serving.store import jobs
+from serving.store import database, jobs
 from serving.store.records.job import KeptJob
 from serving.store.store import Store
 
@@ -41,7 +44,7 @@ def add(store: Store, number: int, owner: str = "me", most: int = MOST) -> None:
         created=float(number),
         deadline=9e9,
     )
-    store.jobs.add(job, most)
+    store.jobs.add(job, most, MOST)
 
 
 def claimed(store: Store) -> KeptJob:
@@ -81,6 +84,64 @@ def test_of_three_processes_one_claims_each_job(url: str, store: Store) -> None:
         process.join(20)
     everyone = [id for mine in claims for id in mine]
     assert sorted(everyone) == sorted(f"job-{number}" for number in range(60))
+
+
+def test_owners_take_turns_and_so_do_the_jobs_of_one(
+    store: Store, clock: Callable[[float], None]
+) -> None:
+    for number in (1, 2, 3):
+        add(store, number, "many")
+    add(store, 4, "one")
+    order = []
+    for moment in range(8):
+        clock(1000.0 + moment)
+        job = claimed(store)
+        order.append(job.id[-1])
+        if moment == 3:  # a new job of an owner who has just had a turn comes after the others
+            assert store.jobs.finish(job, "done", "{}", keep_s=10)
+            add(store, 5, "one")
+        else:
+            assert store.jobs.give_back(job)
+    assert "".join(order) == "14243515"
+    assert store.jobs.is_waiting("batch", LEASE_S)
+
+
+def test_a_lease_of_a_clock_that_was_wrong_is_nobodys(
+    store: Store, clock: Callable[[float], None]
+) -> None:
+    add(store, 1)
+    clock(90_000.0)
+    claimed(store)  # by a server that dies then
+    clock(1000.0)
+    assert claimed(store).attempts == 2
+    clock(1100.0)
+    assert not store.jobs.is_waiting("webhook", LEASE_S)
+
+
+def test_of_many_jobs_the_list_and_the_claim_are_fast_and_there_are_not_more(
+    store: Store, clock: Callable[[float], None]
+) -> None:
+    count = 20_000
+    add(store, count, most=1)
+    job = claimed(store)
+    assert store.jobs.finish(job, "done", "{}", keep_s=10)
+    ended = dataclasses.replace(job, state="done", claim="", ended=1000.0, expires=1010.0)
+    rows = [
+        dataclasses.asdict(ended) | {"id": f"job-{n}", "created": float(n), "lease": 0.0}
+        for n in range(count)
+    ]
+    with store.database.writing() as connection:
+        connection.execute(sqlalchemy.insert(database.METADATA.tables["jobs"]), rows)
+    begin = time.monotonic()
+    for after in (None, "job-19000", "job-10000", "job-30"):
+        assert len(store.jobs.page("me", "batch", after, 20)) == 20
+    store.jobs.add(dataclasses.replace(job, id="new", state="waiting", claim=""), 1, count + 2)
+    assert claimed(store).id == "new"
+    assert time.monotonic() - begin < 1
+    with pytest.raises(QuotaExceededError, match="at most 20002 jobs of a key are kept"):
+        store.jobs.add(dataclasses.replace(job, id="more"), 2, count + 2)
+    clock(2000.0)
+    assert len(store.jobs.remove_expired()) == count + 1
 
 
 def test_the_oldest_is_claimed_first_and_a_beat_keeps_it(
@@ -186,6 +247,7 @@ def test_pages_follow_one_another_also_where_times_are_equal(store: Store) -> No
             KeptJob(
                 id=f"job-{number}", owner="me", kind="batch", wishes="", created=5.0, deadline=9.0
             ),
+            MOST,
             MOST,
         )
     pages, after = [], None

@@ -147,7 +147,7 @@ def test_a_webhook_is_sent_three_times_at_most_and_not_when_its_time_is_over(
     store = Store(f"sqlite:///{tmp_path / 'store.db'}", tmp_path)
     job = webhook_job(Webhook(receiver.url, SECRET), "me", "batch.completed", {"id": "batch_1"})
     job = replace(job, deadline=time.time() + kept_s)
-    store.jobs.add(job, 1)
+    store.jobs.add(job, 1, 10)
 
     def kept() -> KeptJob:
         found = store.jobs.get("me", job.id)

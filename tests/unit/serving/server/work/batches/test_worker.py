@@ -31,7 +31,8 @@ from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
 from serving.server.http.wire import error_response
 from serving.server.work.batches import worker as worker_module
-from serving.server.work.batches.folder import FileFolder, LineAnswers
+from serving.server.work.batches.answers import LineAnswers
+from serving.server.work.batches.folder import FileFolder
 from serving.server.work.batches.records import KIND, BatchWishes, result_of, written
 from serving.server.work.batches.worker import BatchWorker
 from serving.store.records.job import KeptFile, KeptJob
@@ -74,7 +75,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def make_quick(put: Callable[[object, str, float], None]) -> None:
     for name in ("_BEAT_S", "_LOOK_S", "_FULL_DISK_S", "_SWEEP_S"):
         put(worker_module, name, 0.05)
-    put(worker_module, "LEASE_S", 0.6)
+    put(worker_module, "LEASE_S", 1.5)
 
 
 def put_batch(store: Store, folder: Path, lines: int = LINES, **others: Any) -> str:
@@ -93,7 +94,7 @@ def put_batch(store: Store, folder: Path, lines: int = LINES, **others: Any) -> 
     )
     store.files.put(file)
     wishes = written(BatchWishes(endpoint="/x", input_file="file-in"))
-    store.jobs.add(KeptJob(kind=KIND, wishes=wishes, created=moment, **fields), 10)
+    store.jobs.add(KeptJob(kind=KIND, wishes=wishes, created=moment, **fields), 10, 10)
     return str(fields["id"])
 
 
@@ -217,6 +218,61 @@ def test_two_servers_do_one_batch_once(url: str, tmp_path: Path) -> None:
     store.close()
 
 
+def test_batches_take_turns_and_no_line_is_answered_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, seen = tmp_path / "files", []
+    monkeypatch.setattr(worker_module, "_TURN_S", 0.1)
+    for id in ("batch_long", "batch_1"):
+        put_batch(store, folder, 40, id=id)
+
+    async def slow(number: int) -> Response:
+        seen.append(number)
+        await asyncio.sleep(0.1)
+        return await echo(number)
+
+    def long() -> KeptJob:
+        job = store.jobs.get("", "batch_long")
+        assert job is not None
+        return job
+
+    async def both() -> None:
+        worker = made(store, folder, slow)
+        worker.start()
+        async with asyncio.timeout(60):
+            while _job(store).done == 0:
+                await asyncio.sleep(0.01)
+            assert 0 < long().done < 40
+            while _job(store).ended is None or long().ended is None:
+                await asyncio.sleep(0.02)
+        await worker.close()
+
+    asyncio.run(both())
+    assert (_job(store).done, long().done) == (40, 40)
+    assert sorted(seen) == sorted([*range(40)] * 2)
+    assert (_job(store).attempts, long().attempts) == (1, 1)
+
+
+def test_a_batch_whose_lines_are_refused_for_now_holds_up_no_other(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of a key whose minute is used up are."""
+    folder = tmp_path / "files"
+    monkeypatch.setattr(worker_module, "_TURN_S", 0.1)
+    put_batch(store, folder, 9, id="batch_stuck")
+    put_batch(store, folder, 3)
+
+    async def stuck(number: int) -> Response:
+        job = store.jobs.get("", "batch_stuck")
+        if job is not None and job.state == "running":
+            error = OverloadedError("full")
+            error.retry_after_s = 0.05
+            raise error
+        return await echo(number)
+
+    assert done(store, lambda: made(store, folder, stuck)).done == 3
+
+
 def test_a_batch_is_given_back_when_the_server_ends(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "files"
     put_batch(store, folder, 20)
@@ -255,7 +311,7 @@ def test_a_batch_that_is_gone_on_with_does_not_come_further_by_what_was_there(
     put_batch(store, folder, 9)
     first = store.jobs.claim(KIND, -1)  # its lease is over
     assert first is not None
-    answers = LineAnswers(FileFolder(folder).progress(first.id), "before", 9)
+    answers = FileFolder(folder).answers(first.id, "before", 9)
     for number in range(8):
         answers.add(number, b"{}", good=True)
     answers.close()
@@ -291,7 +347,7 @@ def test_a_batch_that_is_given_up_keeps_its_answers(store: Store, tmp_path: Path
     for _ in range(3):
         job = store.jobs.claim(KIND, -1)  # its lease is over
         assert job is not None
-    answers = LineAnswers(FileFolder(folder).progress("batch_1"), "before", 3)
+    answers = FileFolder(folder).answers("batch_1", "before", 3)
     answers.add(1, b'{"custom_id": "n1"}', good=True)
     answers.close()
     job = done(store, lambda: made(store, folder, echo))
@@ -481,7 +537,7 @@ def test_an_input_that_was_deleted_between_two_runs_leaves_the_answers(
 ) -> None:
     folder = tmp_path / "files"
     put_batch(store, folder, 20, total=20)
-    answers = LineAnswers(FileFolder(folder).progress("batch_1"), "before", 20)
+    answers = FileFolder(folder).answers("batch_1", "before", 20)
     answers.add(1, b'{"custom_id": "n1"}', good=True)
     answers.close()
     (folder / "file-in").unlink()
@@ -520,8 +576,9 @@ def test_lines_that_were_cut_off_or_written_twice_count_once(tmp_path: Path) -> 
         ("a", b'0 1 {"a": 0}\n1 0 {"a": 1}\n2 1 {"a"'),
         ("b", b'2 1 {"b": 2}\n0 1 {"b": 0}\n'),
     ):
-        (tmp_path / claim).write_bytes(content)
-    answers = LineAnswers(tmp_path, "c", 4)
+        (tmp_path / "progress/job").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "progress/job" / claim).write_bytes(content)
+    answers = FileFolder(tmp_path).answers("job", "c", 4)
     assert (answers.done, answers.failed, 3 in answers) == (2, 1, False)
     answers.add(3, b'{"c": 3}', good=True)
     assert list(answers.lines(good=True)) == [b'{"a": 0}\n', b'{"b": 2}\n', b'{"c": 3}\n']
