@@ -205,6 +205,8 @@ def _scores(manifest: Manifest) -> Iterator[str]:
 
 
 def _limits(manifest: Manifest) -> Iterator[str]:
+    if manifest.demonstration:
+        yield f"- {manifest.demonstration}"
     if manifest.task == "translate":
         yield "- It knows the kinds of text it was trained on; scores tell how it fares on others."
         yield "- It reads one sentence at a time: what follows from those around it is lost."
