@@ -7,7 +7,7 @@ export const AUTO = "auto";
 export class Server {
   static async read() {
     const paths = ["languages", "models", "limits", "openapi.json", "v1/models"];
-    return new Server(...(await Promise.all(paths.map(get))));
+    return new Server(...(await Promise.all(paths.map((path) => get(path)))));
   }
 
   constructor(languages, { models, imports }, { limits }, { components }, { data }) {
