@@ -200,9 +200,9 @@ def _unknown(folder: Path, content: bytes) -> int:
 
 def _languages(choice: LanguageChoice, *, begins: bool) -> Languages:
     source, target = choice.source or ("en",), choice.target or ("en",)
-    prefixes = dict.fromkeys(target, (_BEGIN,)) if begins else {}
-    if not prefixes:
+    if not begins:
         return Languages(source=source, target=target)
+    prefixes: dict[str, tuple[str, ...]] = dict.fromkeys(target, (_BEGIN,))
     chosen = tuple(product(source, target))
     pairs = tuple(pair for pair in chosen if pair[0] != pair[1]) or chosen
     return Languages(source=source, target=target, pairs=pairs, prefixes=prefixes)
@@ -279,9 +279,9 @@ class _Layers:
         query = take(f"{name}.q_proj.weight", heads * width, dim) * self._factor
         key, value = (
             take(f"{name}.{part}_proj.weight", self._kv_heads * width, dim)
-            .unflatten(0, (self._kv_heads, width))
+            .reshape(self._kv_heads, width, dim)
             .repeat_interleave(heads // self._kv_heads, 0)
-            .flatten(0, 1)
+            .reshape(heads * width, dim)
             for part in "kv"
         )
         return query, key, value, take(f"{name}.o_proj.weight", dim, heads * width)
