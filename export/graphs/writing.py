@@ -288,7 +288,7 @@ def _with_half_memory(graph: Graph, dtype: DType) -> Graph:
 
 
 def _save_probe(folder: Path, precision: str) -> None:
-    """For int8, the graph that tells whether a machine computes it exactly."""
+    """For int8, the graph that shows whether a machine computes it exactly."""
     if precision == "int8":
         _save(probe_model(), folder / PROBE_FILE)
 

@@ -113,7 +113,7 @@ def _options(path: Path, found: Any) -> dict[str, Any]:
 
 def _dictionaries(path: Path, options: Mapping[str, Any], choice: LanguageChoice) -> Written:
     """The written forms of the ids of both sides; raises ExportError where one embedding is for two
-    lists, or it is not told which list is whose."""
+    lists, or nothing says which list is whose."""
     files = find_dictionaries(path)
     if not files:
         raise ExportError(f"{path.parent}: dict.<language>.txt is missing, the pieces of the ids")
