@@ -115,7 +115,7 @@ def _row(told: dict[str, str | int | None]) -> tuple[str, ...]:
         str(told["kind"]),
         str(told["precision"]),
         size_text(int(told["bytes"] or 0)),
-        str(told["licence"] or "not told"),
+        str(told["licence"] or "unknown"),
         str(told["pulled"])[:10],
     )
 

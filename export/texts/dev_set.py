@@ -21,7 +21,7 @@ class DevSet:
     """None where there are none: what the checkpoint writes stands for them, and BLEU tells how
     much a bundle agrees with it."""
     languages: list[Direction] | None = None
-    """Of source and reference of each pair, where that is told."""
+    """Of source and reference of each pair, if known."""
     prefixes: list[list[int]] | None = None
     """The ids before each source, if the model needs a language there."""
     target_prefixes: list[list[int]] | None = None

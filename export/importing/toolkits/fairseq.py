@@ -41,7 +41,7 @@ _NUMBERED = re.compile(r"model\.(encoder|decoder)\.layers\.(\d+)\.layer_norms\.(
 _JOINED = re.compile(r"(.*\.)in_proj_(weight|bias)")
 _CONVOLUTIONS = {"lightweight": "light_conv", "dynamic": "dynamic_conv"}
 _KERNELS = {"encoder": (3, 7, 15, 31, 31, 31, 31), "decoder": (3, 7, 15, 31, 31, 31)}
-"""Widths that `models/lightconv.py` has where none are told."""
+"""The default widths of `models/lightconv.py`."""
 _BUFFERS = re.compile(r"model\.(encoder|decoder)\.(version|embed_positions\._float_tensor)")
 
 
