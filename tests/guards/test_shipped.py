@@ -7,18 +7,25 @@ from pathlib import Path
 
 import pytest
 
+from export.bundles.card import render_card
 from serving.bundle.folder import find_bundles, parse_manifest
+from serving.bundle.manifest import CARD
 
 ROOT = Path(__file__).resolve().parents[2]
 BUNDLES = find_bundles(ROOT / "models")
+CARDS = [folder for folder in BUNDLES if (folder / CARD).exists()]
 
 
 @pytest.mark.parametrize("folder", BUNDLES, ids=lambda folder: folder.name)
 def test_a_shipped_model_says_that_it_is_a_demonstration(folder: Path) -> None:
-    said = parse_manifest(folder).demonstration
-    assert "demonstration" in said
-    card = folder / "README.md"
-    assert not card.exists() or f"- {said}" in card.read_text(encoding="utf-8")
+    assert "demonstration" in parse_manifest(folder).demonstration
+
+
+@pytest.mark.parametrize("folder", CARDS, ids=lambda folder: folder.name)
+def test_a_card_is_that_of_its_manifest(folder: Path) -> None:
+    size = sum(file.stat().st_size for file in folder.iterdir() if file.name != CARD)
+    written = (folder / CARD).read_text(encoding="utf-8")
+    assert written == render_card(parse_manifest(folder), size)
 
 
 def test_the_page_has_a_sentence_in_each_language_that_is_read() -> None:
