@@ -130,7 +130,7 @@ def _add_form(bundle: argparse.ArgumentParser, precisions: str, default: str) ->
 
 
 def _add_import(imported: argparse.ArgumentParser) -> None:
-    """What is imported, and what its checkpoint does not tell."""
+    """What is imported, and what its checkpoint does not say."""
     imported.add_argument(
         "source",
         help="the checkpoint's folder, a GGUF file, or a model's name: OWNER/NAME[@REVISION] of a "

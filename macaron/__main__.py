@@ -183,7 +183,7 @@ def _help(prog: str) -> str:
             extra = group.extra
             lines += ["", f"with what pip install 'macaron[{extra}]' brings:"]
         lines += [f"  {name:<10} {about}" for name, about in group.verbs.items()]
-    return "\n".join([*lines, "", f"`{prog} VERB --help` tells the rest."])
+    return "\n".join([*lines, "", f"`{prog} VERB --help` shows the options."])
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from serving.bundle.folder import parse_manifest
-from serving.errors import BundleError, ModelNameError
+from serving.errors import BundleError
 from serving.hub.cache import AUTO, Entry, entries, models_folder, remove
-from serving.hub.names import FORMS, parse_name
+from serving.hub.names import FORMS, named
 from serving.hub.pull import pull
 from serving.hub.tell import size_text, tell
 
@@ -24,10 +24,7 @@ def main_pull(arguments: list[str], prog: str) -> int:
     options = pull_parser(prog).parse_args(arguments)
     try:
         for given in options.names:
-            name = parse_name(given)
-            if name is None:
-                raise ModelNameError(f"{given}: is no name of a model; it must be {FORMS}")
-            print(pull(name, options.precision).bundle, flush=True)
+            print(pull(named(given), options.precision).bundle, flush=True)
     except BundleError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -118,7 +115,7 @@ def _row(told: dict[str, str | int | None]) -> tuple[str, ...]:
         str(told["kind"]),
         str(told["precision"]),
         size_text(int(told["bytes"] or 0)),
-        str(told["licence"] or "not told"),
+        str(told["licence"] or "unknown"),
         str(told["pulled"])[:10],
     )
 

@@ -22,6 +22,8 @@ ServingError
 │   ├── RequestTimeoutError     the body did not arrive in time
 │   ├── NoAdminError            the server has no admin key
 │   ├── UnknownKeyError         no API key of that id
+│   ├── NoImportsError          the server imports no models
+│   ├── ImportingError          another model is being imported
 │   └── QuotaExceededError      more characters, or stored things, than a key may have
 ├── RateLimitedError            more than a client may ask for in a minute
 ├── OverloadedError             the queue is full
@@ -211,6 +213,20 @@ class UnknownKeyError(RequestError):
 
     status = 404
     code = "unknown_key"
+
+
+class NoImportsError(RequestError):
+    """The server is set to import no models over HTTP."""
+
+    status = 404
+    code = "no_imports"
+
+
+class ImportingError(RequestError):
+    """Another model is being imported; one is at a time."""
+
+    status = 409
+    code = "importing"
 
 
 class QuotaExceededError(RequestError):

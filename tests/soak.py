@@ -1,14 +1,13 @@
 """The long run of the fault suite: `make soak` prints its table of promises and what was found.
 
-`python -m tests.soak --write` puts the table into docs/how-to/operations.md. `--scale 0.1` does a
-tenth of everything.
+`python -m tests.soak --write` puts the table into docs/how-to/operations.md, and its data into
+docs/measurements. `--scale 0.1` does a tenth of everything.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import platform
 import sys
 import tempfile
 import time
@@ -16,14 +15,22 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
+from bench.machine.processor import cpu_name, cpuinfo
+from bench.reports.measurement import MeasuredTable, Measurement, rendered, write
+from bench.reports.report import versions
+from bench.reports.tables import MEASUREMENTS
+from export.bundles.folder import commit
 from tests.system import faults
 from tests.system.kept_traffic import ADMIN_KEY, kept_traffic, kill_in_batch
 from tests.system.server import ROOT, Server, running
 
 DOCUMENT = ROOT / "docs/how-to/operations.md"
-BEGIN, END = "<!-- soak: begin -->", "<!-- soak: end -->"
+COMMAND = "python -m tests.soak"
+BEGIN, END = f"<!-- run: {COMMAND} -->", "<!-- end -->"
+COLUMNS = ("Fault", "Found", "Promise", "Kept")
 CLIENT_TIMEOUT_S = 5.0
 OVERLOAD_P95_S = 8.0
 """What waits no longer than MACARON_MAX_WAIT_S, 5 seconds, is answered within."""
@@ -205,22 +212,31 @@ def served(bundles: Path, **settings: str) -> Iterator[Server]:
         yield server
 
 
-def table(rows: list[Row]) -> str:
-    """Markdown."""
-    lines = ["| Fault | Found | Promise | Kept |", "|---|---|---|---|"]
-    lines += [
-        f"| {row.fault} | {row.found} | {row.promise} | {'yes' if row.kept else '**no**'} |"
-        for row in rows
-    ]
-    return "\n".join(lines)
+def measured(rows: list[Row], scale: float, load: float) -> Measurement:
+    """The run as data; `load` is the load average at its start."""
+    cores = os.cpu_count() or 1
+    busy = "" if load <= QUIET_LOAD * cores else ", shared with other work"
+    cells = [(r.fault, r.found, r.promise, "yes" if r.kept else "**no**") for r in rows]
+    return Measurement(
+        COMMAND,
+        datetime.now(UTC).date().isoformat(),
+        commit() or "none",
+        COMMAND + ("" if scale == 1 else f" --scale {scale:g}"),
+        f"One thread for each model; load average {load:.1f} at the start{busy}.",
+        (f"{cpu_name(cpuinfo())}, {cores} cores ({cores} used).",),
+        ", ".join(f"{name} {number}" for name, number in versions().items()) + ".",
+        (MeasuredTable(COLUMNS, "|---|---|---|---|", tuple(cells)),),
+    )
 
 
-def write(text: str) -> None:
-    """Put the text between the marks in the document."""
+def show(found: Measurement) -> None:
+    """Write the data, and put its rendering between the marks in the document."""
+    write(found, MEASUREMENTS)
     document = DOCUMENT.read_text(encoding="utf-8")
     before, _, rest = document.partition(BEGIN)
     _, _, after = rest.partition(END)
-    DOCUMENT.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+    text = f"{before}{BEGIN}\n{rendered(found)}\n{END}{after}"
+    DOCUMENT.write_text(text, encoding="utf-8")
 
 
 def main() -> None:
@@ -230,7 +246,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--write", action="store_true", help="into docs/how-to/operations.md")
     arguments = parser.parse_args()
-    cores, load = os.cpu_count() or 1, os.getloadavg()[0]
+    load = os.getloadavg()[0]
     rows: list[Row] = []
 
     def note(test: Callable[[Server, float], Row], server: Server) -> None:
@@ -256,16 +272,10 @@ def main() -> None:
     with served(arguments.bundles, MACARON_WORKERS="2") as server:
         faults.seconds_until(lambda: len(faults.worker_pids(server)) == 2, 60)
         note(worker_death, server)
-    busy = "" if load <= QUIET_LOAD * cores else ", shared with other work"
-    scale = "" if arguments.scale == 1 else f" --scale {arguments.scale:g}"
-    head = (
-        f"`python -m tests.soak{scale}` on {cores} cores ({platform.machine()}{busy}; load average "
-        f"{load:.1f} at the start), one thread for each model:"
-    )
-    text = f"{head}\n\n{table(rows)}"
-    print(f"\n{text}")
+    found = measured(rows, arguments.scale, load)
+    print(f"\n{rendered(found)}")
     if arguments.write:
-        write(text)
+        show(found)
     sys.exit(0 if all(row.kept for row in rows) else 1)
 
 

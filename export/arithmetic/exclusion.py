@@ -17,7 +17,7 @@ from export.errors import ParityError
 MOST_EXACT = 0.5
 """Of a model's products: with more in fp32 an int8 bundle is neither small nor fast."""
 Changes = Callable[[], NDArray[np.float64]]
-"""Runs a twin on some text, and tells how far it is from its checkpoint, as shares of the text's
+"""Runs a twin on some text, and returns how far it is from its checkpoint, as shares of the text's
 parts; their sum is the change, and 0 is equal."""
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from export.errors import ParityError
 DAMPING = 0.01
 """Of the mean of the Hessian's diagonal, added to all of it, as in section 4.1."""
 _TOGETHER = 64
-"""Inputs after which the others are told of what is left; it changes nothing but the time."""
+"""After so many inputs the rest of the error is passed on; the number changes the time alone."""
 
 
 def rounded_weights(model: ModuleT, run: Callable[[], object]) -> ModuleT:

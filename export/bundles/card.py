@@ -1,4 +1,4 @@
-"""The model card of a bundle: `README.md`, all of it told by the manifest."""
+"""The model card of a bundle: `README.md`, made from the manifest alone."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _data(manifest: Manifest) -> Iterator[str]:
 
 
 def _short(file: str) -> str:
-    """A file with its folder, which tells the corpus; where that lay is nobody's concern."""
+    """A file with its folder, which names the corpus. Where the folder lay does not matter."""
     return "/".join(PurePath(file).parts[-2:])
 
 
@@ -198,13 +198,15 @@ def _scores(manifest: Manifest) -> Iterator[str]:
         found = manifest.calibration
         yield ""
         yield (
-            f"Answers tell the probability that a translation is good ({found.event}), fitted on "
+            f"Answers have the probability that a translation is good ({found.event}), fitted on "
             f"{found.pairs:,} pairs of {found.data}; on others it is off by "
             f"{found.expected_error:.3f} on average."
         )
 
 
 def _limits(manifest: Manifest) -> Iterator[str]:
+    if manifest.demonstration:
+        yield f"- {manifest.demonstration}"
     if manifest.task == "translate":
         yield "- It knows the kinds of text it was trained on; scores tell how it fares on others."
         yield "- It reads one sentence at a time: what follows from those around it is lost."

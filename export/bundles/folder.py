@@ -69,10 +69,10 @@ def new_folder(out: Path) -> Iterator[Path]:
 
 
 def origin_fields(recipe: Recipe) -> dict[str, Any]:
-    """What a manifest tells of the run that a bundle is made of.
+    """The fields of a manifest about the run that the bundle is made from.
 
-    Where prepared text, a run or somebody's own table was kept is a place on the machine that
-    trained, and nobody else's matter.
+    Paths of prepared text, runs and tables are left out: they are places on the machine that
+    trained.
     """
     tree = recipe_to_dict(recipe)
     tree["data"].pop("cache", None)

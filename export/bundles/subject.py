@@ -52,7 +52,7 @@ class Subject(Protocol[ModuleT]):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """Fields of the manifest that tell of text side, search and origin."""
+        """Fields of the manifest for the text side, the search and the origin."""
 
     @property
     def text_name(self) -> str:
@@ -83,7 +83,7 @@ def write_bundle(
     """Write the bundle `out` of the subject that `prepare` reads, fitted to, compared on and scored
     on these texts, all on the CPU; `force` replaces a bundle that is there.
 
-    `prepare` gets the form with its activations chosen, and tells what is wrong with a file.
+    `prepare` gets the form with its activations chosen, and raises where a file is wrong.
     Raises ExportError (ParityError) without leaving anything behind.
     """
     activations = choose_activations(form.precision, form.target, form.activations)

@@ -202,8 +202,8 @@ def trained_translation(
 
 
 def _told(trained: Trained, text: DevSet, name: str) -> DevSet:
-    """A text with the ids that tell the model the target language of each pair; raises ExportError
-    where that is not clear."""
+    """A text with the ids that name the target language of each pair; raises ExportError where that
+    is not clear."""
     data = trained.recipe.data
     if not data.is_multilingual or text.languages is None:
         return text
@@ -222,7 +222,7 @@ def _told(trained: Trained, text: DevSet, name: str) -> DevSet:
 
 
 def _languages(data: DataConfig) -> Languages:
-    """What a manifest tells of the languages of a recipe."""
+    """The languages of a recipe, as a manifest has them."""
     if not data.is_multilingual:
         return Languages(source=(data.source_language,), target=(data.target_language,))
     return Languages(

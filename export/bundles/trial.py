@@ -18,7 +18,7 @@ from serving.translation.translator import Translator
 
 
 def try_bundle(folder: Path) -> int:
-    """Load a bundle and decode with it; tells the bytes of memory that this took.
+    """Load a bundle and decode with it; returns the bytes of memory that this took.
 
     The process is a new one: in this one, what has been freed before would hide them.
 

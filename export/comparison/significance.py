@@ -33,8 +33,8 @@ def mean_bleu_change(
 ) -> BleuChange:
     """The mean change over several (before, after), as two systems have with several seeds.
 
-    A resample draws the same sentences for all, so the interval tells of the choice of sentences,
-    not of seeds.
+    A resample draws the same sentences for all, so the interval shows what the choice of sentences
+    does, not that of seeds.
     """
     counts = [[_counts(texts, references) for texts in pair] for pair in pairs]
 

@@ -20,7 +20,7 @@ KEYS = ("rows", "source", "beam", "capacity")
 _EXAMPLE = "--profile rows=8:32,source=64,beam=5,capacity=64,128,256"
 _LIMITS = BatchLimits()
 _MOST_BEAM = 16
-"""The service's own limit, unless it is told another."""
+"""The service's own limit, unless a setting changes it."""
 _USUAL_ROWS, _USUAL_SOURCE, _USUAL_BEAM = 8, 32, 5
 _FIRST_CAPACITY = 64
 _OPEN_CONTEXT = 1024

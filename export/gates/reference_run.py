@@ -213,7 +213,7 @@ def torch_logits(twin: Network, manifest: Manifest, values: Values) -> NDArray[n
         assert manifest.encoder is not None
         read = [torch.from_numpy(values[t.name]) for t in manifest.encoder.inputs]
         sources = EncoderGraph(twin)(*read)
-    # A language model is always told the positions of slots, a translation model where it asks.
+    # A language model always gets the positions of slots, a translation model if it asks.
     asks = {"ancestor"} if isinstance(twin, CausalLanguageModel) else {"ancestor", "slot_position"}
     told = [t for t in step.inputs if not t.is_cache and t.role != "source"]
     logits = []

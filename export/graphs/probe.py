@@ -1,4 +1,4 @@
-"""The graph that tells whether a machine computes int8 products exactly."""
+"""The graph that shows whether a machine computes int8 products exactly."""
 
 from __future__ import annotations
 

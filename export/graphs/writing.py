@@ -72,13 +72,17 @@ def check_heads(config: ModelConfig, target: str) -> None:
         )
 
 
-def check_groups(config: LanguageModelConfig, target: str) -> None:
-    """Raise ExportError for grouped queries and soft caps, which have not been tried on a GPU."""
+def check_caps(config: ModelConfig, target: str) -> None:
+    """Raise ExportError for soft caps of attention, which have not been tried on a GPU."""
     if target == "cuda" and config.attention_soft_cap:
         raise ExportError(
             "--target cuda takes no soft cap of attention (attention_soft_cap "
             f"{config.attention_soft_cap}); use --target cpu"
         )
+
+
+def check_groups(config: LanguageModelConfig, target: str) -> None:
+    """Raise ExportError for grouped queries, which have not been tried on a GPU."""
     if target == "cuda" and config.kv_heads != config.num_heads:
         raise ExportError(
             f"--target cuda takes no grouped queries (num_heads {config.num_heads}, num_kv_heads "
@@ -122,6 +126,7 @@ def write_graphs(
     """
     check_precision(precision, target)
     check_heads(model.config, target)
+    check_caps(model.config, target)
     model = settled(model.eval())
     form = _Form(precision, target, products)
     encoder, encoder_graph = form.lower(*export_encoder(model))
@@ -167,6 +172,7 @@ def write_language_graphs(
     check_precision(precision, target)
     check_heads(model.config, target)
     check_groups(model.config, target)
+    check_caps(model.config, target)
     model = settled(model.eval())
     form = _Form(precision, target, products)
     step, step_graph = form.lower(*export_language_step(model))
@@ -294,7 +300,7 @@ def _with_half_memory(graph: Graph, dtype: DType) -> Graph:
 
 
 def _save_probe(folder: Path, precision: str) -> None:
-    """For int8, the graph that tells whether a machine computes it exactly."""
+    """For int8, the graph that shows whether a machine computes it exactly."""
     if precision == "int8":
         _save(probe_model(), folder / PROBE_FILE)
 

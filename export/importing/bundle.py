@@ -21,6 +21,7 @@ from export.importing.hugging_face.marian import read_marian
 from export.importing.hugging_face.mbart import read_mbart
 from export.importing.hugging_face.pegasus import read_pegasus
 from export.importing.hugging_face.t5 import read_t5
+from export.importing.hugging_face.t5gemma import read_t5gemma
 from export.importing.language_models.gemma import read_gemma2, read_gemma3
 from export.importing.language_models.gguf import is_gguf, read_gguf
 from export.importing.language_models.gpt2 import read_gpt2
@@ -108,6 +109,7 @@ READERS = (
     _translation("bart", read_bart),
     _translation("t5", read_t5),
     _translation("mt5", read_t5),
+    _translation("t5gemma", read_t5gemma),
     _language_model("gpt2", read_gpt2),
     _language_model("llama", read_llama),
     _language_model("mistral", read_llama),

@@ -28,7 +28,7 @@ _HEADS = {
     "ForTokenClassification": "a token classifier, which labels each word",
     "ForQuestionAnswering": "a model that marks answers in a text",
     "ForMultipleChoice": "a model that chooses among answers",
-    "ForNextSentencePrediction": "a model that tells whether a sentence follows another",
+    "ForNextSentencePrediction": "a model that decides whether a sentence follows another",
     "ForSequenceClassification": "a classifier on a model that writes texts",
     "EncoderModel": "the encoder of a translation model alone",
 }

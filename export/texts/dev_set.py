@@ -1,4 +1,4 @@
-"""Sentences on which a translation model is compared, and how it is told their languages."""
+"""Sentences on which a translation model is compared, and the ids that name their languages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 
 Direction = tuple[str | None, str | None]
-"""Languages of a source and its reference; None is for the model to tell."""
+"""Languages of a source and its reference; None leaves them to the model."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,11 @@ class DevSet:
     """None where there are none: what the checkpoint writes stands for them, and BLEU tells how
     much a bundle agrees with it."""
     languages: list[Direction] | None = None
-    """Of source and reference of each pair, where that is told."""
+    """Of source and reference of each pair, if known."""
     prefixes: list[list[int]] | None = None
-    """The ids before each source, where the model has to be told a language."""
+    """The ids before each source, if the model needs a language there."""
     target_prefixes: list[list[int]] | None = None
-    """The ids with which each output begins, where these tell a language."""
+    """The ids with which each output begins, if these name a language."""
 
     def sentences(self, vocabulary: Vocabulary, options: SearchOptions) -> list[Sentence]:
         """Each source as a model reads it."""

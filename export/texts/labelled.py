@@ -26,7 +26,7 @@ class LabelledTask:
     name: str
     metric: str
     texts: list[list[EncodedText]]
-    """What is read: of pairs to be told apart by their vectors the first texts and the second."""
+    """What is read: of pairs that are compared by their vectors, the first texts and the second."""
     lines: int
     measured: Callable[[Sequence[Floats]], float]
     """The metric, from 0 to 1, of what was read from each of `texts`."""

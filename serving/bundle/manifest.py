@@ -202,6 +202,9 @@ class Manifest(Strict):
     calibration: Calibration | None = None
     """How likely a translation is good, by its score, if that was fitted."""
     attribution: str = ""
+    demonstration: str = Field(default="", exclude_if=lambda text: not text)
+    """What the model shows and what it cannot do, in a sentence or two, if it is no model for real
+    use."""
     recipe: dict[str, Any] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
     commit: str = ""

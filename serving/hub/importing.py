@@ -15,7 +15,7 @@ from serving.errors import ModelNameError
 
 _EXPORT = ".".join([*__name__.split(".")[:-3], "export"])
 """The package that imports, under the name that it has here: packages are renamed in a wheel."""
-_PLACE = Path(__file__).resolve().parents[__name__.count(".")]
+PLACE = Path(__file__).resolve().parents[__name__.count(".")]
 """The folder that holds the packages."""
 _NEEDED = ("torch", "onnxscript", "safetensors")
 _ERROR = b"error: "
@@ -31,7 +31,7 @@ def import_bundle(source: str, bundle: Path, precision: str) -> None:
         *("--precision", precision, "--force"),
     ]
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, cwd=_PLACE, **pipes) as process:  # type: ignore[call-overload]
+    with subprocess.Popen(command, cwd=PLACE, **pipes) as process:  # type: ignore[call-overload]
         assert process.stderr is not None
         reason = _passed_on(process.stderr)
     if process.returncode:

@@ -121,6 +121,14 @@ def parse_name(given: str) -> Name | None:
     return None
 
 
+def named(given: str) -> Name:
+    """The name that a text is; raises ModelNameError for one that is none."""
+    name = parse_name(given)
+    if name is None:
+        raise ModelNameError(f"{given}: is no name of a model; it must be {FORMS}")
+    return name
+
+
 def name_here(given: str) -> Name | None:
     """The name that a text stands for on this machine; None where it is a path: something is there,
     or it has no form of a name.

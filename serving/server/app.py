@@ -36,6 +36,7 @@ from serving.server.work.backend import Backend
 from serving.server.work.batches.desk import Batches
 from serving.server.work.batches.running import Answering
 from serving.server.work.documents.desk import Documents
+from serving.server.work.imports import Imports
 from serving.server.work.stored.store import open_store
 from serving.server.work.translating.jobs import Jobs
 
@@ -64,7 +65,10 @@ def create_app(
     refuse = Refusal(dialects)
     answering: dict[str, Answering] = {}
     batches = Batches(store, settings, gatekeeper, answering, refuse)
-    backend = Backend(registry, settings, gatekeeper, metrics, documents, batches, describe, store)
+    imports = Imports(registry, settings)
+    backend = Backend(
+        registry, settings, gatekeeper, metrics, documents, batches, imports, describe, store
+    )
     served = [found for dialect in dialects for found in _served(dialect, backend, answering)]
     page = page_routes()
     app = Starlette(

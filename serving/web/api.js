@@ -14,8 +14,8 @@ export function setApiKey(key) {
   else sessionStorage.removeItem(KEY);
 }
 
-export async function get(path) {
-  return (await send(path, { headers: authorization() })).json();
+export async function get(path, key = apiKey()) {
+  return (await send(path, { headers: authorization(key) })).json();
 }
 
 /** POST a body; its answer, and the milliseconds until it was there. */
@@ -36,8 +36,8 @@ export async function fetchFile(path) {
 }
 
 /** Send a body, if there is one, by another method; the answer, if there is one. */
-export async function change(method, path, body) {
-  const response = await sendJson(path, body, undefined, method);
+export async function change(method, path, body, key) {
+  const response = await sendJson(path, body, undefined, method, key);
   return response.status === 204 ? undefined : response.json();
 }
 
@@ -61,8 +61,8 @@ export async function* stream(path, body, signal) {
   }
 }
 
-function sendJson(path, body, signal, method = "POST") {
-  const headers = { "Content-Type": "application/json", ...authorization() };
+function sendJson(path, body, signal, method = "POST", key = apiKey()) {
+  const headers = { "Content-Type": "application/json", ...authorization(key) };
   return send(path, { method, headers, body: JSON.stringify(body), signal });
 }
 
@@ -85,8 +85,8 @@ function reason(body) {
   return body.error?.message ?? body.error;
 }
 
-function authorization() {
-  return apiKey() ? { Authorization: `Bearer ${apiKey()}` } : {};
+function authorization(key = apiKey()) {
+  return key ? { Authorization: `Bearer ${key}` } : {};
 }
 
 /** Of several requests for one purpose only the latest counts. */

@@ -4,6 +4,7 @@ import { apiKey, setApiKey } from "./api.js";
 import { attempt, clearError, element } from "./dom.js";
 import { EncodePanel } from "./encode.js";
 import { GeneratePanel } from "./generate.js";
+import { Imports } from "./imports.js";
 import { Server } from "./server.js";
 import { tabs } from "./tabs.js";
 import { theme } from "./theme.js";
@@ -12,6 +13,7 @@ import { TranslatePanel } from "./translate.js";
 const translating = new TranslatePanel();
 const generating = new GeneratePanel();
 const encoding = new EncodePanel();
+const importing = new Imports(load);
 
 let wanted = new URLSearchParams(location.search);
 
@@ -24,6 +26,7 @@ async function load() {
     wanted = new URLSearchParams(); // read again with another key, the page stays as it is
     generating.use(server);
     encoding.use(server);
+    importing.use(server);
     showSome();
     element("attribution").textContent = attribution(server);
     element("page").hidden = false;

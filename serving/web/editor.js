@@ -34,6 +34,11 @@ export class Editor {
     this._area.focus();
   }
 
+  /** Let what is typed next take the place of the text. */
+  select() {
+    this._area.select();
+  }
+
   /** The text has changed: nothing is known of its words. */
   refresh() {
     this._words = [];

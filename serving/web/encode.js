@@ -25,6 +25,7 @@ export class EncodePanel {
   }
 
   use(server) {
+    this._server = server;
     this._encoders = server.encoders;
     element("encode-tab").hidden = !this._encoders.length;
     if (!this._encoders.length) return;
@@ -55,6 +56,7 @@ export class EncodePanel {
     element("encode").textContent = verb;
     element("encoder-does").textContent = does;
     element("second-text").placeholder = second;
+    element("encoder-demonstration").textContent = this._server.demonstration(element("encoder").value);
     this._requests.stop();
     this._clear();
   }

@@ -17,12 +17,20 @@ export class GeneratePanel {
     element("prompt").addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.generate();
     });
+    element("language-model").addEventListener("change", () => this._choose());
     copies(element("copy-generated"), () => this._output.textContent);
   }
 
   use(server) {
+    this._server = server;
     element("generate-tab").hidden = !server.languageModels.length;
     fill(element("language-model"), server.languageModels.map(({ id }) => [id, id]));
+    this._choose();
+  }
+
+  _choose() {
+    const { value } = element("language-model");
+    element("language-model-demonstration").textContent = this._server.demonstration(value);
   }
 
   async generate() {

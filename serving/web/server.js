@@ -7,20 +7,27 @@ export const AUTO = "auto";
 export class Server {
   static async read() {
     const paths = ["languages", "models", "limits", "openapi.json", "v1/models"];
-    return new Server(...(await Promise.all(paths.map(get))));
+    return new Server(...(await Promise.all(paths.map((path) => get(path)))));
   }
 
-  constructor(languages, { models }, { limits }, { components }, { data }) {
+  constructor(languages, { models, imports }, { limits }, { components }, { data }) {
     this.languages = languages;
     this.models = models.filter(({ task }) => task === "translate");
     this.languageModels = data.filter(({ task }) => task === "generate");
     this.encoders = data.filter(({ task }) => task !== "generate");
+    this.imports = imports;
+    this._demonstrations = new Map(models.map((model) => [model.name, model.demonstration]));
     this._limits = Object.fromEntries(limits.map((limit) => [limit.name, limit]));
     this._request = components.schemas.TranslateRequest.properties;
   }
 
   limit(name) {
     return this._limits[name];
+  }
+
+  /** What a model shows and cannot do, where it is none for real use; else empty. */
+  demonstration(name) {
+    return this._demonstrations.get(name) ?? "";
   }
 
   languageName(code) {

@@ -5,6 +5,7 @@ import { Latest, post } from "./api.js";
 import { Documents } from "./documents.js";
 import { announce, attempt, clearError, copies, Debounced, element, showError } from "./dom.js";
 import { Editor } from "./editor.js";
+import { exampleIn } from "./examples.js";
 import { Glossaries } from "./glossaries.js";
 import { LanguagePair } from "./languages.js";
 import { Memories, showOrigins } from "./memories.js";
@@ -25,8 +26,10 @@ export class TranslatePanel {
     this._alternatives = new Latest();
     this._links = null;
     this._prefix = "";
+    this._example = null;
     this._pair = new LanguagePair(() => {
       this._offerStored();
+      if (this._editor.text === this._example) this._showExample();
       this._changed();
     });
     this._glossaries = new Glossaries(this._pair, () => this._changed());
@@ -46,12 +49,14 @@ export class TranslatePanel {
 
   /** Work with a server; `wanted` are the parameters of the page's address. */
   use(server, wanted) {
+    const first = !this._server;
     this._server = server;
     element("html-switch").hidden = !server.readsHtml;
     this._pair.use(server, wanted);
     attempt(() => this._glossaries.use());
     attempt(() => this._memories.use());
-    if (wanted.get("q")) this._editor.text = wanted.get("q");
+    if (wanted.has("q")) this._editor.text = wanted.get("q");
+    else if (first && !this._editor.text) this._showExample();
     this._describe();
     this.translate();
   }
@@ -101,6 +106,15 @@ export class TranslatePanel {
     this._setPrefix("");
     this._describe();
     this._soon.ask();
+  }
+
+  /** Show what the models do well; the first key that is typed takes its place. */
+  _showExample() {
+    const example = exampleIn(this._pair.source);
+    if (!example) return;
+    this._example = example;
+    this._editor.text = this._example;
+    this._editor.select();
   }
 
   _setText(text) {
@@ -156,6 +170,8 @@ export class TranslatePanel {
     for (const [name, id] of Object.entries(OPTIONS)) {
       element(id).placeholder = this._pair.card?.defaults[name] ?? "";
     }
+    const known = this._pair.card ? this._server.demonstration(this._pair.card.name) : "";
+    element("demonstration").textContent = known;
     const { value } = this._server.limit("max_text_chars");
     const counter = element("counter");
     counter.textContent = `${this._editor.length} / ${value} characters`;

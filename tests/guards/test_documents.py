@@ -150,9 +150,9 @@ def prose(document: Path) -> Iterator[tuple[int, str]]:
     """Lines that are neither in a table, in code, nor printed by a command, with their numbers."""
     kept = True
     for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
-        if line.startswith(("```", "<!-- end", "<!-- soak: end")):
+        if line.startswith(("```", "<!-- end")):
             kept = not kept
-        elif line.startswith(("<!-- run:", "<!-- soak: begin")):
+        elif line.startswith("<!-- run:"):
             kept = False
         elif kept and not line.startswith(("|", "[", "<!--")):
             yield number, line

@@ -61,7 +61,7 @@ def origin(address: str) -> str:
 
 
 def opened(visited: Visit, server: Server, **parameters: str) -> Page:
-    visited.page.goto(f"{server.url}/?{urlencode(parameters)}")
+    visited.page.goto(f"{server.url}/?{urlencode({**parameters, 'q': parameters.get('q', '')})}")
     expect(visited.page.get_by_label("Text to translate")).to_be_visible()
     return visited.page
 

@@ -159,8 +159,8 @@ class Trainer:
                 if ending:
                     folder = self.saved or self.save()
                     raise EndedError(
-                        f"SIGTERM ended this run; {folder} holds what was learnt: the same command "
-                        "goes on"
+                        f"SIGTERM ended this run. {folder} holds its state: start the same command "
+                        "to go on"
                     )
             return self.saved or self.save()
 
@@ -169,7 +169,7 @@ class Trainer:
         if not self.ranks.is_first or not self.step:
             return error
         folder = self.saved or self.save()
-        return RankLostError(f"{error}; {folder} holds what was learnt: the same command goes on")
+        return RankLostError(f"{error}; {folder} holds its state: start the same command to go on")
 
     def _advance(self, update: Update, reporter: Reporter) -> None:
         """Make one update and measure it."""

@@ -10,14 +10,21 @@ sentence and attends under an additive mask over all slots.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from training.models.context import AttentionContext, CacheContext, KeyValue, StepNeeds
-from training.models.dropout import HeadDropout, WeightDropout
-from training.models.operators import attention, biased_attention, reshape, split_heads
+from training.models.dropout import KEEP_ALL, HeadDropout, WeightDropout
+from training.models.operators import (
+    attention,
+    biased_attention,
+    capped_attention,
+    reshape,
+    split_heads,
+)
 from training.models.positions import RelativePositions, RotaryPositions
 
 
@@ -56,6 +63,37 @@ class Packing:
         return nn.functional.embedding(self.rows_M[None], flat)
 
 
+def with_cap(cap: float) -> Callable[..., Tensor]:
+    """`attention`, whose scores have a soft cap where it is not 0."""
+    if not cap:
+        return attention
+
+    def attend(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        num_heads: int,
+        mask: Tensor | None,
+        causal: bool = False,
+        dropout: WeightDropout = KEEP_ALL,
+        scales_queries: bool = True,
+    ) -> Tensor:
+        del scales_queries  # scores are scaled before they are capped
+        return capped_attention(
+            query,
+            key,
+            value,
+            num_heads=num_heads,
+            mask=mask,
+            causal=causal,
+            dropout=dropout,
+            cap=cap,
+        )
+
+    return attend
+
+
 class SelfAttention(nn.Module):
     """Self-attention with one fused input projection, initialised by `init_linear`.
 
@@ -89,10 +127,14 @@ class SelfAttention(nn.Module):
         self.head_dropout = HeadDropout(num_heads)
         self.rotary = positions if isinstance(positions, RotaryPositions) else None
         self.relative = positions if isinstance(positions, RelativePositions) else None
-        self._attention = biased_attention if is_biased else attention
+        self._attention: Callable[..., Tensor] = biased_attention if is_biased else attention
         if self.relative is not None or is_biased:
             self.needs = StepNeeds(attentions=1, slot_positions=True)
         init_linear(self.in_proj, self.out_proj)
+
+    def cap_scores(self, cap: float) -> None:
+        """Let scores come near `cap` and never reach it from here on; 0 is no cap."""
+        self._attention = with_cap(cap)
 
     def forward(
         self, x_BQD: Tensor, mask: Tensor | Packing | None = None, rows_sharing_dropout: int = 1
@@ -256,7 +298,12 @@ class SourceAttention(nn.Module):
         self.key_value_proj = nn.Linear(model_dim, 2 * width, bias=bias)
         self.out_proj: nn.Module = nn.Linear(width, model_dim, bias=bias)
         self.head_dropout = HeadDropout(num_heads)
+        self._attention: Callable[..., Tensor] = attention
         init_linear(self.query_proj, self.key_value_proj, self.out_proj)
+
+    def cap_scores(self, cap: float) -> None:
+        """As that of `SelfAttention`."""
+        self._attention = with_cap(cap)
 
     def project(self, memory_BSD: Tensor) -> KeyValue:
         """Keys and values [B,S,D] of an encoder output."""
@@ -266,7 +313,7 @@ class SourceAttention(nn.Module):
     def forward(self, x_BQD: Tensor, context: AttentionContext) -> Tensor:
         """Attend from [B,Q,D] to the source; the K beams of a sentence are queries of one row."""
         context.source_query = self.query_proj(x_BQD)
-        out_BQD = attention(
+        out_BQD = self._attention(
             context.source_query,
             context.source.keys,
             context.source.values,

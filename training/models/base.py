@@ -104,8 +104,8 @@ class Trainable(nn.Module):
 
 
 class Network(Trainable, ABC):
-    """What translation models, language models and encoders in pre-training have in common: ids are
-    told by an output matrix."""
+    """What translation models, language models and encoders in pre-training have in common: an
+    output matrix gives the logits of ids."""
 
     stacks: ClassVar[dict[str, str]] = {"encoder": "encoder", "decoder": "decoder"}
     """The submodules that hold the layers of each side."""

@@ -46,8 +46,8 @@ ORDERS: dict[str, Order] = {
 class Residual(nn.Module):
     """Pre-norm: x + scale * dropout(f(norm(x))); post-norm: norm(x + scale * dropout(f(x))).
 
-    Language models also allow none: x + scale * dropout(f(x)); a norm of what is added, `output`: x
-    + scale * dropout(norm(f(x))); and `sandwich`, both that and pre-norm.
+    Language models also allow none: x + scale * dropout(f(x)), and a norm of what is added,
+    `output`: x + scale * dropout(norm(f(x))). `sandwich` has both that and pre-norm.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ BLOCKS: dict[str, Block] = {
 
 def self_attention(config: ModelConfig) -> SelfAttention:
     """Self-attention of the configured sizes."""
-    return SelfAttention(
+    made = SelfAttention(
         config.model_dim,
         config.num_heads,
         config.attention_dropout,
@@ -211,6 +211,9 @@ def self_attention(config: ModelConfig) -> SelfAttention:
         positions=make_positions(config),
         is_biased=config.biases_scores,
     )
+    if config.attention_soft_cap:
+        made.cap_scores(config.attention_soft_cap)
+    return made
 
 
 def mixing(config: ModelConfig, side: str) -> SelfAttention | Convolution | Ssru:
@@ -226,13 +229,15 @@ def mixing(config: ModelConfig, side: str) -> SelfAttention | Convolution | Ssru
 
 def source_attention(config: ModelConfig) -> SourceAttention:
     """Source attention of the configured sizes."""
-    return SourceAttention(
+    made = SourceAttention(
         config.model_dim,
         config.num_heads,
         config.attention_dropout,
         head_dim=config.head_width,
         bias=config.attention_bias,
     )
+    made.cap_scores(config.attention_soft_cap)
+    return made
 
 
 def feed_forward(

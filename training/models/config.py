@@ -56,7 +56,8 @@ class ModelConfig(ABC):
     vocab_size: int = 8000
     """Pieces of the vocabulary that source and target share."""
     norm: str = "pre"
-    """`pre`: normalise each sublayer's input, and once at the end; `post`: after each residual."""
+    """`pre`: normalise each sublayer's input, and once at the end; `post`: after each residual;
+    encoder-decoders also `sandwich`: as `pre`, and each sublayer's output too (Gemma 2)."""
     norm_type: str = "layer"
     """`layer`: LayerNorm; `rms`: RMSNorm (Zhang and Sennrich 2019); `scale`: ScaleNorm (Nguyen and
     Salazar 2019)."""
@@ -193,6 +194,11 @@ class ModelConfig(ABC):
     def attention_bias(self) -> bool:
         """Whether the projections of attention have biases."""
         return True
+
+    @property
+    def attention_soft_cap(self) -> float:
+        """What scores of attention come near and never reach; 0 is none."""
+        return 0.0
 
     @property
     def ffn_bias(self) -> bool:

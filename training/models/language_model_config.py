@@ -63,7 +63,7 @@ class LanguageModelConfig(ModelConfig):
     """The same of logits."""
     positions: str = "sinusoid"
     """As in all models; `gluon`: the authors' code, whose columns do not pair up; `learnt`: a table
-    of `max_positions` rows; or `none`: causal attention alone tells them."""
+    of `max_positions` rows; or `none`: causal attention alone shows the order."""
     max_positions: int = 0
     """Positions of a `learnt` table, which bounds prompt and output together; 0 for all others,
     whose length is open."""

@@ -8,17 +8,15 @@ N blocks, M queries of a block, W keys of a block.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
-from training.models.attention import SelfAttention
+from training.models.attention import SelfAttention, with_cap
 from training.models.context import CacheContext
-from training.models.dropout import KEEP_ALL, WeightDropout
+from training.models.dropout import WeightDropout
 from training.models.language_model_config import LanguageModelConfig
 from training.models.norms import QueryKeyNorm
-from training.models.operators import attention, capped_attention, soft_cap
+from training.models.operators import soft_cap
 from training.models.positions import make_positions
 
 _LEAST_BLOCK = 16  # smaller products do not fill a core's registers
@@ -95,7 +93,7 @@ def light_attention(
     """
     length = query_BTD.shape[1]
     if is_band(offsets) and len(offsets) >= length:
-        return _with_cap(cap)(
+        return with_cap(cap)(
             query_BTD,
             key_BTD,
             value_BTD,
@@ -112,37 +110,6 @@ def light_attention(
     query = query * width**-0.5
     attend = _banded if is_band(offsets) else _gathered
     return attend(query, key, value, offsets, dropout, cap).flatten(2)
-
-
-def _with_cap(cap: float) -> Callable[..., Tensor]:
-    """`attention`, whose scores have a soft cap where it is not 0."""
-    if not cap:
-        return attention
-
-    def attend(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        *,
-        num_heads: int,
-        mask: Tensor | None,
-        causal: bool = False,
-        dropout: WeightDropout = KEEP_ALL,
-        scales_queries: bool = True,
-    ) -> Tensor:
-        del scales_queries  # scores are scaled before they are capped
-        return capped_attention(
-            query,
-            key,
-            value,
-            num_heads=num_heads,
-            mask=mask,
-            causal=causal,
-            dropout=dropout,
-            cap=cap,
-        )
-
-    return attend
 
 
 def _gathered(
@@ -233,7 +200,7 @@ class LightSelfAttention(SelfAttention):
             self.out_proj.register_parameter("bias", None)
         self.query_key_norm = QueryKeyNorm(config) if config.query_key_norm != "none" else None
         self.offsets, self.cap = offsets, config.attention_soft_cap
-        self._attention = _with_cap(self.cap)
+        self.cap_scores(self.cap)
         rows = [heads * config.head_width for heads in self.head_counts]
         for weight in self.in_proj.weight.detach().split(rows):
             nn.init.xavier_uniform_(weight)

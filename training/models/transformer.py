@@ -55,8 +55,9 @@ class Transformer(TranslationModel):
         self.encoder = make_stack(config, "encoder", block.encoder_layer)
         self.decoder = make_stack(config, "decoder", block.decoder_layer)
         self.encoder_halting, self.decoder_halting = make_halting(config), make_halting(config)
-        self.encoder_norm = make_norm(config, "pre")
-        self.decoder_norm = make_output_norm(config, "pre")
+        self.encoder_norm = make_norm(config, "pre", "sandwich")
+        self.decoder_norm = make_output_norm(config, "pre", "sandwich")
+        self.logit_soft_cap = config.logit_soft_cap
         self.encoder_side, self.decoder_side = SideEmbedding(config), SideEmbedding(config)
         self.encoder_bias = make_bias(config, sees_ahead=True)
         self.decoder_bias = make_bias(config, sees_ahead=False)

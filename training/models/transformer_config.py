@@ -18,6 +18,7 @@ class TransformerConfig(ModelConfig):
     it says otherwise."""
 
     choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = ModelConfig.choices | {
+        "norm": ("pre", "post", "sandwich"),
         "encoder_mixing": ("attention", *CONVOLUTIONS),
         "decoder_mixing": ("attention", *CONVOLUTIONS, "ssru"),
         "positions": (
@@ -60,6 +61,10 @@ class TransformerConfig(ModelConfig):
     """Features of one head of attention; 0 is `model_dim` over `num_heads`."""
     attention_bias: bool = True
     """Biases in the projections of attention."""
+    attention_soft_cap: float = 0.0
+    """What scores of attention come near and never reach (Gemma 2, T5Gemma); 0 is none."""
+    logit_soft_cap: float = 0.0
+    """The same of logits."""
     ffn_bias: bool = True
     """Biases in the feed-forward."""
     source_vocab_size: int = 0
@@ -99,6 +104,7 @@ class TransformerConfig(ModelConfig):
         self._check_embeddings()
         self._check_steps()
         self._check_heads()
+        self._check_caps()
         self._check_positions()
         self._check_convolutions()
 
@@ -125,6 +131,21 @@ class TransformerConfig(ModelConfig):
                     f"{side}_mixing: {mixing} divides model_dim among heads, got head_dim: "
                     f"{self.head_dim}; set head_dim: 0 or {side}_mixing: attention"
                 )
+
+    def _check_caps(self) -> None:
+        """Raise ConfigError for caps below 0, or of scores that are none of a plain attention."""
+        for name in ("attention_soft_cap", "logit_soft_cap"):
+            if not getattr(self, name) >= 0.0:
+                raise ConfigError(f"{name} must be >= 0, got {getattr(self, name)}")
+        mixings = {self.encoder_mixing, self.decoder_mixing}
+        if self.attention_soft_cap and (
+            self.positions in ("relative", "relative_bias") or mixings != {"attention"}
+        ):
+            raise ConfigError(
+                "attention_soft_cap needs encoder_mixing and decoder_mixing: attention, and "
+                f"positions that are no part of scores, got {sorted(mixings)} and positions: "
+                f"{self.positions}; set attention_soft_cap: 0"
+            )
 
     def _check_embeddings(self) -> None:
         if self.source_vocab_size < 0:

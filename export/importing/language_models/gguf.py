@@ -15,6 +15,7 @@ from export.importing.language_models.gguf_architectures import (
     ARCHITECTURES,
     GgufHeader,
     read_sizes,
+    scale_by_yarn,
 )
 from export.importing.language_models.gguf_tokenizer import read_gguf_tokenizer
 from export.importing.language_models.model import ImportedLanguageModel, loaded
@@ -61,6 +62,7 @@ def read_gguf(path: Path) -> ImportedLanguageModel:
     )
     if architecture.finish is not None:
         architecture.finish(header, read)
+    scale_by_yarn(header, read)
     return read
 
 

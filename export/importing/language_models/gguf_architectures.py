@@ -23,7 +23,13 @@ from export.importing.language_models.options import (
     window_of,
     windows_of,
 )
-from export.importing.language_models.rotary import scale_turned, turned_features
+from export.importing.language_models.rotary import (
+    check_yarn,
+    scale_turned,
+    temperature,
+    turned_features,
+    yarn_sizes,
+)
 from export.importing.language_models.state import Names
 from training.models.positions import rotary_slowing
 
@@ -72,7 +78,8 @@ def read_sizes(
     header: GgufHeader, architecture: Architecture, vocab_size: int
 ) -> tuple[Sizes, int]:
     """The sizes of the model, and how many tokens it may read."""
-    scaling = header.must("rope.scaling.type", "none", "linear", default="none")
+    scaling = header.must("rope.scaling.type", "none", "linear", _YARN, default="none")
+    header.get("rope.scaling.finetuned")  # changes nothing
     header.must("expert_count", 0, default=0)
     header.must("vocab_size", vocab_size, default=vocab_size)
     dim, heads = header.need("embedding_length", int), header.need("attention.head_count", int)
@@ -88,8 +95,8 @@ def read_sizes(
         "ffn_dim": header.need("feed_forward_length", int),
         "vocab_size": vocab_size,
         "rotary_base": header.get("rope.freq_base", 10000.0),
-        "rotary_scaling": scaling,
-        "rotary_factor": header.get("rope.scaling.factor", 1.0),
+        "rotary_scaling": "none" if scaling == _YARN else scaling,
+        "rotary_factor": 1.0 if scaling == _YARN else header.get("rope.scaling.factor", 1.0),
         "attention_bias": False,
         "ffn_bias": False,
         "tie_embeddings": f"{architecture.names.output}.weight" not in header.weights,
@@ -97,7 +104,39 @@ def read_sizes(
     }
     sizes |= architecture.own_sizes(header, sizes)
     longest = sizes.pop("max_positions")
-    return sizes, longest
+    if scaling != _YARN:
+        return sizes, longest
+    numbers = _yarn_numbers(header, sizes, longest)
+    sizes |= yarn_sizes(numbers, sizes.get("rotary_dim") or _width(sizes), sizes["rotary_base"])
+    return sizes, max(longest, int(numbers[_TRAINED] * numbers["factor"]))
+
+
+def scale_by_yarn(header: GgufHeader, read: ImportedLanguageModel) -> None:
+    """Multiply queries and keys as YaRN does, where positions are scaled by it."""
+    if header.get("rope.scaling.type") == _YARN:
+        factor = temperature(header.need("rope.scaling.factor", float), 1.0)
+        scale_turned(read, factor * header.get("rope.scaling.attn_factor", 1.0))
+
+
+def _yarn_numbers(header: GgufHeader, sizes: Sizes, longest: int) -> dict[str, float]:
+    """The numbers of YaRN, as llama.cpp takes them; raises ExportError where something else scales
+    positions too."""
+    path, name = header.options.path, header.key("rope.scaling")
+    if sizes["rotary_scaling"] != "none" or "window_rotary_base" in sizes:
+        raise ExportError(
+            f"{path}: {name}.type {_YARN!r} is not supported where tensors, or layers that see a "
+            "window, have positions of their own; it must be 'none' or 'linear'"
+        )
+    for part, neutral in _NEUTRAL.items():
+        header.must(f"rope.scaling.{part}", neutral, default=neutral)
+    numbers = {
+        "factor": header.need("rope.scaling.factor", float),
+        _TRAINED: header.get("rope.scaling.original_context_length", longest),
+        "beta_fast": header.get("rope.scaling.yarn_beta_fast", 32.0),
+        "beta_slow": header.get("rope.scaling.yarn_beta_slow", 1.0),
+    }
+    check_yarn(path, name, numbers)
+    return numbers
 
 
 def _width(sizes: Sizes) -> int:
@@ -244,6 +283,9 @@ def _halves(rows: Tensor, heads: int) -> Tensor:
     return by_head.transpose(1, 2).reshape(rows.shape)
 
 
+_YARN, _TRAINED = "yarn", "original_max_position_embeddings"
+_NEUTRAL = {"yarn_ext_factor": 1.0, "yarn_attn_factor": 1.0, "yarn_log_multiplier": 0.0}
+"""Numbers of YaRN that are not supported, with the values that change nothing."""
 _SLOWER = "rope_freqs.weight"
 _SHORT, _LONG = "rope_factors_short.weight", "rope_factors_long.weight"
 _NAMES = Names(

@@ -58,10 +58,8 @@ def read_rotary(options: Options, width: int, base: float = 10000.0) -> dict[str
     _check_whole(options.path, name, told)
     check_rotary(options.path, name, told, *_OF_YARN)
     base = float(told.get("rope_theta", base))
-    factors = _yarn_factors(
-        _yarn_numbers(options), width, base, truncate=told.get("truncate", True)
-    )
-    return {"rotary_base": base, "rotary_scaling": "listed", "rotary_factors": factors}
+    truncate = told.get("truncate", True)
+    return yarn_sizes(_yarn_numbers(options), width, base, truncate=truncate)
 
 
 def stretched(options: Options, longest: int) -> tuple[int, float]:
@@ -76,7 +74,7 @@ def stretched(options: Options, longest: int) -> tuple[int, float]:
     if given is None:
         both = numbers["mscale"], numbers["mscale_all_dim"]
         above, below = both if all(both) else (1.0, 0.0)
-        given = _temperature(factor, above) / _temperature(factor, below)
+        given = temperature(factor, above) / temperature(factor, below)
     return max(longest, int(trained * factor)), float(given)
 
 
@@ -89,7 +87,7 @@ def _is_yarn(told: dict[str, Any]) -> bool:
     return _kind(told) == _YARN and "short_factor" not in told
 
 
-def _temperature(factor: float, share: float) -> float:
+def temperature(factor: float, share: float) -> float:
     """By how much scores grow with the length of texts (Peng et al. 2023, equation 22)."""
     return 0.1 * share * math.log(factor) + 1.0 if factor > 1.0 else 1.0
 
@@ -106,22 +104,28 @@ def _yarn_numbers(options: Options) -> dict[str, float]:
         "mscale": told.get("mscale") or 0.0,
         "mscale_all_dim": told.get("mscale_all_dim") or 0.0,
     }
-    for key, value in found.items():
-        least = 0.0 if key.startswith("mscale") else 1.0 if key == "factor" else 1e-6
-        if type(value) not in (int, float) or not value >= least:
-            raise ExportError(
-                f"{options.path}: {name} of the type {_YARN!r} needs a number {key} >= {least:g}, "
-                f"got {value!r}"
-            )
+    check_yarn(options.path, name, found)
     return found
 
 
-def _yarn_factors(
-    numbers: dict[str, float], width: int, base: float, *, truncate: bool
-) -> tuple[float, ...]:
-    """By how much each angle turns slower (Peng et al. 2023, "YaRN: Efficient Context Window
-    Extension of Large Language Models", section 3.2): those that turn often in the texts of the
-    first training not at all, those that turn once at most by the factor, others in part."""
+def check_yarn(path: Path, name: str, numbers: dict[str, Any]) -> None:
+    """Raise ExportError for a number of YaRN that is missing or too small."""
+    for key, value in numbers.items():
+        least = 0.0 if key.startswith("mscale") else 1.0 if key == "factor" else 1e-6
+        if type(value) not in (int, float) or not value >= least:
+            raise ExportError(
+                f"{path}: {name} of the type {_YARN!r} needs a number {key} >= {least:g}, "
+                f"got {value!r}"
+            )
+
+
+def yarn_sizes(
+    numbers: dict[str, float], width: int, base: float, *, truncate: bool = True
+) -> dict[str, Any]:
+    """The base, and by how much each of the angles of `width` features turns slower (Peng et al.
+    2023, "YaRN: Efficient Context Window Extension of Large Language Models", section 3.2): those
+    that turn often in the texts of the first training not at all, those that turn once at most by
+    the factor, others in part."""
 
     def place(turns: float) -> float:
         """Where an angle would stand that turns so often."""
@@ -136,7 +140,8 @@ def _yarn_factors(
         high += 0.001  # as in transformers
     slowed_F = ((torch.arange(width // 2) - low) / (high - low)).clamp(0.0, 1.0)
     slower_F = 1.0 / (slowed_F / numbers["factor"] + (1.0 - slowed_F))
-    return tuple(slower_F.tolist())
+    factors = tuple(slower_F.tolist())
+    return {"rotary_base": base, "rotary_scaling": "listed", "rotary_factors": factors}
 
 
 def rotary_sizes(

@@ -45,7 +45,7 @@ _SIDES = re.compile(r"(source|src)\S* (target|trg|tgt)\S*")
 
 @dataclass(frozen=True)
 class MarianFiles:
-    """The files of one model, and what its decoder is told."""
+    """The files of one model, and the options of its decoder."""
 
     model: Path
     vocabularies: tuple[Path, ...]
@@ -87,7 +87,7 @@ def find_files(source: Path) -> MarianFiles:
     vocabularies = [path for path in files if path.suffix == ".spm"]
     if len(vocabularies) > 1 and not _SIDES.fullmatch(" ".join(p.name for p in vocabularies)):
         raise ExportError(
-            f"{folder}: which vocabulary is the source's is not told; give the decoder's .yml, or "
+            f"{folder}: nothing says which vocabulary is the source's; give the decoder's .yml, or "
             f"name them source.spm and target.spm, got {', '.join(p.name for p in vocabularies)}"
         )
     return MarianFiles(

@@ -41,7 +41,7 @@ _NUMBERED = re.compile(r"model\.(encoder|decoder)\.layers\.(\d+)\.layer_norms\.(
 _JOINED = re.compile(r"(.*\.)in_proj_(weight|bias)")
 _CONVOLUTIONS = {"lightweight": "light_conv", "dynamic": "dynamic_conv"}
 _KERNELS = {"encoder": (3, 7, 15, 31, 31, 31, 31), "decoder": (3, 7, 15, 31, 31, 31)}
-"""Widths that `models/lightconv.py` has where none are told."""
+"""The default widths of `models/lightconv.py`."""
 _BUFFERS = re.compile(r"model\.(encoder|decoder)\.(version|embed_positions\._float_tensor)")
 
 
@@ -113,7 +113,7 @@ def _options(path: Path, found: Any) -> dict[str, Any]:
 
 def _dictionaries(path: Path, options: Mapping[str, Any], choice: LanguageChoice) -> Written:
     """The written forms of the ids of both sides; raises ExportError where one embedding is for two
-    lists, or it is not told which list is whose."""
+    lists, or nothing says which list is whose."""
     files = find_dictionaries(path)
     if not files:
         raise ExportError(f"{path.parent}: dict.<language>.txt is missing, the pieces of the ids")

@@ -48,7 +48,7 @@ def fuse_packed_attention(groups: Groups, node: NodeProto) -> None:
 
 
 def _before_reshape(groups: Groups, name: str, same: dict[str, str]) -> str:
-    """A value as it was before a Reshape, if that made it; `same` then tells so."""
+    """A value as it was before a Reshape, if that made it; then `same` is true."""
     node = groups.producers.get(name)
     if node is None or node.op_type != "Reshape":
         return name

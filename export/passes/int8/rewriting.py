@@ -23,7 +23,7 @@ from export.passes.fold_scalars import Scaled
 
 Shape = tuple[str | int, ...]
 Rule = Callable[["Rewriting", NodeProto], bool]
-"""Writes what a node becomes and tells True, or leaves it to the rules after it."""
+"""Writes what a node becomes and returns True, or leaves it to the rules after it."""
 
 
 class Rewriting:
@@ -38,7 +38,7 @@ class Rewriting:
         flat_outputs: frozenset[str],
         products: Products,
     ) -> None:
-        """`scaled` tells what `fold_scalars` did; the others are arguments of `lowering.lower`."""
+        """`scaled` says what `fold_scalars` did; the others are arguments of `lowering.lower`."""
         self.int8, self.wide = int8, products.wide
         self.ranges, self.exact = products.ranges or {}, products.exact
         self.scaled, self.flat_outputs = scaled, flat_outputs

@@ -186,6 +186,10 @@ class Settings(BaseModel):
     admin_key: SecretStr = SecretStr("")
     """Key of those who administer keys and models over HTTP, of at least 16 characters; without one
     nobody does. With a store it makes requests need a key."""
+    model_imports: bool = False
+    """`on`: whoever has the admin key may have models downloaded by name, imported and served
+    (`/admin/imports`, and the page); needs `MACARON_ADMIN_KEY`, and a folder of bundles that can be
+    written."""
     max_keys: int = Field(10_000, ge=1, le=1_000_000)
     """Keys that the store holds."""
     max_label_chars: int = Field(200, ge=1, le=10_000)
@@ -224,6 +228,8 @@ class Settings(BaseModel):
                     f"{variable(low)} = {getattr(self, low)} must be at most "
                     f"{variable(high)} = {getattr(self, high)}"
                 )
+        if self.model_imports and not self.admin_key.get_secret_value():
+            raise ValueError(f"{variable('model_imports')} needs {variable('admin_key')}")
         return self
 
     def batch_limits(self, device: str) -> BatchLimits:

@@ -17,6 +17,7 @@ from serving.server.http.access_log import RequestContext
 from serving.server.http.settings import variable
 from serving.server.models.served import AnyModel, LoadedModel
 from serving.server.work.backend import Backend
+from serving.server.work.imports import ImportReport
 from serving.store.records.key import (
     AuditEntry,
     KeyLimits,
@@ -139,6 +140,22 @@ class Administration:
         """Let a translation model leave; raises UnknownModelError."""
         await run_in_threadpool(self._backend.registry.unload_named, name)
         await self._note(context, "unload_model", name)
+
+    async def start_import(self, name: str, context: RequestContext) -> ImportReport:
+        """Begin to import the model of a name; raises as `Imports.start` does."""
+        report = await run_in_threadpool(self._backend.imports.start, name)
+        await self._note(context, "import_model", name)
+        return report
+
+    async def model_import(self) -> ImportReport:
+        """How far the last import is; raises NoImportsError."""
+        return await run_in_threadpool(self._backend.imports.report)
+
+    async def stop_import(self, context: RequestContext) -> ImportReport:
+        """Stop the import that is running; raises NoImportsError."""
+        report = await run_in_threadpool(self._backend.imports.stop)
+        await self._note(context, "stop_import", report.name)
+        return report
 
     async def drain(self, context: RequestContext) -> None:
         """Turn the server not ready; what still comes is served."""

@@ -14,6 +14,7 @@ from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
 from serving.server.work.batches.desk import Batches
 from serving.server.work.documents.desk import Documents
+from serving.server.work.imports import Imports
 from serving.server.work.stored.store import needed_store
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Backend:
     metrics: HttpMetrics
     documents: Documents
     batches: Batches
+    imports: Imports
     document: Callable[[], str]
     """The OpenAPI document of this app."""
     store: Store | None = None
@@ -42,8 +44,9 @@ class Backend:
         return needed_store(self.store, purpose)
 
     def close(self) -> None:
-        """Bring to the store what it has to have, and close it; what it cannot take is told in the
-        log. Nothing is let in any more."""
+        """Stop an import, bring to the store what it has to have, and close it; what it cannot take
+        is told in the log. Nothing is let in any more."""
+        self.imports.close()
         if self.store is None:
             return
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from export.importing.language_models.gguf import read_gguf
+from export.importing.language_models.qwen import read_qwen2
 from tests.integration.importing.test_gguf import add_tokenizer
 from tests.toy.language_checkpoints import ROWS, write_llama
 
@@ -23,7 +25,14 @@ GEMMA_KEYS |= {"attention.sliding_window": 5}
 GEMMA = {"head_dim": 24, "query_pre_attn_scalar": 24, "sliding_window": 5, "rms_norm_eps": 1e-6}
 FACTORS = {"short_factor": [1.0, 1.0, 1.1, 1.5], "long_factor": [1.0, 2.0, 3.0, 4.0]}
 MODELS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "qwen2": ({"kind": "Qwen2"}, RMS),
+    "qwen2": (
+        {"kind": "Qwen2", "rope_parameters": {
+            "rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0,
+            "original_max_position_embeddings": 32, "beta_fast": 2.0}},
+        RMS | {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
+               "rope.scaling.original_context_length": 32, "rope.scaling.yarn_beta_fast": 2.0,
+               "rope.scaling.finetuned": True},
+    ),
     "qwen3": ({"kind": "Qwen3", "head_dim": 24}, {"attention.key_length": 24} | RMS
               | {"attention.value_length": 24, "rope.dimension_count": 24}),
     "phi3": (
@@ -131,3 +140,14 @@ def test_logits_are_those_of_transformers(tmp_path: Path, architecture: str) -> 
     assert wanted.std() > 0.5
     torch.testing.assert_close(found, wanted, atol=1e-4, rtol=0)
     assert imported.max_positions == (64 if architecture == "phi3" else 128)
+
+
+def test_yarn_in_gguf_is_that_of_the_folder_it_was_made_of(tmp_path: Path) -> None:
+    write_gguf(tmp_path, "qwen2")
+    read, folder = read_gguf(tmp_path / "model.gguf"), read_qwen2(tmp_path / "folder")
+    ours = read.model.config  # the header has the number in 32 bits
+    assert replace(ours, norm_eps=folder.model.config.norm_eps) == folder.model.config
+    assert read.max_positions == folder.max_positions
+    theirs = folder.model.state_dict()
+    for name, tensor in read.model.state_dict().items():
+        torch.testing.assert_close(tensor, theirs[name], atol=1e-6, rtol=0)

@@ -164,7 +164,7 @@ def test_where_a_process_is_killed_nothing_is_lost(recipe: Path, tmp_path: Path)
     assert list_checkpoints(run)[-1].name == "step_00000007"
     last = told.splitlines()[-1]
     assert last.startswith("error: another process of this run has ended")
-    assert "step_00000007 holds what was learnt: the same command goes on" in last
+    assert "step_00000007 holds its state: start the same command to go on" in last
     assert "Traceback" not in told
     assert main([*command, "--processes", "2"]) == 0
     assert figures(run) == figures(unbroken)
@@ -212,7 +212,7 @@ def test_where_torchrun_ends_the_processes_rank_0_saves(
     assert list_checkpoints(run)[-1].name == saved, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if "error: " in line and "holds" in line]
     assert line.startswith(told)
-    assert f"{saved} holds what was learnt: the same command goes on" in line
+    assert f"{saved} holds its state: start the same command to go on" in line
 
 
 def test_a_process_that_sees_other_text_is_told_of_before_the_work(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ from serving.server.dialects.admin.wire import (
     KeyPatch,
     KeysQuery,
     ModelAct,
+    ModelImport,
+    ModelImportReport,
     NewApiKey,
     TaskUsage,
     UsageReport,
@@ -36,6 +38,7 @@ from serving.server.http.gate import KeyRule
 from serving.server.http.wire import json_response, utc
 from serving.server.work.administration import Administration, days
 from serving.server.work.backend import Backend
+from serving.server.work.imports import ImportReport
 from serving.store.records.key import KeyLimits, StoredKey, UsageQuery
 
 
@@ -135,10 +138,34 @@ class _AdminEndpoints:
             await self._administration.unload(name, context)
         return await self.models(request, context)
 
+    async def start_import(self, request: Request, context: RequestContext) -> Response:
+        """Begin to import a model; answers before it is there."""
+        body = await read_json(request, ModelImport, self._most)
+        return _reported(await self._administration.start_import(body.name, context), 202)
+
+    async def model_import(self, _: Request, __: RequestContext) -> Response:
+        """Tell how far the import is that was asked for last."""
+        return _reported(await self._administration.model_import())
+
+    async def stop_import(self, _: Request, context: RequestContext) -> Response:
+        """Stop the import that is running, if there is one."""
+        return _reported(await self._administration.stop_import(context))
+
     async def drain(self, _: Request, context: RequestContext) -> Response:
         """Have `/readyz` say that no requests should be sent here; what comes is still served."""
         await self._administration.drain(context)
         return json_response(Drained(status="draining"))
+
+
+def _reported(report: ImportReport, status: int = 200) -> Response:
+    told = ModelImportReport(
+        state=report.state,
+        name=report.name,
+        lines=list(report.lines),
+        model=report.model,
+        error=report.error,
+    )
+    return json_response(told, status=status)
 
 
 def _api_key(key: StoredKey) -> ApiKey:
@@ -278,6 +305,37 @@ ADMIN_API = Dialect(
             key=KeyRule.ADMIN,
         ),
         DialectRoute(
+            "/admin/imports",
+            _AdminEndpoints.model_import,
+            "admin_import",
+            "How far the import of a model is that was asked for last",
+            ModelImportReport,
+            errors=(401, 404, 429, 503),
+            key=KeyRule.ADMIN,
+        ),
+        DialectRoute(
+            "/admin/imports",
+            _AdminEndpoints.start_import,
+            "admin_start_import",
+            "Download a model by its name, import it and serve it; one at a time",
+            ModelImportReport,
+            methods=("POST",),
+            status=202,
+            request=ModelImport,
+            errors=(400, 401, 404, 408, 409, 413, 415, 429, 503),
+            key=KeyRule.ADMIN,
+        ),
+        DialectRoute(
+            "/admin/imports",
+            _AdminEndpoints.stop_import,
+            "admin_stop_import",
+            "Stop the import that is running; the next one goes on with its downloads",
+            ModelImportReport,
+            methods=("DELETE",),
+            errors=(401, 404, 429, 503),
+            key=KeyRule.ADMIN,
+        ),
+        DialectRoute(
             "/admin/drain",
             _AdminEndpoints.drain,
             "admin_drain",
@@ -290,7 +348,8 @@ ADMIN_API = Dialect(
     ),
     reasons={
         401: "This is not the admin key",
-        404: "The server has no admin key, or there is no such key or model",
+        404: "The server has no admin key, or imports no models, or there is no such key or model",
+        409: "Another model is being imported",
         501: "The server has no store",
     },
 )

@@ -172,6 +172,28 @@ class ModelAct(Wire):
     action: Literal["load", "unload"]
 
 
+class ModelImport(Wire):
+    """A model to import."""
+
+    name: Annotated[str, Field(max_length=1000)]
+    """As `macaron pull` takes it: OWNER/NAME of a hub, firefox:FROM-TO, argos:FROM-TO, or a URL
+    with #sha256=HASH."""
+
+
+class ModelImportReport(Wire):
+    """How far the import is that was asked for last."""
+
+    state: Literal["none", "running", "done", "failed", "stopped"]
+    name: str
+    """As it was asked for; empty where none was."""
+    lines: list[str]
+    """What the import said last: size and licence, then how far it is."""
+    model: str | None
+    """The name by which requests choose the model, once it is served."""
+    error: str | None
+    """Why it failed."""
+
+
 class Drained(Wire):
     """What was done."""
 

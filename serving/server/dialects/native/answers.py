@@ -240,6 +240,7 @@ def card_of(model: AnyModel) -> ModelCard:
         quality=list(manifest.quality),
         calibration=manifest.calibration,
         attribution=manifest.attribution,
+        demonstration=manifest.demonstration,
     )
 
 

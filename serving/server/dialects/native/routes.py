@@ -115,7 +115,12 @@ class _NativeEndpoints:
             *registry.language_models,
             *registry.encoders,
         ]
-        return json_response(Models(models=list(map(card_of, models))))
+        return json_response(
+            Models(
+                models=list(map(card_of, models)),
+                imports=self._backend.settings.model_imports,
+            )
+        )
 
     async def classify(self, request: Request, context: RequestContext) -> Response:
         """The classes of each text with their probabilities."""

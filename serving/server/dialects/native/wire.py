@@ -363,6 +363,8 @@ class ModelCard(Wire):
     calibration: Calibration | None
     """How `probability` follows from the score, and how well that held."""
     attribution: str
+    demonstration: str
+    """What the model shows and what it cannot do, if it is no model for real use; else empty."""
 
 
 class Models(Wire):
@@ -370,6 +372,8 @@ class Models(Wire):
     models, then encoders."""
 
     models: list[ModelCard]
+    imports: bool
+    """Whether more can be imported by name, with the admin key."""
 
 
 class Limit(Wire):

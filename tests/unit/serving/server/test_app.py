@@ -54,7 +54,7 @@ def test_limits_lists_every_limit_and_no_path(client: TestClient) -> None:
     limits = {limit["name"]: limit for limit in client.get("/limits").json()["limits"]}
     no_limits = {"bundles", "preset", "decode_in", "api_keys", "api_keys_file", "cors_origins"}
     no_limits |= {"log_level", "log_format", "root_path", "zero_shot", "load", "store", "documents"}
-    no_limits |= {"admin_key", "files", "webhook_hosts"}
+    no_limits |= {"admin_key", "files", "webhook_hosts", "model_imports"}
     assert set(limits) == set(Settings.model_fields) - no_limits
     assert limits["max_body_bytes"]["value"] == 4096
     assert limits["max_batch_rows"]["value"] is None

@@ -28,6 +28,7 @@ TOKENS = ["<|end|>", "<|start|>", "a", "b", "ab", "Ġ", "Ġab", "<|turn|>", "<to
 MERGES = ["a b", "Ġ ab"]
 TYPES = [3, 3, 1, 1, 1, 1, 1, 3, 4]
 LAYER = "model.layers.0"
+YARN = {"llama__rope__scaling__type": "yarn", "llama__rope__scaling__factor": 4.0}
 NAMES = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
@@ -132,7 +133,10 @@ def test_the_vocabulary_cuts_by_its_merges(path: Path, kind: str, begins: bool) 
         ({"general__architecture": "gemma"}, "architecture 'gemma' is not supported"),
         ({"llama__expert_count": 8}, "llama.expert_count 8 is not supported"),
         ({"llama__vocab_size": 12}, "llama.vocab_size 12 is not supported; it must be 9"),
-        ({"llama__rope__scaling__type": "yarn"}, "'yarn' is not supported; it must be 'none' or"),
+        ({"llama__rope__scaling__type": "su"}, "'su' is not supported; it must be 'none' or"),
+        ({"llama__rope__scaling__type": "yarn"}, "rope.scaling.factor must be of the type float"),
+        (YARN | {"llama__rope__scaling__factor": 0.5}, "needs a number factor >= 1, got 0.5"),
+        (YARN | {"llama__rope__scaling__yarn_ext_factor": 0.5}, "yarn_ext_factor 0.5 is not"),
         ({"llama__rope__dimension_count": 4}, "dimension_count 4 is not supported; it must be 2"),
         ({"llama__attention__soft_cap": 30.0}, "'llama.attention.soft_cap' .30.0. is not known"),
         ({"tokenizer__ggml__pre": "bloom"}, "tokenizer.ggml.pre 'bloom' is not supported"),
@@ -154,6 +158,9 @@ def test_what_is_not_supported_is_named_with_its_entry(
 def test_positions_that_are_slowed_otherwise_than_llama_s_are_refused(path: Path) -> None:
     with pytest.raises(ExportError, match=r"rope_freqs\.weight must scale positions as Llama 3\.1"):
         read_gguf(write(path, {"rope_freqs.weight": np.full(WIDTH // 2, 3.5, np.float32)}))
+    llama3 = {"rope_freqs.weight": np.full(WIDTH // 2, 1.0, np.float32)}
+    with pytest.raises(ExportError, match=r"type 'yarn' is not supported where tensors"):
+        read_gguf(write(path, llama3, **YARN))
 
 
 def test_other_files_are_none(path: Path) -> None:

@@ -97,7 +97,7 @@ def test_what_is_not_clear_is_asked_for(folder: Path) -> None:
         find_files(folder)
     (folder / "other.bin").unlink()
     write_pieces(folder / "vocab2.spm", **IDS)
-    with pytest.raises(ExportError, match="which vocabulary is the source's is not told"):
+    with pytest.raises(ExportError, match="nothing says which vocabulary is the source's"):
         find_files(folder)
     (folder / "vocab.spm").rename(folder / "srcvocab.spm")
     (folder / "vocab2.spm").rename(folder / "trgvocab.spm")

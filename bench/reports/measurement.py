@@ -1,0 +1,138 @@
+"""A measurement as data: what a command of the bench has printed, with machine, date and versions.
+
+`docs/measurements/` has a file for each. The documents show them as Markdown, between
+`<!-- run: COMMAND -->` and `<!-- end -->`, and a test holds both to one another.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+_MACHINE = re.compile(r".*\d+ cores \(\d+ used\).*|.*driver .*")
+_VERSIONS = re.compile(r"python [\w.+]+(, \w+ .+)*\.")
+_DATED = "Measured on {date}, at commit {commit}."
+
+
+@dataclass(frozen=True)
+class MeasuredTable:
+    """One table of a measurement."""
+
+    columns: tuple[str, ...]
+    rule: str
+    """The line below the head, which says how columns are aligned."""
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one command has found."""
+
+    command: str
+    """As it can be typed again."""
+    date: str
+    """ISO 8601."""
+    commit: str
+    """Of the repository."""
+    printed_command: str
+    """With all options that count."""
+    about: str
+    """What was measured, in a sentence."""
+    machine: tuple[str, ...]
+    """Processor, cores, memory and other work; then the GPU, if there is one."""
+    versions: str
+    parts: tuple[MeasuredTable | str, ...]
+    """Tables, and the texts between them."""
+
+    @property
+    def file(self) -> str:
+        """The name of its data file: the command's words."""
+        words = re.sub(r"[^a-z0-9]+", "-", self.command.partition(" -m ")[2].lower()).strip("-")
+        return f"{words}.json"
+
+
+def parse(command: str, output: str, date: str, commit: str) -> Measurement:
+    """The measurement of what a command has printed; raises ValueError for another form."""
+    lines = output.strip().splitlines()
+    printed, blank, about, *rest = lines
+    machine = []
+    while rest and _MACHINE.fullmatch(rest[0]):
+        machine.append(rest.pop(0))
+    if blank or not machine or not rest or not _VERSIONS.fullmatch(rest[0]):
+        raise ValueError(f"{command}: machine and versions must stand above the table")
+    versions = rest.pop(0)
+    if rest and rest[0] == _DATED.format(date=date, commit=commit):
+        rest.pop(0)
+    parts: list[MeasuredTable | str] = []
+    for is_table, text in _runs(rest):
+        parts.append(_table(text) if is_table else "\n".join(text).strip("\n"))
+    return Measurement(
+        command,
+        date,
+        commit,
+        printed.strip("`"),
+        about,
+        tuple(machine),
+        versions,
+        tuple(part for part in parts if part),
+    )
+
+
+def rendered(found: Measurement) -> str:
+    """The measurement as Markdown."""
+    dated = _DATED.format(date=found.date, commit=found.commit)
+    head = [f"`{found.printed_command}`", "", found.about, *found.machine, found.versions, dated]
+    texts = [part if isinstance(part, str) else _markdown(part) for part in found.parts]
+    return "\n\n".join(["\n".join(head), *texts])
+
+
+def write(found: Measurement, folder: Path) -> None:
+    """Write the data file."""
+    tree = {**asdict(found), "parts": [_tree(part) for part in found.parts]}
+    text = json.dumps(tree, indent=1, ensure_ascii=False)
+    (folder / found.file).write_text(f"{text}\n", encoding="utf-8")
+
+
+def read(path: Path) -> Measurement:
+    """The measurement in a data file."""
+    tree = json.loads(path.read_text(encoding="utf-8"))
+    parts = tuple(part if isinstance(part, str) else _of_tree(part) for part in tree["parts"])
+    return Measurement(**{**tree, "machine": tuple(tree["machine"]), "parts": parts})
+
+
+def _runs(lines: list[str]) -> list[tuple[bool, list[str]]]:
+    """Successive lines of tables, and those between, each with whether it is a table."""
+    found: list[tuple[bool, list[str]]] = []
+    for line in lines:
+        is_table = line.startswith("|")
+        if not found or found[-1][0] != is_table:
+            found.append((is_table, []))
+        found[-1][1].append(line)
+    return found
+
+
+def _table(lines: list[str]) -> MeasuredTable:
+    head, rule, *rows = lines
+    return MeasuredTable(_cells(head), rule, tuple(map(_cells, rows)))
+
+
+def _cells(line: str) -> tuple[str, ...]:
+    return tuple(
+        cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|")
+    )
+
+
+def _markdown(table: MeasuredTable) -> str:
+    rows = ["| " + " | ".join(cells) + " |" for cells in (table.columns, *table.rows)]
+    return "\n".join([rows[0], table.rule, *rows[1:]])
+
+
+def _tree(part: MeasuredTable | str) -> Any:
+    return part if isinstance(part, str) else asdict(part)
+
+
+def _of_tree(tree: dict[str, Any]) -> MeasuredTable:
+    return MeasuredTable(tuple(tree["columns"]), tree["rule"], tuple(map(tuple, tree["rows"])))

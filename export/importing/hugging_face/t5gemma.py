@@ -1,0 +1,287 @@
+"""T5Gemma of Hugging Face `transformers` (Zhang et al. 2025, "Encoder-Decoder Gemma"): layers of
+Gemma 2 on both sides, and an attention to the source."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer as FastTokenizer
+from torch import Tensor
+
+from export.errors import ExportError
+from export.importing.folder import Options, Weights, read_json, read_weights
+from export.importing.layers import State
+from export.importing.model import (
+    HARMLESS,
+    FastTokenizerFile,
+    Imported,
+    LanguageChoice,
+    find_file,
+    generation_options,
+    loaded,
+    read_options,
+    search_options,
+)
+from export.importing.vocabularies.byte_pairs import read_tokenizer_file
+from export.importing.vocabularies.text_side import TOKENIZER
+from serving.bundle.languages import Languages
+from serving.search.ids import SpecialIds
+from training.errors import ConfigError
+from training.models import TransformerConfig
+
+_SIDES = ("encoder", "decoder")
+_ACTIVATION = "gelu_pytorch_tanh"
+_EMBEDDINGS = {side: f"model.{side}.embed_tokens.weight" for side in _SIDES}
+_OUTPUT = "lm_head.out_proj.weight"
+_LEAST_WINDOW = 4096
+"""A window that is as wide as a text may be hides nothing."""
+_BEGIN = "<bos>"
+_HARMLESS = HARMLESS | {
+    "cache_implementation",
+    "classifier_dropout_rate",
+    "cross_attention_hidden_size",  # that of the encoder
+    "dropout_rate",
+    "initializer_range",
+    "is_decoder",
+    "layer_types",  # windows hide nothing
+    "max_position_embeddings",
+}
+_IDS = frozenset({"bos_token_id", "eos_token_id", "pad_token_id"})
+"""What counts is what the decoder's options say of them."""
+
+
+def read_t5gemma(folder: Path, choice: LanguageChoice) -> Imported:
+    """Read a folder of a T5Gemma whose sides have one size; raises ExportError, with file and
+    entry, for what is not supported. Without a choice it reads and writes English."""
+    options, generation = read_options(folder), generation_options(folder)
+    weights = read_weights(folder)
+    sides = {side: Options(options.path, options.need(side, dict)) for side in _SIDES}
+    read = {side: _read_side(own, side) for side, own in sides.items()}
+    if read["encoder"][0] != read["decoder"][0]:
+        raise ExportError(
+            f"{options.path}: encoder and decoder must have equal sizes, got "
+            f"{_differing(read['encoder'][0], read['decoder'][0])}"
+        )
+    sizes = read["decoder"][0]
+    ids = _special_ids(sides["decoder"], sizes["vocab_size"])
+    options.must("is_encoder_decoder", True, default=True)
+    options.must("vocab_size", sizes["vocab_size"], default=sizes["vocab_size"])
+    config = _config(options, sizes, read, weights)
+    content, begins, ends = _read_tokenizer(folder)
+    search = search_options(generation)
+    options.finish(_HARMLESS | _IDS)
+    for own in sides.values():
+        own.finish(_HARMLESS | _IDS)
+    return Imported(
+        "T5Gemma of Hugging Face transformers",
+        loaded(config, _state(weights, config, {side: read[side][1] for side in _SIDES})),
+        FastTokenizerFile(content),
+        replace(ids, unk=_unknown(folder, content)),
+        _languages(choice, begins=begins),
+        search,
+        source_end=ends,
+    )
+
+
+def _read_side(options: Options, side: str) -> tuple[dict[str, Any], dict[str, float]]:
+    """The sizes that both sides must share, and what each has of its own: layers, heads of keys and
+    values, and the number whose root divides scores."""
+    options.must("model_type", "t5_gemma_module", "gemma2", default="t5_gemma_module")
+    options.must("hidden_activation", _ACTIVATION, default=_ACTIVATION)
+    options.must("attention_bias", False, default=False)
+    options.must("tie_word_embeddings", True, default=True)
+    window = options.given("sliding_window", _LEAST_WINDOW)
+    if window is not None and (type(window) is not int or window < _LEAST_WINDOW):
+        raise ExportError(
+            f"{options.path}: sliding_window of the {side} must be at least {_LEAST_WINDOW}, got "
+            f"{window!r}"
+        )
+    told = {**(options.get("rope_scaling") or {}), **(options.get("rope_parameters") or {})}
+    base = told.get("rope_theta", options.get("rope_theta", 10000.0))
+    if told.get("rope_type", "default") != "default" or base != 10000.0:
+        raise ExportError(
+            f"{options.path}: rotary positions of the {side} must be of the type 'default' with a "
+            f"base of 10000, got {told!r} and {base!r}"
+        )
+    sizes = {
+        "model_dim": options.integer("hidden_size"),
+        "num_heads": options.integer("num_attention_heads"),
+        "head_dim": options.get("head_dim", 256),
+        "ffn_dim": options.integer("intermediate_size"),
+        "vocab_size": options.integer("vocab_size"),
+        "norm_eps": options.get("rms_norm_eps", 1e-6),
+        "attention_soft_cap": float(options.given("attn_logit_softcapping", 50.0) or 0.0),
+    }
+    own = {
+        "layers": options.integer("num_hidden_layers"),
+        "kv_heads": options.get("num_key_value_heads", 4),
+        "scalar": options.get("query_pre_attn_scalar", 256),
+        # What the encoder says of it is of no effect.
+        "logit_soft_cap": float(options.given("final_logit_softcapping", 30.0) or 0.0),
+    }
+    if sizes["num_heads"] % max(own["kv_heads"], 1) or not own["kv_heads"]:
+        raise ExportError(
+            f"{options.path}: num_key_value_heads of the {side} must divide "
+            f"{sizes['num_heads']}, got {own['kv_heads']}"
+        )
+    return sizes, own
+
+
+def _differing(encoder: dict[str, Any], decoder: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{name} {value} and {decoder[name]}"
+        for name, value in encoder.items()
+        if value != decoder[name]
+    )
+
+
+def _config(
+    options: Options,
+    sizes: dict[str, Any],
+    read: dict[str, tuple[dict[str, Any], dict[str, float]]],
+    weights: Weights,
+) -> TransformerConfig:
+    tied = options.get("tie_word_embeddings", True)
+    shared = weights.same(_EMBEDDINGS["encoder"], _EMBEDDINGS["decoder"])
+    try:
+        return TransformerConfig(
+            **sizes,
+            num_encoder_layers=int(read["encoder"][1]["layers"]),
+            num_decoder_layers=int(read["decoder"][1]["layers"]),
+            source_vocab_size=0 if shared else sizes["vocab_size"],
+            logit_soft_cap=read["decoder"][1]["logit_soft_cap"],
+            activation="geglu_tanh",
+            positions="rotary",
+            norm="sandwich",
+            norm_type="rms",
+            embedding_scale="token",
+            attention_bias=False,
+            ffn_bias=False,
+            tie_embeddings=tied,
+        )
+    except ConfigError as error:
+        raise ExportError(f"{options.path}: {error}") from error
+
+
+def _special_ids(options: Options, size: int) -> SpecialIds:
+    """The decoder's; raises ExportError for several ends, of which a translation has one."""
+    found = {"pad": options.get("pad_token_id", 0), "bos": options.get("bos_token_id", 2),
+             "eos": options.get("eos_token_id", 1)}  # fmt: skip
+    for name, value in found.items():
+        if type(value) is not int or not 0 <= value < size:
+            raise ExportError(
+                f"{options.path}: {name}_token_id of the decoder must be one id in "
+                f"[0, {size - 1}], got {value!r}"
+            )
+    return SpecialIds(**found)
+
+
+def _read_tokenizer(folder: Path) -> tuple[bytes, bool, bool]:
+    """The vocabulary, and whether sources begin with bos and end with eos."""
+    path = find_file(folder, TOKENIZER, "the pieces")
+    told = folder / "tokenizer_config.json"
+    options = read_json(told) if told.is_file() else {}
+    content = read_tokenizer_file(path)
+    begins, ends = options.get("add_bos_token", True), options.get("add_eos_token", False)
+    return content, bool(begins), bool(ends)
+
+
+def _unknown(folder: Path, content: bytes) -> int:
+    unknown = FastTokenizer.from_str(content.decode()).token_to_id("<unk>")
+    if unknown is None:
+        raise ExportError(f"{folder / TOKENIZER}: the piece <unk> is missing")
+    return int(unknown)
+
+
+def _languages(choice: LanguageChoice, *, begins: bool) -> Languages:
+    source, target = choice.source or ("en",), choice.target or ("en",)
+    if not begins:
+        return Languages(source=source, target=target)
+    prefixes: dict[str, tuple[str, ...]] = dict.fromkeys(target, (_BEGIN,))
+    chosen = tuple(product(source, target))
+    pairs = tuple(pair for pair in chosen if pair[0] != pair[1]) or chosen
+    return Languages(source=source, target=target, pairs=pairs, prefixes=prefixes)
+
+
+def _state(weights: Weights, config: TransformerConfig, own: dict[str, dict[str, float]]) -> State:
+    shape = (config.vocab_size, config.model_dim)
+    state: State = {}
+    if config.source_vocab_size:
+        state["source_embedding.weight"] = weights.take(_EMBEDDINGS["encoder"], *shape)
+    else:
+        weights.drop(_EMBEDDINGS["encoder"])
+    if config.tie_embeddings:
+        state["embedding.weight"] = weights.take_one((_EMBEDDINGS["decoder"], _OUTPUT), *shape)
+    else:
+        state["embedding.weight"] = weights.take(_EMBEDDINGS["decoder"], *shape)
+        state["output_matrix"] = weights.take(_OUTPUT, *shape)
+    for side in _SIDES:
+        layers = _Layers(weights, config, side, own)
+        for number in range(getattr(config, f"num_{side}_layers")):
+            state |= layers.read(number)
+        gain = weights.take(f"model.{side}.norm.weight", config.model_dim)
+        state[f"{side}_norm.weight"] = 1.0 + gain
+    weights.finish()
+    return state
+
+
+class _Layers:
+    """The layers of one side. Heads of keys and values that several heads of queries share are
+    repeated, and gains are stored less one."""
+
+    def __init__(
+        self,
+        weights: Weights,
+        config: TransformerConfig,
+        side: str,
+        own: dict[str, dict[str, float]],
+    ) -> None:
+        self._weights, self._config, self._side = weights, config, side
+        self._kv_heads = int(own[side]["kv_heads"])
+        self._factor = math.sqrt(config.head_width / own[side]["scalar"])
+
+    def read(self, number: int) -> State:
+        """The state of one layer."""
+        there, here = f"model.{self._side}.layers.{number}", f"{self._side}.{number}"
+        query, key, value, out = self._attention(f"{there}.self_attn")
+        state = {
+            f"{here}.self_attention.in_proj.weight": torch.cat([query, key, value]),
+            f"{here}.self_attention.out_proj.weight": out,
+        }
+        norms = {"self_attention": "self_attn", "ffn": "feedforward"}
+        if self._side == "decoder":
+            query, key, value, out = self._attention(f"{there}.cross_attn")
+            state[f"{here}.source_attention.query_proj.weight"] = query
+            state[f"{here}.source_attention.key_value_proj.weight"] = torch.cat([key, value])
+            state[f"{here}.source_attention.out_proj.weight"] = out
+            norms["source_attention"] = "cross_attn"
+        dim, wide = self._config.model_dim, self._config.ffn_dim
+        take = self._weights.take
+        state[f"{here}.ffn.up_proj.weight"] = torch.cat(
+            [take(f"{there}.mlp.{part}_proj.weight", wide, dim) for part in ("gate", "up")]
+        )
+        state[f"{here}.ffn.down_proj.weight"] = take(f"{there}.mlp.down_proj.weight", dim, wide)
+        for ours, theirs in norms.items():
+            for norm, place in (("norm", "pre"), ("output_norm", "post")):
+                gain = take(f"{there}.{place}_{theirs}_layernorm.weight", dim)
+                state[f"{here}.{ours}_residual.{norm}.weight"] = 1.0 + gain
+        return state
+
+    def _attention(self, name: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Queries, keys and values, each for all heads of queries, and the output."""
+        config, take = self._config, self._weights.take
+        dim, width, heads = config.model_dim, config.head_width, config.num_heads
+        query = take(f"{name}.q_proj.weight", heads * width, dim) * self._factor
+        key, value = (
+            take(f"{name}.{part}_proj.weight", self._kv_heads * width, dim)
+            .reshape(self._kv_heads, width, dim)
+            .repeat_interleave(heads // self._kv_heads, 0)
+            .reshape(heads * width, dim)
+            for part in "kv"
+        )
+        return query, key, value, take(f"{name}.o_proj.weight", dim, heads * width)

@@ -1,0 +1,289 @@
+"""Imports of models by name while the server runs, one at a time.
+
+A process of its own does the work, as `macaron pull` does it, with the same checks: licence, size
+and room on the disk are said first, pickles are read for their tensors alone, and code of a
+repository is never run. The bundle stays in the cache; the folder of bundles gets a link to it, and
+every worker reloads. How far an import is stands in a file, for workers that have not begun it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import IO, Literal
+
+from filelock import FileLock, Timeout
+
+from serving import hub
+from serving.bundle.folder import parse_manifest
+from serving.bundle.manifest import Manifest
+from serving.errors import (
+    BundleError,
+    ImportingError,
+    ModelNameError,
+    NoImportsError,
+    RequestError,
+    SettingsError,
+)
+from serving.folders import cache_folder
+from serving.hub.importing import PLACE
+from serving.hub.names import named, slug
+from serving.progress import Transcript
+from serving.server.http.settings import Settings, variable
+from serving.server.models.manifests import read_manifests
+from serving.server.models.registry import Registry
+from serving.text.characters import check_text
+
+_LINES = 30
+_LOOK_S = 0.5
+"""How often the state is written, and whether to stop is looked at."""
+_END_S = 10.0
+_ERROR = "error: "
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """How far the import is that was asked for last."""
+
+    state: Literal["none", "running", "done", "failed", "stopped"] = "none"
+    name: str = ""
+    lines: tuple[str, ...] = ()
+    """What the import said last."""
+    model: str | None = None
+    """The name that the model is served under."""
+    error: str | None = None
+
+
+class Imports:
+    """Imports models into the folder of bundles of one server."""
+
+    def __init__(self, registry: Registry, settings: Settings) -> None:
+        self._registry, self._settings = registry, settings
+        key = hashlib.sha256(str(settings.bundles.resolve()).encode()).hexdigest()[:16]
+        self._place = cache_folder(os.environ) / "imports" / key
+        self._thread: threading.Thread | None = None
+        self._ending = threading.Event()
+
+    def start(self, name: str) -> ImportReport:
+        """Begin an import; returns at once.
+
+        Raises NoImportsError where the settings allow none, RequestError for what is no name,
+        ImportingError while another model is imported, and SettingsError where folders cannot be
+        written.
+        """
+        self._check_allowed()
+        self._registry.check_ready()
+        check_text(name, "name")
+        try:
+            named(name)
+        except ModelNameError as error:
+            raise RequestError(str(error), parameter="name") from error
+        if not os.access(self._settings.bundles, os.W_OK):
+            raise SettingsError(
+                f"{self._settings.bundles} cannot be written, and an import puts a link to its "
+                f"bundle there; give access, or name another folder with {variable('bundles')}"
+            )
+        lock = self._locked()
+        report = ImportReport("running", name)
+        self._stop_file.unlink(missing_ok=True)
+        self._write(report)
+        self._thread = threading.Thread(target=self._run, args=(report, lock), name="import")
+        self._thread.start()
+        return report
+
+    def report(self) -> ImportReport:
+        """How far the last import is; raises NoImportsError."""
+        self._check_allowed()
+        report = self._read()
+        if report.state != "running":
+            return report
+        try:
+            self._locked(0).release()
+        except ImportingError:
+            return report
+        last = self._read()  # it may have ended meanwhile
+        if last.state != "running":
+            return last
+        why = "the server has ended meanwhile; import it again, and it goes on where it stopped"
+        return replace(last, state="failed", error=why)
+
+    def stop(self) -> ImportReport:
+        """Have the import stop that is running, soon; raises NoImportsError."""
+        report = self.report()
+        if report.state == "running":
+            self._stop_file.touch()
+        return report
+
+    def close(self) -> None:
+        """Stop the import that this process has begun."""
+        self._ending.set()
+        if self._thread is not None:
+            self._thread.join(_END_S + 5)
+
+    def _check_allowed(self) -> None:
+        if not self._settings.model_imports:
+            raise NoImportsError(
+                "this server imports no models over HTTP; whoever runs it can set "
+                f"{variable('model_imports')}=on"
+            )
+
+    def _locked(self, timeout: float = 0.2) -> FileLock:
+        """The lock of the one import, held; raises ImportingError and SettingsError."""
+        try:
+            self._place.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self._place / "lock", thread_local=False)
+            lock.acquire(timeout=timeout)
+        except Timeout:
+            raise ImportingError(
+                f"{self._read().name} is being imported, and one model is at a time; wait for it, "
+                "or stop it with DELETE /admin/imports"
+            ) from None
+        except OSError as error:
+            raise SettingsError(
+                f"{error.filename or self._place}: {error.strerror or error}; MACARON_CACHE names "
+                "another place"
+            ) from error
+        return lock
+
+    @property
+    def _stop_file(self) -> Path:
+        return self._place / "stop"
+
+    def _read(self) -> ImportReport:
+        try:
+            tree = json.loads((self._place / "state.json").read_text(encoding="utf-8"))
+            return ImportReport(**{**tree, "lines": tuple(tree["lines"])})
+        except (OSError, ValueError, TypeError, KeyError):
+            return ImportReport()
+
+    def _write(self, report: ImportReport) -> None:
+        draft = self._place / ".state.json"
+        with contextlib.suppress(OSError):  # a full disk; the import itself says so
+            draft.write_text(json.dumps(asdict(report)), encoding="utf-8")
+            os.replace(draft, self._place / "state.json")
+
+    def _run(self, report: ImportReport, lock: FileLock) -> None:
+        try:
+            report = self._imported(report)
+        except (BundleError, OSError) as error:
+            report = replace(report, state="failed", error=str(error))
+        except Exception:
+            logger.exception("unforeseen error while a model was imported")
+            report = replace(report, state="failed", error="unforeseen; the server's log says why")
+        finally:
+            self._write(report)
+            lock.release()
+        logger.info("import of %s: %s %s", report.name, report.state, report.error or "")
+
+    def _imported(self, report: ImportReport) -> ImportReport:
+        """What comes of an import; raises BundleError for a bundle that cannot be served."""
+        process = subprocess.Popen(
+            _command(report.name),
+            cwd=PLACE,
+            env={**os.environ, "TQDM_POSITION": "-1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        with process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            told = Transcript(_LINES)
+            reading = threading.Thread(target=_feed, args=(process.stderr, told), daemon=True)
+            reading.start()
+            stopped = self._follow(process, told, report)
+            reading.join(_END_S)
+            bundle = process.stdout.read().decode().strip()
+        lines = tuple(line for line in told.lines if not line.startswith(_ERROR))
+        errors = [line for line in told.lines if line.startswith(_ERROR)]
+        report = replace(report, lines=lines)
+        if stopped:
+            return replace(report, state="stopped")
+        if process.returncode:
+            why = errors[-1].removeprefix(_ERROR) if errors else "its process has failed"
+            return replace(report, state="failed", error=why)
+        self._write(report)
+        return replace(report, state="done", model=self._serve(report.name, Path(bundle)))
+
+    def _follow(
+        self, process: subprocess.Popen[bytes], told: Transcript, now: ImportReport
+    ) -> bool:
+        """Write how far an import is until it ends; returns whether it was stopped."""
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_LOOK_S)
+                return False
+            if self._ending.is_set() or self._stop_file.exists():
+                _end(process)
+                return True
+            if told.lines != list(now.lines):
+                now = replace(now, lines=tuple(told.lines))
+                self._write(now)
+
+    def _serve(self, name: str, bundle: Path) -> str:
+        """Put a link to the bundle into the folder of bundles, and serve it; returns the model's
+        name. Raises BundleError where it cannot be served: then all is as before."""
+        manifest = parse_manifest(bundle)
+        link = self._settings.bundles / slug(name)
+        for folder, other in read_manifests(self._settings).items():
+            if other.name == manifest.name and folder != link:
+                raise BundleError(
+                    f"{name}: it is imported, and a model called {manifest.name!r} is served "
+                    f"already, from {folder}; take that away, then import this one again"
+                )
+        before = link.readlink() if link.is_symlink() else None
+        _link(link, bundle)
+        self._registry.reload()
+        if not self._serves(manifest):
+            _link(link, before)
+            self._registry.reload()
+            raise BundleError(f"{name}: is imported and cannot be served; the log says why")
+        if self._settings.workers > 1:
+            os.kill(os.getppid(), signal.SIGHUP)  # it hands that on to all workers
+        return manifest.name
+
+    def _serves(self, manifest: Manifest) -> bool:
+        registry = self._registry
+        every = (*registry.translators, *registry.language_models, *registry.encoders)
+        return any(model.manifest == manifest for model in every)
+
+
+def _command(name: str) -> list[str]:
+    return [sys.executable, "-m", hub.__name__, name]
+
+
+def _link(link: Path, bundle: Path | None) -> None:
+    """Let a link lead to a bundle, or be gone; raises OSError, also for a folder in its place."""
+    link.unlink(missing_ok=True)
+    if bundle is not None:
+        link.symlink_to(bundle, target_is_directory=True)
+
+
+def _feed(pipe: IO[bytes], told: Transcript) -> None:
+    while chunk := pipe.read1(1 << 16):  # type: ignore[attr-defined]
+        told.feed(chunk)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and those that it has started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if hasattr(os, "killpg"):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+        else:
+            process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_END_S)
+            return
