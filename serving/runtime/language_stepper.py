@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from serving.arrays import Floats, Int32s, Ints
 from serving.bundle.manifest import CacheSizes, Manifest
 from serving.errors import BundleError
-from serving.runtime.cache_tensors import StepMemory
+from serving.runtime.cache_tensors import Bindings, StepMemory
 from serving.runtime.device import open_device
-from serving.runtime.ort import Bindings, check_int8, write_positions, write_visible
+from serving.runtime.ort import check_int8, write_positions, write_visible
 from serving.runtime.session import Binding, CacheMemory, Device
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import Repack, chain, round_capacity, round_up

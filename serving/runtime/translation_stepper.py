@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from serving.arrays import Floats, Ints
 from serving.bundle.graph import Graph
 from serving.bundle.manifest import CacheSizes, Manifest
-from serving.runtime.cache_tensors import StepMemory
+from serving.runtime.cache_tensors import Bindings, StepMemory
 from serving.runtime.device import open_device
 from serving.runtime.encoder import Encoder
-from serving.runtime.ort import Bindings, check_int8, has_kernels, write_positions, write_visible
+from serving.runtime.ort import check_int8, has_kernels, write_positions, write_visible
 from serving.runtime.session import Binding, CacheMemory, Device, SourceMemory
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import Repack, chain, round_up
@@ -48,6 +48,9 @@ class OnnxState:
 
 class OnnxStepper(CacheSizes):
     """A bundle's encoder and step graph."""
+
+    reach: None = None
+    """A decoder sees all of its target."""
 
     def __init__(
         self,
@@ -85,11 +88,6 @@ class OnnxStepper(CacheSizes):
         self._step = device.load(
             folder, self._step_graph, threads, int8=int8, profile_prefix=profile_prefix
         )
-
-    @property
-    def reach(self) -> None:
-        """A decoder sees all of its target."""
-        return None
 
     def encode(self, sources: Sequence[Sequence[int]]) -> OnnxState:
         """Run the encoder on sources, padded on the right to a multiple of 8."""

@@ -171,11 +171,11 @@ class BeamSearch:
         for row, (search, prefix) in enumerate(zip(searches, prefixes, strict=True)):
             token_ids_BP[row, : len(prefix)] = [search.sentence.start, *prefix][: len(prefix)]
             labels_BP[row, : len(prefix)] = prefix
-        aligned = any(search.sentence.aligned for search in searches)
+        aligned = any(search.aligned for search in searches)
         outputs = self._stepper.prefill(state, token_ids_BP, labels_BP, want_attention=aligned)
         for row, (search, prefix) in enumerate(zip(searches, prefixes, strict=True)):
             search.prefix_scores = outputs.scores_BP[row, : len(prefix)].tolist()
-            if search.sentence.aligned:
+            if search.aligned:
                 assert outputs.attention_BPS is not None
                 real = slice(len(prefix)), slice(len(search.sentence.source))
                 search.prefix_attention = list(outputs.attention_BPS[row][real].copy())
@@ -215,7 +215,6 @@ class BeamSearch:
             done = self._settle(row, by_row[row], beams)
             if done is not None:
                 finished.append(done)
-                rows.retire(row)
         rows.advance(beams)
         return finished
 
@@ -237,15 +236,17 @@ class BeamSearch:
         ]
 
     def _settle(self, row: int, candidates: RowCandidates, beams: NextBeams) -> Finished | None:
-        """Collect the hypotheses of a row that end now. Returns its sentence if that is done;
-        otherwise chooses the row's next beams."""
-        search, last_step = self._rows.searches[row], bool(self._rows.steps_left_B[row] == 0)
+        """Collect the hypotheses of a row that end now. Returns its sentence if that is done, whose
+        row is idle then; otherwise chooses the row's next beams."""
+        rows = self._rows
+        search, last_step = rows.searches[row], bool(rows.steps_left_B[row] == 0)
         if not all(score < math.inf for score in candidates[0]):  # NaN as well
+            rows.retire(row)
             error = DecodingError("the model gave a non-finite score for this sentence")
             return Finished(search.index, error=error)
         chosen = search.finish(candidates, self._beam_size, last_step=last_step)
         if search.is_done(last_step=last_step or max(chosen) < 0):
-            return search.result(int(self._rows.tree.peak[row]))
+            return search.result(rows.retire(row))
         beams.choose(row, candidates, chosen)
         return None
 

@@ -128,8 +128,8 @@ class Rows:
         self.positions_BK = np.repeat(tree.next_positions[:, None], beam_size, axis=1)
         self.scores_BK = np.full((count, beam_size), -np.inf, dtype=np.float32)
         self.scores_BK[:, 0] = 0.0
-        self._any_attended = any(sentence.attended for sentence in sentences)
-        self._any_constrained = any(search.constrained for search in searches)
+        self._any_attended = any(search.attended for search in searches)
+        self._any_constrained = any(search.constrains for search in searches)
 
     def __len__(self) -> int:
         """How many rows there are, idle ones included."""
@@ -161,7 +161,7 @@ class Rows:
         if not self._any_attended:
             return []
         live = np.flatnonzero(self.running_B).tolist()
-        return [row for row in live if self.searches[row].sentence.attended]
+        return [row for row in live if self.searches[row].attended]
 
     def inputs(self, queries: int) -> StepInputs:
         """What the next step is given: the first `queries` beams of each row. Gives each its cache
@@ -207,14 +207,14 @@ class Rows:
         self._any_attended |= others._any_attended
         self._any_constrained |= others._any_constrained
 
-    def retire(self, row: int) -> None:
-        """Make a running row idle."""
+    def retire(self, row: int) -> int:
+        """Make a running row idle; returns the most cache slots that its sentence has used."""
         self.num_live -= 1
         self.running_B[row] = False
         self.source_lengths_B[row] = self.steps_left_B[row] = self.queries_B[row] = 0
         self.tokens_BK[row] = self.positions_BK[row] = 0
         self.scores_BK[row] = -np.inf
-        self.tree.clear(row)
+        return self.tree.clear(row)
 
     def repack(self) -> Repack | None:
         """Drop dead cache slots where due, and the idle rows once more than a quarter are idle.

@@ -54,6 +54,12 @@ class SentenceSearch:
 
     def __init__(self, index: int, sentence: Sentence) -> None:
         self.index, self.sentence, self.options = index, sentence, sentence.options
+        self.aligned = sentence.text is not None
+        """Whether the hypotheses are to carry their attention to the source."""
+        self.attended = self.aligned or sentence.options.coverage_penalty != 0
+        """Whether decoding needs the attention to the source, for the result or for scores."""
+        self.constrains = sentence.options.constrains or sentence.constraints is not None
+        """Whether some step needs the whole distribution."""
         self.ends = frozenset(sentence.ends)
         """The ids any of which ends a hypothesis."""
         self.prefix_scores: list[float] = []
@@ -228,7 +234,7 @@ class SentenceSearch:
         if not ended:
             tokens.append(found.token)
         attention_TS = None
-        if self.sentence.aligned:
+        if self.aligned:
             received = self._attention(path, found.parent)
             attention_TS = np.stack([*self.prefix_attention, *received])
         return Hypothesis(
