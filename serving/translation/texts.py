@@ -67,8 +67,8 @@ class TextProcessor:
         self._prefixes = _prefix_ids(manifest.name, languages.prefixes, source)
         self._first_pieces = _tag_ids(manifest.name, languages.first_pieces, target)
         self._most_before = languages.most_before
-        end = self.manifest.decoding_ids.eos
-        self._source_end = [end] if self.manifest.tokenizer.source_end else []
+        self._start, self._ends = manifest.decoding_ids.bos, manifest.ends
+        self._source_end = [manifest.decoding_ids.eos] if manifest.tokenizer.source_end else []
         self.first_length = 1 if self._first_pieces else 0
         """How many ids of a language stand before each translation."""
         # Asked for twice, whether a text fits and when it is submitted.
@@ -91,10 +91,12 @@ class TextProcessor:
         """The sentence to decode, or None for a blank text, which stays blank.
 
         Raises InvalidTextError, TooLongError, UnknownLanguageError, or InvalidOptionError for a
-        shortlist that the bundle does not have and for a term that the model cannot write.
+        shortlist that the bundle does not have and for a term that the model cannot write. What
+        decoding the sentence takes is not looked at: `demand` does.
         """
         text, options, terms = request.text, request.options, request.terms
-        check_shortlist(options, self.manifest)
+        if options.shortlist:
+            check_shortlist(options, self.manifest)
         name = "translation" if request.given else "target_prefix"
         prefix = self.encode_target(request.target_prefix, name)
         ids = self.encode_source(text, request.source, request.target)
@@ -109,8 +111,8 @@ class TextProcessor:
             ids,
             options,
             [*self.first_pieces(request.target), *prefix],
-            start=self.manifest.decoding_ids.bos,
-            ends=self.manifest.ends,
+            start=self._start,
+            ends=self._ends,
             text=text if request.alignments else None,
             constraints=None if terms is NO_TERMS else self._terms.constraints(text, terms),
             original=original,
@@ -118,27 +120,22 @@ class TextProcessor:
             streamed=request.stream
             and not (options.return_alternatives or (original and original.noteworthy)),
         )
-        self.check_memory(demand(sentence, self.sizes))
         if not options.return_alternatives:
             return sentence
-        first = first_tokens(sentence)
-        self.check_memory(demand(first, self.sizes))
-        return first
+        self.demand(sentence)
+        return first_tokens(sentence)
 
     def _to_score(self, source: list[int], language: str | None, target: list[int]) -> Sentence:
         """A sentence whose translation is given: one step behind its end tells all its scores."""
-        ends = self.manifest.ends
-        sentence = Sentence(
+        return Sentence(
             source,
             SearchOptions(beam_size=1, max_length=len(target) + 2, loop_guard=False, verify=False),
-            [*self.first_pieces(language), *target, ends[0]],
-            start=self.manifest.decoding_ids.bos,
-            ends=ends,
+            [*self.first_pieces(language), *target, self._ends[0]],
+            start=self._start,
+            ends=self._ends,
             counted=len(target) + 1,
             given=True,
         )
-        self.check_memory(demand(sentence, self.sizes))
-        return sentence
 
     def fits(self, text: str) -> bool:
         """Whether a sentence is short enough for the model, in pieces."""
@@ -208,6 +205,12 @@ class TextProcessor:
         """The ids of the target language with which each translation begins, `first_length` in
         number; raises UnknownLanguageError."""
         return _chosen(self._first_pieces, "target", target)
+
+    def demand(self, sentence: Sentence) -> Demand:
+        """What decoding a sentence may take; raises as `check_memory` does."""
+        asked = demand(sentence, self.sizes)
+        self.check_memory(asked)
+        return asked
 
     def check_memory(self, demand: Demand) -> None:
         """Raise TooLongError for a row that could outgrow the cache alone."""

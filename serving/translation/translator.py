@@ -216,7 +216,7 @@ class ModelTranslator:
         self, text: str, options: SearchOptions, source: str, target: str, wishes: Wishes
     ) -> Sentence | None:
         assert isinstance(wishes.target_prefix, str)  # of this text alone
-        return self.texts.prepare(
+        sentence = self.texts.prepare(
             Request(
                 text=text,
                 source=source,
@@ -227,6 +227,9 @@ class ModelTranslator:
                 terms=wishes.terms,
             )
         )
+        if sentence is not None:
+            self.texts.demand(sentence)  # which refuses what is too large for any batch
+        return sentence
 
     def translate_each(
         self,

@@ -140,10 +140,10 @@ class Planner:
                 if translated:  # else it has no sentences and stays as it is
                     document.divide(
                         source,
-                        model.scheduler.fits,
+                        model.scheduler.texts.fits,
                         split=job.split_sentences,
                         target=job.target,
-                        spells=model.scheduler.spells,
+                        spells=model.scheduler.texts.spells,
                     )
                 check_single(options[model.name], job.terms, len(document.sentences))
             except RequestError as error:
