@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from serving.search.sentence import Group
 from serving.search.stepper import CacheCosts
@@ -44,7 +45,7 @@ class Demand:
     shortlisted: bool = False
     rows: int = 1
 
-    @property
+    @cached_property
     def group(self) -> Group:
         """Rows of one group share a batch."""
         return Group(self.beam_size, self.shortlisted)

@@ -39,13 +39,18 @@ class Encoder:
     def run(self, sources: Sequence[Sequence[int]]) -> SourceMemory:
         """The step graph's source tensors [B,S,D] and the mask [B,S], 0 at ids and -inf behind
         them; S is a multiple of 8. A row's numbers do not depend on the others."""
-        groups = like_lengths([round_up(len(source)) for source in sources])
-        found = [self._run([sources[row] for row in rows]) for rows in groups]
+        lengths = [round_up(len(source)) for source in sources]
+        groups = like_lengths(lengths)
+        found = [
+            self._run([sources[row] for row in rows], max(lengths[row] for row in rows))
+            for rows in groups
+        ]
         merged: SourceMemory = found[0] if len(found) == 1 else self._device.merge(found, groups)
         return merged
 
-    def _run(self, sources: Sequence[Sequence[int]]) -> SourceMemory:
-        ids_BS = np.full((len(sources), round_up(max(map(len, sources)))), PAD_ID, dtype=np.int64)
+    def _run(self, sources: Sequence[Sequence[int]], length: int) -> SourceMemory:
+        """Run the encoder on sources that are padded to a length."""
+        ids_BS = np.full((len(sources), length), PAD_ID, dtype=np.int64)
         mask_BS = np.full(ids_BS.shape, -np.inf, dtype=np.float32)
         for row, source in enumerate(sources):
             ids_BS[row, : len(source)] = source

@@ -26,7 +26,7 @@ from serving.text.passages.passage import Inline, Markup, Passage, escaped
 from serving.text.passages.reading import Token, plain_tokens, read_parts, with_neighbours_apart
 from serving.text.passages.runs import joined_tokens
 from serving.text.placing.capitals import in_capitals, in_ordinary_case, raised
-from serving.text.placing.placement import Placed, Translated, masked_things, pieces, place
+from serving.text.placing.placement import Placed, Translated, pieces, place
 from serving.text.placing.rendering import Rendered, as_it_was, render
 from serving.text.splitting.sentences import divided, has_words, sentence_spans, stripped
 
@@ -76,14 +76,15 @@ class Document:
         written as in the `target` language.
         """
         self._languages = (language, target)
-        if spells and any(unspelt(passage.text, spells) for passage in self._passages):
+        words = (passage.text for passage in self._passages if not passage.text.isascii())
+        if spells and any(unspelt(text, spells) for text in words):
             find = functools.partial(unspelt, spells=spells)
             self._parts = list(read_parts(self._source, self._tokens, self._escaped, unspelt=find))
         for passage in self._passages:
             text = passage.text
-            kept = [(thing.begin, thing.end) for thing in masked_things(passage.inlines)]
+            kept = [(thing.begin, thing.end) for thing in passage.masked]
             words = _without(text, kept)
-            for thing in masked_things(passage.inlines):
+            for thing in passage.masked:
                 if _is_long_word(thing.opening) and not fits(thing.opening):
                     self._warn("long_word")
             if split:
@@ -131,7 +132,7 @@ class Document:
         passage, (begin, end) = self._places[number]
         things = {
             passage.text[thing.begin : thing.end]: thing.opening
-            for thing in masked_things(passage.inlines)
+            for thing in passage.masked
             if begin <= thing.begin < end
         }
         if not things:
@@ -170,13 +171,13 @@ class Document:
             if len(re.findall(mask_pattern(word), translation)) != every.count(word):
                 return None  # the translation says so of itself
         _drop_figures(passage.inlines, span)
+        _drop_figures(passage.masked, span)
         return translation
 
     def _things(self, number: int) -> list[Inline]:
         """Those of a sentence for which words stand, in order."""
         passage, (begin, end) = self._places[number]
-        things = [t for t in masked_things(passage.inlines) if begin <= t.begin < end]
-        return sorted(things, key=lambda thing: thing.begin)
+        return [thing for thing in passage.masked if begin <= thing.begin < end]
 
     @property
     def untranslated(self) -> str:
@@ -241,7 +242,7 @@ class Document:
         translations = [next(rest) for _ in passage.sentences]
         same = all(given.text == self.sentences[number] for number, given in translations)
         openings: dict[int, str] = {}
-        for thing in masked_things(passage.inlines):
+        for thing in passage.masked:
             if thing.figure and any(b <= thing.begin < e for b, e in passage.sentences):
                 written = in_convention(thing.opening, *self._languages)
                 if written.endswith(".") and passage.text.startswith(".", thing.end):
@@ -285,7 +286,7 @@ def _passages(parts: Sequence[Passage | str]) -> Iterator[Passage]:
     for part in parts:
         if isinstance(part, Passage):
             yield part
-            for thing in masked_things(part.inlines):
+            for thing in part.masked:
                 yield from _passages(thing.parts)
 
 

@@ -10,11 +10,7 @@ from serving.search.stepper import CacheCosts
 
 def demand(sentence: Sentence, sizes: CacheCosts) -> Demand:
     """What decoding a sentence may take."""
-    options, length = sentence.options, len(sentence.source)
-    slots = most_slots(
-        len(sentence.target_prefix),
-        options.beam_size,
-        sentence.max_steps,
-        sizes.repack_every,
-    )
-    return Demand(options.beam_size, length, slots, sentence.shortlisted)
+    beam_size, shortlisted = sentence.group
+    prefix = len(sentence.target_prefix)
+    slots = most_slots(prefix, beam_size, sentence.max_steps, sizes.repack_every)
+    return Demand(beam_size, len(sentence.source), slots, shortlisted)

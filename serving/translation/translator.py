@@ -197,7 +197,8 @@ class ModelTranslator:
         document.divide(
             source, self.texts.fits, split=split, target=target, spells=self.texts.spells
         )
-        check_single(options, wishes.terms, len(document.sentences))
+        if len(document.sentences) > 1:
+            check_single(options, wishes.terms, len(document.sentences))
         with_links = wishes.alignments or document.needs_links or bool(wishes.glossary)
         own = replace(wishes, alignments=with_links)
         sentences = []

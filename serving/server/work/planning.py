@@ -145,7 +145,8 @@ class Planner:
                         target=job.target,
                         spells=model.scheduler.texts.spells,
                     )
-                check_single(options[model.name], job.terms, len(document.sentences))
+                if len(document.sentences) > 1:
+                    check_single(options[model.name], job.terms, len(document.sentences))
             except RequestError as error:
                 error.index = index
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -58,6 +59,7 @@ class Builder:
         self._text: list[str] = []
         self._length = 0
         self._origins: list[Span] = []
+        self._masked: list[Inline] = []
         self._top = Inline(0, 0, "")
         self._open = [self._top]
         self._outside: list[tuple[int, bool, int]] = []  # of each open element: see `_begin`
@@ -137,6 +139,7 @@ class Builder:
             parts=list(parts),
         )
         self._open[-1].children.append(inline)
+        self._masked.append(inline)
         self._push(mask, [(begin, end)] * len(mask))
         self._after_mask = True
 
@@ -147,12 +150,15 @@ class Builder:
         if self._span is None:
             return
         if text and not text.isspace():
-            inlines = self._top.children
             yield Passage(
                 self._source,
                 text,
-                Origins(self._origins),
-                inlines,
+                Origins(
+                    array("I", [begin for begin, _ in self._origins]),
+                    array("I", [end for _, end in self._origins]),
+                ),
+                self._top.children,
+                self._masked,
                 self._span,
                 self._markup,
                 self._quotes,

@@ -20,11 +20,8 @@ class Rendered:
     ends: list[int]
     """Where each character of the target begins and ends in the text."""
     length: int = 0
-
-    @property
-    def text(self) -> str:
-        """What was written so far, as one string."""
-        return "".join(self.parts)
+    text: str = ""
+    """All of it, once it is complete."""
 
     def ends_with(self, text: str) -> bool:
         """Whether it ends so."""
@@ -45,6 +42,7 @@ def as_it_was(passage: Passage) -> Rendered:
         [start - begin for start in starts],
         [last - begin for last in ends],
         end - begin,
+        passage.source[begin:end],
     )
 
 
@@ -87,4 +85,5 @@ def render(passage: Passage, placed: Placed) -> Rendered:
             rendered.ends[index] = rendered.length
     for _, mark in marks:
         rendered.write(mark)
+    rendered.text = "".join(rendered.parts)
     return rendered
