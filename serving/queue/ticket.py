@@ -91,6 +91,14 @@ class Ticket(Generic[Result]):
         with contextlib.suppress(InvalidStateError):
             self._future.set_result(outcome)
 
+    def timing(self, started: float, encode_s: float, batch_size: int) -> RequestTiming:
+        """Where its time went by now, if a batch of so many rows started then; that may have been
+        for another request, which this one joined."""
+        began = max(started, self.submitted)
+        encode_s = max(0.0, encode_s - (began - started))
+        decode_s = time.monotonic() - began - encode_s
+        return RequestTiming(began - self.submitted, encode_s, decode_s, batch_size)
+
     def fail(self, error: BaseException) -> None:
         """End the request with an error, unless it has ended already."""
         with contextlib.suppress(InvalidStateError):

@@ -61,9 +61,10 @@ class BeamSearch:
         self._check_group(sentences)
         numbers = list(range(self._joined, self._joined + len(sentences)))
         self._joined += len(sentences)
+        sources = [sentence.source for sentence in sentences]
         searches = [SentenceSearch(n, s) for n, s in zip(numbers, sentences, strict=True)]
         began = time.perf_counter()
-        state = self._stepper.encode([sentence.source for sentence in sentences])
+        state = self._stepper.encode(sources)
         self.encode_s = time.perf_counter() - began
         joining = Rows(searches, self._tree(self._prefill(state, searches)))
         if self._state is None:
@@ -127,9 +128,7 @@ class BeamSearch:
         if attended:
             assert outputs.attention_RQS is not None
             self._note_attention(attended, outputs.attention_RQS)
-        finished = self._advance(candidates)
-        self._repack()
-        return finished
+        return self._advance(candidates)
 
     def _check_group(self, sentences: Sequence[Sentence]) -> None:
         for sentence in sentences:
@@ -215,7 +214,7 @@ class BeamSearch:
             done = self._settle(row, by_row[row], beams)
             if done is not None:
                 finished.append(done)
-        rows.advance(beams)
+        self._go_on(beams)
         return finished
 
     def _eventful(self, candidates: Candidates, by_row: Sequence[RowCandidates]) -> list[int]:
@@ -250,10 +249,11 @@ class BeamSearch:
         beams.choose(row, candidates, chosen)
         return None
 
-    def _repack(self) -> None:
-        """Let go of what no live sentence needs: all of the batch, padding of sources, idle rows
-        and dead cache slots."""
+    def _go_on(self, beams: NextBeams) -> None:
+        """Move to these beams, and let go of what no live sentence needs: all of the batch, padding
+        of sources, idle rows and dead cache slots."""
         rows, stepper = self._rows, self._stepper
+        rows.advance(beams)
         if not rows.num_live:
             self._empty()
             return

@@ -23,10 +23,9 @@ from serving.search.sentence import Sentence
 from serving.search.stepper import CacheCosts
 from serving.text.stream import TextStream
 from serving.translation.answers import AnswerCache
-from serving.translation.demand import demand
 from serving.translation.results import Again, Done, SentenceOutcome, Split, Translation, gathered
-from serving.translation.texts import TextProcessor
-from serving.translation.ticket import Request, TranslationTicket
+from serving.translation.texts import TextProcessor, demand
+from serving.translation.ticket import Completed, Request, TranslationTicket
 
 
 class TranslationBundle(Protocol):
@@ -117,7 +116,7 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
                 ticket.cancel()
             raise
         for ticket in blank:
-            ticket.translated(Translation(""), ticket.submitted, 0.0, 0)
+            ticket.complete(Completed(Translation(""), ticket.timing(ticket.submitted, 0.0, 0)))
         return tickets
 
     @property
@@ -159,7 +158,7 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         found = self._answers.get(key)
         self._observer.looked_up(found=found is not None)
         if found is not None:
-            ticket.translated(found, ticket.submitted, 0.0, 0)
+            ticket.complete(Completed(found, ticket.timing(ticket.submitted, 0.0, 0)))
         return found is not None
 
 
@@ -282,7 +281,8 @@ class SentenceWork(_TranslationWork):
                 self._observer.repaired(warning, "none")
         self._observer.decoded(len(translation.hypotheses[0].token_scores))
         for ticket in tickets:
-            ticket.translated(translation, self._started, self._encode_s, self._batch_size)
+            timing = ticket.timing(self._started, self._encode_s, self._batch_size)
+            ticket.complete(Completed(translation, timing))
 
     def _end(self) -> list[TranslationTicket]:
         with self._lock:

@@ -11,7 +11,6 @@ from serving.bundle.folder import read_manifest
 from serving.bundle.load_tokenizer import load_tokenizers
 from serving.bundle.manifest import CacheSizes, Manifest, check_shortlist
 from serving.bundle.tokenizer import TextTokenizer, ids_of_pieces
-from serving.checking.invariants import is_noteworthy
 from serving.errors import (
     BundleError,
     InvalidOptionError,
@@ -21,13 +20,13 @@ from serving.errors import (
 from serving.queue.limits import BatchLimits, Demand
 from serving.search.alternatives import continuations, first_tokens
 from serving.search.options import SearchOptions, parse_options
-from serving.search.sentence import Finished, Hypothesis, Original, Sentence
+from serving.search.prefix_tree import most_slots
+from serving.search.sentence import Finished, Hypothesis, Sentence
 from serving.search.stepper import CacheCosts
 from serving.text.alignment import Link, word_links, word_spans
 from serving.text.characters import check_text
 from serving.text.stream import TextStream
 from serving.text.terms import NO_TERMS, TermReader
-from serving.translation.demand import demand
 from serving.translation.results import (
     Again,
     Done,
@@ -37,7 +36,7 @@ from serving.translation.results import (
     Translation,
 )
 from serving.translation.ticket import Request
-from serving.translation.verification import verified
+from serving.translation.verification import original_of, verified
 
 _REMEMBERED = 256
 """Texts whose pieces are kept."""
@@ -106,7 +105,7 @@ class TextProcessor:
             return self._to_score(ids, request.target, prefix)
         original = None
         if options.verify and not request.target_prefix:
-            original = self._original(text, request.source, request.target)
+            original = original_of(text, self.manifest.languages, request.source, request.target)
         sentence = Sentence(
             ids,
             options,
@@ -237,13 +236,6 @@ class TextProcessor:
             )
         return target
 
-    def _original(self, text: str, source: str | None, target: str | None) -> Original:
-        """What a translation is compared with, with the languages of a bundle that has one pair."""
-        languages = self.manifest.languages
-        ours = source or (languages.source[0] if len(languages.source) == 1 else None)
-        theirs = target or (languages.target[0] if len(languages.target) == 1 else None)
-        return Original(text, ours, theirs, is_noteworthy(text))
-
     def _to_texts(
         self, hypotheses: Sequence[Hypothesis], sentence: Sentence
     ) -> tuple[TextHypothesis, ...]:
@@ -305,6 +297,14 @@ class TextProcessor:
             word_spans(target),
             self.target.decoded_spans(list(hypothesis.tokens)[self.first_length :]),
         )
+
+
+def demand(sentence: Sentence, sizes: CacheCosts) -> Demand:
+    """What decoding a sentence may take."""
+    beam_size, shortlisted = sentence.group
+    prefix = len(sentence.target_prefix)
+    slots = most_slots(prefix, beam_size, sentence.max_steps, sizes.repack_every)
+    return Demand(beam_size, len(sentence.source), slots, shortlisted)
 
 
 def load_texts(folder: Path, workers: int, limits: BatchLimits | None) -> TextProcessor:

@@ -19,10 +19,9 @@ from serving.hub.pull import bundle_folder
 from serving.queue.engine import Engine
 from serving.queue.limits import BatchLimits, usual_limits
 from serving.runtime.device import batches_at_once, open_device
-from serving.runtime.encoder import Encoder
 from serving.runtime.session import ON_CPU, Device, DeviceUse
 from serving.runtime.shortlist_stepper import ShortlistStepper
-from serving.runtime.translation_stepper import OnnxStepper
+from serving.runtime.translation_stepper import Encoder, OnnxStepper
 from serving.search.options import SearchOptions
 from serving.search.sentence import Finished, Sentence
 from serving.search.stepper import Stepper

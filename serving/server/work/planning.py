@@ -299,6 +299,7 @@ def job_result(
 
 def _text_result(job: TranslationJob, plan: Plan, results: Sequence[Completed]) -> TextResult:
     sentences = [result.translation for result in results]
+    timing = join_timings([result.timing for result in results])
     joined = join_translations(plan.document, sentences, alignments=job.alignments)
     pair = plan.source, job.target
     untrained = pair not in plan.model.pairs and plan.source != job.target
@@ -307,7 +308,7 @@ def _text_result(job: TranslationJob, plan: Plan, results: Sequence[Completed]) 
         hypotheses=joined.hypotheses,
         warnings=(*joined.warnings, *([_ZERO_SHOT] if untrained else [])),
         repaired=joined.repaired,
-        timing=join_timings([result.timing for result in results]),
+        timing=timing,
         model=plan.model,
         source=plan.source,
         confidence=plan.confidence,
