@@ -52,9 +52,10 @@ class Ticket(Generic[Result]):
         inner.add_done_callback(lambda future: future.cancelled() or future.exception())
         return await asyncio.shield(inner)
 
-    def when_done(self, act: Callable[[], None]) -> None:
-        """Call `act` once the request has ended, on the thread that ends it; at once if it has."""
-        self._future.add_done_callback(lambda _: act())
+    def when_done(self, act: Callable[[BaseException | None], None]) -> None:
+        """Call `act` with the error, or None, once the request has ended, on the thread that ends
+        it; at once if it has."""
+        self._future.add_done_callback(lambda future: act(future.exception()))
 
     async def _changes(self) -> AsyncIterator[bool]:
         """Whether it has ended, asked before each look at its news: at first, whenever

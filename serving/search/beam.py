@@ -107,7 +107,8 @@ class BeamSearch:
             if search.index == index and rows.running_B[row]:
                 rows.retire(row)
                 if not rows.num_live:
-                    self._empty()
+                    self._stepper.free(self._state)
+                    self._state = None  # who joins next begins a new batch
                 return
 
     def step(self) -> list[Finished]:
@@ -139,11 +140,6 @@ class BeamSearch:
                     f"sentences of one batch must share beam_size = {self._beam_size}, got "
                     f"{sentence.options.beam_size}"
                 )
-
-    def _empty(self) -> None:
-        """Give the caches' memory back; who joins next begins a new batch."""
-        self._stepper.free(self._state)
-        self._state = None
 
     def _tree(self, used_B: Ints) -> PrefixTree:
         """A tree of sentences whose prefixes fill so many slots."""
@@ -204,8 +200,8 @@ class BeamSearch:
             search.attention.append(attention_KS[:, : len(search.sentence.source)].copy())
 
     def _advance(self, candidates: Candidates) -> list[Finished]:
-        """Move to the beams that the candidates give; returns the sentences that are done, whose
-        rows are idle then."""
+        """Move to the beams that the candidates give, and let go of what no live sentence needs;
+        returns the sentences that are done, whose rows are idle then."""
         rows, by_row = self._rows, candidates.by_row()
         rows.steps_left_B -= 1
         beams = NextBeams.best(candidates, by_row, self._beam_size)
@@ -214,7 +210,17 @@ class BeamSearch:
             done = self._settle(row, by_row[row], beams)
             if done is not None:
                 finished.append(done)
-        self._go_on(beams)
+        rows.advance(beams)
+        if not rows.num_live:
+            self._stepper.free(self._state)
+            self._state = None
+            return finished
+        # What no live sentence needs: padding of sources, idle rows, dead cache slots.
+        if rows.num_live < len(rows):
+            self._stepper.trim(self._state, rows.longest_source)
+        repack = rows.repack()
+        if repack is not None:
+            self._stepper.repack(self._state, repack)
         return finished
 
     def _eventful(self, candidates: Candidates, by_row: Sequence[RowCandidates]) -> list[int]:
@@ -248,20 +254,6 @@ class BeamSearch:
             return search.result(rows.retire(row))
         beams.choose(row, candidates, chosen)
         return None
-
-    def _go_on(self, beams: NextBeams) -> None:
-        """Move to these beams, and let go of what no live sentence needs: all of the batch, padding
-        of sources, idle rows and dead cache slots."""
-        rows, stepper = self._rows, self._stepper
-        rows.advance(beams)
-        if not rows.num_live:
-            self._empty()
-            return
-        if rows.num_live < len(rows):
-            stepper.trim(self._state, rows.longest_source)
-        repack = rows.repack()
-        if repack is not None:
-            stepper.repack(self._state, repack)
 
 
 def decode(stepper: Stepper, sentences: Sequence[Sentence]) -> list[Finished]:

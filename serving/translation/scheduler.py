@@ -131,7 +131,6 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
     ) -> None:
         """Queue what is not in flight already."""
         new: dict[object, SentenceWork] = {}
-        self._open.add([ticket for _, _, ticket in prepared])
         for sentence, asked, ticket in prepared:
             if self._answered(sentence.key, ticket):
                 continue
@@ -148,6 +147,7 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
                     answers=self._answers,
                     observer=self._observer,
                 )
+        self._open.add([ticket for _, _, ticket in prepared])
         self._put(list(new.values()), max_wait_s)
         self._in_flight.update(new)
 

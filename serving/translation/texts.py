@@ -242,6 +242,7 @@ class TextProcessor:
         return tuple(self._to_text(hypothesis, sentence) for hypothesis in hypotheses)
 
     def _to_text(self, hypothesis: Hypothesis, sentence: Sentence) -> TextHypothesis:
+        probability = self._probability(hypothesis, sentence)
         tokens = list(hypothesis.tokens)[self.first_length :]
         text = self.target.decode(tokens)
         return TextHypothesis(
@@ -251,7 +252,7 @@ class TextProcessor:
             tokens=tuple(self.target.pieces(tokens)),
             token_scores=hypothesis.token_scores[self.first_length :],
             finished=hypothesis.finished,
-            probability=self._probability(hypothesis, sentence),
+            probability=probability,
             alignment=self._links(hypothesis, sentence, text),
         )
 

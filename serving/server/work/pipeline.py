@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -93,7 +92,7 @@ class Pending(Protocol[T_co]):
 
     def result(self) -> T_co: ...
 
-    def when_done(self, act: Callable[[], None]) -> None: ...
+    def when_done(self, act: Callable[[BaseException | None], None]) -> None: ...
 
     def cancel(self) -> None: ...
 
@@ -196,26 +195,24 @@ async def _all(tickets: Sequence[Pending[T]], receive: Receive, timeout_s: float
     # Plain callbacks in place of a task for each ticket: under load this code and the decoding
     # threads wait for each other's Python.
     loop = asyncio.get_running_loop()
-    outcome: asyncio.Future[list[T]] = loop.create_future()
+    outcome: asyncio.Future[None] = loop.create_future()
     left = len(tickets)
 
     def end(error: BaseException) -> None:
         if not outcome.done():
             outcome.set_exception(error)
 
-    def note(ticket: Pending[T]) -> None:
+    def note(error: BaseException | None) -> None:
         nonlocal left
         left -= 1
-        try:
-            ticket.result()
-            if not left and not outcome.done():
-                outcome.set_result([ticket.result() for ticket in tickets])
-        except Exception as error:
+        if error is not None:
             end(error)
+        elif not left and not outcome.done():
+            outcome.set_result(None)
 
-    def tell(ticket: Pending[T]) -> None:  # on the thread that ended it
+    def tell(error: BaseException | None) -> None:  # on the thread that ended a ticket
         with contextlib.suppress(RuntimeError):  # the loop has been closed
-            loop.call_soon_threadsafe(note, ticket)
+            loop.call_soon_threadsafe(note, error)
 
     async def depart() -> None:
         try:
@@ -227,12 +224,13 @@ async def _all(tickets: Sequence[Pending[T]], receive: Receive, timeout_s: float
     if not tickets:
         return []
     for ticket in tickets:
-        ticket.when_done(functools.partial(tell, ticket))
+        ticket.when_done(tell)
     departure = asyncio.create_task(depart())
     overdue = DeadlineExceededError(f"not finished within {timeout_s:g} seconds")
     clock = loop.call_later(timeout_s, end, overdue)
     try:
-        return await outcome
+        await outcome
+        return [ticket.result() for ticket in tickets]
     except BaseException:
         for ticket in tickets:
             ticket.cancel()  # changes nothing where it has ended
