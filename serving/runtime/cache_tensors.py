@@ -347,14 +347,12 @@ class Bindings:
         self._layout: Hashable = None
         self._made: dict[Hashable, Binding] = {}
 
-    def get(self, layout: Hashable, key: Hashable, make: Callable[[], Binding]) -> Binding:
-        """The binding of that key to memory of that layout, made where there is none."""
+    def of(self, layout: Hashable) -> dict[Hashable, Binding]:
+        """Those to memory of that layout, to which further ones may be added."""
         if layout != self._layout:
             self._made.clear()
             self._layout = layout
-        if key not in self._made:
-            self._made[key] = make()
-        return self._made[key]
+        return self._made
 
     def clear(self) -> None:
         """Forget all bindings, as must be done before the caches' memory is given back: they hold

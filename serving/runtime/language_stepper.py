@@ -255,16 +255,14 @@ class LanguageStepper(CacheSizes):
         return binding.outputs
 
     def _binding(self, state: LanguageState, queries: int, outputs: int, top: int) -> Binding:
-        top = min(top, self._vocab_size)
-
-        def make() -> Binding:
+        key = queries, outputs, min(top, self._vocab_size)
+        made = state.bindings.of(state.caches.layout)
+        if key not in made:
             sizes = {"B": state.rows, "Q": queries, "C": state.caches.capacity}
-            sizes |= {"R": outputs, "M": state.rows * outputs, "T": top}
-            binding = self._session.bind(sizes, state.caches)
-            binding.inputs["output_index"][:] = np.arange(outputs)
-            return binding
-
-        return state.bindings.get(state.caches.layout, (queries, outputs, top), make)
+            sizes |= {"R": outputs, "M": state.rows * outputs, "T": key[2]}
+            made[key] = self._session.bind(sizes, state.caches)
+            made[key].inputs["output_index"][:] = np.arange(outputs)
+        return made[key]
 
 
 def _best_candidates(

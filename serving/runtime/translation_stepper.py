@@ -148,14 +148,13 @@ class OnnxStepper(CacheSizes):
         """Fill the caches with given tokens, in chunks."""
         rows, length = token_ids_BP.shape
         padded = round_up(length)
-        state.caches.resize(padded)
         scores = np.zeros((rows, padded), dtype=np.float32)
         attention: list[Floats] = []
         chunk = 1 if self._recurrent else PREFILL_CHUNK[self._kind]
         for start in range(0, length, chunk):
             size = min(chunk, padded - start)
             binding = self._binding(
-                state, size, size, want_logits=False, want_attention=want_attention
+                state, padded, size, size, want_logits=False, want_attention=want_attention
             )
             real = slice(start, min(start + size, length))
             count = real.stop - real.start
@@ -189,9 +188,14 @@ class OnnxStepper(CacheSizes):
     ) -> StepOutputs:
         """One step of all beams."""
         queries, beams = inputs.token_ids_BQ.shape[1], inputs.scores_BK.shape[1]
-        state.caches.resize(inputs.visible_BQC.shape[2])
+        slots = inputs.visible_BQC.shape[2]
         binding = self._binding(
-            state, queries, beams, want_logits=want_logits, want_attention=bool(attention_rows)
+            state,
+            slots,
+            queries,
+            beams,
+            want_logits=want_logits,
+            want_attention=bool(attention_rows),
         )
         arrays = binding.inputs
         arrays["token"][:] = inputs.token_ids_BQ
@@ -243,9 +247,20 @@ class OnnxStepper(CacheSizes):
         state.sources.free()
 
     def _binding(
-        self, state: OnnxState, queries: int, beams: int, *, want_logits: bool, want_attention: bool
+        self,
+        state: OnnxState,
+        slots: int,
+        queries: int,
+        beams: int,
+        *,
+        want_logits: bool,
+        want_attention: bool,
     ) -> Binding:
-        def make() -> Binding:
+        """The arrays of a call of the step graph, with so many slots in the caches."""
+        state.caches.resize(slots)
+        key = (queries, beams, want_logits, want_attention)
+        made = state.bindings.of((state.caches.layout, state.sources.layout))
+        if key not in made:
             rows, length = state.sources.mask_BS.shape
             sizes = {"B": rows, "Q": queries, "C": state.caches.capacity, "K": beams}
             sizes |= {"N": 2 * beams, "S": length, "M": rows * queries, "BS": rows * length}
@@ -255,10 +270,8 @@ class OnnxStepper(CacheSizes):
                 "source_mask": [state.sources.mask_BS],
                 **state.further,
             }
-            return self._step.bind(sizes, state.caches, state.sources, given, unwanted)
-
-        key = (queries, beams, want_logits, want_attention)
-        return state.bindings.get((state.caches.layout, state.sources.layout), key, make)
+            made[key] = self._step.bind(sizes, state.caches, state.sources, given, unwanted)
+        return made[key]
 
     def _attention(
         self, outputs: Mapping[str, Any], state: OnnxState, rows: Sequence[int]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -251,7 +252,7 @@ class BeamSearch:
             return Finished(search.index, error=error)
         chosen = search.finish(candidates, self._beam_size, last_step=last_step)
         if search.is_done(last_step=last_step or max(chosen) < 0):
-            return search.result(rows.retire(row))
+            return replace(search.result(), peak_slots=rows.retire(row))
         beams.choose(row, candidates, chosen)
         return None
 

@@ -149,7 +149,7 @@ class SentenceSearch:
             return self._top_finished and len(self._finished) >= options.num_hypotheses
         return len(self._finished) >= options.max_finished
 
-    def result(self, peak_slots: int) -> Finished:
+    def result(self) -> Finished:
         """The finished hypotheses, best first: those that hold the most required terms, by score.
         Equal scores keep the order in which they finished."""
         if not self._finished:
@@ -163,7 +163,7 @@ class SentenceSearch:
         best = tuple(map(self._hypothesis, ranked[:asked]))
         more = ranked[asked:] if original and original.noteworthy else []
         others = tuple(map(self._hypothesis, more))
-        return Finished(self.index, best, others, peak_slots=peak_slots)
+        return Finished(self.index, best, others)
 
     def agreed(self, live: Sequence[int]) -> list[int]:
         """The ids, prefix included, with which every hypothesis begins that may still be the best:

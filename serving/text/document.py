@@ -7,7 +7,6 @@ rendered = document.render([translate(sentence) for sentence in document.sentenc
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -27,7 +26,7 @@ from serving.text.passages.reading import Token, plain_tokens, read_parts, with_
 from serving.text.passages.runs import joined_tokens
 from serving.text.placing.capitals import in_capitals, in_ordinary_case, raised
 from serving.text.placing.placement import Placed, Translated, pieces, place
-from serving.text.placing.rendering import Rendered, as_it_was, render
+from serving.text.placing.rendering import Rendered, as_it_was, links_of, render
 from serving.text.splitting.sentences import divided, has_words, sentence_spans, stripped
 
 Format = Literal["text", "html", "markdown", "xml"]
@@ -46,7 +45,7 @@ class Document:
             )
         self._escaped: Markup = _MARKUPS[format]
         self._source, self._tokens = source, _tokens(source, format, ignored)
-        self._parts = list(read_parts(source, self._tokens, self._escaped))
+        self._parts = read_parts(source, self._tokens, self._escaped)
         self._languages = ("", "")
         self.sentences: list[str] = []
         """What a model is to translate; what has no letter stays as it is."""
@@ -79,7 +78,7 @@ class Document:
         words = (passage.text for passage in self._passages if not passage.text.isascii())
         if spells and any(unspelt(text, spells) for text in words):
             find = functools.partial(unspelt, spells=spells)
-            self._parts = list(read_parts(self._source, self._tokens, self._escaped, unspelt=find))
+            self._parts = read_parts(self._source, self._tokens, self._escaped, unspelt=find)
         for passage in self._passages:
             text = passage.text
             kept = [(thing.begin, thing.end) for thing in passage.masked]
@@ -230,7 +229,7 @@ class Document:
                 length += len(part)
                 continue
             placed, rendered = self._render_passage(part, rest)
-            links += _links(part, placed, rendered, length)
+            links += links_of(part, placed, rendered, length)
             written.append(rendered.text)
             length += rendered.length
         return Translated("".join(written), links)
@@ -288,16 +287,6 @@ def _passages(parts: Sequence[Passage | str]) -> Iterator[Passage]:
             yield part
             for thing in part.masked:
                 yield from _passages(thing.parts)
-
-
-def _links(passage: Passage, placed: Placed, rendered: Rendered, offset: int) -> Iterator[Link]:
-    """The links of a passage, where `offset` characters of the translation stand before it."""
-    for piece in placed.pieces:
-        for link in piece.translated.links if piece.translated else ():
-            begin, end = (piece.target[0] + place for place in link.target)
-            source = (piece.source[0] + link.source[0], piece.source[0] + link.source[1])
-            target = (offset + rendered.starts[begin], offset + rendered.ends[end - 1])
-            yield dataclasses.replace(link, source=passage.origin(source), target=target)
 
 
 def _drop_figures(inlines: list[Inline], span: Span) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from serving.text.alignment import Span
@@ -143,14 +143,16 @@ class Builder:
         self._push(mask, [(begin, end)] * len(mask))
         self._after_mask = True
 
-    def finished(self) -> Iterator[Passage | str]:
-        """The passage; or its text as it is, where there is nothing to read."""
+    def finished(self) -> list[Passage | str]:
+        """The passage; or its text as it is, where there is nothing to read; none of nothing."""
         self._flush("")
         text = "".join(self._text)
         if self._span is None:
-            return
-        if text and not text.isspace():
-            yield Passage(
+            return []
+        if not text or text.isspace():
+            return [self._source[slice(*self._span)]]
+        return [
+            Passage(
                 self._source,
                 text,
                 Origins(
@@ -163,8 +165,7 @@ class Builder:
                 self._markup,
                 self._quotes,
             )
-        else:
-            yield self._source[slice(*self._span)]
+        ]
 
     def _seen(self, span: Span) -> Span:
         self._span = (self._span[0], max(self._span[1], span[1])) if self._span else span
