@@ -75,8 +75,8 @@ class Document:
         written as in the `target` language.
         """
         self._languages = (language, target)
-        words = (passage.text for passage in self._passages if not passage.text.isascii())
-        if spells and any(unspelt(text, spells) for text in words):
+        others = (passage.text for passage in self._passages if not passage.text.isascii())
+        if spells and any(unspelt(text, spells) for text in others):
             find = functools.partial(unspelt, spells=spells)
             self._parts = read_parts(self._source, self._tokens, self._escaped, unspelt=find)
         for passage in self._passages:

@@ -242,7 +242,13 @@ class TextProcessor:
         return tuple(self._to_text(hypothesis, sentence) for hypothesis in hypotheses)
 
     def _to_text(self, hypothesis: Hypothesis, sentence: Sentence) -> TextHypothesis:
-        probability = self._probability(hypothesis, sentence)
+        ended, calibration = hypothesis.finished, self.manifest.calibration
+        probability = None
+        if calibration is not None:
+            forced = len(sentence.target_prefix) - sentence.counted
+            length = len(hypothesis.tokens) - forced
+            score = self.default_options.score(hypothesis.cumulative, length, ended=ended)
+            probability = calibration.probability(score)
         tokens = list(hypothesis.tokens)[self.first_length :]
         text = self.target.decode(tokens)
         return TextHypothesis(
@@ -251,7 +257,7 @@ class TextProcessor:
             cumulative=hypothesis.cumulative,
             tokens=tuple(self.target.pieces(tokens)),
             token_scores=hypothesis.token_scores[self.first_length :],
-            finished=hypothesis.finished,
+            finished=ended,
             probability=probability,
             alignment=self._links(hypothesis, sentence, text),
         )
@@ -274,15 +280,6 @@ class TextProcessor:
             probability=None if calibration is None else calibration.probability(score),
         )
         return Translation(text, (found,))
-
-    def _probability(self, hypothesis: Hypothesis, sentence: Sentence) -> float | None:
-        calibration = self.manifest.calibration
-        if calibration is None:
-            return None
-        forced = len(sentence.target_prefix) - sentence.counted
-        length = len(hypothesis.tokens) - forced
-        score = self.default_options.score(hypothesis.cumulative, length, ended=hypothesis.finished)
-        return calibration.probability(score)
 
     def _links(
         self, hypothesis: Hypothesis, sentence: Sentence, target: str
