@@ -18,9 +18,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from serving.arrays import Floats, Ints
+from serving.arrays import Floats
 from serving.errors import DecodingError
-from serving.search.prefix_tree import PrefixTree
 from serving.search.rows import Candidates, NextBeams, RowCandidates, Rows
 from serving.search.sentence import Finished, Sentence
 from serving.search.sentence_search import SentenceSearch
@@ -67,7 +66,8 @@ class BeamSearch:
         began = time.perf_counter()
         state = self._stepper.encode(sources)
         self.encode_s = time.perf_counter() - began
-        joining = Rows(searches, self._tree(self._prefill(state, searches)))
+        self._prefill(state, searches)
+        joining = Rows(searches, self._stepper)
         if self._state is None:
             self._state, self._rows = state, joining
         else:
@@ -142,27 +142,15 @@ class BeamSearch:
                     f"{sentence.options.beam_size}"
                 )
 
-    def _tree(self, used_B: Ints) -> PrefixTree:
-        """A tree of sentences whose prefixes fill so many slots."""
-        stepper = self._stepper
-        return PrefixTree(
-            used_B,
-            self._beam_size,
-            stepper.repack_every,
-            reach=stepper.reach,
-            lookback=stepper.lookback,
-        )
-
-    def _prefill(self, state: State, searches: Sequence[SentenceSearch]) -> Ints:
-        """Put the start and all but the last prefix token into new caches; returns the slots used.
+    def _prefill(self, state: State, searches: Sequence[SentenceSearch]) -> None:
+        """Put the start and all but the last prefix token into new caches.
 
         The last token goes through the first ordinary step, which yields the candidates.
         """
         prefixes = [search.sentence.target_prefix for search in searches]
-        used_B = np.array([len(prefix) for prefix in prefixes], dtype=np.int64)
-        if not used_B.any():
-            return used_B
-        token_ids_BP = np.zeros((len(prefixes), used_B.max()), dtype=np.int64)
+        if not any(prefixes):
+            return
+        token_ids_BP = np.zeros((len(prefixes), max(map(len, prefixes))), dtype=np.int64)
         labels_BP = np.zeros_like(token_ids_BP)
         for row, (search, prefix) in enumerate(zip(searches, prefixes, strict=True)):
             token_ids_BP[row, : len(prefix)] = [search.sentence.start, *prefix][: len(prefix)]
@@ -175,7 +163,6 @@ class BeamSearch:
                 assert outputs.attention_BPS is not None
                 real = slice(len(prefix)), slice(len(search.sentence.source))
                 search.prefix_attention = list(outputs.attention_BPS[row][real].copy())
-        return used_B
 
     def _begins_alone(self) -> bool:
         """Whether a query for each sentence is enough: before the first step all other beams are

@@ -17,7 +17,7 @@ from serving.arrays import Bools, Floats, Int32s, Ints
 from serving.search.logits import Best
 from serving.search.prefix_tree import PrefixTree, Repack, fill_rows
 from serving.search.sentence_search import SentenceSearch, Step
-from serving.search.stepper import StepInputs
+from serving.search.stepper import StepInputs, Stepper
 
 RowCandidates = tuple[list[float], list[int], list[int]]
 """Scores, tokens and parents of the candidates of one row, best first."""
@@ -110,15 +110,23 @@ class Rows:
     """Cumulative log-probabilities, -inf for a dead beam."""
     tree: PrefixTree
 
-    def __init__(self, searches: Sequence[SentenceSearch], tree: PrefixTree) -> None:
-        """Rows of sentences that begin, with one live beam each.
+    def __init__(self, searches: Sequence[SentenceSearch], stepper: Stepper) -> None:
+        """Rows of sentences of one beam size that begin, with one live beam each.
 
-        `tree` has their prefixes but for the last token, which goes through the first step.
+        The caches of the stepper have their prefixes but for the last token, which goes through the
+        first step.
         """
         sentences = [search.sentence for search in searches]
         last = [[sentence.start, *sentence.target_prefix][-1] for sentence in sentences]
         lengths, steps = [len(s.source) for s in sentences], [s.max_steps for s in sentences]
-        count, beam_size = len(sentences), tree.beam_size
+        count, beam_size = len(sentences), searches[0].options.beam_size
+        tree = PrefixTree(
+            np.array([len(s.target_prefix) for s in sentences], dtype=np.int64),
+            beam_size,
+            stepper.repack_every,
+            reach=stepper.reach,
+            lookback=stepper.lookback,
+        )
         self.searches, self.num_live, self.tree = list(searches), count, tree
         self.running_B = np.ones(count, dtype=np.bool_)
         self.source_lengths_B = np.array(lengths, dtype=np.int64)
