@@ -94,20 +94,20 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         where they would wait longer than `max_wait_s`.
         """
         tickets: list[TranslationTicket] = []
-        blank: list[TranslationTicket] = []
         prepared: list[tuple[Sentence, Demand, TranslationTicket]] = []
         for index, request in enumerate(requests):
             try:
                 sentence = self.texts.prepare(request)
-                asked = None if sentence is None else self.texts.demand(sentence)
+                asked = sentence and self.texts.demand(sentence)
             except RequestError as error:
                 error.index = index
                 raise
-            tickets.append(TranslationTicket(request.timeout_s))
-            if sentence is None or asked is None:
-                blank.append(tickets[-1])
-            else:
-                prepared.append((sentence, asked, tickets[-1]))
+            ticket = TranslationTicket(request.timeout_s)
+            tickets.append(ticket)
+            if sentence and asked:
+                prepared.append((sentence, asked, ticket))
+            else:  # a blank text
+                ticket.complete(Completed(Translation(""), ticket.timing(ticket.submitted, 0.0, 0)))
         try:
             with self._submitting:
                 self._enqueue(prepared, max_wait_s)
@@ -115,8 +115,6 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
             for ticket in tickets:  # of which some may have joined others already
                 ticket.cancel()
             raise
-        for ticket in blank:
-            ticket.complete(Completed(Translation(""), ticket.timing(ticket.submitted, 0.0, 0)))
         return tickets
 
     @property
