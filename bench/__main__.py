@@ -78,6 +78,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_encoders(verbs)
     _add_encoder_server(verbs)
     _add_students(verbs)
+    _add_gate(verbs)
     _add_tables(verbs)
     _add_picture(verbs)
     return parser
@@ -371,6 +372,21 @@ def _add_students(verbs: _Verbs) -> None:
         "--texts", type=Path, required=True, metavar="FILE", help="a sentence a line"
     )
     parser.add_argument("--language", default="en", metavar="CODE", help="en or pt")
+    parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
+    _add_threads(parser)
+    parser.add_argument("--busy", action="store_true", help=_BUSY)
+
+
+def _add_gate(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "gate",
+        help="a short look at all speeds, compared with the last one of the same processor",
+        description="Every kind of model beside its rival in about a quarter of an hour. What is "
+        "found is kept in a file; a row that lost more than 3 % of its speed over the rival's, "
+        "beyond the spread of its repetitions, is an error.",
+    )
+    records = Path("docs/runs/gate")
+    parser.add_argument("--records", type=Path, default=records, metavar="DIR", help=f"{records}")
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
     _add_threads(parser)
     parser.add_argument("--busy", action="store_true", help=_BUSY)
