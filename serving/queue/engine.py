@@ -21,7 +21,7 @@ News = TypeVar("News")
 Outcome = TypeVar("Outcome")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Work(ABC, Generic[Task, News, Outcome]):
     """A task on its way through a scheduler; the subclass of each kind knows who waits for it."""
 

@@ -147,7 +147,8 @@ class Pipeline:
     async def results(
         self, tickets: Sequence[Pending[T]], caller: Caller, timeout_s: float
     ) -> list[T]:
-        """What came of all tickets, in their order; raises as `_all` does."""
+        """What came of all tickets, in their order. Raises the first error among them,
+        DeadlineExceededError, and CancelledError when the client goes away."""
         assert caller.receive is not None
         found = await _all(tickets, caller.receive, timeout_s)
         for result in found:
