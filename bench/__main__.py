@@ -36,12 +36,18 @@ def _add_threads(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
 
 
-def _add_texts(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--languages", required=True, metavar="SOURCE-TARGET")
-    parser.add_argument(
-        "--source", type=Path, action="append", required=True, metavar="FILE", help="of any number"
-    )
-    parser.add_argument("--reference", type=Path, action="append", required=True, metavar="FILE")
+def _add_texts(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    parser.add_argument("--languages", required=required, metavar="SOURCE-TARGET")
+    for name, help in (("--source", "of any number"), ("--reference", "one for each source")):
+        parser.add_argument(
+            name,
+            type=Path,
+            action="append",
+            default=[],
+            required=required,
+            metavar="FILE",
+            help=help,
+        )
 
 
 def _add_subject(parser: argparse.ArgumentParser) -> None:
@@ -204,12 +210,19 @@ def _add_estimation(verbs: _Verbs) -> None:
         "estimation",
         help="how well the probability of a translation tells good ones from poor ones",
         description="Translates texts with a calibrated bundle, and compares the probabilities "
-        "with sentence chrF2; scores references, and references made wrong, as given translations.",
+        "with sentence chrF2; scores references, and references made wrong, as given translations. "
+        "With --read it compares them with the marks of a reader.",
     )
     parser.add_argument("bundle", type=Path)
-    _add_texts(parser)
+    _add_texts(parser, required=False)
     parser.add_argument(
-        "--name", action="append", required=True, metavar="NAME", help="of each text, in the table"
+        "--name", action="append", default=[], metavar="NAME", help="of each text, in the table"
+    )
+    parser.add_argument(
+        "--read",
+        type=Path,
+        metavar="FILE",
+        help="translations that were read, such as docs/hand-read.tsv, in place of texts",
     )
     parser.add_argument(
         "--sentences", type=int, default=1000, metavar="N", help="of each text (default 1000)"

@@ -109,6 +109,13 @@ def _of_files(parser: argparse.ArgumentParser) -> None:
         help="of likeness to a sentence of the memory (default %(default)s)",
     )
     parser.add_argument(
+        "--memory-fuzzy",
+        choices=("given", "prefix"),
+        default="given",
+        help="what a sentence that is only like one of the memory gets: the translation of that, "
+        "or one that begins so (default %(default)s)",
+    )
+    parser.add_argument(
         "--bilingual", action="store_true", help="keep the source beside its translation"
     )
     parser.add_argument("--force", action="store_true", help="replace the output")

@@ -130,7 +130,10 @@ def translate_file(options: argparse.Namespace) -> int:
         # Here, for what reads it is not everywhere.
         from serving.documents.localisation.segments import memory_of_file
 
-        memory = memory_of_file(options.memory, source, target, options.memory_threshold)
+        memory = dataclasses.replace(
+            memory_of_file(options.memory, source, target, options.memory_threshold),
+            as_prefix=options.memory_fuzzy == "prefix",
+        )
     wishes = FileWishes(
         force=options.force,
         bilingual=options.bilingual,

@@ -91,6 +91,12 @@ def estimation(options: argparse.Namespace) -> int:
     """Measure what the probabilities of a bundle are worth; the tables go to stdout."""
     from bench.runs.evaluation.estimation import estimation_markdown, measure_estimation
 
+    if options.read is not None:
+        return _reading(options)
+    if not (options.source and options.languages):
+        raise BenchError(
+            "--languages, --source, --reference and --name, or --read alone, must be given"
+        )
     counts = {len(given) for given in (options.source, options.reference, options.name)}
     if len(counts) > 1:
         raise BenchError(
@@ -108,6 +114,15 @@ def estimation(options: argparse.Namespace) -> int:
             measure_estimation(translator, (source, target), name, chosen, options.seed, tell)
         )
     print(estimation_markdown(options.languages, results))
+    return 0
+
+
+def _reading(options: argparse.Namespace) -> int:
+    from bench.runs.evaluation.reading import measure_reading, read_marks, reading_markdown
+
+    read = read_marks(options.read)
+    translator = Translator(options.bundle, threads=cores_of(options.threads))
+    print(reading_markdown([measure_reading(translator, read, tell)]))
     return 0
 
 

@@ -25,6 +25,12 @@ from macaron.client.records import (
     TranslationOptions,
 )
 from macaron.client.retries import Retries, api_error, headers
+from macaron.client.stored_asynchronous import (
+    AsyncBatches,
+    AsyncGlossaries,
+    AsyncMemories,
+    AsyncSuggestions,
+)
 
 T = TypeVar("T")
 
@@ -50,6 +56,14 @@ class AsyncClient:
         self._http = httpx.AsyncClient(
             base_url=url, headers=headers(api_key), timeout=timeout_s, transport=transport
         )
+        self.glossaries = AsyncGlossaries(self._call)
+        """Stored glossaries."""
+        self.memories = AsyncMemories(self._call)
+        """Translation memories."""
+        self.batches = AsyncBatches(self._call)
+        """Files of requests that are answered in time."""
+        self.suggestions = AsyncSuggestions(self._call)
+        """Better translations."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -119,21 +133,18 @@ class AsyncClient:
         target: str,
         source: str = "auto",
         *,
-        model: str | None = None,
+        options: TranslationOptions = calls.DEFAULTS,
         progress: Callable[[RemoteDocument], None] | None = None,
     ) -> RemoteDocument:
-        """Have a file translated and write the result; `progress` is called now and then.
+        """Have a file translated and write the result; `progress` is called now and then. Of the
+        options the model, the glossary and the memory count.
 
         Raises DocumentFailedError where the server cannot translate it, and OSError where a file
         cannot be read or written. The server forgets the document in any case.
         """
-        fields = {"source": source, "target": target} | ({"model": model} if model else {})
         path = Path(source_path)
-        files = {"file": (path.name, path.read_bytes())}
-        sent = await self._http.post("/documents", data=fields, files=files)
-        if not sent.is_success:
-            raise api_error(sent)
-        document = calls.read_document(sent.json())
+        fields = calls.document_fields(source, target, options)
+        document = await self._call(calls.submit(path.name, path.read_bytes(), fields))
         try:
             while not document.ended:
                 await wait(_LOOK_S)
@@ -142,10 +153,8 @@ class AsyncClient:
                     progress(document)
             if document.state == "failed":
                 raise DocumentFailedError(document.error)
-            result = await self._http.get(f"/documents/{document.id}/result")
-            if not result.is_success:
-                raise api_error(result)
-            Path(target_path).write_bytes(result.content)
+            result = await self._call(calls.translated_file(document.id))
+            Path(target_path).write_bytes(result)
         finally:
             await self._call(calls.forget(document.id))
         return document
@@ -193,17 +202,30 @@ class AsyncClient:
             try:
                 return await self._once(call)
             except ApiError as error:
-                wait_s = self._retries.wait_s(tried, error)
+                wait_s = self._retries.wait_s(tried, error, repeatable=call.repeatable)
                 if wait_s is None:
                     raise
             except httpx.TransportError as error:
-                wait_s = self._retries.wait_s(tried, None)
+                wait_s = self._retries.wait_s(tried, None, repeatable=call.repeatable)
                 if wait_s is None:
                     raise ConnectionLostError(f"{self._http.base_url}: {error}") from error
             await wait(wait_s)
 
     async def _once(self, call: RemoteCall[T]) -> T:
-        response = await self._http.request(call.method, call.path, json=call.body)
+        response = await self._http.request(
+            call.method,
+            call.path,
+            params=call.query,
+            json=call.body,
+            data=call.form,
+            files=call.files,
+        )
         if not response.is_success:
             raise api_error(response)
-        return call.read(response.json())
+        return call.read(_content(call, response))
+
+
+def _content(call: RemoteCall[T], response: httpx.Response) -> object:
+    if call.answer == "json":
+        return response.json()
+    return response.content if call.answer == "bytes" else None

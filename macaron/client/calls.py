@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from macaron.client.errors import ApiError, ConnectionLostError
 from macaron.client.records import (
@@ -14,6 +14,7 @@ from macaron.client.records import (
     Ranked,
     RemoteDocument,
     RemoteHypothesis,
+    RemoteOrigin,
     RemotePartial,
     RemoteTranslation,
     RemoteVectors,
@@ -24,6 +25,9 @@ T = TypeVar("T")
 
 DEFAULTS = TranslationOptions()
 
+_PLAIN = ("format", "model", "split_sentences", "alternatives", "alignments", "timeout_s")
+_STORED = ("glossary_id", "memory_id", "memory_threshold", "memory_fuzzy")
+"""Options that are sent as they are; documents have the second ones, too."""
 _OF_A_STREAM = 200
 """The status of an answer in the middle of which an error came."""
 
@@ -34,10 +38,18 @@ class RemoteCall(Generic[T]):
 
     method: str
     path: str
-    body: Mapping[str, Any] | None
-    """Sent as JSON."""
     read: Callable[[Any], T]
-    """Makes the result of the JSON of the answer."""
+    """Makes the result of the answer."""
+    body: Mapping[str, Any] | None = None
+    """Sent as JSON."""
+    query: Mapping[str, str] | None = None
+    form: Mapping[str, str] | None = None
+    """Fields of a multipart form, with `files`: the name and the content of each."""
+    files: Mapping[str, tuple[str, bytes]] | None = None
+    answer: Literal["json", "bytes", "nothing"] = "json"
+    """What `read` gets: the JSON of the answer, its bytes, or None."""
+    repeatable: bool = True
+    """Whether it may be sent again where nobody knows if it was done: else two would be made."""
 
 
 def translate(
@@ -45,7 +57,7 @@ def translate(
 ) -> RemoteCall[list[RemoteTranslation]]:
     """Translate texts, each by itself."""
     return RemoteCall(
-        "POST", "/translate", translation_body(texts, source, target, options), _translated
+        "POST", "/translate", _translated, translation_body(texts, source, target, options)
     )
 
 
@@ -54,7 +66,7 @@ def translation_body(
 ) -> dict[str, Any]:
     """The body of a request to translate; what is as the server sets it is left out."""
     body: dict[str, Any] = {"q": list(texts), "source": source, "target": target}
-    for name in ("format", "model", "split_sentences", "alternatives", "alignments", "timeout_s"):
+    for name in (*_PLAIN, *_STORED):
         if (value := getattr(options, name)) != getattr(DEFAULTS, name):
             body[name] = value
     if options.glossary:
@@ -75,14 +87,14 @@ def embed(texts: Sequence[str], model: str | None) -> RemoteCall[RemoteVectors]:
         rows = sorted(answer["data"], key=lambda row: row["index"])
         return RemoteVectors([row["embedding"] for row in rows], answer["model"])
 
-    return RemoteCall("POST", "/v1/embeddings", body, read)
+    return RemoteCall("POST", "/v1/embeddings", read, body)
 
 
 def rerank(query: str, texts: Sequence[str], model: str | None) -> RemoteCall[list[Ranked]]:
     """The texts in the order in which they answer a query, the best first."""
     body = _with_model({"query": query, "texts": list(texts)}, model)
     return RemoteCall(
-        "POST", "/rerank", body, lambda found: [Ranked(e["index"], e["score"]) for e in found]
+        "POST", "/rerank", lambda found: [Ranked(e["index"], e["score"]) for e in found], body
     )
 
 
@@ -104,23 +116,37 @@ def classify(
             for each in answer["classifications"]
         ]
 
-    return RemoteCall("POST", "/classify", body, read)
+    return RemoteCall("POST", "/classify", read, body)
+
+
+def submit(name: str, content: bytes, fields: Mapping[str, str]) -> RemoteCall[RemoteDocument]:
+    """Hand a document in, with what is asked of its translation."""
+    file = {"file": (name, content)}
+    return RemoteCall("POST", "/documents", _document, form=fields, files=file, repeatable=False)
+
+
+def document_fields(source: str, target: str, options: TranslationOptions) -> dict[str, str]:
+    """What a form says of a document's translation."""
+    fields = {"source": source, "target": target}
+    for name in ("model", *_STORED):
+        if (value := getattr(options, name)) != getattr(DEFAULTS, name):
+            fields[name] = str(value)
+    return fields
+
+
+def translated_file(id: str) -> RemoteCall[bytes]:
+    """The file that a document became."""
+    return RemoteCall("GET", f"/documents/{id}/result", bytes, answer="bytes")
 
 
 def document(id: str) -> RemoteCall[RemoteDocument]:
     """What is known of a document."""
-    return RemoteCall("GET", f"/documents/{id}", None, read_document)
+    return RemoteCall("GET", f"/documents/{id}", _document)
 
 
 def forget(id: str) -> RemoteCall[RemoteDocument]:
     """Delete a document, its result too."""
-    return RemoteCall("DELETE", f"/documents/{id}", None, read_document)
-
-
-def read_document(answer: Any) -> RemoteDocument:
-    """What the server says of a document."""
-    names = (field.name for field in fields(RemoteDocument))
-    return RemoteDocument(**{name: answer[name] for name in names})
+    return RemoteCall("DELETE", f"/documents/{id}", _document)
 
 
 def models() -> RemoteCall[list[ModelInfo]]:
@@ -138,19 +164,17 @@ def models() -> RemoteCall[list[ModelInfo]]:
             for card in answer["models"]
         ]
 
-    return RemoteCall("GET", "/models", None, read)
+    return RemoteCall("GET", "/models", read)
 
 
 def languages() -> RemoteCall[dict[str, list[str]]]:
     """The languages that are read, each with those that it can be translated into."""
-    return RemoteCall(
-        "GET", "/languages", None, lambda found: {e["code"]: e["targets"] for e in found}
-    )
+    return RemoteCall("GET", "/languages", lambda found: {e["code"]: e["targets"] for e in found})
 
 
 def ready() -> RemoteCall[bool]:
     """Whether requests should be sent to this server now."""
-    return RemoteCall("GET", "/readyz", None, lambda _: True)
+    return RemoteCall("GET", "/readyz", lambda _: True)
 
 
 class EventReader:
@@ -203,7 +227,23 @@ def _translation(each: Mapping[str, Any]) -> RemoteTranslation:
         model=each["model"],
         source=each["source"],
         confidence=detected["confidence"] if detected else None,
+        quality=each.get("quality"),
+        origins=[
+            RemoteOrigin(
+                sentence=origin["sentence"],
+                origin=origin["origin"],
+                score=origin.get("score"),
+                segment=origin.get("segment"),
+                prefix=origin.get("prefix"),
+            )
+            for origin in each.get("origins") or ()
+        ],
     )
+
+
+def _document(answer: Any) -> RemoteDocument:
+    names = (field.name for field in fields(RemoteDocument))
+    return RemoteDocument(**{name: answer[name] for name in names})
 
 
 def _with_model(body: dict[str, Any], model: str | None) -> dict[str, Any]:

@@ -30,5 +30,9 @@ class DocumentFailedError(Exception):
     """The server could not translate a document; the message says why."""
 
 
+class BatchFailedError(Exception):
+    """The server takes no line of a batch; the message says why."""
+
+
 class ConnectionLostError(Exception):
     """The server was not reached, or its answer broke off, at the last try as well."""

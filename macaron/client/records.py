@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +27,15 @@ class TranslationOptions:
     """Terms that a translation may not hold."""
     alignments: bool = False
     """Whether hypotheses come with word links."""
+    glossary_id: str | None = None
+    """A stored glossary (`Client.glossaries`)."""
+    memory_id: str | None = None
+    """A translation memory (`Client.memories`)."""
+    memory_threshold: float | None = None
+    """Percent of likeness from which on a segment of the memory counts."""
+    memory_fuzzy: Literal["given", "prefix"] = "given"
+    """Whether the translation of a segment that is only like a sentence is given as it is, or gives
+    the beginning."""
     timeout_s: float | None = None
     """Seconds after which the server gives a request up."""
     decoding: Mapping[str, Any] = field(default_factory=dict)
@@ -50,6 +59,21 @@ class RemoteHypothesis:
 
 
 @dataclass(frozen=True)
+class RemoteOrigin:
+    """Where the translation of a sentence comes from."""
+
+    sentence: str
+    origin: str
+    """`memory`, `model`, or `prefix`: the model, from a beginning in the memory on."""
+    score: float | None = None
+    """Percent of likeness to the segment; None, as the next, where the memory has none."""
+    segment: str | None = None
+    """The sentence that the memory has."""
+    prefix: str | None = None
+    """What the model went on with."""
+
+
+@dataclass(frozen=True)
 class RemoteTranslation:
     """What a text became."""
 
@@ -63,6 +87,10 @@ class RemoteTranslation:
     """Language code of the text, detected where it was left open."""
     confidence: float | None = None
     """Of the detection, 0 to 1; None where the source was given."""
+    quality: float | None = None
+    """How likely the text is good, where the bundle was calibrated."""
+    origins: Sequence[RemoteOrigin] = ()
+    """Of its sentences, where a memory was named."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from macaron.client.errors import ApiError
 _AGAIN = (429, 502, 503)
 """Too many requests; a proxy without a server behind it; a full queue, a start or an end. A request
 that took too long (504) is not sent again: it would take as long."""
+_REFUSED = (429, 503)
 _FIRST_S = 0.25
 _LONGEST_S = 30.0
 
@@ -23,13 +24,18 @@ class Retries:
     most: int
     """Tries after the first one."""
 
-    def wait_s(self, tried: int, error: ApiError | None) -> float | None:
+    def wait_s(
+        self, tried: int, error: ApiError | None, *, repeatable: bool = True
+    ) -> float | None:
         """Seconds until the next try, after `tried` ones of which the last ended with this error of
         the server, or was cut off (None); None where there is no next one.
 
         As long as the server says, up to half a minute; else twice as long each time, with some
-        chance in it, so that clients that were refused together do not come back together.
+        chance in it, so that clients that were refused together do not come back together. What is
+        not `repeatable` is sent again only where the server itself has refused it.
         """
+        if not repeatable and (error is None or error.status not in _REFUSED):
+            return None
         if tried > self.most or (error is not None and error.status not in _AGAIN):
             return None
         if error is not None and error.retry_after_s is not None:
@@ -41,7 +47,8 @@ def api_error(response: httpx.Response) -> ApiError:
     """What an answer that is not 2xx says; its body has to be read."""
     try:
         body = response.json()
-        message, code = str(body["error"]), str(body.get("code", ""))
+        told = body["error"] if isinstance(body["error"], dict) else body  # as OpenAI has it
+        message, code = str(told.get("message") or told["error"]), str(told.get("code") or "")
         if hint := body.get("hint"):
             message = f"{message}; {hint}"
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -25,6 +25,12 @@ from macaron.client.records import (
     TranslationOptions,
 )
 from macaron.client.retries import Retries, api_error, headers
+from macaron.client.stored import (
+    RemoteBatches,
+    RemoteGlossaries,
+    RemoteMemories,
+    RemoteSuggestions,
+)
 
 T = TypeVar("T")
 
@@ -55,6 +61,14 @@ class Client:
         self._http = httpx.Client(
             base_url=url, headers=headers(api_key), timeout=timeout_s, transport=transport
         )
+        self.glossaries = RemoteGlossaries(self._call)
+        """Stored glossaries."""
+        self.memories = RemoteMemories(self._call)
+        """Translation memories."""
+        self.batches = RemoteBatches(self._call)
+        """Files of requests that are answered in time."""
+        self.suggestions = RemoteSuggestions(self._call)
+        """Better translations."""
 
     def __enter__(self) -> Self:
         return self
@@ -124,21 +138,18 @@ class Client:
         target: str,
         source: str = "auto",
         *,
-        model: str | None = None,
+        options: TranslationOptions = calls.DEFAULTS,
         progress: Callable[[RemoteDocument], None] | None = None,
     ) -> RemoteDocument:
-        """Have a file translated and write the result; `progress` is called now and then.
+        """Have a file translated and write the result; `progress` is called now and then. Of the
+        options the model, the glossary and the memory count.
 
         Raises DocumentFailedError where the server cannot translate it, and OSError where a file
         cannot be read or written. The server forgets the document in any case.
         """
-        fields = {"source": source, "target": target} | ({"model": model} if model else {})
         path = Path(source_path)
-        files = {"file": (path.name, path.read_bytes())}
-        sent = self._http.post("/documents", data=fields, files=files)
-        if not sent.is_success:
-            raise api_error(sent)
-        document = calls.read_document(sent.json())
+        fields = calls.document_fields(source, target, options)
+        document = self._call(calls.submit(path.name, path.read_bytes(), fields))
         try:
             while not document.ended:
                 wait(_LOOK_S)
@@ -147,10 +158,8 @@ class Client:
                     progress(document)
             if document.state == "failed":
                 raise DocumentFailedError(document.error)
-            result = self._http.get(f"/documents/{document.id}/result")
-            if not result.is_success:
-                raise api_error(result)
-            Path(target_path).write_bytes(result.content)
+            result = self._call(calls.translated_file(document.id))
+            Path(target_path).write_bytes(result)
         finally:
             self._call(calls.forget(document.id))
         return document
@@ -196,17 +205,30 @@ class Client:
             try:
                 return self._once(call)
             except ApiError as error:
-                wait_s = self._retries.wait_s(tried, error)
+                wait_s = self._retries.wait_s(tried, error, repeatable=call.repeatable)
                 if wait_s is None:
                     raise
             except httpx.TransportError as error:
-                wait_s = self._retries.wait_s(tried, None)
+                wait_s = self._retries.wait_s(tried, None, repeatable=call.repeatable)
                 if wait_s is None:
                     raise ConnectionLostError(f"{self._http.base_url}: {error}") from error
             wait(wait_s)
 
     def _once(self, call: RemoteCall[T]) -> T:
-        response = self._http.request(call.method, call.path, json=call.body)
+        response = self._http.request(
+            call.method,
+            call.path,
+            params=call.query,
+            json=call.body,
+            data=call.form,
+            files=call.files,
+        )
         if not response.is_success:
             raise api_error(response)
-        return call.read(response.json())
+        return call.read(_content(call, response))
+
+
+def _content(call: RemoteCall[T], response: httpx.Response) -> object:
+    if call.answer == "json":
+        return response.json()
+    return response.content if call.answer == "bytes" else None

@@ -39,6 +39,24 @@ class Original:
     """What the first search found, where this one is the second because that was wrong."""
 
 
+class Drafted(NamedTuple):
+    """A sentence whose translation may begin as that of a draft does, which is another sentence
+    whose translation is given."""
+
+    sentence: Sentence
+    changed: tuple[int, int]
+    """Which words of the draft's text the sentence does not have, as numbers."""
+
+
+class Beginning(NamedTuple):
+    """What the translation of a sentence is made to begin with, of that of a draft."""
+
+    text: str
+    token_scores: tuple[float, ...]
+    """Log-probability of each id of the prefix as the draft's translation, the ids of a language
+    before it included."""
+
+
 @dataclass(frozen=True)
 class Sentence:
     """One sentence to decode: the ids of its source, its end included, and how to decode it."""
@@ -69,6 +87,10 @@ class Sentence:
     first_of: Sentence | None = None
     """The sentence with `return_alternatives` for which this one finds the likeliest first tokens;
     None for any other sentence."""
+    draft_of: Drafted | None = None
+    """The sentence for which this one, whose output is `given`, is a draft; None for any other."""
+    beginning: Beginning | None = None
+    """Of a sentence that had a draft: what of it is in the prefix."""
 
     @functools.cached_property
     def key(self) -> tuple[object, ...]:
@@ -84,6 +106,7 @@ class Sentence:
             whole.counted,
             whole.given,
             whole.original,
+            whole.draft_of and (whole.draft_of.sentence.key, whole.draft_of.changed),
         )
 
     @functools.cached_property

@@ -35,8 +35,8 @@ from serving.server.work.backend import Backend
 from serving.server.work.batches.desk import Batches
 from serving.server.work.batches.running import Answering
 from serving.server.work.documents.desk import Documents
-from serving.server.work.jobs import Jobs
-from serving.server.work.store import open_store
+from serving.server.work.stored.store import open_store
+from serving.server.work.translating.jobs import Jobs
 
 if TYPE_CHECKING:
     from serving.store.store import Store

@@ -14,7 +14,7 @@ from serving.search.options import parse_options
 from serving.server.http.gate import Keys
 from serving.server.http.settings import Settings
 from serving.server.models.manifests import check_defaults, read_manifests
-from serving.server.work.store import open_store
+from serving.server.work.stored.store import open_store
 
 
 def check(settings: Settings) -> None:

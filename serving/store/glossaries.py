@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
+import secrets
+import time
 import uuid
-from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import (
     Column,
@@ -28,6 +29,7 @@ from sqlalchemy import (
 
 from serving.errors import QuotaExceededError, RequestError, UnknownGlossaryError
 from serving.store.database import METADATA, Database, now
+from serving.store.indexes import IndexCache
 from serving.store.records.glossary import (
     MOST_DICTIONARIES,
     GlossaryLimits,
@@ -61,9 +63,19 @@ _DICTIONARIES = Table(
     # Read and written whole, as TSV. It stands last, so that SQLite need not read it for the rest.
     Column("entries", Text, nullable=False),
 )
+_PLACE = 16
+"""Digits at the beginning of a version, by which the dictionaries of a glossary are ordered."""
 _PAGE = 1000
 _CACHED_ENTRIES = 200_000
 """Entries of the indexes that are kept in memory: about 100 MB."""
+
+
+@dataclass(frozen=True)
+class _Versioned:
+    """The index of a dictionary, and of which of its versions it is at least."""
+
+    version: str
+    index: TermIndex
 
 
 class Glossaries:
@@ -75,7 +87,9 @@ class Glossaries:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._indexes = _IndexCache()
+        self._indexes = IndexCache[tuple[str, str, str], _Versioned](
+            _CACHED_ENTRIES, lambda each: len(each.index)
+        )
 
     def create(
         self,
@@ -151,8 +165,10 @@ class Glossaries:
     def delete(self, owner: str, id: str) -> None:
         """Forget a glossary."""
         with self._database.writing() as connection:
-            _one(connection, owner, id, lock=True)
+            glossary = _one(connection, owner, id, lock=True)
             connection.execute(delete(_GLOSSARIES).where(_GLOSSARIES.c.id == id))
+        for each in glossary.dictionaries:
+            self._indexes.drop((id, each.source, each.target))
 
     def delete_dictionary(self, owner: str, id: str, source: str, target: str) -> None:
         """Forget the entries of a glossary for a language pair; raises UnknownGlossaryError where
@@ -162,6 +178,7 @@ class Glossaries:
             gone = connection.execute(delete(_DICTIONARIES).where(_is(id, source, target)))
             if not gone.rowcount:
                 raise _no_pair(id, source, target)
+        self._indexes.drop((id, source, target))
 
     def index(self, owner: str, id: str, source: str, target: str) -> TermIndex:
         """The entries for a language pair, ready to be found in texts. A dictionary without regions
@@ -172,13 +189,14 @@ class Glossaries:
             version = connection.execute(
                 select(_DICTIONARIES.c.version).where(_is(id, *pair))
             ).scalar_one()
-            index = self._indexes.get((id, *pair, version))
-            if index is not None:
-                return index
-            entries = _read(connection, id, *pair)
-        index = TermIndex(entries.items(), *pair)
-        self._indexes.put((id, *pair, version), index, len(entries))
-        return index
+
+        def made(kept: _Versioned | None) -> _Versioned:
+            if kept is not None and kept.version == version:
+                return kept
+            entries = self.entries(owner, id, *pair)
+            return _Versioned(version, TermIndex(entries.items(), *pair))
+
+        return self._indexes.up_to_date((id, *pair), made).index
 
     def _changed(
         self,
@@ -208,35 +226,12 @@ class Glossaries:
                 pairs.add(pair)
                 if len(pairs) > MOST_DICTIONARIES:
                     raise _too_many_pairs(len(pairs))
+                written = select(_DICTIONARIES.c.version).where(_is(id, *pair))
+                former = connection.execute(written).scalar_one_or_none()
                 connection.execute(delete(_DICTIONARIES).where(_is(id, *pair)))
-                _write(connection, id, dictionary)
+                _write(connection, id, dictionary, former)
                 changed.append(_head(dictionary))
         return changed
-
-
-class _IndexCache:
-    """The indexes used last, within a number of entries."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, ...], tuple[TermIndex, int]] = OrderedDict()
-        self._entries = 0
-
-    def get(self, key: tuple[str, ...]) -> TermIndex | None:
-        with self._lock:
-            if key not in self._kept:
-                return None
-            self._kept.move_to_end(key)
-            return self._kept[key][0]
-
-    def put(self, key: tuple[str, ...], index: TermIndex, entries: int) -> None:
-        with self._lock:
-            if key in self._kept:
-                return
-            self._kept[key] = index, entries
-            self._entries += entries
-            while self._entries > _CACHED_ENTRIES and len(self._kept) > 1:
-                self._entries -= self._kept.popitem(last=False)[1][1]
 
 
 def _page(
@@ -274,7 +269,7 @@ def _heads(connection: Connection, ids: Sequence[str]) -> dict[str, list[StoredD
     wanted = (
         select(table.glossary_id, table.source, table.target, table.entry_count)
         .where(table.glossary_id.in_(ids))
-        .order_by(table.source, table.target)
+        .order_by(table.version)  # as they were written
     )
     found: dict[str, list[StoredDictionary]] = {}
     for id, *head in connection.execute(wanted):
@@ -290,14 +285,19 @@ def _read(connection: Connection, id: str, source: str, target: str) -> dict[str
     return dict(entries_of(text, "tsv"))
 
 
-def _write(connection: Connection, id: str, dictionary: NewDictionary) -> None:
+def _write(
+    connection: Connection, id: str, dictionary: NewDictionary, former: str | None = None
+) -> None:
+    """Write a dictionary; one that takes the place of another, of a `former` version, stands among
+    those of its glossary where that stood."""
+    place = former[:_PLACE] if former else f"{time.time_ns():0{_PLACE}x}"
     connection.execute(
         insert(_DICTIONARIES),
         {
             "glossary_id": id,
             "source": dictionary.source,
             "target": dictionary.target,
-            "version": uuid.uuid4().hex,
+            "version": place + secrets.token_hex(_PLACE // 2),
             "entry_count": len(dictionary.entries),
             "entries": as_tsv(dictionary.entries),
         },
@@ -355,11 +355,12 @@ def _too_many_pairs(count: int) -> RequestError:
 
 def _unknown(id: str) -> UnknownGlossaryError:
     return UnknownGlossaryError(
-        f"no glossary has the id {id!r}; list those that there are", parameter="glossary_id"
+        f"no glossary has the id {id[:50]!r}; list those that there are", parameter="glossary_id"
     )
 
 
 def _no_pair(id: str, source: str, target: str) -> UnknownGlossaryError:
     return UnknownGlossaryError(
-        f"the glossary {id!r} has no dictionary from {source} to {target}", parameter="glossary_id"
+        f"the glossary {id[:50]!r} has no dictionary from {source} to {target}",
+        parameter="glossary_id",
     )

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 import uuid
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
-from weakref import WeakValueDictionary
 
 from sqlalchemy import (
     Column,
@@ -34,6 +31,7 @@ from sqlalchemy import (
 
 from serving.errors import QuotaExceededError, RequestError, UnknownMemoryError
 from serving.store.database import METADATA, Database, now
+from serving.store.indexes import IndexCache
 from serving.store.records.memory import MemoryLimits, StoredMemory, StoredSegment
 from serving.store.records.name import is_id
 from serving.text.memory.index import SegmentIndex
@@ -81,7 +79,7 @@ class Memories:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._indexes = _IndexCache()
+        self._indexes = IndexCache[str, SegmentIndex](_CACHED_BYTES, lambda each: each.num_bytes)
 
     def create(
         self, owner: str, name: str, source: str, target: str, limits: MemoryLimits
@@ -180,10 +178,14 @@ class Memories:
         """
         memory = self.get(owner, id)
         _check_languages(memory, source, target)
-        index = self._indexes.up_to_date(
-            id, memory.segment_count, lambda after: self._keys(owner, id, after)
-        )
         languages = memory.source, memory.target
+
+        def grown(kept: SegmentIndex | None) -> SegmentIndex:
+            kept = kept or SegmentIndex()
+            whole = len(kept) >= memory.segment_count
+            return kept if whole else kept.extended(self._keys(owner, id, len(kept) - 1))
+
+        index = self._indexes.up_to_date(id, grown)
 
         def find(sentences: Sequence[str], at_least: float) -> list[Recalled | None]:
             return lookup(
@@ -247,41 +249,6 @@ class Memories:
         return or_(*(place(func.lower(column), func.lower(text)) > 0 for column in columns))
 
 
-class _IndexCache:
-    """The indexes used last, within a number of bytes."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[str, SegmentIndex] = OrderedDict()
-        self._making: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
-        """Each is held while the index of a memory is made, and goes with the last who wants it."""
-
-    def up_to_date(self, id: str, count: int, keys: Callable[[int], Iterator[str]]) -> SegmentIndex:
-        """The index of a memory, of at least so many segments; `keys` gives those behind a number.
-        Of one memory one is made at a time; those of others need not wait."""
-        with self._lock:
-            making = self._making.setdefault(id, threading.Lock())
-        with making:
-            with self._lock:
-                index = self._kept.get(id, SegmentIndex())
-            if len(index) < count:
-                index = index.extended(keys(len(index) - 1))
-            with self._lock:
-                self._keep(id, index)
-            return index
-
-    def drop(self, id: str) -> None:
-        with self._lock:
-            self._kept.pop(id, None)
-
-    def _keep(self, id: str, index: SegmentIndex) -> None:
-        self._kept[id] = index
-        self._kept.move_to_end(id)
-        size = sum(each.num_bytes for each in self._kept.values())
-        while size > _CACHED_BYTES and len(self._kept) > 1:
-            size -= self._kept.popitem(last=False)[1].num_bytes
-
-
 def _one(connection: Connection, owner: str, id: str, *, lock: bool = False) -> StoredMemory:
     """What is known of a memory; with `lock` nobody else changes it until the transaction ends."""
     wanted = select(_MEMORIES).where(_MEMORIES.c.owner == owner, _MEMORIES.c.id == id)
@@ -290,7 +257,7 @@ def _one(connection: Connection, owner: str, id: str, *, lock: bool = False) -> 
         row = connection.execute(wanted.with_for_update() if lock else wanted).first()
     if row is None:
         raise UnknownMemoryError(
-            f"no memory has the id {id!r}; list those that there are", parameter="memory_id"
+            f"no memory has the id {id[:50]!r}; list those that there are", parameter="memory_id"
         )
     return _record(row)
 

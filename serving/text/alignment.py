@@ -36,6 +36,26 @@ def word_spans(text: str) -> list[Span]:
     return [match.span() for match in _WORD.finditer(text)]
 
 
+def word_weights(
+    attention_TS: Floats,
+    source_words: Sequence[Span],
+    source_pieces: Sequence[Span],
+    target_words: Sequence[Span],
+    target_pieces: Sequence[Span],
+) -> Doubles:
+    """The share of each target word's attention that each source word gets, [I, J].
+
+    A source word's share is the sum over its pieces, a target word's the mean over its pieces; a
+    piece that lies in several words is divided by characters. Attention to eos goes to no word.
+    """
+    shares_SJ = _shares(source_pieces, source_words)
+    shares_TI = _shares(target_pieces, target_words)
+    weight_I = np.maximum(shares_TI.sum(axis=0), 1e-9)
+    attention_TS = attention_TS[: len(shares_TI), : len(shares_SJ)]
+    weights_IJ: Doubles = (shares_TI.T @ attention_TS @ shares_SJ) / weight_I[:, None]
+    return weights_IJ
+
+
 def word_links(
     attention_TS: Floats,
     source_words: Sequence[Span],
@@ -43,18 +63,12 @@ def word_links(
     target_words: Sequence[Span],
     target_pieces: Sequence[Span],
 ) -> tuple[Link, ...]:
-    """The best source word of each target word, in the target's order.
-
-    A source word's share is the sum over its pieces, a target word's the mean over its pieces; a
-    piece that lies in several words is divided by characters. Attention to eos goes to no word.
-    """
+    """The best source word of each target word, in the target's order (`word_weights`)."""
     if not (source_words and target_words):
         return ()
-    shares_SJ = _shares(source_pieces, source_words)
-    shares_TI = _shares(target_pieces, target_words)
-    weight_I = np.maximum(shares_TI.sum(axis=0), 1e-9)
-    attention_TS = attention_TS[: len(shares_TI), : len(shares_SJ)]
-    weights_IJ = (shares_TI.T @ attention_TS @ shares_SJ) / weight_I[:, None]
+    weights_IJ = word_weights(
+        attention_TS, source_words, source_pieces, target_words, target_pieces
+    )
     best_I = weights_IJ.argmax(axis=1).tolist()
     probability_I = weights_IJ.max(axis=1).tolist()
     return tuple(

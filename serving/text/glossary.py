@@ -55,6 +55,10 @@ class TermIndex:
                 lengths.setdefault(key[0], set()).add(len(key))
         self._lengths = {first: sorted(found) for first, found in lengths.items()}
 
+    def __len__(self) -> int:
+        """How many entries it has."""
+        return sum(map(len, self._entries.values()))
+
     def found(self, words: Sequence[TermWord], text: str) -> list[tuple[int, int, Match]]:
         """Every term among the tokens of a text, overlapping ones too, with the number of its first
         token and how many it has."""

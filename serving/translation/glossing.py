@@ -52,6 +52,11 @@ def _put(
     hypothesis: TextHypothesis, text: str, terms: Sequence[Match], target: str
 ) -> tuple[TextHypothesis, int]:
     """A hypothesis with the terms, and how many of them it lacks."""
+    first = terms[0]
+    if text.strip() == first.source == text[slice(*first.span)]:  # nothing but a term
+        whole = [Edit((0, len(hypothesis.text)), first.target)]
+        links = edited_links(hypothesis.alignment or (), whole)
+        return replace(hypothesis, text=first.target, alignment=links), 0
     words, links = tokens(hypothesis.text, target), hypothesis.alignment or ()
     taken = _Taken()
     lacking = [term for term in terms if not taken.claim(_places(term.target, words, target))]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from serving.search.sentence import Sentence
 from serving.text.document import Document
 from serving.text.glossary import TermIndex, matched_terms
-from serving.text.memory.segments import MemoryUse
+from serving.text.memory.segments import Draft, MemoryUse, draft_of
 from serving.translation.glossing import with_terms
 from serving.translation.results import Translation, join_translations
 
@@ -48,9 +48,16 @@ class TextInSentences:
         return join_translations(self.document, ordered, alignments=self.alignments)
 
 
-def taken(document: Document, memory: MemoryUse) -> dict[int, str]:
-    """What a memory has for the sentences of a document, by number, as a model would write it."""
+def taken(document: Document, memory: MemoryUse) -> tuple[dict[int, str], dict[int, Draft]]:
+    """What a memory has for the sentences of a document, by number, as a model would write it, and
+    what others may begin with."""
     asked = [document.as_given(number) for number in range(len(document.sentences))]
-    found = enumerate(memory.find(asked, memory.threshold))
-    texts = {number: document.take(number, each.text) for number, each in found if each}
-    return {number: text for number, text in texts.items() if text is not None}
+    known, drafts = dict[int, str](), dict[int, Draft]()
+    for number, found in enumerate(memory.find(asked, memory.threshold)):
+        if found is None:
+            continue
+        if memory.as_prefix and found.score < 100:
+            drafts[number] = draft_of(found, asked[number])
+        elif text := document.take(number, found.text):
+            known[number] = text
+    return known, drafts

@@ -50,6 +50,8 @@ class Translation:
     repaired: tuple[Repair, ...] = ()
     """What was wrong with what the model preferred, and is right in `text`. The tokens and scores
     of a hypothesis are of what the model wrote, before parts of the source were put in."""
+    beginning: str = ""
+    """What it was made to begin with, of the translation of a draft."""
 
     @property
     def linked(self) -> Translated:

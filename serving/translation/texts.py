@@ -7,6 +7,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from serving.arrays import Floats
 from serving.bundle.folder import read_manifest
 from serving.bundle.load_tokenizer import load_tokenizers
 from serving.bundle.manifest import CacheSizes, Manifest, check_shortlist
@@ -14,6 +15,7 @@ from serving.bundle.tokenizer import TextTokenizer, ids_of_pieces
 from serving.errors import (
     BundleError,
     InvalidOptionError,
+    RequestError,
     TooLongError,
     UnknownLanguageError,
 )
@@ -21,12 +23,14 @@ from serving.queue.limits import BatchLimits, Demand
 from serving.search.alternatives import continuations, first_tokens
 from serving.search.options import SearchOptions, parse_options
 from serving.search.prefix_tree import most_slots
-from serving.search.sentence import Finished, Hypothesis, Sentence
+from serving.search.sentence import Drafted, Finished, Hypothesis, Sentence
 from serving.search.stepper import CacheCosts
-from serving.text.alignment import Link, word_links, word_spans
+from serving.text.alignment import Link, Span, word_links, word_spans, word_weights
 from serving.text.characters import check_text
+from serving.text.memory.segments import Draft, changed_words
 from serving.text.stream import TextStream
 from serving.text.terms import NO_TERMS, TermReader
+from serving.translation.drafting import begun, first_changed, ids_before, shortened
 from serving.translation.results import (
     Again,
     Done,
@@ -103,6 +107,7 @@ class TextProcessor:
             return None
         if request.given:
             return self._to_score(ids, request.target, prefix)
+        draft = request.draft
         original = None
         if options.verify and not request.target_prefix:
             original = original_of(text, self.manifest.languages, request.source, request.target)
@@ -117,12 +122,40 @@ class TextProcessor:
             original=original,
             # What may still be put right is streamed when it is.
             streamed=request.stream
+            and draft is None
             and not (options.return_alternatives or (original and original.noteworthy)),
         )
         if not options.return_alternatives:
-            return sentence
+            return sentence if draft is None else self._drafted(sentence, draft, request)
         self.demand(sentence)
         return first_tokens(sentence)
+
+    def _drafted(self, sentence: Sentence, draft: Draft, request: Request) -> Sentence:
+        """The draft, to be read before the sentence is decoded; the sentence itself where nothing
+        of the draft's beginning is its own, and where the model cannot read the draft."""
+        self.demand(sentence)
+        changed = changed_words(request.text, draft.source)
+        if changed is None or not draft.target:
+            return sentence
+        try:
+            ids = self.encode_source(draft.source, request.source, request.target)
+            given = self.encode_target(draft.target, "draft")
+            reading = self._to_score(ids, request.target, given)
+            self.demand(reading)
+        except RequestError:
+            return sentence
+        return dataclasses.replace(reading, text=draft.source, draft_of=Drafted(sentence, changed))
+
+    def _begun(self, sentence: Sentence, drafted: Drafted, read: Hypothesis) -> Sentence:
+        """The sentence of a draft that has been read, with the beginning that both share."""
+        *ids, _ = sentence.target_prefix[self.first_length :]
+        words = word_spans(self.target.decode(ids))
+        alike = 0
+        if words and read.attention_TS is not None and sentence.text is not None:
+            weights_IJ = word_weights(*self._attention(read.attention_TS, sentence, words, ids))
+            alike = first_changed(weights_IJ, drafted.changed)
+        count = ids_before(ids, words[:alike], self.target)[-1] if alike else 0
+        return begun(drafted, read, self.first_length, count, self.target)
 
     def _to_score(self, source: list[int], language: str | None, target: list[int]) -> Sentence:
         """A sentence whose translation is given: one step behind its end tells all its scores."""
@@ -156,12 +189,19 @@ class TextProcessor:
         """
         if finished.error is not None:
             raise finished.error
+        if sentence.draft_of is not None:
+            return Again(self._begun(sentence, sentence.draft_of, finished.hypotheses[0]))
         if sentence.given:
             return Done(self._scored(finished.hypotheses[0], sentence))
         if sentence.first_of is not None:
             parts = continuations(sentence, finished)
             if parts:
                 return Split(tuple(parts))
+        if sentence.beginning is not None:
+            best = finished.hypotheses[0]
+            shorter = shortened(sentence, best, self.first_length, self.target)
+            if shorter is not None:
+                return Again(shorter)
         options = sentence.options
         guarded = options.loop_guard and options.no_repeat_ngram_size == 0
         if guarded and ends_in_loop(finished.hypotheses[0].tokens):
@@ -173,7 +213,12 @@ class TextProcessor:
             warnings.append("max_length")
         if any(hypothesis.missing for hypothesis in finished.hypotheses):
             warnings.append("constraints")
-        translation = Translation(hypotheses[0].text, hypotheses, tuple(warnings))
+        translation = Translation(
+            hypotheses[0].text,
+            hypotheses,
+            tuple(warnings),
+            beginning="" if sentence.beginning is None else sentence.beginning.text,
+        )
         if sentence.original is None:
             return Done(translation)
         others = functools.partial(self._to_texts, finished.others, sentence)
@@ -284,16 +329,25 @@ class TextProcessor:
     def _links(
         self, hypothesis: Hypothesis, sentence: Sentence, target: str
     ) -> tuple[Link, ...] | None:
-        source = sentence.text
-        if source is None or hypothesis.attention_TS is None:
+        if sentence.text is None or hypothesis.attention_TS is None:
             return None
-        own = len(self._source_pieces(source)) + len(self._source_end)
-        return word_links(
-            hypothesis.attention_TS[self.first_length :, len(sentence.source) - own :],
-            word_spans(source),
-            self._source.spans(source),
-            word_spans(target),
-            self.target.decoded_spans(list(hypothesis.tokens)[self.first_length :]),
+        ids = list(hypothesis.tokens)[self.first_length :]
+        words = word_spans(target)
+        return word_links(*self._attention(hypothesis.attention_TS, sentence, words, ids))
+
+    def _attention(
+        self, attention_TS: Floats, sentence: Sentence, words: Sequence[Span], ids: list[int]
+    ) -> tuple[Floats, Sequence[Span], Sequence[Span], Sequence[Span], Sequence[Span]]:
+        """The attention of ids to the text of a sentence, and its words and pieces with those of
+        the ids: what `word_weights` takes."""
+        text = sentence.text or ""
+        own = len(self._source_pieces(text)) + len(self._source_end)
+        return (
+            attention_TS[self.first_length :, len(sentence.source) - own :],
+            word_spans(text),
+            self._source.spans(text),
+            words,
+            self.target.decoded_spans(ids),
         )
 
 

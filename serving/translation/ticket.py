@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from serving.queue.ticket import RequestTiming, Ticket
 from serving.search.options import SearchOptions
+from serving.text.memory.segments import Draft
 from serving.text.terms import NO_TERMS, Terms
 from serving.translation.results import Translation
 
@@ -29,6 +30,10 @@ class Request:
     alignments: bool = False
     """Whether each hypothesis gets word links."""
     terms: Terms = NO_TERMS
+    draft: Draft | None = None
+    """A sentence like this one with its translation, which gives this one's its beginning, as far
+    as that is the translation of the same words. Neither with a prefix of the client's nor with
+    `return_alternatives`; the translation is not streamed."""
     stream: bool = False
     """Whether its ticket streams what is certain before it ends."""
     timeout_s: float | None = None

@@ -28,7 +28,7 @@ from serving.search.stepper import Stepper
 from serving.text.characters import check_text
 from serving.text.document import Document, Format
 from serving.text.glossary import TermIndex
-from serving.text.memory.segments import MemoryUse
+from serving.text.memory.segments import Draft, MemoryUse
 from serving.text.terms import NO_TERMS, Terms
 from serving.threads import default_threads
 from serving.translation.distinct import translate_units
@@ -70,8 +70,8 @@ class Wishes:
     """Glossaries of these languages: what a sentence holds of them is put into its translation.
     They are for texts and files; `translate_sentences` leaves them out."""
     memory: MemoryUse | None = None
-    """A memory of these languages, whose sentences are not decoded; likewise for texts and files
-    alone. What it has heeds no prefix and no terms."""
+    """A memory of these languages, whose sentences are not decoded, or begin as it has them;
+    likewise for texts and files alone. What it has heeds no prefix and no terms."""
 
 
 NO_WISHES = Wishes()
@@ -201,11 +201,13 @@ class ModelTranslator:
         with_links = wishes.alignments or document.needs_links or bool(wishes.glossary)
         own = replace(wishes, alignments=with_links)
         sentences = []
-        known = taken(document, wishes.memory) if wishes.memory else {}
+        known, drafts = taken(document, wishes.memory) if wishes.memory else ({}, {})
         for number, sentence in enumerate(document.sentences):
-            in_memory = number in known
+            draft = drafts.get(number)
             sentences.append(
-                None if in_memory else self._prepare(sentence, options, source, target, own)
+                None
+                if number in known
+                else self._prepare(sentence, options, source, target, own, draft)
             )
             own = replace(own, target_prefix="")
         return TextInSentences(
@@ -213,7 +215,13 @@ class ModelTranslator:
         )
 
     def _prepare(
-        self, text: str, options: SearchOptions, source: str, target: str, wishes: Wishes
+        self,
+        text: str,
+        options: SearchOptions,
+        source: str,
+        target: str,
+        wishes: Wishes,
+        draft: Draft | None = None,
     ) -> Sentence | None:
         assert isinstance(wishes.target_prefix, str)  # of this text alone
         sentence = self.texts.prepare(
@@ -225,6 +233,7 @@ class ModelTranslator:
                 target_prefix=wishes.target_prefix,
                 alignments=wishes.alignments,
                 terms=wishes.terms,
+                draft=draft,
             )
         )
         if sentence is not None:
@@ -328,7 +337,10 @@ class ModelTranslator:
         def translate(units: Sequence[Unit]) -> tuple[list[Translated], list[str]]:
             return translate_units(units, read, self._translate, out, made_by.hexdigest(), progress)
 
-        made_by = sha256(repr((self.manifest, options, source, target, wishes.terms)).encode())
+        begun_so = wishes.memory is not None and wishes.memory.as_prefix
+        made_by = sha256(
+            repr((self.manifest, options, source, target, wishes.terms, begun_so)).encode()
+        )
         wishes = dataclasses.replace(wishes, target_language=target)
         return translate_file(Path(source_path), out, translate, wishes)
 

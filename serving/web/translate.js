@@ -7,6 +7,7 @@ import { announce, attempt, clearError, copies, Debounced, element, showError } 
 import { Editor } from "./editor.js";
 import { Glossaries } from "./glossaries.js";
 import { LanguagePair } from "./languages.js";
+import { Memories, showOrigins } from "./memories.js";
 import { Output } from "./output.js";
 import { snippets, translateForms } from "./snippets.js";
 import { comparisonRow, failedRow, showHypotheses, timingLine } from "./tables.js";
@@ -25,10 +26,11 @@ export class TranslatePanel {
     this._links = null;
     this._prefix = "";
     this._pair = new LanguagePair(() => {
-      this._glossaries.offer();
+      this._offerStored();
       this._changed();
     });
     this._glossaries = new Glossaries(this._pair, () => this._changed());
+    this._memories = new Memories(this._pair, () => this._changed());
     this._editor = new Editor(element("text"), element("mirror"), (n) => this._pointAtSource(n));
     this._output = new Output(
       element("output"),
@@ -48,6 +50,7 @@ export class TranslatePanel {
     element("html-switch").hidden = !server.readsHtml;
     this._pair.use(server, wanted);
     attempt(() => this._glossaries.use());
+    attempt(() => this._memories.use());
     if (wanted.get("q")) this._editor.text = wanted.get("q");
     this._describe();
     this.translate();
@@ -109,14 +112,20 @@ export class TranslatePanel {
   _swap() {
     const translation = this._output.text;
     this._pair.swap();
-    this._glossaries.offer();
+    this._offerStored();
     this._setText(translation);
+  }
+
+  _offerStored() {
+    this._glossaries.offer();
+    this._memories.offer();
   }
 
   _body() {
     const html = this._html;
     const body = { q: this._editor.text, source: this._pair.source, target: this._pair.target };
     if (this._glossaries.chosen) body.glossary_id = this._glossaries.chosen;
+    Object.assign(body, this._memories.fields);
     if (this._pair.model) body.model = this._pair.model;
     if (html) body.format = "html";
     body.alternatives = Math.max(1, Number(element("hypotheses-count").value)) - 1;
@@ -130,9 +139,11 @@ export class TranslatePanel {
     return body;
   }
 
-  /** Have the translation begin with a prefix, which may go over several sentences. */
+  /** Have the translation begin with a prefix, which may go over several sentences, and of which
+   * no memory knows. */
   _begin(body, prefix) {
     body.target_prefix = prefix;
+    for (const name of ["memory_id", "memory_threshold", "memory_fuzzy"]) delete body[name];
     if (this._server.splitsSentences) body.split_sentences = false;
   }
 
@@ -173,6 +184,7 @@ export class TranslatePanel {
       this._output.showPlain(translation.text);
     }
     showHypotheses(element("hypotheses"), translation.hypotheses);
+    showOrigins(translation.origins);
     const parts = [answer.model, timingLine(translation.timing, roundTrip), ...translation.warnings];
     element("details").textContent = parts.join(" · ");
     element("answer").hidden = false;

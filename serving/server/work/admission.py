@@ -10,7 +10,6 @@ from serving.errors import InvalidOptionError, TooLongError
 from serving.search.options import SearchOptions, check_names
 from serving.search.sampling_options import GenerationOptions
 from serving.server.http.settings import Settings, variable
-from serving.server.work.translation_job import TranslationJob
 from serving.text.terms import Terms
 
 
@@ -69,22 +68,6 @@ def check_terms(terms: Terms, settings: Settings) -> None:
             f"({variable('max_term_chars')}), got {len(longest)}",
             parameter=name,
         )
-
-
-def check_memory(job: TranslationJob) -> None:
-    """Raise InvalidOptionError where a job names a memory and asks for what no memory heeds."""
-    for name, asked in (
-        ("target_prefix", any(job.target_prefixes)),
-        ("required", job.terms.required),
-        ("forbidden", job.terms.forbidden),
-        ("glossary", job.terms.glossary),
-    ):
-        if job.memory is not None and asked:
-            raise InvalidOptionError(
-                f"{name} does not go with memory_id: what a memory has is given as it is; leave "
-                "one of the two out",
-                parameter=name,
-            )
 
 
 def choose_options(

@@ -14,7 +14,7 @@ from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
 from serving.server.work.batches.desk import Batches
 from serving.server.work.documents.desk import Documents
-from serving.server.work.store import needed_store
+from serving.server.work.stored.store import needed_store
 
 if TYPE_CHECKING:
     from serving.store.store import Store

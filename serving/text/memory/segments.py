@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from serving.errors import InvalidOptionError
-from serving.text.alignment import Span
+from serving.text.alignment import Span, word_spans
 from serving.text.kept.figures import in_convention
 from serving.text.kept.placeholders import placeholders
 
@@ -56,6 +56,14 @@ class Recalled:
     """The sentence of the segment, as it is kept."""
 
 
+class Draft(NamedTuple):
+    """A sentence that is like another one, and its translation; both with the numbers and
+    placeholders of the other one."""
+
+    source: str
+    target: str
+
+
 @dataclass(frozen=True)
 class MemoryUse:
     """A memory that a request names, and how much of it counts."""
@@ -65,6 +73,9 @@ class MemoryUse:
     database."""
     threshold: float = DEFAULT_THRESHOLD
     """Percent of likeness that a segment must have at least."""
+    as_prefix: bool = False
+    """Whether a segment that is only like a sentence gives the beginning of its translation; else
+    its translation is taken as it is."""
 
     def __post_init__(self) -> None:
         """Raises InvalidOptionError for a threshold that is no percentage."""
@@ -131,6 +142,31 @@ def fitted(segment: Segment, sentence: str, source: str, target: str) -> str | N
     return text
 
 
+def draft_of(recalled: Recalled, sentence: str) -> Draft:
+    """What a memory has for a sentence, as a pair that differs from it in words alone."""
+    source = recalled.source
+    pairs = zip(values_of(source), values_of(sentence), strict=True)
+    for old, new in reversed(list(pairs)):
+        source = source[: old.span[0]] + new.text + source[old.span[1] :]
+    return Draft(source, recalled.text)
+
+
+def changed_words(sentence: str, draft: str) -> Span | None:
+    """Which words of a draft (`word_spans`) another sentence does not have, as numbers: behind
+    those with which both begin, and before those with which both end. Where the sentence has but
+    more words it is the word before which they stand. None where the two begin with other words,
+    and where the sentence begins with all of the draft.
+    """
+    own = [sentence[slice(*span)] for span in word_spans(sentence)]
+    theirs = [draft[slice(*span)] for span in word_spans(draft)]
+    begin = _alike(own, theirs)
+    if begin in (0, len(theirs)):
+        return None
+    rest = min(len(own), len(theirs)) - begin
+    end = len(theirs) - min(_alike(own[::-1], theirs[::-1]), rest)
+    return begin, max(end, begin + 1)
+
+
 def best_of(
     sentence: str,
     candidates: Sequence[tuple[float, Segment]],
@@ -154,6 +190,12 @@ def best_of(
         if text is not None:
             best = Recalled(text, score, segment.source)
     return best
+
+
+def _alike(first: Sequence[str], second: Sequence[str]) -> int:
+    """How many words two lists have in common at their beginning."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 def _without_values(text: str) -> str:

@@ -21,7 +21,7 @@ from serving.server.dialects.deepl.wire import (
 )
 from serving.server.http.settings import variable
 from serving.server.http.wire import json_response
-from serving.server.work.translation_job import TextResult
+from serving.server.work.translating.job import TextResult
 from serving.text.languages import language_name
 
 STATUSES = {HTTPStatus.UNAUTHORIZED.value: HTTPStatus.FORBIDDEN.value}

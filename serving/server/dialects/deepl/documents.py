@@ -25,7 +25,8 @@ from serving.server.models.catalogue import AUTO
 from serving.server.work.backend import Backend
 from serving.server.work.documents.desk import DocumentWishes
 from serving.server.work.documents.shelf import DocumentRecord, clean_name
-from serving.server.work.memories import percentage
+from serving.server.work.stored.memories import percentage
+from serving.server.work.stored.wishes import StoredWishes
 
 _REFUSED = ("style_id", "custom_instructions")
 _NAMES = {
@@ -143,9 +144,11 @@ class _DeepLDocumentEndpoints:
         return DocumentWishes(
             source=source,
             target=target,
-            glossaries=glossaries,
-            memory=fields.get("translation_memory_id", ""),
-            memory_threshold=percentage(fields, "translation_memory_threshold"),
+            stored=StoredWishes(
+                glossaries=glossaries,
+                memory=fields.get("translation_memory_id", ""),
+                threshold=percentage(fields, "translation_memory_threshold"),
+            ),
             secret=secret,
         )
 

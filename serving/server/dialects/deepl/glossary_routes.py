@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable
 from types import NoneType
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -35,23 +34,11 @@ from serving.server.http.access_log import RequestContext
 from serving.server.http.body import BodyT, read_fields
 from serving.server.http.wire import json_response
 from serving.server.work.backend import Backend
-from serving.server.work.glossaries import (
-    glossary_limits,
-    glossary_pair,
-    glossary_pairs,
-    named_pair,
-)
-from serving.store.records.glossary import (
-    NewDictionary,
-    StoredGlossary,
-    as_tsv,
-    checked_entries,
-    entries_of,
-)
-from serving.store.records.name import checked_name
+from serving.server.work.stored.glossaries import glossary_pairs, named_pair
+from serving.server.work.stored.glossary_desk import GivenDictionary, GlossaryDesk
+from serving.store.records.glossary import as_tsv
 
-if TYPE_CHECKING:
-    from serving.store.glossaries import Glossaries
+T = TypeVar("T")
 
 _TSV = "text/tab-separated-values"
 _NAMES = {"source": "source_lang", "target": "target_lang"}
@@ -63,7 +50,7 @@ class _GlossaryEndpoints:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._limits = glossary_limits(backend.settings)
+        self._desk = GlossaryDesk(backend.store, backend.registry, backend.settings)
 
     async def pairs(self, _: Request, __: RequestContext) -> Response:
         """List the language pairs that a glossary may be made for."""
@@ -73,67 +60,64 @@ class _GlossaryEndpoints:
 
     async def list_single(self, _: Request, context: RequestContext) -> Response:
         """List the glossaries of one language pair."""
-        found = [single(each) for each in await self._all(context) if len(each.dictionaries) == 1]
+        every = await self._desk.page(context.key)
+        found = [single(each) for each in every if len(each.dictionaries) == 1]
         return json_response(DeepLGlossaries(glossaries=found))
 
     async def create_single(self, request: Request, context: RequestContext) -> Response:
         """Make a glossary of one language pair."""
-        kept = self._kept
-        body = await self._read(request, DeepLNewGlossary)
-        return json_response(single(await self._made(kept, context, body.name, [body])), status=201)
+        body = await self._body(request, DeepLNewGlossary)
+        made = await _renamed(self._desk.create(context.key, body.name, [_given(body)]))
+        return json_response(single(made), status=201)
 
     async def get_single(self, request: Request, context: RequestContext) -> Response:
         """Tell what is known of a glossary of one language pair."""
-        return json_response(single(await self._one(request, context)))
+        return json_response(single(await self._desk.get(context.key, _id(request))))
 
     async def entries_single(self, request: Request, context: RequestContext) -> Response:
         """Answer with the entries of a glossary of one language pair, as TSV."""
         accepted = request.headers.get("accept", "*/*")
         if not any(kind in accepted for kind in (_TSV, "text/*", "*/*")):
             raise MediaTypeError(f"Accept must be {_TSV}, got {accepted!r}")
-        found = single(await self._one(request, context))
-        pair = found.source_lang, found.target_lang
-        entries = await run_in_threadpool(self._kept.entries, context.key, found.glossary_id, *pair)
+        found = single(await self._desk.get(context.key, _id(request)))
+        entries = await self._desk.entries(
+            context.key, found.glossary_id, found.source_lang, found.target_lang
+        )
         return Response(as_tsv(entries), media_type=_TSV)
 
     async def list_all(self, _: Request, context: RequestContext) -> Response:
         """List all glossaries."""
-        found = [multilingual(each) for each in await self._all(context)]
+        found = [multilingual(each) for each in await self._desk.page(context.key)]
         return json_response(DeepLMultilingualGlossaries(glossaries=found))
 
     async def create(self, request: Request, context: RequestContext) -> Response:
         """Make a glossary of several language pairs."""
-        kept = self._kept
-        body = await self._read(request, DeepLNewMultilingualGlossary)
-        made = await self._made(kept, context, body.name, body.dictionaries)
+        body = await self._body(request, DeepLNewMultilingualGlossary)
+        given = list(map(_given, body.dictionaries))
+        made = await _renamed(self._desk.create(context.key, body.name, given))
         return json_response(multilingual(made), status=201)
 
     async def get(self, request: Request, context: RequestContext) -> Response:
         """Tell what is known of a glossary."""
-        return json_response(multilingual(await self._one(request, context)))
+        return json_response(multilingual(await self._desk.get(context.key, _id(request))))
 
     async def patch(self, request: Request, context: RequestContext) -> Response:
         """Rename a glossary, and add entries to its dictionaries."""
-        kept = self._kept
-        body = await self._read(request, DeepLGlossaryPatch)
-        name = None if body.name is None else checked_name(body.name)
-        dictionaries = await self._checked(body.dictionaries or [])
-        found = await run_in_threadpool(
-            kept.patch, context.key, _id(request), name, dictionaries, self._limits
-        )
+        body = await self._body(request, DeepLGlossaryPatch)
+        given = list(map(_given, body.dictionaries or []))
+        found = await _renamed(self._desk.patch(context.key, _id(request), body.name, given))
         return json_response(multilingual(found))
 
     async def delete(self, request: Request, context: RequestContext) -> Response:
         """Forget a glossary, of either version."""
-        await run_in_threadpool(self._kept.delete, context.key, _id(request))
+        await self._desk.delete(context.key, _id(request))
         return Response(status_code=204)
 
     async def entries(self, request: Request, context: RequestContext) -> Response:
         """Answer with the entries for a language pair."""
-        source, target = await self._pair(request)
-        found = await run_in_threadpool(
-            self._kept.entries, context.key, _id(request), source, target
-        )
+        asked = await self._read(request, DeepLPairRequest)
+        source, target = named_pair(self._backend.registry, asked.source_lang, asked.target_lang)
+        found = await self._desk.entries(context.key, _id(request), source, target)
         entries = DeepLDictionaryEntries(
             source_lang=source, target_lang=target, entries=as_tsv(found)
         )
@@ -141,70 +125,36 @@ class _GlossaryEndpoints:
 
     async def replace_dictionary(self, request: Request, context: RequestContext) -> Response:
         """Put a dictionary in the place of that for its language pair, or beside the others."""
-        kept = self._kept
-        body = await self._read(request, DeepLNewDictionary)
-        [dictionary] = await self._checked([body])
-        found = await run_in_threadpool(
-            kept.replace, context.key, _id(request), dictionary, self._limits
-        )
+        body = await self._body(request, DeepLNewDictionary)
+        found = await _renamed(self._desk.replace(context.key, _id(request), _given(body)))
         return json_response(dictionary_info(found))
 
     async def delete_dictionary(self, request: Request, context: RequestContext) -> Response:
         """Forget the entries for a language pair."""
-        pair = await self._pair(request)
-        await run_in_threadpool(self._kept.delete_dictionary, context.key, _id(request), *pair)
+        asked = await self._read(request, DeepLPairRequest)
+        pair = asked.source_lang, asked.target_lang
+        await self._desk.delete_entries(context.key, _id(request), *pair)
         return Response(status_code=204)
 
-    @property
-    def _kept(self) -> Glossaries:
-        return self._backend.needed_store("glossaries").glossaries
-
-    async def _all(self, context: RequestContext) -> Sequence[StoredGlossary]:
-        if self._backend.store is None:
-            return []
-        return await run_in_threadpool(self._kept.page, context.key)
-
-    async def _one(self, request: Request, context: RequestContext) -> StoredGlossary:
-        return await run_in_threadpool(self._kept.get, context.key, _id(request))
-
-    async def _made(
-        self,
-        kept: Glossaries,
-        context: RequestContext,
-        name: str,
-        given: Sequence[DeepLNewDictionary],
-    ) -> StoredGlossary:
-        dictionaries = await self._checked(given)
-        return await run_in_threadpool(
-            kept.create, context.key, checked_name(name), dictionaries, self._limits
-        )
-
-    async def _checked(self, given: Sequence[DeepLNewDictionary]) -> Sequence[NewDictionary]:
-        """Dictionaries that may be kept; raises RequestError."""
-
-        def check() -> Sequence[NewDictionary]:
-            return [self._new(each) for each in given]
-
-        return await run_in_threadpool(check)
-
-    def _new(self, given: DeepLNewDictionary) -> NewDictionary:
-        pair = self._codes(given.source_lang, given.target_lang)
-        entries = entries_of(given.entries, given.entries_format)
-        return NewDictionary(*pair, checked_entries(entries, self._limits))
-
-    def _codes(self, source: str, target: str) -> tuple[str, str]:
-        try:
-            return glossary_pair(self._backend.registry, source, target)
-        except RequestError as error:
-            raise error.renamed(_NAMES) from error
-
-    async def _pair(self, request: Request) -> tuple[str, str]:
-        """The language pair that a query names."""
-        given = await self._read(request, DeepLPairRequest)
-        return named_pair(self._backend.registry, given.source_lang, given.target_lang)
+    async def _body(self, request: Request, schema: type[BodyT]) -> BodyT:
+        """The body of a request that needs a store."""
+        self._desk.check_store()
+        return await self._read(request, schema)
 
     async def _read(self, request: Request, schema: type[BodyT]) -> BodyT:
         return await read_fields(request, schema, self._backend.settings.max_body_bytes)
+
+
+def _given(body: DeepLNewDictionary) -> GivenDictionary:
+    return GivenDictionary(body.source_lang, body.target_lang, body.entries, body.entries_format)
+
+
+async def _renamed(act: Awaitable[T]) -> T:
+    """What `act` gives; its errors name parameters as the body does."""
+    try:
+        return await act
+    except RequestError as error:
+        raise error.renamed(_NAMES) from error
 
 
 def _id(request: Request) -> str:

@@ -40,7 +40,7 @@ from serving.server.http.settings import variable
 from serving.server.http.upload import read_file
 from serving.server.http.wire import json_response
 from serving.server.work.backend import Backend
-from serving.server.work.memories import TMX, memory_file, memory_limits, read_job
+from serving.server.work.stored.memories import TMX, memory_file, memory_limits, read_job
 from serving.store.records.memory import MemoryJob, StoredMemory
 from serving.store.records.name import checked_name
 

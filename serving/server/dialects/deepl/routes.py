@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from typing import TypeVar, get_args
 
 from starlette.requests import Request
@@ -45,10 +44,10 @@ from serving.server.http.gate import KeyRule
 from serving.server.http.wire import json_response
 from serving.server.models.catalogue import AUTO
 from serving.server.work.backend import Backend
-from serving.server.work.glossaries import glossary_pairs, stored_terms
-from serving.server.work.jobs import Jobs
-from serving.server.work.memories import stored_memory
-from serving.server.work.translation_job import TranslationJob
+from serving.server.work.stored.glossaries import glossary_pairs
+from serving.server.work.stored.wishes import StoredWishes, with_stored
+from serving.server.work.translating.job import TranslationJob
+from serving.server.work.translating.jobs import Jobs
 from serving.text.characters import counted_characters
 from serving.text.languages import language_name
 
@@ -80,10 +79,7 @@ class _DeepLEndpoints:
         body = await self._read(request, context, DeepLTranslateRequest)
         texts = [body.text] if isinstance(body.text, str) else body.text
         job = self._job(body, texts)
-        if body.glossary_id or body.glossary_ids:
-            job = await self._with_glossaries(job, body, context)
-        if body.translation_memory_id:
-            job = await self._with_memory(job, body.translation_memory_id, body, context)
+        job = await self._with_stored(job, body, context)
         characters = [counted_characters(text, job.format) for text in texts]
         with self._spending(context, sum(characters)):
             try:
@@ -174,37 +170,22 @@ class _DeepLEndpoints:
             raise
         return body
 
-    async def _with_glossaries(
+    async def _with_stored(
         self, job: TranslationJob, body: DeepLTranslateRequest, context: RequestContext
     ) -> TranslationJob:
-        """The job with the glossaries that a body names; raises RequestError where they do not go
-        with its languages, or are not there."""
-        ids = glossary_ids(body)
+        """The job with the glossaries and the memory that a body names; raises RequestError where
+        they do not go with its languages, or are not there."""
+        wishes = StoredWishes(
+            glossaries=glossary_ids(body),
+            memory=body.translation_memory_id or "",
+            threshold=body.translation_memory_threshold,
+        )
         try:
-            glossary = await stored_terms(
-                self._backend.store, self._backend.registry, job, ids, context.key
+            return await with_stored(
+                self._backend.store, self._backend.registry, job, wishes, context.key
             )
         except RequestError as error:
             raise error.renamed(_NAMES) from error
-        return replace(job, glossary=glossary)
-
-    async def _with_memory(
-        self, job: TranslationJob, id: str, body: DeepLTranslateRequest, context: RequestContext
-    ) -> TranslationJob:
-        """The job with the memory that a body names; raises RequestError where it does not go with
-        its languages, or is not there."""
-        try:
-            memory = await stored_memory(
-                self._backend.store,
-                self._backend.registry,
-                job,
-                id,
-                body.translation_memory_threshold,
-                context.key,
-            )
-        except RequestError as error:
-            raise error.renamed(_NAMES) from error
-        return replace(job, memory=memory)
 
     def _job(self, body: DeepLTranslateRequest, texts: list[str]) -> TranslationJob:
         """The job that a body asks for; raises RequestError for a field that this server does not

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from serving.errors import ServingError
 from serving.server.dialects.deeplx.wire import DeepLXError, DeepLXRequest, DeepLXTranslation
 from serving.server.http.wire import json_response
-from serving.server.work.translation_job import TextResult
+from serving.server.work.translating.job import TextResult
 
 
 def deeplx_translation(body: DeepLXRequest, result: TextResult) -> DeepLXTranslation:

@@ -15,8 +15,8 @@ from serving.server.http.gate import KeyRule
 from serving.server.http.wire import json_response
 from serving.server.models.catalogue import AUTO
 from serving.server.work.backend import Backend
-from serving.server.work.jobs import Jobs
-from serving.server.work.translation_job import TranslationJob
+from serving.server.work.translating.job import TranslationJob
+from serving.server.work.translating.jobs import Jobs
 
 _NAMES = {"source": "source_lang", "target": "target_lang"}
 """Parameters that have another name in the body."""

@@ -16,7 +16,7 @@ from serving.server.dialects.google.wire import (
     GoogleTranslations,
 )
 from serving.server.http.wire import json_response
-from serving.server.work.translation_job import JobResult
+from serving.server.work.translating.job import JobResult
 
 _UNDETERMINED = "und"
 """The language of a text that has none, such as a number."""

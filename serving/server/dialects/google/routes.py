@@ -31,8 +31,8 @@ from serving.server.models.catalogue import AUTO
 from serving.server.work.admission import check_texts
 from serving.server.work.backend import Backend
 from serving.server.work.detection import likely_languages
-from serving.server.work.jobs import Jobs
-from serving.server.work.translation_job import TranslationJob
+from serving.server.work.translating.job import TranslationJob
+from serving.server.work.translating.jobs import Jobs
 from serving.text.languages import language_name
 
 RequestT = TypeVar("RequestT", bound=Wire)

@@ -25,7 +25,7 @@ from serving.server.http.settings import variable
 from serving.server.http.wire import json_response
 from serving.server.models.catalogue import AUTO
 from serving.server.work.backend import Backend
-from serving.server.work.glossaries import named_pair
+from serving.server.work.stored.glossaries import named_pair
 
 _TMX = "application/x-tmx+xml"
 _NOT_XML = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\ufffe\\uffff\\ud800-\\udfff]")

@@ -13,7 +13,7 @@ from serving.server.dialects.mtran.wire import (
     KissRequest,
     KissTranslation,
 )
-from serving.server.work.translation_job import JobResult, TextResult
+from serving.server.work.translating.job import JobResult, TextResult
 
 _HCFY_NAMES = {
     "zh-Hans": "中文(简体)",

@@ -41,8 +41,8 @@ from serving.server.models.catalogue import AUTO
 from serving.server.work.admission import check_texts
 from serving.server.work.backend import Backend
 from serving.server.work.detection import likely_languages
-from serving.server.work.jobs import Jobs
-from serving.server.work.translation_job import JobResult, TranslationJob
+from serving.server.work.translating.job import JobResult, TranslationJob
+from serving.server.work.translating.jobs import Jobs
 
 RequestT = TypeVar("RequestT", bound=LenientRequest)
 

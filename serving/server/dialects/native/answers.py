@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel
 
@@ -40,7 +40,8 @@ from serving.server.models.served import (
     ServedTranslator,
 )
 from serving.server.work.encoding import Given, Read
-from serving.server.work.translation_job import (
+from serving.server.work.stored.wishes import StoredWishes
+from serving.server.work.translating.job import (
     JobResult,
     SentenceOrigin,
     TextPartial,
@@ -79,6 +80,16 @@ def job_of(body: TranslateRequest) -> TranslationJob:
         alignments=body.alignments,
         terms=_terms(body),
         timeout_s=body.timeout_s,
+    )
+
+
+def stored_of(body: TranslateRequest) -> StoredWishes:
+    """What a body names of the store."""
+    return StoredWishes(
+        glossaries=[body.glossary_id] if body.glossary_id else [],
+        memory=body.memory_id or "",
+        threshold=body.memory_threshold,
+        as_prefix=body.memory_fuzzy == "prefix",
     )
 
 
@@ -165,11 +176,13 @@ def _translated(body: TranslateRequest, result: TextResult) -> TranslatedText:
 def _origin(found: SentenceOrigin) -> SentenceOriginBody:
     if found.recalled is None:
         return SentenceOriginBody(sentence=found.sentence, origin="model")
+    origin: Literal["memory", "prefix", "model"] = "prefix" if found.beginning else "model"
     return SentenceOriginBody(
         sentence=found.sentence,
-        origin="memory",
+        origin="memory" if found.beginning is None else origin,
         score=round(found.recalled.score, 1),
         segment=found.recalled.source,
+        prefix=found.beginning or None,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 from pydantic import BaseModel
 from starlette.requests import Request
@@ -21,7 +21,8 @@ from serving.server.models.catalogue import AUTO
 from serving.server.work.backend import Backend
 from serving.server.work.documents.desk import DocumentWishes, file_response, output_name
 from serving.server.work.documents.shelf import DocumentRecord
-from serving.server.work.memories import percentage
+from serving.server.work.stored.memories import percentage
+from serving.server.work.stored.wishes import StoredWishes
 
 _TRUE = ("true", "1", "on", "yes")
 
@@ -44,9 +45,12 @@ class _DocumentEndpoints:
                 source=fields.get("source") or AUTO,
                 target=fields["target"],
                 model=fields.get("model") or None,
-                glossaries=tuple(filter(None, [fields.get("glossary_id")])),
-                memory=fields.get("memory_id", ""),
-                memory_threshold=percentage(fields, "memory_threshold"),
+                stored=StoredWishes(
+                    glossaries=tuple(filter(None, [fields.get("glossary_id")])),
+                    memory=fields.get("memory_id", ""),
+                    threshold=percentage(fields, "memory_threshold"),
+                    as_prefix=_as_prefix(fields),
+                ),
                 bilingual=fields.get("bilingual", "").lower() in _TRUE,
             )
             record = await self._backend.documents.submit(upload, wishes, context)
@@ -78,6 +82,17 @@ class _DocumentEndpoints:
 
     async def _found(self, request: Request, context: RequestContext) -> DocumentRecord:
         return await self._backend.documents.find(request.path_params["id"], context.key)
+
+
+def _as_prefix(fields: Mapping[str, str]) -> bool:
+    """Whether segments of a memory that are only like a sentence give its beginning; raises
+    RequestError for what is neither `given` nor `prefix`."""
+    given = fields.get("memory_fuzzy") or "given"
+    if given not in ("given", "prefix"):
+        raise RequestError(
+            f"memory_fuzzy must be given or prefix, got {given[:50]!r}", parameter="memory_fuzzy"
+        )
+    return given == "prefix"
 
 
 def state_of(record: DocumentRecord) -> DocumentState:
@@ -119,12 +134,13 @@ DOCUMENTS = Dialect(
             _DocumentEndpoints.submit,
             "submit_document",
             "Translate a document: a multipart form with `file`, `target` and, where wanted, "
-            "`source`, `model`, `glossary_id`, `memory_id`, `memory_threshold` and `bilingual`",
+            "`source`, `model`, `glossary_id`, `memory_id`, `memory_threshold`, `memory_fuzzy` and "
+            "`bilingual`",
             DocumentState,
             methods=("POST",),
             upload=(
                 *("target", "source", "model", "bilingual", "glossary_id"),
-                *("memory_id", "memory_threshold", "api_key"),
+                *("memory_id", "memory_threshold", "memory_fuzzy", "api_key"),
             ),
             errors=(*QUICK, 403, 501),
             key=KeyRule.HEAD_OR_BODY,

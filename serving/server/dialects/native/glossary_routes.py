@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import NoneType
-from typing import TYPE_CHECKING
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -27,18 +24,8 @@ from serving.server.http.access_log import RequestContext
 from serving.server.http.body import BodyT, read_fields, read_json
 from serving.server.http.wire import json_response
 from serving.server.work.backend import Backend
-from serving.server.work.glossaries import glossary_limits, glossary_pair, named_pair
-from serving.store.records.glossary import (
-    NewDictionary,
-    StoredDictionary,
-    StoredGlossary,
-    checked_entries,
-    entries_of,
-)
-from serving.store.records.name import checked_name
-
-if TYPE_CHECKING:
-    from serving.store.glossaries import Glossaries
+from serving.server.work.stored.glossary_desk import GivenDictionary, GlossaryDesk
+from serving.store.records.glossary import StoredDictionary, StoredGlossary
 
 
 class _GlossaryEndpoints:
@@ -46,14 +33,12 @@ class _GlossaryEndpoints:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._limits = glossary_limits(backend.settings)
+        self._desk = GlossaryDesk(backend.store, backend.registry, backend.settings)
 
     async def list_page(self, request: Request, context: RequestContext) -> Response:
         """List the glossaries of the key, some at a time."""
         asked = await self._query(request, GlossaryPage)
-        if self._backend.store is None:
-            return json_response(GlossaryList(glossaries=[]), exclude_none=True)
-        found = await run_in_threadpool(self._kept.page, context.key, asked.after, asked.limit + 1)
+        found = await self._desk.page(context.key, asked.after, asked.limit + 1)
         page = found[: asked.limit]
         following = page[-1].id if len(found) > len(page) else None
         answer = GlossaryList(glossaries=[_info(each) for each in page], next=following)
@@ -61,85 +46,62 @@ class _GlossaryEndpoints:
 
     async def create(self, request: Request, context: RequestContext) -> Response:
         """Make a glossary."""
-        kept = self._kept
-        body = await read_json(request, NewGlossary, self._backend.settings.max_body_bytes)
-        dictionaries = await self._checked(body.dictionaries)
-        made = await run_in_threadpool(
-            kept.create, context.key, checked_name(body.name), dictionaries, self._limits
+        body = await self._read(request, NewGlossary)
+        given = list(map(_given, body.dictionaries))
+        return json_response(
+            _info(await self._desk.create(context.key, body.name, given)), status=201
         )
-        return json_response(_info(made), status=201)
 
     async def get(self, request: Request, context: RequestContext) -> Response:
         """Tell what is known of a glossary."""
-        return json_response(
-            _info(await run_in_threadpool(self._kept.get, context.key, _id(request)))
-        )
+        return json_response(_info(await self._desk.get(context.key, _id(request))))
 
     async def patch(self, request: Request, context: RequestContext) -> Response:
         """Rename a glossary, and add entries to its dictionaries."""
-        kept = self._kept
-        body = await read_json(request, GlossaryPatch, self._backend.settings.max_body_bytes)
-        name = None if body.name is None else checked_name(body.name)
-        dictionaries = await self._checked(body.dictionaries or [])
-        found = await run_in_threadpool(
-            kept.patch, context.key, _id(request), name, dictionaries, self._limits
-        )
+        body = await self._read(request, GlossaryPatch)
+        given = list(map(_given, body.dictionaries or []))
+        found = await self._desk.patch(context.key, _id(request), body.name, given)
         return json_response(_info(found))
 
     async def delete(self, request: Request, context: RequestContext) -> Response:
         """Forget a glossary."""
-        await run_in_threadpool(self._kept.delete, context.key, _id(request))
+        await self._desk.delete(context.key, _id(request))
         return Response(status_code=204)
 
     async def entries(self, request: Request, context: RequestContext) -> Response:
         """List the entries for a language pair."""
-        pair = await self._pair(request)
-        found = await run_in_threadpool(self._kept.entries, context.key, _id(request), *pair)
+        asked = await self._query(request, GlossaryPair)
+        found = await self._desk.entries(context.key, _id(request), asked.source, asked.target)
         entries = [GlossaryEntry(source=term, target=other) for term, other in found.items()]
         return json_response(GlossaryEntries(entries=entries))
 
     async def replace(self, request: Request, context: RequestContext) -> Response:
         """Put a dictionary in the place of that for its language pair, or beside the others."""
-        kept = self._kept
-        body = await read_json(request, GlossaryDictionary, self._backend.settings.max_body_bytes)
-        [dictionary] = await self._checked([body])
-        found = await run_in_threadpool(
-            kept.replace, context.key, _id(request), dictionary, self._limits
-        )
+        body = await self._read(request, GlossaryDictionary)
+        found = await self._desk.replace(context.key, _id(request), _given(body))
         return json_response(_dictionary(found))
 
     async def delete_entries(self, request: Request, context: RequestContext) -> Response:
         """Forget the entries for a language pair."""
-        pair = await self._pair(request)
-        await run_in_threadpool(self._kept.delete_dictionary, context.key, _id(request), *pair)
+        asked = await self._query(request, GlossaryPair)
+        await self._desk.delete_entries(context.key, _id(request), asked.source, asked.target)
         return Response(status_code=204)
 
-    @property
-    def _kept(self) -> Glossaries:
-        return self._backend.needed_store("glossaries").glossaries
-
-    async def _checked(self, given: Sequence[GlossaryDictionary]) -> Sequence[NewDictionary]:
-        """Dictionaries that may be kept; raises RequestError."""
-
-        def check() -> Sequence[NewDictionary]:
-            return [self._new(each) for each in given]
-
-        return await run_in_threadpool(check)
-
-    def _new(self, given: GlossaryDictionary) -> NewDictionary:
-        pair = glossary_pair(self._backend.registry, given.source, given.target)
-        if isinstance(given.entries, str):
-            entries = entries_of(given.entries, given.format)
-        else:
-            entries = ((entry.source, entry.target) for entry in given.entries)
-        return NewDictionary(*pair, checked_entries(entries, self._limits))
-
-    async def _pair(self, request: Request) -> tuple[str, str]:
-        asked = await self._query(request, GlossaryPair)
-        return named_pair(self._backend.registry, asked.source, asked.target)
+    async def _read(self, request: Request, schema: type[BodyT]) -> BodyT:
+        self._desk.check_store()
+        return await read_json(request, schema, self._backend.settings.max_body_bytes)
 
     async def _query(self, request: Request, schema: type[BodyT]) -> BodyT:
         return await read_fields(request, schema, self._backend.settings.max_body_bytes)
+
+
+def _given(body: GlossaryDictionary) -> GivenDictionary:
+    entries = body.entries
+    if not isinstance(entries, str):
+        return GivenDictionary(
+            body.source, body.target, [(entry.source, entry.target) for entry in entries]
+        )
+    return GivenDictionary(body.source, body.target, entries, body.format)
 
 
 def _id(request: Request) -> str:

@@ -29,7 +29,7 @@ from serving.server.http.body import read_fields, read_json
 from serving.server.http.upload import read_upload
 from serving.server.http.wire import json_response
 from serving.server.work.backend import Backend
-from serving.server.work.memories import (
+from serving.server.work.stored.memories import (
     TMX,
     add_file,
     forgotten_on_error,

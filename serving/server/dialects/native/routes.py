@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -17,6 +15,7 @@ from serving.server.dialects.native.answers import (
     inputs_of,
     job_of,
     server_sent,
+    stored_of,
 )
 from serving.server.dialects.native.wire import (
     BatchLimit,
@@ -40,9 +39,8 @@ from serving.server.http.wire import JSON, STREAM_HEADERS, json_response
 from serving.server.models.served import AnyModel
 from serving.server.work.backend import Backend
 from serving.server.work.encoding import Readings
-from serving.server.work.glossaries import stored_terms
-from serving.server.work.jobs import Jobs
-from serving.server.work.memories import stored_memory
+from serving.server.work.stored.wishes import with_stored
+from serving.server.work.translating.jobs import Jobs
 from serving.text.languages import language_name
 
 _NAMES = {"text": "q"}
@@ -64,25 +62,10 @@ class _NativeEndpoints:
         await admit_by_body(self._backend.gatekeeper, context, body.api_key)
         try:
             job = job_of(body)
-            if body.glossary_id:
-                found = await stored_terms(
-                    self._backend.store,
-                    self._backend.registry,
-                    job,
-                    [body.glossary_id],
-                    context.key,
+            if body.glossary_id or body.memory_id:
+                job = await with_stored(
+                    self._backend.store, self._backend.registry, job, stored_of(body), context.key
                 )
-                job = replace(job, glossary=found)
-            if body.memory_id:
-                memory = await stored_memory(
-                    self._backend.store,
-                    self._backend.registry,
-                    job,
-                    body.memory_id,
-                    body.memory_threshold,
-                    context.key,
-                )
-                job = replace(job, memory=memory)
             if body.stream:
                 events = server_sent(body, await self._jobs.stream(job, context))
                 return StreamingResponse(
@@ -203,7 +186,7 @@ class _NativeEndpoints:
 
 _FORM = (
     *("q", "source", "target", "format", "alternatives", "model", "glossary_id", "memory_id"),
-    *("memory_threshold", "timeout_s", "api_key"),
+    *("memory_threshold", "memory_fuzzy", "timeout_s", "api_key"),
 )
 
 NATIVE = Dialect(

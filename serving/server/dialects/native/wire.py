@@ -107,6 +107,12 @@ class TranslateRequest(LenientRequest):
     memory_threshold: Annotated[float, Field(ge=0, le=100)] | None = None
     """Percent of likeness to a segment of the memory from which on that is taken; default 75. At
     100 numbers and placeholders may differ, which are put in."""
+    memory_fuzzy: Annotated[
+        Literal["given", "prefix"], BeforeValidator(lambda given: given or "given")
+    ] = "given"
+    """What becomes of a sentence that the memory has in other words. `given`: the translation of
+    the segment is its own; `prefix`: it is decoded, and begins as that does, as far as that is the
+    translation of the same words."""
     required: list[str] = Field([])
     """Terms that every translation must hold; of a text of one sentence only."""
     forbidden: list[str] = Field([])
@@ -202,11 +208,16 @@ class SentenceOriginBody(Wire):
     model_config = ConfigDict(title="SentenceOrigin")
 
     sentence: str
-    origin: Literal["memory", "model"]
+    origin: Literal["memory", "prefix", "model"]
+    """`memory`: the translation of the segment; `prefix`: that of the model, which begins as that
+    of the segment does; `model`: that of the model."""
     score: float | None = None
-    """Percent of likeness; 100 where numbers and placeholders differ at most. Of a memory."""
+    """Percent of likeness to the segment; 100 where numbers and placeholders differ at most. Left
+    out, as the next, where the memory has nothing for the sentence."""
     segment: str | None = None
-    """The sentence that the memory has. Of a memory."""
+    """The sentence that the memory has."""
+    prefix: str | None = None
+    """What the model was given to go on with. Where the origin is `prefix`."""
 
 
 class TranslatedText(Wire):

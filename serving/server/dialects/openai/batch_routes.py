@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import cast
 from urllib.parse import quote
 
-from anyio import CapacityLimiter, to_thread
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
@@ -35,11 +34,11 @@ from serving.server.work.backend import Backend
 from serving.server.work.batches.desk import PURPOSE
 from serving.server.work.batches.records import STATUSES, BatchWishes, result_of, wishes_of
 from serving.server.work.batches.webhooks import Webhook, check_webhook
+from serving.server.work.threads import on_threads_for
 from serving.store.records.job import KeptFile, KeptJob
 from serving.text.characters import check_text
 
 _MOST_FILES = 10_000
-_LOOKED_UP_AT_ONCE = 4
 _MOST_BATCHES = 100
 _FEW_BATCHES = 20
 _LONGEST_NAME, _LONGEST_VALUE = 64, 512
@@ -52,8 +51,6 @@ class _BatchEndpoints:
 
     def __init__(self, backend: Backend) -> None:
         self._batches, self._settings = backend.batches, backend.settings
-        self._looking_up = CapacityLimiter(_LOOKED_UP_AT_ONCE)
-        """Threads that wait for the addresses of webhooks, however slow those who know them are."""
 
     async def upload(self, request: Request, context: RequestContext) -> Response:
         """Take a file."""
@@ -143,7 +140,8 @@ class _BatchEndpoints:
             return None
         check_text(body.webhook.secret, "webhook")
         webhook = Webhook(body.webhook.url, body.webhook.secret)
-        await to_thread.run_sync(check_webhook, webhook, self._settings, limiter=self._looking_up)
+        # Those who know the address of a webhook may be slow.
+        await on_threads_for("webhooks", lambda: check_webhook(webhook, self._settings))
         return webhook
 
     async def _file(self, request: Request, context: RequestContext) -> KeptFile:

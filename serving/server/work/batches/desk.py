@@ -26,7 +26,7 @@ from serving.server.work.batches.records import (
 from serving.server.work.batches.running import Answering, Refuse
 from serving.server.work.batches.worker import BatchWorker, kept_s
 from serving.server.work.documents.shelf import clean_name
-from serving.server.work.store import needed_store
+from serving.server.work.stored.store import needed_store
 from serving.store.records.job import KeptFile, KeptJob
 
 if TYPE_CHECKING:

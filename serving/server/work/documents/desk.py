@@ -42,9 +42,10 @@ from serving.server.work.documents.shelf import (
     new_id,
     unknown_document,
 )
-from serving.server.work.documents.translating import DocumentTranslation, with_stored
-from serving.server.work.jobs import Jobs
-from serving.server.work.translation_job import TranslationJob
+from serving.server.work.documents.translating import DocumentTranslation
+from serving.server.work.stored.wishes import NO_STORED, StoredWishes, with_stored
+from serving.server.work.translating.job import TranslationJob
+from serving.server.work.translating.jobs import Jobs
 
 if TYPE_CHECKING:
     from serving.store.store import Store
@@ -66,12 +67,8 @@ class DocumentWishes:
     target: str
     model: str | None = None
     bilingual: bool = False
-    glossaries: tuple[str, ...] = ()
-    """Ids of stored glossaries."""
-    memory: str = ""
-    """Id of a translation memory; empty for none."""
-    memory_threshold: float | None = None
-    """Percent of likeness that a segment of it must have; None is the usual."""
+    stored: StoredWishes = NO_STORED
+    """Which glossaries and which memory are used."""
     public: bool = False
     """Whether whoever knows its id may have it, without a key."""
     secret: str = ""
@@ -115,10 +112,8 @@ class Documents:
             self._store,
             self._catalogue,
             asked,
+            wishes.stored,
             context.key,
-            glossaries=wishes.glossaries,
-            memory=wishes.memory,
-            memory_threshold=wishes.memory_threshold,
         )
         name = clean_name(upload.name)
         await run_in_threadpool(_check_kind, upload, name)
@@ -138,9 +133,10 @@ class Documents:
             target=wishes.target,
             model=wishes.model,
             bilingual=wishes.bilingual,
-            glossaries=wishes.glossaries,
-            memory=wishes.memory,
-            memory_threshold=wishes.memory_threshold,
+            glossaries=tuple(wishes.stored.glossaries),
+            memory=wishes.stored.memory,
+            memory_threshold=wishes.stored.threshold,
+            memory_as_prefix=wishes.stored.as_prefix,
             secret=_digest(wishes.secret),
             created=time.time(),
         )

@@ -62,9 +62,11 @@ class DocumentRecord:
     glossaries: tuple[str, ...] = ()
     """Ids of stored glossaries whose terms are put in."""
     memory: str = ""
-    """Id of a translation memory whose sentences are not decoded; empty for none."""
+    """Id of a translation memory whose sentences are used; empty for none."""
     memory_threshold: float | None = None
     """Percent of likeness that a segment of it must have; None is the usual."""
+    memory_as_prefix: bool = False
+    """Whether a segment that is only like a sentence gives the beginning of its translation."""
     secret: str = ""
     """SHA-256 of a further secret that whoever asks for it must have; empty where there is none."""
     created: float

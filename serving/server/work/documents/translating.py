@@ -30,10 +30,9 @@ from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
 from serving.server.work.courtesy import attentive, rest_s
 from serving.server.work.documents.shelf import DocumentRecord, Shelf
-from serving.server.work.glossaries import stored_terms
-from serving.server.work.jobs import Jobs
-from serving.server.work.memories import stored_memory
-from serving.server.work.translation_job import TextResult, TranslationJob
+from serving.server.work.stored.wishes import StoredWishes, with_stored
+from serving.server.work.translating.job import TextResult, TranslationJob
+from serving.server.work.translating.jobs import Jobs
 from serving.store.records.key import KeyLimits
 from serving.text.alignment import Link
 from serving.text.characters import counted_characters
@@ -241,10 +240,13 @@ class DocumentTranslation:
                     self._store,
                     self._catalogue,
                     job,
+                    StoredWishes(
+                        glossaries=record.glossaries,
+                        memory=record.memory,
+                        threshold=record.memory_threshold,
+                        as_prefix=record.memory_as_prefix,
+                    ),
                     record.key,
-                    glossaries=record.glossaries,
-                    memory=record.memory,
-                    memory_threshold=record.memory_threshold,
                 )
                 return (await self._jobs.translate(job, context, _stays)).translations
             except _PASSING as error:
@@ -288,27 +290,6 @@ class DocumentTranslation:
         write_whole(self._shelf.result(record), written.content)
         self._shelf.progress(record).unlink(missing_ok=True)
         return written.warnings
-
-
-async def with_stored(
-    store: Store | None,
-    catalogue: Catalogue,
-    job: TranslationJob,
-    owner: str,
-    *,
-    glossaries: Sequence[str],
-    memory: str,
-    memory_threshold: float | None,
-) -> TranslationJob:
-    """The job with these glossaries, and with the memory where there is an id of one; raises as
-    `stored_terms` and `stored_memory` do."""
-    if glossaries:
-        terms = await stored_terms(store, catalogue, job, glossaries, owner)
-        job = dataclasses.replace(job, glossary=terms)
-    if memory:
-        found = await stored_memory(store, catalogue, job, memory, memory_threshold, owner)
-        job = dataclasses.replace(job, memory=found)
-    return job
 
 
 def _groups(units: Sequence[Unit], known: dict[int, Translated]) -> Iterator[_Group]:

@@ -144,12 +144,26 @@ def test_an_index_is_made_once_for_each_state(kept: Glossaries, made: StoredGlos
         kept.index("me", made.id, "fr", "en")
 
 
+def test_dictionaries_keep_the_order_in_which_they_came(kept: Glossaries) -> None:
+    pairs = [("fr", "en"), ("de", "en"), ("en", "fr"), ("en", "de")]
+    given = [NewDictionary(*pair, {"a": "b"}) for pair in pairs]
+    made = kept.create("me", "mine", given[:3], LIMITS)
+    kept.replace("me", made.id, NewDictionary("fr", "en", {"c": "d"}), LIMITS)
+    kept.patch("me", made.id, None, [given[3], given[1]], LIMITS)
+    found = kept.get("me", made.id)
+    assert [(each.source, each.target) for each in found.dictionaries] == pairs
+
+
 def test_indexes_in_memory_are_bounded(kept: Glossaries, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_CACHED_ENTRIES", 2)
+    monkeypatch.setattr(kept._indexes, "_most", 2)
     one, other = (kept.create("me", "x", [GERMAN], LIMITS).id for _ in range(2))
     first = kept.index("me", one, "de", "en")
     kept.index("me", other, "de", "en")
-    assert kept.index("me", one, "de", "en") is not first
+    again = kept.index("me", one, "de", "en")
+    assert again is not first
+    assert kept.index("me", one, "de", "en") is again
+    kept.delete("me", one)
+    assert len(kept._indexes._kept) == 0
 
 
 def test_writers_at_once_lose_nothing(opened: Callable[[], Store]) -> None:

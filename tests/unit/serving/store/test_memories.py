@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from serving.errors import QuotaExceededError, RequestError, UnknownMemoryError
-from serving.store import memories, memory_jobs
+from serving.store import memory_jobs
 from serving.store.memories import Memories
 from serving.store.records.memory import MemoryLimits, StoredMemory
 from serving.store.store import Store
@@ -118,7 +118,7 @@ def test_indexes_leave_by_their_bytes_the_one_used_last_stays(
     kept.use("me", other.id, "en", "de", 75)
     assert list(kept._indexes._kept) == [made.id, other.id]
     assert sum(index.num_bytes for index in kept._indexes._kept.values()) < 10_000
-    monkeypatch.setattr(memories, "_CACHED_BYTES", 600)
+    monkeypatch.setattr(kept._indexes, "_most", 600)
     kept.use("me", other.id, "en", "de", 75)
     assert list(kept._indexes._kept) == [other.id]
     kept.use("me", made.id, "en", "de", 75)
@@ -153,6 +153,22 @@ def test_while_an_index_is_made_other_memories_are_used(
         assert all(each.result().find(["Save the file"], 75)[0] for each in waiting)
     assert times_made == [-1]
     assert not kept._indexes._making
+
+
+def test_a_memory_that_is_deleted_while_its_index_is_made_is_not_kept(
+    kept: Memories, made: StoredMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = Memories._keys
+
+    def deleting(self: Memories, owner: str, id: str, after: int) -> Iterator[str]:
+        yield from keys(self, owner, id, after)
+        self.delete(owner, id)
+
+    monkeypatch.setattr(Memories, "_keys", deleting)
+    kept.use("me", made.id, "en", "de", 75)
+    assert not kept._indexes._kept
+    with pytest.raises(UnknownMemoryError):
+        kept.use("me", made.id, "en", "de", 75)
 
 
 def test_a_memory_serves_its_own_languages_alone(kept: Memories, made: StoredMemory) -> None:

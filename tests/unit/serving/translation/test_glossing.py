@@ -53,6 +53,9 @@ ENTRIES = [
         ("Alte Leistungsschalter", "Old performance switches", "0 1 1", "Old circuit breaker"),
         # What is there already stays as it is, in whatever form.
         ("Zwei Pumpen", "Two impellers", "0 1", "Two impellers"),
+        # What is nothing but a term is its translation, to the letter.
+        ("Vertrag", "Covenant", "0", "covenant"),
+        ("Pumpe", "a pump house", "0 0 0", "impeller"),
         ("Pumpe und Ventil", "Valve and pump", "2 1 0", "Stopcock and impeller"),
         ("Pumpe an Pumpe", "Pump to pump", "0 1 2", "Impeller to impeller"),
     ],

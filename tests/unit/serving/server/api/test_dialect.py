@@ -33,8 +33,8 @@ from serving.server.http.wire import Wire, json_response
 from serving.server.models.registry import Registry
 from serving.server.openapi import document
 from serving.server.work.backend import Backend
-from serving.server.work.jobs import Jobs
-from serving.server.work.translation_job import TranslationJob
+from serving.server.work.translating.job import TranslationJob
+from serving.server.work.translating.jobs import Jobs
 from tests.unit.serving.echo import EchoTranslator
 
 KEY = "first-key-1234"

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.text.memory.lookup import memory_of
-from serving.text.memory.segments import Segment, fitted, key_of, values_of
+from serving.text.memory.segments import (
+    Segment,
+    changed_words,
+    draft_of,
+    fitted,
+    key_of,
+    values_of,
+)
 
 PAGE = Segment("Page 3 of 10", "Seite 3 von 10")
 
@@ -80,3 +87,34 @@ def test_the_same_words_go_before_what_was_added_later() -> None:
     memory = memory_of(pairs, ("en", "de"), 75)
     found = memory.find(["Part 1", "Part 2", "Part 5"], 75)
     assert [each and each.text for each in found] == ["Teil eins", "Teil 2", "Teil 5"]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "draft", "changed"),
+    [
+        ("The house is blue.", "The house is red.", (3, 4)),
+        ("The house is very red.", "The house is red.", (3, 4)),
+        ("The house is red.", "The house is very red.", (3, 4)),
+        ("The house is red", "The house is red.", (4, 5)),
+        ("The house is red and big.", "The house is red.", (4, 5)),
+        ("The house, the house", "The house", None),
+        ("A house is red.", "The house is red.", None),
+        ("The house is red.", "The house is red.", None),
+        ("the house is red.", "The house is red.", None),
+        ("a a a", "a a", None),
+        ("a b a b c", "a b c", (2, 3)),
+        ("", "The house", None),
+    ],
+)
+def test_what_a_sentence_does_not_have_of_a_draft_lies_between_what_both_have(
+    sentence: str, draft: str, changed: tuple[int, int] | None
+) -> None:
+    assert changed_words(sentence, draft) == changed
+
+
+def test_a_draft_has_the_numbers_of_the_sentence() -> None:
+    memory = memory_of([Segment("Page 3 of 10 is red", "Seite 3 von 10 ist rot")], ("en", "de"), 60)
+    sentence = "Page 7 of 12 is blue"
+    [found] = memory.find([sentence], 60)
+    assert found is not None
+    assert draft_of(found, sentence) == ("Page 7 of 12 is red", "Seite 7 von 12 ist rot")

@@ -15,8 +15,8 @@ from serving.server.http.access_log import RequestContext
 from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
-from serving.server.work.jobs import Jobs
-from serving.server.work.translation_job import JobResult, TextPartial, TranslationJob
+from serving.server.work.translating.job import JobResult, TextPartial, TranslationJob
+from serving.server.work.translating.jobs import Jobs
 from tests.unit.serving.echo import POISON, EchoTranslator, served, wait_until
 
 

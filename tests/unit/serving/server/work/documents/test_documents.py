@@ -26,7 +26,7 @@ from serving.server.models.catalogue import Catalogue
 from serving.server.work.documents import translating
 from serving.server.work.documents.shelf import DocumentRecord, Shelf, clean_name, new_id
 from serving.server.work.documents.translating import DocumentTranslation
-from serving.server.work.jobs import Jobs
+from serving.server.work.translating.jobs import Jobs
 from tests.unit.serving.echo import EchoTranslator, served, wait_until
 
 TEXT = "Guten Morgen\n\nEin Haus\n\nGuten Morgen\n"

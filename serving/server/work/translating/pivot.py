@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from serving.errors import InvalidOptionError, RequestError
-from serving.server.work.translation_job import JobResult, TextResult, TranslationJob
+from serving.server.work.translating.job import JobResult, TextResult, TranslationJob
 from serving.text.terms import NO_TERMS
 
 PIVOT = "pivot"

@@ -242,7 +242,7 @@ def test_without_such_a_language_nothing_is_detected_twice(
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr(
-        "serving.server.work.planning.detect_among",
+        "serving.server.work.translating.planning.detect_among",
         lambda text, *others: asked.append(text) or detect_among(text, *others),
     )
     assert best(client, q=FRENCH, source="auto", target="en")["source"] == "fr"

@@ -9,15 +9,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
-from anyio import CapacityLimiter, to_thread
-from anyio.lowlevel import RunVar
-
 from serving.errors import DocumentError, RequestError, ServingError
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
-from serving.server.work.glossaries import named_pair
-from serving.server.work.store import needed_store
-from serving.server.work.translation_job import TranslationJob
+from serving.server.work.stored.glossaries import named_pair
+from serving.server.work.stored.store import needed_store
+from serving.server.work.threads import on_threads_for
+from serving.server.work.translating.job import TranslationJob
 from serving.store.records.memory import MemoryJob, MemoryLimits, StoredMemory, is_usable
 from serving.text.memory.segments import DEFAULT_THRESHOLD, MemoryUse, Segment
 
@@ -28,9 +26,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TMX = "application/x-tmx+xml"
-_USED_AT_ONCE = 4
-_USERS: RunVar[CapacityLimiter] = RunVar("_USERS")
-"""Threads that get memories ready: while their indexes are made, all else has the usual ones."""
 _NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _CODE = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8}){0,3}")
 
@@ -104,15 +99,7 @@ async def stored_memory(
     kept = needed_store(store, "memories").memories
     source, target = catalogue.codes(job.source, job.target, job.model)
     at_least = DEFAULT_THRESHOLD if threshold is None else threshold
-    return await to_thread.run_sync(kept.use, owner, id, source, target, at_least, limiter=_users())
-
-
-def _users() -> CapacityLimiter:
-    limiter = _USERS.get(None)
-    if limiter is None:
-        limiter = CapacityLimiter(_USED_AT_ONCE)
-        _USERS.set(limiter)
-    return limiter
+    return await on_threads_for("memories", lambda: kept.use(owner, id, source, target, at_least))
 
 
 def add_file(

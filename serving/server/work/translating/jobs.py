@@ -18,8 +18,9 @@ from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
 from serving.server.work.pipeline import Caller, Chosen, Pipeline, TimeLimit, apart
-from serving.server.work.pivot import Part, first_leg, joined_legs, second_leg
-from serving.server.work.planning import (
+from serving.server.work.translating.job import JobResult, TextPartial, TextResult, TranslationJob
+from serving.server.work.translating.pivot import Part, first_leg, joined_legs, second_leg
+from serving.server.work.translating.planning import (
     Plan,
     Planner,
     common_name,
@@ -28,7 +29,6 @@ from serving.server.work.planning import (
     requests,
     sentences_with_terms,
 )
-from serving.server.work.translation_job import JobResult, TextPartial, TextResult, TranslationJob
 from serving.text.characters import counted_characters
 from serving.text.growing import GrowingTexts
 from serving.translation.glossing import with_terms

@@ -12,8 +12,8 @@ from starlette.testclient import TestClient
 from serving.queue.limits import BatchLimits
 from serving.queue.ticket import RequestTiming
 from serving.server.http.settings import Settings
-from serving.server.work.pivot import joined_legs
-from serving.server.work.translation_job import JobResult, TextResult, TranslationJob
+from serving.server.work.translating.job import JobResult, TextResult, TranslationJob
+from serving.server.work.translating.pivot import joined_legs
 from serving.translation.results import TextHypothesis
 from serving.translation.texts import TextProcessor
 from tests.unit.serving.echo import POISON, ByteTokenizer, EchoTranslator, served

@@ -11,8 +11,8 @@ from starlette.concurrency import run_in_threadpool
 from serving.errors import RequestError, UnknownLanguageError
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
-from serving.server.work.store import needed_store
-from serving.server.work.translation_job import TranslationJob
+from serving.server.work.stored.store import needed_store
+from serving.server.work.translating.job import TranslationJob
 from serving.store.records.glossary import GlossaryLimits
 from serving.text.glossary import TermIndex
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from serving.server.work.memories import stored_memory
+from serving.server.work.stored.memories import stored_memory
 
 
 def test_memories_that_are_made_ready_leave_threads_for_all_else() -> None:

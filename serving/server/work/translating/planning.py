@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from serving.errors import RequestError, UnknownLanguageError
+from serving.errors import InvalidOptionError, RequestError, UnknownLanguageError
 from serving.queue.ticket import RequestTiming
 from serving.search.options import SearchOptions
 from serving.server.http.settings import Settings
@@ -15,24 +15,23 @@ from serving.server.models.catalogue import AUTO, Catalogue
 from serving.server.models.served import ServedTranslator
 from serving.server.work.admission import (
     check_cost,
-    check_memory,
     check_tags,
     check_terms,
     check_texts,
     choose_options,
 )
-from serving.server.work.pivot import Part, check_pivot, split_by_route
-from serving.server.work.translation_job import (
+from serving.server.work.translating.job import (
     JobResult,
     SentenceOrigin,
     TextResult,
     TranslationJob,
 )
+from serving.server.work.translating.pivot import Part, check_pivot, split_by_route
 from serving.text.characters import check_text
 from serving.text.detection import detect_among
 from serving.text.document import Document
 from serving.text.glossary import Match, TermIndex, matched_terms
-from serving.text.memory.segments import MemoryUse
+from serving.text.memory.segments import MemoryUse, Recalled, draft_of
 from serving.translation.results import (
     Translation,
     check_single,
@@ -71,6 +70,8 @@ class Plan:
     known: Mapping[int, Known] = field(default_factory=dict)
     """What a memory has for sentences, by their numbers; those are not decoded, and have no
     terms."""
+    offered: Mapping[int, Recalled] = field(default_factory=dict)
+    """What it has that is like others, whose translations may begin so."""
 
     @property
     def num_sentences(self) -> int:
@@ -190,12 +191,28 @@ class Planner:
         """Raise RequestError for terms and prefixes beyond the server's limits."""
         check_texts(job.target_prefixes, self._settings, "target_prefix")
         check_terms(job.terms, self._settings)
-        check_memory(job)
+        _check_memory(job)
 
     def _options(self, job: TranslationJob, model: ServedTranslator) -> SearchOptions:
         return choose_options(
             job.options, model.defaults, self._settings, alternatives=job.alternatives
         )
+
+
+def _check_memory(job: TranslationJob) -> None:
+    """Raise InvalidOptionError where a job names a memory and asks for what no memory heeds."""
+    for name, asked in (
+        ("target_prefix", any(job.target_prefixes)),
+        ("required", job.terms.required),
+        ("forbidden", job.terms.forbidden),
+        ("glossary", job.terms.glossary),
+    ):
+        if job.memory is not None and asked:
+            raise InvalidOptionError(
+                f"{name} does not go with memory_id: what a memory has is given as it is; leave "
+                "one of the two out",
+                parameter=name,
+            )
 
 
 @contextmanager
@@ -222,19 +239,24 @@ def _with_memory(plans: Sequence[Plan], memory: MemoryUse) -> list[Plan]:
     places = [(n, own) for n, plan in enumerate(plans) for own in range(plan.num_sentences)]
     asked = [plans[n].document.as_given(own) for n, own in places]
     known: list[dict[int, Known]] = [{} for _ in plans]
+    offered: list[dict[int, Recalled]] = [{} for _ in plans]
     for (n, own), sentence, recalled in zip(
         places, asked, memory.find(asked, memory.threshold), strict=True
     ):
-        text = recalled and plans[n].document.take(own, recalled.text)
-        if recalled and text:
+        if recalled is None:
+            continue
+        if memory.as_prefix and recalled.score < 100:
+            offered[n][own] = recalled
+        elif text := plans[n].document.take(own, recalled.text):
             known[n][own] = Known(text, SentenceOrigin(sentence, recalled))
     return [
         replace(
             plan,
             known=own,
+            offered=like,
             terms={number: terms for number, terms in plan.terms.items() if number not in own},
         )
-        for plan, own in zip(plans, known, strict=True)
+        for plan, own, like in zip(plans, known, offered, strict=True)
     ]
 
 
@@ -262,6 +284,7 @@ def requests(
         if number in plan.known:
             yield Completed(Translation(plan.known[number].text), _NO_TIME)
             continue
+        offered = plan.offered.get(number)
         yield Request(
             text=sentence,
             source=plan.source,
@@ -270,6 +293,7 @@ def requests(
             target_prefix=prefix,
             alignments=job.alignments or plan.document.needs_links or number in plan.terms,
             terms=job.terms,
+            draft=draft_of(offered, plan.document.as_given(number)) if offered else None,
             # What is told stays, and a term may take the place of any word.
             stream=stream and number not in plan.terms,
             timeout_s=timeout_s,
@@ -312,14 +336,16 @@ def _text_result(job: TranslationJob, plan: Plan, results: Sequence[Completed]) 
         model=plan.model,
         source=plan.source,
         confidence=plan.confidence,
-        origins=_origins(plan) if job.memory is not None else (),
+        origins=list(_origins(plan, sentences)) if job.memory is not None else (),
     )
 
 
-def _origins(plan: Plan) -> list[SentenceOrigin]:
-    return [
-        plan.known[number].origin
-        if number in plan.known
-        else SentenceOrigin(plan.document.as_given(number), None)
-        for number in range(plan.num_sentences)
-    ]
+def _origins(plan: Plan, translations: Sequence[Translation]) -> Iterator[SentenceOrigin]:
+    for number, translation in enumerate(translations):
+        sentence = plan.document.as_given(number)
+        if number in plan.known:
+            yield plan.known[number].origin
+        elif number in plan.offered:
+            yield SentenceOrigin(sentence, plan.offered[number], translation.beginning)
+        else:
+            yield SentenceOrigin(sentence, None)

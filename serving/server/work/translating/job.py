@@ -43,7 +43,8 @@ class TranslationJob:
     """Stored glossaries for these languages, those that go before others first: what a sentence
     holds of them is put into its translation."""
     memory: MemoryUse | None = None
-    """A memory of these languages: the sentences that it has are not decoded."""
+    """A memory of these languages: the sentences that it has are not decoded, or begin as it has
+    them."""
     timeout_s: float | None = None
     task: str = "translate"
     """As which its characters are counted."""
@@ -64,7 +65,10 @@ class SentenceOrigin:
     sentence: str
     """As it stands in the text."""
     recalled: Recalled | None
-    """The segment of the memory; None where a model has translated it."""
+    """The segment of the memory; None where it has none."""
+    beginning: str | None = None
+    """What of the segment's translation the model went on with, which may be nothing; None where
+    nothing was decoded, or no segment found."""
 
 
 @dataclass(frozen=True)

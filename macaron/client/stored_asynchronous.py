@@ -1,0 +1,256 @@
+"""What a server keeps, for the client of asyncio; `stored` has the same, and describes it."""
+
+from __future__ import annotations
+
+from asyncio import sleep as wait
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from macaron.client import store_calls as calls
+from macaron.client.calls import RemoteCall
+from macaron.client.errors import BatchFailedError
+from macaron.client.store_records import (
+    BatchFile,
+    BatchWebhookAddress,
+    RemoteAnswer,
+    RemoteBatch,
+    RemoteDictionary,
+    RemoteFileRead,
+    RemoteGlossary,
+    RemoteMemory,
+    RemoteSegment,
+)
+
+T = TypeVar("T")
+
+_LOOK_S = 1.0
+"""How often a batch is asked for."""
+
+
+class AsyncSender(Protocol):
+    """Sends a request, again where that makes sense, and reads its answer."""
+
+    async def __call__(self, call: RemoteCall[T]) -> T: ...
+
+
+class AsyncGlossaries:
+    """The stored glossaries of the client's key (`AsyncClient.glossaries`)."""
+
+    def __init__(self, send: AsyncSender) -> None:
+        self._send = send
+
+    async def list(self) -> AsyncIterator[RemoteGlossary]:
+        """All glossaries, the oldest first, a thousand a request."""
+        page, after = await self._send(calls.glossaries(None))
+        for each in page:
+            yield each
+        while after is not None:
+            page, after = await self._send(calls.glossaries(after))
+            for each in page:
+                yield each
+
+    async def create(
+        self, name: str, source: str, target: str, entries: Mapping[str, str]
+    ) -> RemoteGlossary:
+        """Make a glossary of terms and their translations, for a language pair."""
+        return await self._send(calls.new_glossary(name, (source, target), entries))
+
+    async def get(self, id: str) -> RemoteGlossary:
+        """What is known of a glossary."""
+        return await self._send(calls.glossary(id))
+
+    async def rename(self, id: str, name: str) -> RemoteGlossary:
+        """Give a glossary another name."""
+        return await self._send(calls.change_glossary(id, {"name": name}))
+
+    async def entries(self, id: str, source: str, target: str) -> dict[str, str]:
+        """The terms of a glossary for a language pair, with their translations."""
+        return await self._send(calls.entries(id, (source, target)))
+
+    async def add(
+        self, id: str, source: str, target: str, entries: Mapping[str, str]
+    ) -> RemoteGlossary:
+        """Add entries; a term that is there gets the new translation."""
+        changes = calls.more_entries((source, target), entries)
+        return await self._send(calls.change_glossary(id, changes))
+
+    async def replace(
+        self, id: str, source: str, target: str, entries: Mapping[str, str]
+    ) -> RemoteDictionary:
+        """Put entries in the place of all for a language pair, or beside those for others."""
+        return await self._send(calls.new_entries(id, (source, target), entries))
+
+    async def delete_entries(self, id: str, source: str, target: str) -> None:
+        """Forget the entries for a language pair."""
+        await self._send(calls.no_entries(id, (source, target)))
+
+    async def delete(self, id: str) -> None:
+        """Forget a glossary."""
+        await self._send(calls.no_glossary(id))
+
+
+class AsyncMemories:
+    """The translation memories of the client's key (`AsyncClient.memories`)."""
+
+    def __init__(self, send: AsyncSender) -> None:
+        self._send = send
+
+    async def list(self) -> AsyncIterator[RemoteMemory]:
+        """All memories, the oldest first, a thousand a request."""
+        page, after = await self._send(calls.memories(None))
+        for each in page:
+            yield each
+        while after is not None:
+            page, after = await self._send(calls.memories(after))
+            for each in page:
+                yield each
+
+    async def create(
+        self, name: str, source: str, target: str, segments: Mapping[str, str] | None = None
+    ) -> RemoteMemory:
+        """Make a memory for a language pair, of sentences and their translations."""
+        return await self._send(calls.new_memory(name, (source, target), segments or {}))
+
+    async def get(self, id: str) -> RemoteMemory:
+        """What is known of a memory."""
+        return await self._send(calls.memory(id))
+
+    async def segments(self, id: str, text: str = "") -> AsyncIterator[RemoteSegment]:
+        """The segments in the order in which they were added, a thousand a request; with `text`
+        those that hold it in either language."""
+        page, after = await self._send(calls.segments(id, text, -1))
+        for each in page:
+            yield each
+        while after is not None:
+            page, after = await self._send(calls.segments(id, text, after))
+            for each in page:
+                yield each
+
+    async def add(self, id: str, segments: Mapping[str, str]) -> RemoteMemory:
+        """Add sentences and their translations; a sentence that is there gets the new one."""
+        return await self._send(calls.more_segments(id, segments))
+
+    async def read_tmx(self, id: str, path: str | Path) -> RemoteFileRead:
+        """Add the segments of a TMX file; raises OSError where it cannot be read."""
+        file = Path(path)
+        return await self._send(calls.read_tmx(id, file.name, file.read_bytes()))
+
+    async def write_tmx(self, id: str, path: str | Path) -> None:
+        """Write a memory as a TMX file; raises OSError where that cannot be written."""
+        content = await self._send(calls.tmx(id))
+        Path(path).write_bytes(content)
+
+    async def delete(self, id: str) -> None:
+        """Forget a memory."""
+        await self._send(calls.no_memory(id))
+
+
+class AsyncSuggestions:
+    """Better translations that the client's key has suggested (`AsyncClient.suggestions`)."""
+
+    def __init__(self, send: AsyncSender) -> None:
+        self._send = send
+
+    async def add(self, text: str, better: str, source: str, target: str) -> None:
+        """Suggest a better translation of a text; the same one counts once."""
+        await self._send(calls.suggest(text, better, (source, target)))
+
+    async def write_tmx(self, source: str, target: str, path: str | Path) -> None:
+        """Write what was suggested for a language pair as a TMX file; raises OSError where that
+        cannot be written."""
+        content = await self._send(calls.suggestions((source, target)))
+        Path(path).write_bytes(content)
+
+    async def clear(self) -> None:
+        """Forget what was suggested, for all languages."""
+        await self._send(calls.no_suggestions())
+
+
+class AsyncBatches:
+    """Requests that are sent as a file and answered beside others (`AsyncClient.batches`)."""
+
+    def __init__(self, send: AsyncSender) -> None:
+        self._send = send
+
+    async def answer(
+        self,
+        endpoint: str,
+        bodies: Sequence[Mapping[str, Any]],
+        progress: Callable[[RemoteBatch], None] | None = None,
+    ) -> Sequence[RemoteAnswer]:
+        """Have an endpoint (`/translate`, `/v1/completions`, `/v1/chat/completions` or
+        `/v1/embeddings`) asked for each of these bodies; waits, and gives the answers in their
+        order.
+
+        `progress` is called about once a second. Raises BatchFailedError where the server takes
+        none of it. The files are deleted in any case, and a batch that has not ended is cancelled.
+        """
+        file = await self.upload(calls.BATCH_FILE, calls.lines(endpoint, bodies))
+        batch: RemoteBatch | None = None
+        try:
+            batch = await self.create(file.id, endpoint)
+            while not batch.ended:
+                await wait(_LOOK_S)
+                batch = await self.get(batch.id)
+                if progress is not None:
+                    progress(batch)
+            if batch.errors:
+                raise BatchFailedError("; ".join(batch.errors))
+            contents = [await self.content(id) for id in batch.outputs]
+            return calls.answers(len(bodies), contents)
+        finally:
+            if batch is not None and not batch.ended:
+                await self.cancel(batch.id)
+            for id in (file.id, *(batch.outputs if batch is not None else ())):
+                await self.delete_file(id)
+
+    async def create(
+        self,
+        file_id: str,
+        endpoint: str,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        webhook: BatchWebhookAddress | None = None,
+    ) -> RemoteBatch:
+        """Have the lines of a file answered, each a request to the endpoint; `webhook` is told of
+        the end."""
+        return await self._send(calls.new_batch(file_id, endpoint, metadata, webhook))
+
+    async def get(self, id: str) -> RemoteBatch:
+        """How far a batch is."""
+        return await self._send(calls.batch(id))
+
+    async def list(self) -> AsyncIterator[RemoteBatch]:
+        """All batches, the newest first, a hundred a request."""
+        page, after = await self._send(calls.batches(None))
+        for each in page:
+            yield each
+        while after is not None:
+            page, after = await self._send(calls.batches(after))
+            for each in page:
+                yield each
+
+    async def cancel(self, id: str) -> RemoteBatch:
+        """End a batch; answers that are there stay."""
+        return await self._send(calls.cancel(id))
+
+    async def upload(self, name: str, content: bytes) -> BatchFile:
+        """Send a file of requests, a line of JSON each."""
+        return await self._send(calls.new_file(name, content))
+
+    async def files(self) -> Sequence[BatchFile]:
+        """All files, the newest first."""
+        return await self._send(calls.files())
+
+    async def file(self, id: str) -> BatchFile:
+        """What is known of a file."""
+        return await self._send(calls.file(id))
+
+    async def content(self, id: str) -> bytes:
+        """The content of a file: of answers a line of JSON each."""
+        return await self._send(calls.content(id))
+
+    async def delete_file(self, id: str) -> None:
+        """Delete a file; a batch that has not begun to read it fails."""
+        await self._send(calls.no_file(id))

@@ -1,0 +1,1 @@
+"""What requests use of the store: glossaries and translation memories."""

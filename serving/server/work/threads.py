@@ -1,0 +1,25 @@
+"""Threads apart from those that all requests share, for work that may wait long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from anyio import CapacityLimiter, to_thread
+from anyio.lowlevel import RunVar
+
+T = TypeVar("T")
+
+_LIMITERS: RunVar[dict[str, CapacityLimiter]] = RunVar("_LIMITERS")
+_AT_ONCE = 4
+
+
+async def on_threads_for(purpose: str, act: Callable[[], T]) -> T:
+    """What `act` gives, which at most four threads of a purpose do at once: while they wait, all
+    else has the usual ones."""
+    limiters = _LIMITERS.get(None)
+    if limiters is None:
+        limiters = {}
+        _LIMITERS.set(limiters)
+    limiter = limiters.setdefault(purpose, CapacityLimiter(_AT_ONCE))
+    return await to_thread.run_sync(act, limiter=limiter)

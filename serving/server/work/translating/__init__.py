@@ -1,0 +1,1 @@
+"""Texts of requests, translated: in which sentences, with which models, by way of what language."""

@@ -1,0 +1,142 @@
+// Translation memories: one is chosen for a translation; they are made, filled and forgotten here.
+
+import { change, get, sendFile } from "./api.js";
+import { announce, attempt, clearError, create, element, fill } from "./dom.js";
+
+const LISTED = 1000;
+const ORIGINS = { memory: "memory", prefix: "model, begun by the memory", model: "model" };
+
+export class Memories {
+  /** `pair` has the languages; `onChoice` is called when another memory counts, or in another way. */
+  constructor(pair, onChoice) {
+    this._pair = pair;
+    this._onChoice = onChoice;
+    this._found = [];
+    for (const id of ["memory", "memory-threshold", "memory-prefix"]) {
+      element(id).addEventListener("change", onChoice);
+    }
+    element("memory-edited").addEventListener("change", () => this._describe());
+    element("memory-save").addEventListener("click", () => attempt(() => this._save()));
+    element("memory-delete").addEventListener("click", () => attempt(() => this._delete()));
+  }
+
+  /** The fields of a request that say which memory counts, and how. */
+  get fields() {
+    const memory_id = element("memory").value;
+    if (!memory_id) return {};
+    const fields = { memory_id };
+    const threshold = element("memory-threshold");
+    if (threshold.value !== "" && threshold.checkValidity()) {
+      fields.memory_threshold = Number(threshold.value);
+    }
+    if (element("memory-prefix").checked) fields.memory_fuzzy = "prefix";
+    return fields;
+  }
+
+  /** Read which there are. */
+  async use() {
+    this._found = (await get(`memories?limit=${LISTED}`)).memories;
+    this.offer();
+  }
+
+  /** Offer those for the languages that are chosen. */
+  offer() {
+    const fitting = this._found.filter((each) => this._fits(each));
+    const choices = fitting.map(({ id, name, segment_count: count }) => [id, `${name} (${count})`]);
+    fill(element("memory"), [["", "No memory"], ...choices]);
+    fill(element("memory-edited"), [["", "New memory"], ...choices]);
+    element("memory-pair").textContent = `${this._pair.source} to ${this._pair.target}`;
+    this._describe();
+  }
+
+  get _edited() {
+    return this._found.find(({ id }) => id === element("memory-edited").value);
+  }
+
+  /** Regions do not count. */
+  _fits({ source, target }) {
+    const language = (code) => code.toLowerCase().split("-")[0];
+    const { source: from, target: to } = this._pair;
+    return language(source) === language(from) && language(target) === language(to);
+  }
+
+  _describe() {
+    const memory = this._edited;
+    element("memory-name").value = memory?.name ?? "";
+    element("memory-name").disabled = Boolean(memory);
+    element("memory-delete").disabled = !memory;
+  }
+
+  async _save() {
+    clearError();
+    const segments = element("segments").value.split("\n").filter((text) => text.trim()).map(segment);
+    const [file] = element("memory-file").files;
+    let memory = this._edited;
+    let made;
+    if (!memory) {
+      const name = element("memory-name").value || file?.name || "";
+      const { source, target } = this._pair;
+      memory = made = await change("POST", "memories", { name, source, target, segments });
+    } else if (segments.length) {
+      await change("POST", `memories/${memory.id}/segments`, { segments });
+    }
+    element("segments").value = "";
+    const news = file ? await this._read(memory, file, made) : "Memory saved";
+    await this._changed(memory.id, news);
+  }
+
+  /** Add a file to a memory; one that was `made` for it goes where it cannot be read. */
+  async _read(memory, file, made) {
+    const form = new FormData();
+    form.append("file", file);
+    try {
+      const { added, skipped } = await sendFile(`memories/${memory.id}/tmx`, form);
+      return `${added} sentences added, ${skipped} left out`;
+    } catch (error) {
+      if (made) await change("DELETE", `memories/${made.id}`);
+      throw error;
+    } finally {
+      element("memory-file").value = "";
+    }
+  }
+
+  async _delete() {
+    clearError();
+    await change("DELETE", `memories/${this._edited.id}`);
+    await this._changed("", "Memory deleted");
+  }
+
+  async _changed(id, news) {
+    await this.use();
+    element("memory-edited").value = id;
+    element("memory").value = id;
+    this._describe();
+    element("memory-news").textContent = news;
+    announce(news);
+    this._onChoice();
+  }
+}
+
+/** Show where the translation of each sentence comes from; nothing where no memory was asked. */
+export function showOrigins(origins) {
+  element("origins").hidden = !origins;
+  element("origin-rows").replaceChildren(
+    ...(origins ?? []).map(({ sentence, origin, score, segment: kept, prefix }) =>
+      create(
+        "tr",
+        {},
+        create("td", { textContent: sentence, dir: "auto", className: "text" }),
+        create("td", { textContent: ORIGINS[origin], className: "text" }),
+        create("td", { textContent: score === undefined ? "–" : `${score.toFixed(0)} %` }),
+        create("td", { textContent: kept ?? "–", dir: "auto", className: "text" }),
+        create("td", { textContent: prefix ?? "–", dir: "auto", className: "text" }),
+      ),
+    ),
+  );
+}
+
+function segment(text) {
+  const sign = text.includes("\t") ? "\t" : "=";
+  const [source, ...rest] = text.split(sign);
+  return { source: source.trim(), target: rest.join(sign).trim() };
+}

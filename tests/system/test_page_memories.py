@@ -1,0 +1,119 @@
+"""Translation memories on the page, in a real Chromium, with a store in a file."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.system.browser import NAMES, Visit, chromium, find_chromium, visit
+from tests.system.server import ROOT, Server, running
+
+if find_chromium() is None:
+    pytest.skip(
+        f"the page is not tested: none of {', '.join(NAMES)} is on the PATH",
+        allow_module_level=True,
+    )
+
+TMX = (
+    '<tmx version="1.4"><header srclang="de"/><body><tu><tuv xml:lang="de"><seg>Es schneit.</seg>'
+    '</tuv><tuv xml:lang="en"><seg>Snow is falling.</seg></tuv></tu></body></tmx>'
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    bundles = tmp_path_factory.mktemp("bundles")
+    shutil.copytree(ROOT / "models" / "macaron-de-en", bundles / "macaron-de-en")
+    scratch = tmp_path_factory.mktemp("server")
+    with running(bundles, scratch, MACARON_STORE=f"sqlite:///{scratch / 'store.db'}") as server:
+        yield server
+
+
+@pytest.fixture
+def visited() -> Iterator[Visit]:
+    expect.set_options(timeout=20_000)
+    with chromium() as browser, visit(browser, viewport={"width": 1200, "height": 900}) as found:
+        yield found
+        assert found.complaints == []
+
+
+def said(page: Page, text: str) -> None:
+    """The translation, once it is there."""
+    expect(page.get_by_role("group", name="Translation")).to_have_text(text)
+
+
+def origins(page: Page) -> list[list[str]]:
+    """The cells of the rows that tell where the sentences come from."""
+    rows = page.get_by_role("region", name="Origins").locator("tbody tr")
+    return [row.locator("td").all_inner_texts() for row in rows.all()]
+
+
+def test_a_memory_is_made_filled_used_and_deleted(
+    visited: Visit, server: Server, tmp_path: Path
+) -> None:
+    page = visited.page
+    page.goto(server.url)
+    text = "Das Haus ist blau. Es schneit."
+    page.get_by_label("Text to translate").fill(text)
+    said(page, "The house is blue. It snows.")
+    expect(page.get_by_role("region", name="Origins")).to_be_hidden()
+    page.get_by_text("Translation memories", exact=True).click()
+    page.get_by_label("Title").fill("<b>mine</b>")
+    page.get_by_label("Sentences").fill("Das Haus ist rot. = The building is red.")
+    page.get_by_role("button", name="Save the memory").click()
+    said(page, "The building is red. It snows.")
+    chosen = page.get_by_role("combobox", name="Memory", exact=True)
+    expect(chosen.locator("option:checked")).to_have_text("<b>mine</b> (1)")
+    assert origins(page) == [
+        ["Das Haus ist blau.", "memory", "78 %", "Das Haus ist rot.", "–"],
+        ["Es schneit.", "model", "–", "–", "–"],
+    ]
+
+    page.get_by_label("only alike gives the beginning").check()
+    said(page, "The building is blue. It snows.")
+    expect(page.get_by_role("region", name="Origins")).to_contain_text("The building is")
+    assert origins(page)[0][-1] == "The building is"
+    page.get_by_label("Percent of likeness").fill("90")
+    page.get_by_label("Percent of likeness").blur()
+    said(page, "The house is blue. It snows.")
+
+    (tmp_path / "snow.tmx").write_text(TMX)
+    page.get_by_label("TMX file").set_input_files(tmp_path / "snow.tmx")
+    page.get_by_role("button", name="Save the memory").click()
+    said(page, "The house is blue. Snow is falling.")
+    expect(page.get_by_text("1 sentences added, 0 left out").last).to_be_visible()
+    expect(chosen.locator("option:checked")).to_have_text("<b>mine</b> (2)")
+
+    # Another beginning that a reader chooses counts for more.
+    page.get_by_role("button", name="house").click()
+    page.get_by_role("menuitem").nth(1).click()
+    expect(page.get_by_role("region", name="Origins")).to_be_hidden()
+
+    page.goto(server.url)  # it is there for another visit
+    expect(chosen.locator("option")).to_have_text(["No memory", "<b>mine</b> (2)"])
+    page.get_by_text("Translation memories", exact=True).click()
+    page.get_by_label("Memory to fill").select_option("<b>mine</b> (2)")
+    page.get_by_role("button", name="Delete the memory").click()
+    expect(chosen.locator("option")).to_have_text(["No memory"])
+
+
+def test_a_file_that_cannot_be_read_leaves_no_memory(
+    visited: Visit, server: Server, tmp_path: Path
+) -> None:
+    page = visited.page
+    page.goto(server.url)
+    page.get_by_text("Translation memories", exact=True).click()
+    (tmp_path / "broken.tmx").write_text(TMX[:-20])
+    page.get_by_label("TMX file").set_input_files(tmp_path / "broken.tmx")
+    page.get_by_role("button", name="Save the memory").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.get_by_role("alert")).not_to_contain_text("undefined")
+    page.goto(server.url)
+    chosen = page.get_by_role("combobox", name="Memory", exact=True)
+    expect(chosen.locator("option")).to_have_text(["No memory"])
+    assert visited.complaints  # the browser tells of the refusal too
+    visited.complaints.clear()
