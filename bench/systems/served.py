@@ -32,7 +32,7 @@ from serving.server.models.served import ServedTranslator
 from serving.translation.processes.isolated import IsolatedTranslator
 from serving.translation.results import Translation
 from serving.translation.scheduler import TranslationScheduler
-from serving.translation.ticket import Request, TranslationTicket
+from serving.translation.ticket import Completed, Request, TranslationTicket
 
 _MAX_BATCH = 32
 _BACKLOG = 2048
@@ -97,7 +97,8 @@ class PeerScheduler:
                 continue
             for (_, ticket), output in zip(batch, outputs, strict=True):
                 text = output.text if self._texts else " ".join(output.tokens)
-                ticket.translated(Translation(text), started, 0.0, len(batch))
+                timing = ticket.timing(started, 0.0, len(batch))
+                ticket.complete(Completed(Translation(text), timing))
 
 
 class Served:

@@ -274,11 +274,8 @@ class CacheSizes:
         """As `Manifest.lookback`."""
         self._caches = manifest.caches
         self._slot_bytes = sum(FLOAT_BYTES[each.dtype] * each.slot_size for each in self._caches)
-
-    @property
-    def repack_every(self) -> int:
+        self.repack_every = REPACK_EVERY[self._kind]
         """Steps after which a sentence drops its dead cache slots."""
-        return REPACK_EVERY[self._kind]
 
     @property
     def most_states(self) -> int | None:

@@ -27,6 +27,7 @@ _CYCLE_WORDS, _CYCLE_TIMES = 8, 4
 _LONGEST, _LEAST_LONG = 4, 80
 """How many times longer than its source, and how many characters besides, a translation may be."""
 _SHORTEST, _LEAST_SHORT = 6, 90
+_FIGURE = re.compile("[0-9$€£¥%]")
 _CODE = r"[@#$%{}\[\]<>\\_`|~=/*^&]|[.:][A-Za-z]"
 _CODES = re.compile(_CODE)
 _SERIAL = re.compile(r"\b(?=[0-9A-Za-z]{10})[0-9A-Za-z]*[0-9][A-Za-z]+[0-9][0-9A-Za-z]*\b")
@@ -85,6 +86,8 @@ def figures(
     source: str, output: str, source_language: str | None, target_language: str | None
 ) -> Iterator[Fault]:
     """Numbers are the same by the conventions of both languages, and so are signs of currencies."""
+    if not (_FIGURE.search(source) or _FIGURE.search(output)):
+        return
     found = unmatched(source, output, source_language, target_language)
     for figure in found.missing:
         wanted = written(figure.text, source_language, target_language)

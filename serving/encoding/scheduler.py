@@ -10,10 +10,10 @@ import numpy as np
 from serving.arrays import Floats
 from serving.bundle.encoder_tokenizer import EncodedText
 from serving.errors import DecodingError
+from serving.queue.decoder import Scheduler
 from serving.queue.engine import Joined, Progress, Work
 from serving.queue.limits import BatchLimits, Demand
 from serving.queue.observer import Observer
-from serving.queue.scheduler import Scheduler
 from serving.queue.ticket import Ticket
 from serving.runtime.text_encoder import TextEncoder
 

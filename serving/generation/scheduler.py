@@ -15,10 +15,10 @@ from serving.generation.ticket import (
     PromptRead,
 )
 from serving.generation.work import PromptTask, PromptWork, prompt_demand
+from serving.queue.decoder import Scheduler
 from serving.queue.engine import Engine
 from serving.queue.limits import BatchLimits, Demand
 from serving.queue.observer import Observer
-from serving.queue.scheduler import Scheduler
 from serving.search.stepper import Stepper
 
 

@@ -64,7 +64,6 @@ class PromptWork(Work[PromptTask, PromptRead | Delta, GenerationDone]):
 
     def start(self, began: float, encode_s: float, batch_size: int) -> None:
         """Note when it was taken into a batch; of several times each begins anew."""
-        super().start(began, encode_s, batch_size)
         self._heard.clear()
 
     def tell(self, news: PromptRead | Delta) -> None:

@@ -21,18 +21,19 @@ News = TypeVar("News")
 Outcome = TypeVar("Outcome")
 
 
+@dataclass(eq=False, repr=False)
 class Work(ABC, Generic[Task, News, Outcome]):
     """A task on its way through a scheduler; the subclass of each kind knows who waits for it."""
 
-    began = False
+    task: Task
+    demand: Demand
+    submitted: float
+    """By the monotonic clock, as the deadline."""
+    deadline: float
+    began: bool = field(default=False, init=False)
     """Whether it has been taken into a batch."""
-    again = False
+    again: bool = field(default=False, init=False)
     """Whether a batch with it did not fit the device's memory, so that it is decoded anew."""
-
-    def __init__(self, task: Task, demand: Demand, submitted: float, deadline: float) -> None:
-        """The times are by the monotonic clock."""
-        self.task, self.demand = task, demand
-        self.submitted, self.deadline = submitted, deadline
 
     @abstractmethod
     def expire(self) -> bool:
@@ -40,9 +41,7 @@ class Work(ABC, Generic[Task, News, Outcome]):
 
     def start(self, began: float, encode_s: float, batch_size: int) -> None:
         """Note when it was taken into a batch, by the monotonic clock, the seconds that the encoder
-        took, and the rows of the batch."""
-        del began, encode_s, batch_size
-        self.began = True
+        took, and the rows of the batch; of some kinds nobody asks."""
 
     @abstractmethod
     def tell(self, news: News) -> None:

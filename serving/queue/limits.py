@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from serving.search.sentence import Group
 from serving.search.stepper import CacheCosts
@@ -44,25 +45,26 @@ class Demand:
     shortlisted: bool = False
     rows: int = 1
 
-    @property
+    @cached_property
     def group(self) -> Group:
         """Rows of one group share a batch."""
         return Group(self.beam_size, self.shortlisted)
 
 
+@dataclass
 class BatchRoom:
     """Counts what is decoded at once while it is put together: batches, one for each group, that
     share the limits."""
 
-    def __init__(self, sizes: CacheCosts, limits: BatchLimits) -> None:
-        self._sizes, self._limits = sizes, limits
-        self._held: dict[Group, tuple[int, Demand]] = {}
-        """Rows and the largest demands, by group."""
+    sizes: CacheCosts
+    limits: BatchLimits
+    _held: dict[Group, tuple[int, Demand]] = field(default_factory=dict, init=False)
+    """Rows and the largest demands, by group."""
 
     @property
     def full(self) -> bool:
         """Whether no further row fits, however small."""
-        return sum(rows for rows, _ in self._held.values()) >= self._limits.max_rows
+        return sum(rows for rows, _ in self._held.values()) >= self.limits.max_rows
 
     def hold(self, demand: Demand) -> None:
         """Count it, whether it fits or not."""
@@ -86,7 +88,7 @@ class BatchRoom:
         return rows + demand.rows, replace(demand, source_length=length, slots=slots)
 
     def _fits(self, held: dict[Group, tuple[int, Demand]]) -> bool:
-        limits, sizes = self._limits, self._sizes
+        limits, sizes = self.limits, self.sizes
         rows = tokens = states = cache_bytes = 0
         for count, largest in held.values():
             rows += count

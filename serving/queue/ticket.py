@@ -52,9 +52,10 @@ class Ticket(Generic[Result]):
         inner.add_done_callback(lambda future: future.cancelled() or future.exception())
         return await asyncio.shield(inner)
 
-    def when_done(self, act: Callable[[], None]) -> None:
-        """Call `act` once the request has ended, on the thread that ends it; at once if it has."""
-        self._future.add_done_callback(lambda _: act())
+    def when_done(self, act: Callable[[BaseException | None], None]) -> None:
+        """Call `act` with the error, or None, once the request has ended, on the thread that ends
+        it; at once if it has."""
+        self._future.add_done_callback(lambda future: act(future.exception()))
 
     async def _changes(self) -> AsyncIterator[bool]:
         """Whether it has ended, asked before each look at its news: at first, whenever
@@ -90,6 +91,14 @@ class Ticket(Generic[Result]):
         """Deliver the outcome, unless the request has ended already."""
         with contextlib.suppress(InvalidStateError):
             self._future.set_result(outcome)
+
+    def timing(self, started: float, encode_s: float, batch_size: int) -> RequestTiming:
+        """Where its time went by now, if a batch of so many rows started then; that may have been
+        for another request, which this one joined."""
+        began = max(started, self.submitted)
+        encode_s = max(0.0, encode_s - (began - started))
+        decode_s = time.monotonic() - began - encode_s
+        return RequestTiming(began - self.submitted, encode_s, decode_s, batch_size)
 
     def fail(self, error: BaseException) -> None:
         """End the request with an error, unless it has ended already."""

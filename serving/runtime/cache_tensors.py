@@ -1,5 +1,5 @@
 """The tensors of a running batch on the CPU: the memory that caches get, and their layout, which
-changes with rows and slots; and its sources.
+changes with rows and slots; its sources; and what is bound to them.
 
 Shape letters: T cache tensors (keys and values, or states, of each decoder layer), R cache rows,
 C slots, B sentences, S source positions, D model.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike
 
 from serving.arrays import Floats, Ints
 from serving.bundle.graph import DType, Tensor
-from serving.runtime.session import CacheMemory, TensorMemory
+from serving.runtime.session import Binding, CacheMemory, TensorMemory
 from serving.search.prefix_tree import Repack, fill_padded, places
 
 _KEPT = 4
@@ -338,3 +338,23 @@ class Sources:
     def _replace(self, tensors: list[Floats], mask_BS: Floats) -> None:
         self.tensors, self.mask_BS = tensors, mask_BS
         self.layout += 1
+
+
+class Bindings:
+    """The bindings of a running batch; a new layout of its memory makes all of them void."""
+
+    def __init__(self) -> None:
+        self._layout: Hashable = None
+        self._made: dict[Hashable, Binding] = {}
+
+    def of(self, layout: Hashable) -> dict[Hashable, Binding]:
+        """Those to memory of that layout, to which further ones may be added."""
+        if layout != self._layout:
+            self._made.clear()
+            self._layout = layout
+        return self._made
+
+    def clear(self) -> None:
+        """Forget all bindings, as must be done before the caches' memory is given back: they hold
+        pointers into it."""
+        self._made.clear()

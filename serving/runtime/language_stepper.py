@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from serving.arrays import Floats, Int32s, Ints
 from serving.bundle.manifest import CacheSizes, Manifest
 from serving.errors import BundleError
-from serving.runtime.cache_tensors import StepMemory
+from serving.runtime.cache_tensors import Bindings, StepMemory
 from serving.runtime.device import open_device
 from serving.runtime.kernels import native_library
-from serving.runtime.ort import Bindings, check_int8, write_positions, write_visible
+from serving.runtime.ort import check_int8, write_positions, write_visible
 from serving.runtime.session import Binding, CacheMemory, Device
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import Repack, chain, round_capacity, round_up
@@ -264,16 +264,14 @@ class LanguageStepper(CacheSizes):
         return binding.outputs
 
     def _binding(self, state: LanguageState, queries: int, outputs: int, top: int) -> Binding:
-        top = min(top, self._vocab_size)
-
-        def make() -> Binding:
+        key = queries, outputs, min(top, self._vocab_size)
+        made = state.bindings.of(state.caches.layout)
+        if key not in made:
             sizes = {"B": state.rows, "Q": queries, "C": state.caches.capacity}
-            sizes |= {"R": outputs, "M": state.rows * outputs, "T": top}
-            binding = self._session.bind(sizes, state.caches)
-            binding.inputs["output_index"][:] = np.arange(outputs)
-            return binding
-
-        return state.bindings.get(state.caches.layout, (queries, outputs, top), make)
+            sizes |= {"R": outputs, "M": state.rows * outputs, "T": key[2]}
+            made[key] = self._session.bind(sizes, state.caches)
+            made[key].inputs["output_index"][:] = np.arange(outputs)
+        return made[key]
 
 
 def _best_candidates(

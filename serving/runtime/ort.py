@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,28 +51,6 @@ class CpuBinding:
     def run(self) -> None:
         """Run the graph on what `inputs` hold."""
         self._session.run_with_iobinding(self.io)
-
-
-class Bindings:
-    """The bindings of a running batch; a new layout of its memory makes all of them void."""
-
-    def __init__(self) -> None:
-        self._layout: Hashable = None
-        self._made: dict[Hashable, Binding] = {}
-
-    def get(self, layout: Hashable, key: Hashable, make: Callable[[], Binding]) -> Binding:
-        """The binding of that key to memory of that layout, made where there is none."""
-        if layout != self._layout:
-            self._made.clear()
-            self._layout = layout
-        if key not in self._made:
-            self._made[key] = make()
-        return self._made[key]
-
-    def clear(self) -> None:
-        """Forget all bindings, as must be done before the caches' memory is given back: they hold
-        pointers into it."""
-        self._made.clear()
 
 
 def load_library() -> None:

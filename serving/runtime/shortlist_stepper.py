@@ -15,9 +15,8 @@ from serving.arrays import Ints
 from serving.bundle.manifest import CacheSizes, Manifest
 from serving.bundle.shortlist import load_shortlist
 from serving.errors import BundleError
-from serving.runtime.encoder import Encoder
 from serving.runtime.session import Device
-from serving.runtime.translation_stepper import OnnxState, OnnxStepper
+from serving.runtime.translation_stepper import Encoder, OnnxState, OnnxStepper
 from serving.search.prefix_tree import Repack, fill_padded, places
 from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
 

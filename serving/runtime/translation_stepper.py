@@ -1,4 +1,5 @@
-"""ONNX Runtime behind the `Stepper` protocol, with caches that are written in place.
+"""ONNX Runtime behind the `Stepper` protocol: a bundle's encoder, where sources of unlike length do
+not pad each other, and its step graph, with caches that are written in place.
 
 Shape letters: B sentences, R some of them, S source positions, P prefix tokens, K beams, Q queries,
 C cache slots, D model, V vocabulary, N candidates.
@@ -17,10 +18,10 @@ from numpy.typing import NDArray
 from serving.arrays import Floats, Ints
 from serving.bundle.graph import Graph
 from serving.bundle.manifest import CacheSizes, Manifest
-from serving.runtime.cache_tensors import StepMemory
+from serving.errors import BundleError
+from serving.runtime.cache_tensors import Bindings, StepMemory
 from serving.runtime.device import open_device
-from serving.runtime.encoder import Encoder
-from serving.runtime.ort import Bindings, check_int8, has_kernels, write_positions, write_visible
+from serving.runtime.ort import check_int8, has_kernels, write_positions, write_visible
 from serving.runtime.session import Binding, CacheMemory, Device, SourceMemory
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import Repack, chain, round_up
@@ -32,6 +33,48 @@ PREFILL_CHUNK = {"cross": 64, "joint": 8}
 _WIDTH_KEPT = {"cross": 2.0, "joint": 1.25}
 """Times the longest source that a batch may be wide before it is laid out anew, narrower: a joint
 model does nearly all of a step for each source position, others their source attention alone."""
+
+
+_CALL_TOKENS = 16
+"""Padding up to so many tokens takes less time than another call does."""
+
+
+class Encoder:
+    """The encoder graph in a session of its own, which several steppers may share."""
+
+    def __init__(
+        self, folder: Path, manifest: Manifest, threads: int, device: Device | None = None
+    ) -> None:
+        """Load the graph with `threads` intra-op threads, on the bundle's own device unless one is
+        given; raises BundleError where the bundle has none or is for another device, or ONNX
+        Runtime refuses it."""
+        if manifest.encoder is None:
+            raise BundleError(f"{folder}: a bundle for {manifest.task!r} has no encoder")
+        self._device = device or open_device(folder, manifest)
+        int8 = manifest.precision == "int8"
+        self._session = self._device.load(folder, manifest.encoder, threads, int8=int8)
+
+    def run(self, sources: Sequence[Sequence[int]]) -> SourceMemory:
+        """The step graph's source tensors [B,S,D] and the mask [B,S], 0 at ids and -inf behind
+        them; S is a multiple of 8. A row's numbers do not depend on the others."""
+        lengths = [round_up(len(source)) for source in sources]
+        groups = like_lengths(lengths)
+        found = [
+            self._run([sources[row] for row in rows], max(lengths[row] for row in rows))
+            for rows in groups
+        ]
+        merged: SourceMemory = found[0] if len(found) == 1 else self._device.merge(found, groups)
+        return merged
+
+    def _run(self, sources: Sequence[Sequence[int]], length: int) -> SourceMemory:
+        """Run the encoder on sources that are padded to a length."""
+        ids_BS = np.full((len(sources), length), PAD_ID, dtype=np.int64)
+        mask_BS = np.full(ids_BS.shape, -np.inf, dtype=np.float32)
+        for row, source in enumerate(sources):
+            ids_BS[row, : len(source)] = source
+            mask_BS[row, : len(source)] = 0.0
+        encoded: SourceMemory = self._session.encode(ids_BS, mask_BS)
+        return encoded
 
 
 @dataclass
@@ -48,6 +91,9 @@ class OnnxState:
 
 class OnnxStepper(CacheSizes):
     """A bundle's encoder and step graph."""
+
+    reach: None = None
+    """A decoder sees all of its target."""
 
     def __init__(
         self,
@@ -86,11 +132,6 @@ class OnnxStepper(CacheSizes):
             folder, self._step_graph, threads, int8=int8, profile_prefix=profile_prefix
         )
 
-    @property
-    def reach(self) -> None:
-        """A decoder sees all of its target."""
-        return None
-
     def encode(self, sources: Sequence[Sequence[int]]) -> OnnxState:
         """Run the encoder on sources, padded on the right to a multiple of 8."""
         encoded = self.encoder.run(sources)
@@ -107,14 +148,13 @@ class OnnxStepper(CacheSizes):
         """Fill the caches with given tokens, in chunks."""
         rows, length = token_ids_BP.shape
         padded = round_up(length)
-        state.caches.resize(padded)
         scores = np.zeros((rows, padded), dtype=np.float32)
         attention: list[Floats] = []
         chunk = 1 if self._recurrent else PREFILL_CHUNK[self._kind]
         for start in range(0, length, chunk):
             size = min(chunk, padded - start)
             binding = self._binding(
-                state, size, size, want_logits=False, want_attention=want_attention
+                state, padded, size, size, want_logits=False, want_attention=want_attention
             )
             real = slice(start, min(start + size, length))
             count = real.stop - real.start
@@ -148,9 +188,14 @@ class OnnxStepper(CacheSizes):
     ) -> StepOutputs:
         """One step of all beams."""
         queries, beams = inputs.token_ids_BQ.shape[1], inputs.scores_BK.shape[1]
-        state.caches.resize(inputs.visible_BQC.shape[2])
+        slots = inputs.visible_BQC.shape[2]
         binding = self._binding(
-            state, queries, beams, want_logits=want_logits, want_attention=bool(attention_rows)
+            state,
+            slots,
+            queries,
+            beams,
+            want_logits=want_logits,
+            want_attention=bool(attention_rows),
         )
         arrays = binding.inputs
         arrays["token"][:] = inputs.token_ids_BQ
@@ -202,9 +247,20 @@ class OnnxStepper(CacheSizes):
         state.sources.free()
 
     def _binding(
-        self, state: OnnxState, queries: int, beams: int, *, want_logits: bool, want_attention: bool
+        self,
+        state: OnnxState,
+        slots: int,
+        queries: int,
+        beams: int,
+        *,
+        want_logits: bool,
+        want_attention: bool,
     ) -> Binding:
-        def make() -> Binding:
+        """The arrays of a call of the step graph, with so many slots in the caches."""
+        state.caches.resize(slots)
+        key = (queries, beams, want_logits, want_attention)
+        made = state.bindings.of((state.caches.layout, state.sources.layout))
+        if key not in made:
             rows, length = state.sources.mask_BS.shape
             sizes = {"B": rows, "Q": queries, "C": state.caches.capacity, "K": beams}
             sizes |= {"N": 2 * beams, "S": length, "M": rows * queries, "BS": rows * length}
@@ -214,10 +270,8 @@ class OnnxStepper(CacheSizes):
                 "source_mask": [state.sources.mask_BS],
                 **state.further,
             }
-            return self._step.bind(sizes, state.caches, state.sources, given, unwanted)
-
-        key = (queries, beams, want_logits, want_attention)
-        return state.bindings.get((state.caches.layout, state.sources.layout), key, make)
+            made[key] = self._step.bind(sizes, state.caches, state.sources, given, unwanted)
+        return made[key]
 
     def _attention(
         self, outputs: Mapping[str, Any], state: OnnxState, rows: Sequence[int]
@@ -244,3 +298,23 @@ class OnnxStepper(CacheSizes):
         weights_RHQS /= np.cumsum(weights_RHQS, axis=-1)[..., -1:]
         result: Floats = weights_RHQS.mean(axis=1)
         return result
+
+
+def like_lengths(lengths: Sequence[int]) -> list[list[int]]:
+    """Which sources are encoded together, as lists of their numbers, the longest sources first.
+
+    Sources of another length go into another call where padding would cost more than the call.
+    """
+    by_length: dict[int, list[int]] = {}
+    for number, length in enumerate(lengths):
+        by_length.setdefault(length, []).append(number)
+    groups: list[list[int]] = []
+    longest = padding = 0
+    for length, numbers in sorted(by_length.items(), reverse=True):
+        padding += len(numbers) * (longest - length)
+        if groups and padding <= _CALL_TOKENS:
+            groups[-1] = sorted(groups[-1] + numbers)
+        else:
+            groups.append(numbers)
+            longest, padding = length, 0
+    return groups

@@ -14,12 +14,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from serving.arrays import Floats, Ints
+from serving.arrays import Floats
 from serving.errors import DecodingError
-from serving.search.prefix_tree import PrefixTree
 from serving.search.rows import Candidates, NextBeams, RowCandidates, Rows
 from serving.search.sentence import Finished, Sentence
 from serving.search.sentence_search import SentenceSearch
@@ -61,11 +61,13 @@ class BeamSearch:
         self._check_group(sentences)
         numbers = list(range(self._joined, self._joined + len(sentences)))
         self._joined += len(sentences)
+        sources = [sentence.source for sentence in sentences]
         searches = [SentenceSearch(n, s) for n, s in zip(numbers, sentences, strict=True)]
         began = time.perf_counter()
-        state = self._stepper.encode([sentence.source for sentence in sentences])
+        state = self._stepper.encode(sources)
         self.encode_s = time.perf_counter() - began
-        joining = Rows(searches, self._tree(self._prefill(state, searches)))
+        self._prefill(state, searches)
+        joining = Rows(searches, self._stepper)
         if self._state is None:
             self._state, self._rows = state, joining
         else:
@@ -106,7 +108,8 @@ class BeamSearch:
             if search.index == index and rows.running_B[row]:
                 rows.retire(row)
                 if not rows.num_live:
-                    self._empty()
+                    self._stepper.free(self._state)
+                    self._state = None  # who joins next begins a new batch
                 return
 
     def step(self) -> list[Finished]:
@@ -127,9 +130,7 @@ class BeamSearch:
         if attended:
             assert outputs.attention_RQS is not None
             self._note_attention(attended, outputs.attention_RQS)
-        finished = self._advance(candidates)
-        self._repack()
-        return finished
+        return self._advance(candidates)
 
     def _check_group(self, sentences: Sequence[Sentence]) -> None:
         for sentence in sentences:
@@ -141,45 +142,27 @@ class BeamSearch:
                     f"{sentence.options.beam_size}"
                 )
 
-    def _empty(self) -> None:
-        """Give the caches' memory back; who joins next begins a new batch."""
-        self._stepper.free(self._state)
-        self._state = None
-
-    def _tree(self, used_B: Ints) -> PrefixTree:
-        """A tree of sentences whose prefixes fill so many slots."""
-        stepper = self._stepper
-        return PrefixTree(
-            used_B,
-            self._beam_size,
-            stepper.repack_every,
-            reach=stepper.reach,
-            lookback=stepper.lookback,
-        )
-
-    def _prefill(self, state: State, searches: Sequence[SentenceSearch]) -> Ints:
-        """Put the start and all but the last prefix token into new caches; returns the slots used.
+    def _prefill(self, state: State, searches: Sequence[SentenceSearch]) -> None:
+        """Put the start and all but the last prefix token into new caches.
 
         The last token goes through the first ordinary step, which yields the candidates.
         """
         prefixes = [search.sentence.target_prefix for search in searches]
-        used_B = np.array([len(prefix) for prefix in prefixes], dtype=np.int64)
-        if not used_B.any():
-            return used_B
-        token_ids_BP = np.zeros((len(prefixes), used_B.max()), dtype=np.int64)
+        if not any(prefixes):
+            return
+        token_ids_BP = np.zeros((len(prefixes), max(map(len, prefixes))), dtype=np.int64)
         labels_BP = np.zeros_like(token_ids_BP)
         for row, (search, prefix) in enumerate(zip(searches, prefixes, strict=True)):
             token_ids_BP[row, : len(prefix)] = [search.sentence.start, *prefix][: len(prefix)]
             labels_BP[row, : len(prefix)] = prefix
-        aligned = any(search.sentence.aligned for search in searches)
+        aligned = any(search.aligned for search in searches)
         outputs = self._stepper.prefill(state, token_ids_BP, labels_BP, want_attention=aligned)
         for row, (search, prefix) in enumerate(zip(searches, prefixes, strict=True)):
             search.prefix_scores = outputs.scores_BP[row, : len(prefix)].tolist()
-            if search.sentence.aligned:
+            if search.aligned:
                 assert outputs.attention_BPS is not None
                 real = slice(len(prefix)), slice(len(search.sentence.source))
                 search.prefix_attention = list(outputs.attention_BPS[row][real].copy())
-        return used_B
 
     def _begins_alone(self) -> bool:
         """Whether a query for each sentence is enough: before the first step all other beams are
@@ -205,8 +188,8 @@ class BeamSearch:
             search.attention.append(attention_KS[:, : len(search.sentence.source)].copy())
 
     def _advance(self, candidates: Candidates) -> list[Finished]:
-        """Move to the beams that the candidates give; returns the sentences that are done, whose
-        rows are idle then."""
+        """Move to the beams that the candidates give, and let go of what no live sentence needs;
+        returns the sentences that are done, whose rows are idle then."""
         rows, by_row = self._rows, candidates.by_row()
         rows.steps_left_B -= 1
         beams = NextBeams.best(candidates, by_row, self._beam_size)
@@ -215,8 +198,17 @@ class BeamSearch:
             done = self._settle(row, by_row[row], beams)
             if done is not None:
                 finished.append(done)
-                rows.retire(row)
         rows.advance(beams)
+        if not rows.num_live:
+            self._stepper.free(self._state)
+            self._state = None
+            return finished
+        # What no live sentence needs: padding of sources, idle rows, dead cache slots.
+        if rows.num_live < len(rows):
+            self._stepper.trim(self._state, rows.longest_source)
+        repack = rows.repack()
+        if repack is not None:
+            self._stepper.repack(self._state, repack)
         return finished
 
     def _eventful(self, candidates: Candidates, by_row: Sequence[RowCandidates]) -> list[int]:
@@ -237,30 +229,19 @@ class BeamSearch:
         ]
 
     def _settle(self, row: int, candidates: RowCandidates, beams: NextBeams) -> Finished | None:
-        """Collect the hypotheses of a row that end now. Returns its sentence if that is done;
-        otherwise chooses the row's next beams."""
-        search, last_step = self._rows.searches[row], bool(self._rows.steps_left_B[row] == 0)
+        """Collect the hypotheses of a row that end now. Returns its sentence if that is done, whose
+        row is idle then; otherwise chooses the row's next beams."""
+        rows = self._rows
+        search, last_step = rows.searches[row], bool(rows.steps_left_B[row] == 0)
         if not all(score < math.inf for score in candidates[0]):  # NaN as well
+            rows.retire(row)
             error = DecodingError("the model gave a non-finite score for this sentence")
             return Finished(search.index, error=error)
         chosen = search.finish(candidates, self._beam_size, last_step=last_step)
         if search.is_done(last_step=last_step or max(chosen) < 0):
-            return search.result(int(self._rows.tree.peak[row]))
+            return replace(search.result(), peak_slots=rows.retire(row))
         beams.choose(row, candidates, chosen)
         return None
-
-    def _repack(self) -> None:
-        """Let go of what no live sentence needs: all of the batch, padding of sources, idle rows
-        and dead cache slots."""
-        rows, stepper = self._rows, self._stepper
-        if not rows.num_live:
-            self._empty()
-            return
-        if rows.num_live < len(rows):
-            stepper.trim(self._state, rows.longest_source)
-        repack = rows.repack()
-        if repack is not None:
-            stepper.repack(self._state, repack)
 
 
 def decode(stepper: Stepper, sentences: Sequence[Sentence]) -> list[Finished]:

@@ -10,6 +10,7 @@ import difflib
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from serving.errors import InvalidOptionError
@@ -125,28 +126,28 @@ class SearchOptions:
                 f"{name} must be {what} in [{low}, {high}], got {value!r}", parameter=name
             )
 
-    @property
+    @cached_property
     def max_finished(self) -> int:
         """Finished hypotheses at which a sentence stops."""
         # CTranslate2 rounds halves away from zero.
         return max(1, math.floor(self.beam_size * self.patience + 0.5))
 
-    @property
+    @cached_property
     def total_beams(self) -> int:
         """Beams of all the searches that one sentence takes."""
         return self.beam_size * (self.num_hypotheses if self.return_alternatives else 1)
 
-    @property
+    @cached_property
     def constrains_always(self) -> bool:
         """Whether every step needs the whole distribution."""
         return self.repetition_penalty != 1.0 or self.no_repeat_ngram_size > 0
 
-    @property
+    @cached_property
     def constrains(self) -> bool:
         """Whether some step needs the whole distribution."""
         return self.constrains_always or self.min_length > 0
 
-    @property
+    @cached_property
     def stops_at_best(self) -> bool:
         """Whether a sentence stops as soon as its best beam is finished, and not before.
 

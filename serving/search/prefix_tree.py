@@ -214,12 +214,14 @@ class PrefixTree:
         self.slot_positions.reshape(-1)[self._slots_BK + used_B1] = self._next[:, None]
         return self.used
 
-    def clear(self, row: int) -> None:
-        """Make a row idle: its queries see their own slots only, written from slot 0 on."""
+    def clear(self, row: int) -> int:
+        """Make a row idle: its queries see their own slots only, written from slot 0 on. Returns
+        the most slots that its sentence has used."""
         self._peak = self.peak
         self.used[row] = self._next[row] = 0
         self.visible[row] = -np.inf
         self.ancestors[row] = -1
+        return int(self._peak[row])
 
     def advance(self, parents_BK: NDArray[np.integer], queries_B: Ints) -> None:
         """Move to the next step: beam k descends from query `parents[b, k]`.

@@ -17,7 +17,7 @@ from serving.arrays import Bools, Floats, Int32s, Ints
 from serving.search.logits import Best
 from serving.search.prefix_tree import PrefixTree, Repack, fill_rows
 from serving.search.sentence_search import SentenceSearch, Step
-from serving.search.stepper import StepInputs
+from serving.search.stepper import StepInputs, Stepper
 
 RowCandidates = tuple[list[float], list[int], list[int]]
 """Scores, tokens and parents of the candidates of one row, best first."""
@@ -110,15 +110,23 @@ class Rows:
     """Cumulative log-probabilities, -inf for a dead beam."""
     tree: PrefixTree
 
-    def __init__(self, searches: Sequence[SentenceSearch], tree: PrefixTree) -> None:
-        """Rows of sentences that begin, with one live beam each.
+    def __init__(self, searches: Sequence[SentenceSearch], stepper: Stepper) -> None:
+        """Rows of sentences of one beam size that begin, with one live beam each.
 
-        `tree` has their prefixes but for the last token, which goes through the first step.
+        The caches of the stepper have their prefixes but for the last token, which goes through the
+        first step.
         """
         sentences = [search.sentence for search in searches]
         last = [[sentence.start, *sentence.target_prefix][-1] for sentence in sentences]
         lengths, steps = [len(s.source) for s in sentences], [s.max_steps for s in sentences]
-        count, beam_size = len(sentences), tree.beam_size
+        count, beam_size = len(sentences), searches[0].options.beam_size
+        tree = PrefixTree(
+            np.array([len(s.target_prefix) for s in sentences], dtype=np.int64),
+            beam_size,
+            stepper.repack_every,
+            reach=stepper.reach,
+            lookback=stepper.lookback,
+        )
         self.searches, self.num_live, self.tree = list(searches), count, tree
         self.running_B = np.ones(count, dtype=np.bool_)
         self.source_lengths_B = np.array(lengths, dtype=np.int64)
@@ -128,8 +136,8 @@ class Rows:
         self.positions_BK = np.repeat(tree.next_positions[:, None], beam_size, axis=1)
         self.scores_BK = np.full((count, beam_size), -np.inf, dtype=np.float32)
         self.scores_BK[:, 0] = 0.0
-        self._any_attended = any(sentence.attended for sentence in sentences)
-        self._any_constrained = any(search.constrained for search in searches)
+        self._any_attended = any(search.attended for search in searches)
+        self._any_constrained = any(search.constrains for search in searches)
 
     def __len__(self) -> int:
         """How many rows there are, idle ones included."""
@@ -161,7 +169,7 @@ class Rows:
         if not self._any_attended:
             return []
         live = np.flatnonzero(self.running_B).tolist()
-        return [row for row in live if self.searches[row].sentence.attended]
+        return [row for row in live if self.searches[row].attended]
 
     def inputs(self, queries: int) -> StepInputs:
         """What the next step is given: the first `queries` beams of each row. Gives each its cache
@@ -207,14 +215,14 @@ class Rows:
         self._any_attended |= others._any_attended
         self._any_constrained |= others._any_constrained
 
-    def retire(self, row: int) -> None:
-        """Make a running row idle."""
+    def retire(self, row: int) -> int:
+        """Make a running row idle; returns the most cache slots that its sentence has used."""
         self.num_live -= 1
         self.running_B[row] = False
         self.source_lengths_B[row] = self.steps_left_B[row] = self.queries_B[row] = 0
         self.tokens_BK[row] = self.positions_BK[row] = 0
         self.scores_BK[row] = -np.inf
-        self.tree.clear(row)
+        return self.tree.clear(row)
 
     def repack(self) -> Repack | None:
         """Drop dead cache slots where due, and the idle rows once more than a quarter are idle.

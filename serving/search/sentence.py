@@ -119,16 +119,6 @@ class Sentence:
         """The most tokens that may still be generated, eos included."""
         return self.options.max_steps(len(self.source)) - self.counted
 
-    @property
-    def aligned(self) -> bool:
-        """Whether the hypotheses are to carry their attention to the source."""
-        return self.text is not None
-
-    @property
-    def attended(self) -> bool:
-        """Whether decoding needs the attention to the source, for the result or for scores."""
-        return self.aligned or self.options.coverage_penalty != 0
-
     @functools.cached_property
     def shortlisted(self) -> bool:
         """Whether the sentence is decoded with a shortlist: the options ask for it, and neither a
@@ -154,7 +144,7 @@ class Hypothesis:
     """The id that ended the hypothesis; None where max_length did."""
     attention_TS: Floats | None = field(default=None, compare=False, repr=False)
     """Attention to the source of the query that gave each token, a row for each of `token_scores`.
-    None unless `Sentence.aligned`."""
+    None unless the sentence has a `text`."""
     missing: int = 0
     """How many required terms the hypothesis does not hold."""
 

@@ -54,6 +54,12 @@ class SentenceSearch:
 
     def __init__(self, index: int, sentence: Sentence) -> None:
         self.index, self.sentence, self.options = index, sentence, sentence.options
+        self.aligned = sentence.text is not None
+        """Whether the hypotheses are to carry their attention to the source."""
+        self.attended = self.aligned or sentence.options.coverage_penalty != 0
+        """Whether decoding needs the attention to the source, for the result or for scores."""
+        self.constrains = sentence.options.constrains or sentence.constraints is not None
+        """Whether some step needs the whole distribution."""
         self.ends = frozenset(sentence.ends)
         """The ids any of which ends a hypothesis."""
         self.prefix_scores: list[float] = []
@@ -143,7 +149,7 @@ class SentenceSearch:
             return self._top_finished and len(self._finished) >= options.num_hypotheses
         return len(self._finished) >= options.max_finished
 
-    def result(self, peak_slots: int) -> Finished:
+    def result(self) -> Finished:
         """The finished hypotheses, best first: those that hold the most required terms, by score.
         Equal scores keep the order in which they finished."""
         if not self._finished:
@@ -157,7 +163,7 @@ class SentenceSearch:
         best = tuple(map(self._hypothesis, ranked[:asked]))
         more = ranked[asked:] if original and original.noteworthy else []
         others = tuple(map(self._hypothesis, more))
-        return Finished(self.index, best, others, peak_slots=peak_slots)
+        return Finished(self.index, best, others)
 
     def agreed(self, live: Sequence[int]) -> list[int]:
         """The ids, prefix included, with which every hypothesis begins that may still be the best:
@@ -228,7 +234,7 @@ class SentenceSearch:
         if not ended:
             tokens.append(found.token)
         attention_TS = None
-        if self.sentence.aligned:
+        if self.aligned:
             received = self._attention(path, found.parent)
             attention_TS = np.stack([*self.prefix_attention, *received])
         return Hypothesis(

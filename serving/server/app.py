@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -18,17 +18,16 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.errors import CancelledError, OverloadedError, RequestError, ServingError
 from serving.server.api.dialect import Dialect, DialectRoute, EndpointsT
 from serving.server.api.refusal import Refusal
 from serving.server.dialects import DIALECTS
-from serving.server.http.access_log import REQUEST_ID, Access, LastResort, context_of
+from serving.server.http.access_log import CONTEXT, REQUEST_ID, Access, LastResort
 from serving.server.http.body import ByBody, TimedBody
 from serving.server.http.gate import Gate, Gatekeeper, KeyRule
 from serving.server.http.metrics import HttpMetrics
-from serving.server.http.page import PageRoute, page_routes
+from serving.server.http.page import page_routes
 from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
 from serving.server.openapi import document
@@ -43,8 +42,6 @@ from serving.server.work.translating.jobs import Jobs
 if TYPE_CHECKING:
     from serving.store.store import Store
 
-_ABSOLUTE = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
-_SLASHES = re.compile(r"//+")
 
 logger = logging.getLogger(__name__)
 
@@ -74,15 +71,17 @@ def create_app(
     app = Starlette(
         routes=[*(route for route, _ in served), *page],
         middleware=[
-            Middleware(CleanPath, prefix=settings.root_path),
-            Middleware(Access, metrics=metrics),
+            Middleware(Access, metrics=metrics, prefix=settings.root_path),
             *_cors(settings.cors_origins),
             Middleware(LastResort, refuse=refuse),
             Middleware(
                 Gate,
                 gatekeeper=gatekeeper,
                 schemes=("bearer", *(s for dialect in dialects for s in dialect.key_schemes)),
-                rule=_key_rule([*served, *((route, KeyRule.NONE) for route in page)]),
+                rules=[
+                    *((route.path_regex, rule) for route, rule in served),
+                    *((route.path_regex, KeyRule.NONE) for route in page),
+                ],
                 refuse=refuse,
             ),
             Middleware(TimedBody, timeout_s=settings.client_timeout_s),
@@ -120,32 +119,9 @@ def _gatekeeper(settings: Settings, store: Store | None) -> Gatekeeper:
     return gatekeeper
 
 
-class CleanPath:
-    """ASGI middleware that takes off what stands before the path of a route: the scheme and host of
-    an absolute target (as clients send them to a proxy), the prefix below which a proxy has put the
-    server, and slashes that follow one another."""
-
-    def __init__(self, app: ASGIApp, prefix: str = "") -> None:
-        """`prefix` is empty, or begins with a slash and ends without one."""
-        self._app, self._prefix = app, prefix
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            path = self._cleaned(scope["path"])
-            if path != scope["path"]:
-                scope = {**scope, "path": path, "raw_path": path.encode()}
-        await self._app(scope, receive, send)
-
-    def _cleaned(self, path: str) -> str:
-        path = _SLASHES.sub("/", _ABSOLUTE.sub("", path, count=1)) or "/"
-        if self._prefix and (path == self._prefix or path.startswith(self._prefix + "/")):
-            path = path.removeprefix(self._prefix) or "/"
-        return path
-
-
 def _served(
     dialect: Dialect[EndpointsT], backend: Backend, answering: dict[str, Answering]
-) -> Iterator[tuple[PageRoute, KeyRule]]:
+) -> Iterator[tuple[Route, KeyRule]]:
     """The routes of a dialect as Starlette serves them, and where the key of each stands; notes
     those that batches may ask, and what answers there."""
     endpoints = dialect.endpoints(backend)
@@ -168,7 +144,7 @@ def _starlette_route(
     async def handle(request: Request) -> Response:
         # Starlette answers HEAD as GET, without the body.
         route = routes["GET" if request.method == "HEAD" else request.method]
-        return await route.endpoint(endpoints, request, context_of(request.scope))
+        return await route.endpoint(endpoints, request, request.scope[CONTEXT])
 
     return Route(path, handle, methods=list(routes))
 
@@ -180,17 +156,6 @@ def _shared(dialects: Sequence[Dialect[Any]]) -> dict[str, dict[str, frozenset[s
         for path, fields in route.shares.items():
             found.setdefault(path, {})[route.path] = fields
     return found
-
-
-def _key_rule(routes: Sequence[tuple[PageRoute, KeyRule]]) -> Callable[[str], KeyRule]:
-    """A function that says what a path asks for: what its route does, and a key in the head where
-    there is no such route."""
-
-    def rule(path: str) -> KeyRule:
-        matching = (key for route, key in routes if route.path_regex.match(path))
-        return next(matching, KeyRule.HEAD)
-
-    return rule
 
 
 def _cors(origins: str) -> list[Middleware]:
@@ -224,7 +189,7 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
 async def _refused(refuse: Refusal, request: Request, error: Exception) -> Response:
     """The answer where an endpoint has raised an error of ours."""
     assert isinstance(error, ServingError)
-    extra = {"request_id": context_of(request.scope).request_id}
+    extra = {"request_id": request.scope[CONTEXT].request_id}
     if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, OverloadedError):
         logger.warning("%s: %s", error.code, error, extra=extra)
     elif isinstance(error, CancelledError):

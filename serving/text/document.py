@@ -7,7 +7,6 @@ rendered = document.render([translate(sentence) for sentence in document.sentenc
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -26,8 +25,8 @@ from serving.text.passages.passage import Inline, Markup, Passage, escaped
 from serving.text.passages.reading import Token, plain_tokens, read_parts, with_neighbours_apart
 from serving.text.passages.runs import joined_tokens
 from serving.text.placing.capitals import in_capitals, in_ordinary_case, raised
-from serving.text.placing.placement import Placed, Translated, masked_things, pieces, place
-from serving.text.placing.rendering import Rendered, as_it_was, render
+from serving.text.placing.placement import Placed, Translated, pieces, place
+from serving.text.placing.rendering import Rendered, as_it_was, links_of, render
 from serving.text.splitting.sentences import divided, has_words, sentence_spans, stripped
 
 Format = Literal["text", "html", "markdown", "xml"]
@@ -46,7 +45,7 @@ class Document:
             )
         self._escaped: Markup = _MARKUPS[format]
         self._source, self._tokens = source, _tokens(source, format, ignored)
-        self._parts = list(read_parts(source, self._tokens, self._escaped))
+        self._parts = read_parts(source, self._tokens, self._escaped)
         self._languages = ("", "")
         self.sentences: list[str] = []
         """What a model is to translate; what has no letter stays as it is."""
@@ -76,14 +75,15 @@ class Document:
         written as in the `target` language.
         """
         self._languages = (language, target)
-        if spells and any(unspelt(passage.text, spells) for passage in self._passages):
+        others = (passage.text for passage in self._passages if not passage.text.isascii())
+        if spells and any(unspelt(text, spells) for text in others):
             find = functools.partial(unspelt, spells=spells)
-            self._parts = list(read_parts(self._source, self._tokens, self._escaped, unspelt=find))
+            self._parts = read_parts(self._source, self._tokens, self._escaped, unspelt=find)
         for passage in self._passages:
             text = passage.text
-            kept = [(thing.begin, thing.end) for thing in masked_things(passage.inlines)]
+            kept = [(thing.begin, thing.end) for thing in passage.masked]
             words = _without(text, kept)
-            for thing in masked_things(passage.inlines):
+            for thing in passage.masked:
                 if _is_long_word(thing.opening) and not fits(thing.opening):
                     self._warn("long_word")
             if split:
@@ -131,7 +131,7 @@ class Document:
         passage, (begin, end) = self._places[number]
         things = {
             passage.text[thing.begin : thing.end]: thing.opening
-            for thing in masked_things(passage.inlines)
+            for thing in passage.masked
             if begin <= thing.begin < end
         }
         if not things:
@@ -170,13 +170,13 @@ class Document:
             if len(re.findall(mask_pattern(word), translation)) != every.count(word):
                 return None  # the translation says so of itself
         _drop_figures(passage.inlines, span)
+        _drop_figures(passage.masked, span)
         return translation
 
     def _things(self, number: int) -> list[Inline]:
         """Those of a sentence for which words stand, in order."""
         passage, (begin, end) = self._places[number]
-        things = [t for t in masked_things(passage.inlines) if begin <= t.begin < end]
-        return sorted(things, key=lambda thing: thing.begin)
+        return [thing for thing in passage.masked if begin <= thing.begin < end]
 
     @property
     def untranslated(self) -> str:
@@ -229,7 +229,7 @@ class Document:
                 length += len(part)
                 continue
             placed, rendered = self._render_passage(part, rest)
-            links += _links(part, placed, rendered, length)
+            links += links_of(part, placed, rendered, length)
             written.append(rendered.text)
             length += rendered.length
         return Translated("".join(written), links)
@@ -241,7 +241,7 @@ class Document:
         translations = [next(rest) for _ in passage.sentences]
         same = all(given.text == self.sentences[number] for number, given in translations)
         openings: dict[int, str] = {}
-        for thing in masked_things(passage.inlines):
+        for thing in passage.masked:
             if thing.figure and any(b <= thing.begin < e for b, e in passage.sentences):
                 written = in_convention(thing.opening, *self._languages)
                 if written.endswith(".") and passage.text.startswith(".", thing.end):
@@ -285,18 +285,8 @@ def _passages(parts: Sequence[Passage | str]) -> Iterator[Passage]:
     for part in parts:
         if isinstance(part, Passage):
             yield part
-            for thing in masked_things(part.inlines):
+            for thing in part.masked:
                 yield from _passages(thing.parts)
-
-
-def _links(passage: Passage, placed: Placed, rendered: Rendered, offset: int) -> Iterator[Link]:
-    """The links of a passage, where `offset` characters of the translation stand before it."""
-    for piece in placed.pieces:
-        for link in piece.translated.links if piece.translated else ():
-            begin, end = (piece.target[0] + place for place in link.target)
-            source = (piece.source[0] + link.source[0], piece.source[0] + link.source[1])
-            target = (offset + rendered.starts[begin], offset + rendered.ends[end - 1])
-            yield dataclasses.replace(link, source=passage.origin(source), target=target)
 
 
 def _drop_figures(inlines: list[Inline], span: Span) -> None:

@@ -14,7 +14,7 @@ from serving.queue.limits import BatchLimits, BatchRoom, Demand
 from serving.search.beam import decode
 from serving.search.sentence import Finished, Sentence
 from serving.search.stepper import CacheCosts, Stepper
-from serving.translation.demand import demand
+from serving.translation.texts import demand
 
 
 def fill_batches(

@@ -110,12 +110,13 @@ def gathered(parts: Sequence[Translation]) -> Translation:
 
 
 def check_single(options: SearchOptions, terms: Terms, sentences: int) -> None:
-    """Raise InvalidOptionError for several sentences where what is asked for is of one."""
+    """Raise InvalidOptionError where what is asked for is of one sentence; `sentences` are
+    several."""
     for name, asked in (
         ("options.return_alternatives", options.return_alternatives),
         ("required", bool(terms.required)),
     ):
-        if asked and sentences > 1:
+        if asked:
             raise InvalidOptionError(
                 f"{name} needs a text of one sentence, got {sentences}; set split_sentences to "
                 "false, or send the sentences as texts",

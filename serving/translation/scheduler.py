@@ -4,24 +4,28 @@ once, and those decoded before not at all."""
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 from weakref import WeakValueDictionary
 
 from serving.bundle.manifest import Manifest
+from serving.checking.invariants import FAULT_KINDS
 from serving.errors import RequestError
-from serving.queue.engine import Engine
-from serving.queue.limits import BatchLimits, usual_limits
+from serving.queue.decoder import Scheduler
+from serving.queue.engine import Engine, Work
+from serving.queue.limits import BatchLimits, Demand, usual_limits
 from serving.queue.observer import Observer
-from serving.queue.scheduler import Scheduler
 from serving.runtime.session import DeviceUse
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
+from serving.search.stepper import CacheCosts
+from serving.text.stream import TextStream
 from serving.translation.answers import AnswerCache
-from serving.translation.results import SentenceOutcome, Translation
-from serving.translation.texts import TextProcessor
-from serving.translation.ticket import Request, TranslationTicket
-from serving.translation.work import SentenceWork
+from serving.translation.results import Again, Done, SentenceOutcome, Split, Translation, gathered
+from serving.translation.texts import TextProcessor, demand
+from serving.translation.ticket import Completed, Request, TranslationTicket
 
 
 class TranslationBundle(Protocol):
@@ -64,13 +68,13 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
     ) -> None:
         """Start `workers` engines; they share the memory of `limits`, the other limits are each
         one's own."""
-        self._texts, self._observer = model.texts, observer or Observer()
+        self.texts, self._observer = model.texts, observer or Observer()
         self._answers = AnswerCache(answer_cache_bytes) if answer_cache_bytes else None
         self._submitting = threading.Lock()
         self._in_flight: WeakValueDictionary[object, SentenceWork] = WeakValueDictionary()
         super().__init__(
             [model.engine() for _ in range(workers)],
-            self._texts.sizes,
+            self.texts.sizes,
             limits or usual_limits(model.device.name),
             max_queue=max_queue,
             unit="sentences",
@@ -89,34 +93,29 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         A RequestError says by its `index` which of them is at fault; an OverloadedError comes also
         where they would wait longer than `max_wait_s`.
         """
-        prepared: list[tuple[Sentence | None, TranslationTicket]] = []
+        tickets: list[TranslationTicket] = []
+        prepared: list[tuple[Sentence, Demand, TranslationTicket]] = []
         for index, request in enumerate(requests):
             try:
-                sentence = self._texts.prepare(request)
+                sentence = self.texts.prepare(request)
+                asked = sentence and self.texts.demand(sentence)
             except RequestError as error:
                 error.index = index
                 raise
-            prepared.append((sentence, TranslationTicket(request.timeout_s)))
-        tickets = [ticket for _, ticket in prepared]
+            ticket = TranslationTicket(request.timeout_s)
+            tickets.append(ticket)
+            if sentence and asked:
+                prepared.append((sentence, asked, ticket))
+            else:  # a blank text
+                ticket.complete(Completed(Translation(""), ticket.timing(ticket.submitted, 0.0, 0)))
         try:
             with self._submitting:
-                self._enqueue([(s, t) for s, t in prepared if s is not None], max_wait_s)
+                self._enqueue(prepared, max_wait_s)
         except BaseException:
             for ticket in tickets:  # of which some may have joined others already
                 ticket.cancel()
             raise
-        for sentence, ticket in prepared:
-            if sentence is None:  # a blank text
-                ticket.translated(Translation(""), ticket.submitted, 0.0, 0)
         return tickets
-
-    def fits(self, text: str) -> bool:
-        """Whether the model reads a sentence as long as this."""
-        return self._texts.fits(text)
-
-    def spells(self, text: str) -> bool:
-        """Whether the model's vocabulary has a text without single bytes and unknown pieces."""
-        return self._texts.spells(text)
 
     @property
     def answer_cache_bytes(self) -> int:
@@ -124,12 +123,13 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         return 0 if self._answers is None else self._answers.num_bytes
 
     def _enqueue(
-        self, prepared: Sequence[tuple[Sentence, TranslationTicket]], max_wait_s: float | None
+        self,
+        prepared: Sequence[tuple[Sentence, Demand, TranslationTicket]],
+        max_wait_s: float | None,
     ) -> None:
         """Queue what is not in flight already."""
         new: dict[object, SentenceWork] = {}
-        self._open.add(ticket for _, ticket in prepared)
-        for sentence, ticket in prepared:
+        for sentence, asked, ticket in prepared:
             if self._answered(sentence.key, ticket):
                 continue
             same = new.get(sentence.key) or self._in_flight.get(sentence.key)
@@ -138,12 +138,14 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
             else:
                 new[sentence.key] = SentenceWork(
                     sentence,
+                    asked,
                     ticket,
-                    self._texts.sizes,
-                    stream=self._texts.text_stream() if sentence.streamed else None,
+                    self.texts.sizes,
+                    stream=self.texts.text_stream() if sentence.streamed else None,
                     answers=self._answers,
                     observer=self._observer,
                 )
+        self._open.add([ticket for _, _, ticket in prepared])
         self._put(list(new.values()), max_wait_s)
         self._in_flight.update(new)
 
@@ -154,5 +156,167 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         found = self._answers.get(key)
         self._observer.looked_up(found=found is not None)
         if found is not None:
-            ticket.translated(found, ticket.submitted, 0.0, 0)
+            ticket.complete(Completed(found, ticket.timing(ticket.submitted, 0.0, 0)))
         return found is not None
+
+
+_TranslationWork = Work[Sentence, list[int], SentenceOutcome]
+
+
+class SentenceWork(_TranslationWork):
+    """A sentence to decode, with every ticket that waits for it."""
+
+    def __init__(
+        self,
+        sentence: Sentence,
+        asked: Demand,
+        ticket: TranslationTicket,
+        sizes: CacheCosts,
+        *,
+        stream: TextStream | None,
+        answers: AnswerCache | None,
+        observer: Observer,
+    ) -> None:
+        """`asked` is what the sentence may take; `stream` makes text of the news; `answers`, where
+        there is a cache, gets the translation."""
+        super().__init__(sentence, asked, ticket.submitted, ticket.deadline)
+        self._key = sentence.key
+        """What it is asked, before the loop guard changes anything."""
+        self._sizes, self._answers, self._observer = sizes, answers, observer
+        self._started = self._encode_s = 0.0
+        self._batch_size = 0
+        self._tickets = [ticket]
+        self._lock = threading.Lock()
+        self._ended = False
+        self._stream = stream
+        self._agreed: list[int] = []
+        self._text = ""
+        self._parts: list[Translation | None] = []
+        """Translations of the sentences that it was split into, as they come."""
+
+    def share(self, ticket: TranslationTicket) -> bool:
+        """Let another ticket wait for the same, unless it is too late."""
+        with self._lock:
+            if not self._ended:
+                self._tickets.append(ticket)
+                ticket.tell(self._text)
+            return not self._ended
+
+    def expire(self) -> bool:
+        """Whether nobody waits for it any more; overdue tickets fail now."""
+        with self._lock:
+            waiting = [ticket for ticket in self._tickets if not ticket.expire()]
+            self._ended = self._ended or not waiting
+            return self._ended
+
+    def start(self, began: float, encode_s: float, batch_size: int) -> None:
+        """Note when it was taken into a batch, of several times the first, and what the encoder
+        took in all."""
+        self._started = self._started or began
+        self._encode_s += encode_s
+        self._batch_size = batch_size
+
+    def tell(self, news: list[int]) -> None:
+        """Stream what is certain, prefix included."""
+        if self._stream is None or len(news) <= len(self._agreed):
+            return
+        new = "".join(map(self._stream.push, news[len(self._agreed) :]))
+        self._agreed = list(news)
+        if not new:
+            return
+        with self._lock:
+            self._text += new
+            for ticket in self._tickets:
+                ticket.tell(self._text)
+
+    def finish(self, outcome: SentenceOutcome) -> Sequence[_TranslationWork]:
+        """Deliver the translation, or go on with what the outcome asks for; what has been told
+        stays."""
+        match outcome:
+            case Done(translation):
+                self._complete(translation)
+                return ()
+            case Again(sentence):
+                self._replace(sentence)
+                return (self,)
+            case Split(sentences):
+                self._parts = [None] * len(sentences)
+                return [
+                    PartWork(self, number, sentence, self._sizes)
+                    for number, sentence in enumerate(sentences)
+                ]
+
+    def fail(self, error: Exception) -> None:
+        """End it for all who wait for it."""
+        for ticket in self._end():
+            ticket.fail(error)
+
+    def take_part(self, number: int, translation: Translation) -> None:
+        """Note the translation of one of its parts; the last to come completes it."""
+        with self._lock:
+            self._parts[number] = translation
+            parts = [part for part in self._parts if part is not None]
+        if len(parts) == len(self._parts):
+            self._complete(gathered(parts))
+
+    def _replace(self, sentence: Sentence) -> None:
+        """Have another sentence decoded in its place, which goes on from what has been streamed."""
+        prefix = len(sentence.target_prefix)
+        if len(self._agreed) > prefix:
+            counted = sentence.counted + len(self._agreed) - prefix
+            sentence = replace(sentence, target_prefix=tuple(self._agreed), counted=counted)
+        self.task, self.demand = sentence, demand(sentence, self._sizes)
+
+    def _complete(self, translation: Translation) -> None:
+        """Deliver the translation to all who wait for it."""
+        if self._answers is not None:
+            self._answers.put(self._key, translation)
+        tickets = self._end()
+        for repair in translation.repaired:
+            self._observer.repaired(repair.kind, repair.by)
+        for warning in translation.warnings:
+            if warning in FAULT_KINDS:
+                self._observer.repaired(warning, "none")
+        self._observer.decoded(len(translation.hypotheses[0].token_scores))
+        for ticket in tickets:
+            timing = ticket.timing(self._started, self._encode_s, self._batch_size)
+            ticket.complete(Completed(translation, timing))
+
+    def _end(self) -> list[TranslationTicket]:
+        with self._lock:
+            self._ended = True
+            return self._tickets
+
+
+class PartWork(_TranslationWork):
+    """One of the sentences that a work was split into; it goes on as long as anyone waits for the
+    whole, and fails the whole where it fails."""
+
+    def __init__(
+        self, whole: SentenceWork, number: int, sentence: Sentence, sizes: CacheCosts
+    ) -> None:
+        super().__init__(sentence, demand(sentence, sizes), time.monotonic(), whole.deadline)
+        self._whole, self._number, self._sizes = whole, number, sizes
+
+    def expire(self) -> bool:
+        """Whether nobody waits for the whole."""
+        return self._whole.expire()
+
+    def tell(self, news: list[int]) -> None:
+        """What is made of parts is not streamed."""
+
+    def finish(self, outcome: SentenceOutcome) -> Sequence[_TranslationWork]:
+        """Add the translation to the whole; a part is never split."""
+        match outcome:
+            case Done(translation):
+                self._whole.take_part(self._number, translation)
+                return ()
+            case Again(sentence):
+                self.task, self.demand = sentence, demand(sentence, self._sizes)
+                return (self,)
+            case Split():
+                raise ValueError("a part of a sentence cannot be split again")
+
+    def fail(self, error: Exception) -> None:
+        """One part that fails is enough: the sentence that it is a part of fails."""
+        self._whole.fail(error)

@@ -12,7 +12,6 @@ from serving.bundle.folder import read_manifest
 from serving.bundle.load_tokenizer import load_tokenizers
 from serving.bundle.manifest import CacheSizes, Manifest, check_shortlist
 from serving.bundle.tokenizer import TextTokenizer, ids_of_pieces
-from serving.checking.invariants import is_noteworthy
 from serving.errors import (
     BundleError,
     InvalidOptionError,
@@ -23,14 +22,14 @@ from serving.errors import (
 from serving.queue.limits import BatchLimits, Demand
 from serving.search.alternatives import continuations, first_tokens
 from serving.search.options import SearchOptions, parse_options
-from serving.search.sentence import Drafted, Finished, Hypothesis, Original, Sentence
+from serving.search.prefix_tree import most_slots
+from serving.search.sentence import Drafted, Finished, Hypothesis, Sentence
 from serving.search.stepper import CacheCosts
 from serving.text.alignment import Link, Span, word_links, word_spans, word_weights
 from serving.text.characters import check_text
 from serving.text.memory.segments import Draft, changed_words
 from serving.text.stream import TextStream
 from serving.text.terms import NO_TERMS, TermReader
-from serving.translation.demand import demand
 from serving.translation.drafting import begun, first_changed, ids_before, shortened
 from serving.translation.results import (
     Again,
@@ -41,7 +40,7 @@ from serving.translation.results import (
     Translation,
 )
 from serving.translation.ticket import Request
-from serving.translation.verification import verified
+from serving.translation.verification import original_of, verified
 
 _REMEMBERED = 256
 """Texts whose pieces are kept."""
@@ -71,8 +70,8 @@ class TextProcessor:
         self._prefixes = _prefix_ids(manifest.name, languages.prefixes, source)
         self._first_pieces = _tag_ids(manifest.name, languages.first_pieces, target)
         self._most_before = languages.most_before
-        end = self.manifest.decoding_ids.eos
-        self._source_end = [end] if self.manifest.tokenizer.source_end else []
+        self._start, self._ends = manifest.decoding_ids.bos, manifest.ends
+        self._source_end = [manifest.decoding_ids.eos] if manifest.tokenizer.source_end else []
         self.first_length = 1 if self._first_pieces else 0
         """How many ids of a language stand before each translation."""
         # Asked for twice, whether a text fits and when it is submitted.
@@ -95,10 +94,12 @@ class TextProcessor:
         """The sentence to decode, or None for a blank text, which stays blank.
 
         Raises InvalidTextError, TooLongError, UnknownLanguageError, or InvalidOptionError for a
-        shortlist that the bundle does not have and for a term that the model cannot write.
+        shortlist that the bundle does not have and for a term that the model cannot write. What
+        decoding the sentence takes is not looked at: `demand` does.
         """
         text, options, terms = request.text, request.options, request.terms
-        check_shortlist(options, self.manifest)
+        if options.shortlist:
+            check_shortlist(options, self.manifest)
         name = "translation" if request.given else "target_prefix"
         prefix = self.encode_target(request.target_prefix, name)
         ids = self.encode_source(text, request.source, request.target)
@@ -109,13 +110,13 @@ class TextProcessor:
         draft = request.draft
         original = None
         if options.verify and not request.target_prefix:
-            original = self._original(text, request.source, request.target)
+            original = original_of(text, self.manifest.languages, request.source, request.target)
         sentence = Sentence(
             ids,
             options,
             [*self.first_pieces(request.target), *prefix],
-            start=self.manifest.decoding_ids.bos,
-            ends=self.manifest.ends,
+            start=self._start,
+            ends=self._ends,
             text=text if request.alignments else None,
             constraints=None if terms is NO_TERMS else self._terms.constraints(text, terms),
             original=original,
@@ -124,16 +125,15 @@ class TextProcessor:
             and draft is None
             and not (options.return_alternatives or (original and original.noteworthy)),
         )
-        self.check_memory(demand(sentence, self.sizes))
         if not options.return_alternatives:
             return sentence if draft is None else self._drafted(sentence, draft, request)
-        first = first_tokens(sentence)
-        self.check_memory(demand(first, self.sizes))
-        return first
+        self.demand(sentence)
+        return first_tokens(sentence)
 
     def _drafted(self, sentence: Sentence, draft: Draft, request: Request) -> Sentence:
         """The draft, to be read before the sentence is decoded; the sentence itself where nothing
         of the draft's beginning is its own, and where the model cannot read the draft."""
+        self.demand(sentence)
         changed = changed_words(request.text, draft.source)
         if changed is None or not draft.target:
             return sentence
@@ -141,6 +141,7 @@ class TextProcessor:
             ids = self.encode_source(draft.source, request.source, request.target)
             given = self.encode_target(draft.target, "draft")
             reading = self._to_score(ids, request.target, given)
+            self.demand(reading)
         except RequestError:
             return sentence
         return dataclasses.replace(reading, text=draft.source, draft_of=Drafted(sentence, changed))
@@ -158,18 +159,15 @@ class TextProcessor:
 
     def _to_score(self, source: list[int], language: str | None, target: list[int]) -> Sentence:
         """A sentence whose translation is given: one step behind its end tells all its scores."""
-        ends = self.manifest.ends
-        sentence = Sentence(
+        return Sentence(
             source,
             SearchOptions(beam_size=1, max_length=len(target) + 2, loop_guard=False, verify=False),
-            [*self.first_pieces(language), *target, ends[0]],
-            start=self.manifest.decoding_ids.bos,
-            ends=ends,
+            [*self.first_pieces(language), *target, self._ends[0]],
+            start=self._start,
+            ends=self._ends,
             counted=len(target) + 1,
             given=True,
         )
-        self.check_memory(demand(sentence, self.sizes))
-        return sentence
 
     def fits(self, text: str) -> bool:
         """Whether a sentence is short enough for the model, in pieces."""
@@ -252,6 +250,12 @@ class TextProcessor:
         number; raises UnknownLanguageError."""
         return _chosen(self._first_pieces, "target", target)
 
+    def demand(self, sentence: Sentence) -> Demand:
+        """What decoding a sentence may take; raises as `check_memory` does."""
+        asked = demand(sentence, self.sizes)
+        self.check_memory(asked)
+        return asked
+
     def check_memory(self, demand: Demand) -> None:
         """Raise TooLongError for a row that could outgrow the cache alone."""
         limit = self._max_cache_bytes
@@ -277,19 +281,19 @@ class TextProcessor:
             )
         return target
 
-    def _original(self, text: str, source: str | None, target: str | None) -> Original:
-        """What a translation is compared with, with the languages of a bundle that has one pair."""
-        languages = self.manifest.languages
-        ours = source or (languages.source[0] if len(languages.source) == 1 else None)
-        theirs = target or (languages.target[0] if len(languages.target) == 1 else None)
-        return Original(text, ours, theirs, is_noteworthy(text))
-
     def _to_texts(
         self, hypotheses: Sequence[Hypothesis], sentence: Sentence
     ) -> tuple[TextHypothesis, ...]:
         return tuple(self._to_text(hypothesis, sentence) for hypothesis in hypotheses)
 
     def _to_text(self, hypothesis: Hypothesis, sentence: Sentence) -> TextHypothesis:
+        ended, calibration = hypothesis.finished, self.manifest.calibration
+        probability = None
+        if calibration is not None:
+            forced = len(sentence.target_prefix) - sentence.counted
+            length = len(hypothesis.tokens) - forced
+            score = self.default_options.score(hypothesis.cumulative, length, ended=ended)
+            probability = calibration.probability(score)
         tokens = list(hypothesis.tokens)[self.first_length :]
         text = self.target.decode(tokens)
         return TextHypothesis(
@@ -298,8 +302,8 @@ class TextProcessor:
             cumulative=hypothesis.cumulative,
             tokens=tuple(self.target.pieces(tokens)),
             token_scores=hypothesis.token_scores[self.first_length :],
-            finished=hypothesis.finished,
-            probability=self._probability(hypothesis, sentence),
+            finished=ended,
+            probability=probability,
             alignment=self._links(hypothesis, sentence, text),
         )
 
@@ -321,15 +325,6 @@ class TextProcessor:
             probability=None if calibration is None else calibration.probability(score),
         )
         return Translation(text, (found,))
-
-    def _probability(self, hypothesis: Hypothesis, sentence: Sentence) -> float | None:
-        calibration = self.manifest.calibration
-        if calibration is None:
-            return None
-        forced = len(sentence.target_prefix) - sentence.counted
-        length = len(hypothesis.tokens) - forced
-        score = self.default_options.score(hypothesis.cumulative, length, ended=hypothesis.finished)
-        return calibration.probability(score)
 
     def _links(
         self, hypothesis: Hypothesis, sentence: Sentence, target: str
@@ -354,6 +349,14 @@ class TextProcessor:
             words,
             self.target.decoded_spans(ids),
         )
+
+
+def demand(sentence: Sentence, sizes: CacheCosts) -> Demand:
+    """What decoding a sentence may take."""
+    beam_size, shortlisted = sentence.group
+    prefix = len(sentence.target_prefix)
+    slots = most_slots(prefix, beam_size, sentence.max_steps, sizes.repack_every)
+    return Demand(beam_size, len(sentence.source), slots, shortlisted)
 
 
 def load_texts(folder: Path, workers: int, limits: BatchLimits | None) -> TextProcessor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -78,13 +77,3 @@ class TranslationTicket(Ticket[Completed]):
         """What is certain by now."""
         self._told = text
         self._wake()
-
-    def translated(
-        self, translation: Translation, started: float, encode_s: float, batch_size: int
-    ) -> None:
-        """Deliver the translation, unless the request has ended already."""
-        now = time.monotonic()
-        began = max(started, self.submitted)  # it may have come when another's was under way
-        encode_s = max(0.0, encode_s - (began - started))
-        timing = RequestTiming(began - self.submitted, encode_s, now - began - encode_s, batch_size)
-        self.complete(Completed(translation, timing))

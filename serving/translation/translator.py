@@ -19,10 +19,9 @@ from serving.hub.pull import bundle_folder
 from serving.queue.engine import Engine
 from serving.queue.limits import BatchLimits, usual_limits
 from serving.runtime.device import batches_at_once, open_device
-from serving.runtime.encoder import Encoder
 from serving.runtime.session import ON_CPU, Device, DeviceUse
 from serving.runtime.shortlist_stepper import ShortlistStepper
-from serving.runtime.translation_stepper import OnnxStepper
+from serving.runtime.translation_stepper import Encoder, OnnxStepper
 from serving.search.options import SearchOptions
 from serving.search.sentence import Finished, Sentence
 from serving.search.stepper import Stepper
@@ -197,7 +196,8 @@ class ModelTranslator:
         document.divide(
             source, self.texts.fits, split=split, target=target, spells=self.texts.spells
         )
-        check_single(options, wishes.terms, len(document.sentences))
+        if len(document.sentences) > 1:
+            check_single(options, wishes.terms, len(document.sentences))
         with_links = wishes.alignments or document.needs_links or bool(wishes.glossary)
         own = replace(wishes, alignments=with_links)
         sentences = []
@@ -224,7 +224,7 @@ class ModelTranslator:
         draft: Draft | None = None,
     ) -> Sentence | None:
         assert isinstance(wishes.target_prefix, str)  # of this text alone
-        return self.texts.prepare(
+        sentence = self.texts.prepare(
             Request(
                 text=text,
                 source=source,
@@ -236,6 +236,9 @@ class ModelTranslator:
                 draft=draft,
             )
         )
+        if sentence is not None:
+            self.texts.demand(sentence)  # which refuses what is too large for any batch
+        return sentence
 
     def translate_each(
         self,

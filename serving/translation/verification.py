@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from serving.checking.invariants import Fault, faults
+from serving.bundle.languages import Languages
+from serving.checking.invariants import Fault, faults, is_noteworthy
 from serving.checking.repairs import (
     Edit,
     RepairedBy,
@@ -35,6 +36,16 @@ _MOST_FAULTS = 3
 """With how many a sentence is decoded once more. Of 18 with more of them, long lists of figures,
 that helped two (docs/background/decisions.md), and they take longest."""
 Hypotheses = tuple[TextHypothesis, ...]
+
+
+def original_of(
+    text: str, languages: Languages, source: str | None, target: str | None
+) -> Original:
+    """What the translation of a text is compared with; `languages` are those of the model, which
+    count where it has one pair and the text's are not given."""
+    ours = source or (languages.source[0] if len(languages.source) == 1 else None)
+    theirs = target or (languages.target[0] if len(languages.target) == 1 else None)
+    return Original(text, ours, theirs, is_noteworthy(text))
 
 
 def verified(

@@ -12,7 +12,7 @@ from starlette.types import Scope
 
 from serving.errors import ServingError
 from serving.server.api.dialect import Dialect
-from serving.server.http.access_log import context_of
+from serving.server.http.access_log import CONTEXT
 from serving.server.http.wire import error_response
 
 _MAX_MESSAGE = 500
@@ -30,7 +30,7 @@ class Refusal:
     def __call__(self, scope: Scope, error: ServingError) -> Response:
         """The answer, with the headers that belong to it; the error is noted for the log line and
         the metrics."""
-        context_of(scope).error = error.code
+        scope[CONTEXT].error = error.code
         error.args = (_shortened(str(error)),)
         error.hint = _shortened(error.hint) if error.hint else None
         response = self._render(scope["path"], error)

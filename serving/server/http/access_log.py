@@ -11,7 +11,7 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -19,13 +19,15 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving.errors import ServingError
-from serving.queue.ticket import RequestTiming
 from serving.server.http.metrics import HttpMetrics
 from serving.store.records.key import NO_LIMITS, KeyLimits
 
 REQUEST_ID = "X-Request-ID"
 
-_SCOPE_KEY = "macaron.context"
+CONTEXT = "macaron.context"
+"""Where everything that is called with the ASGI scope of a request finds its `RequestContext`."""
+_ABSOLUTE = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
+_SLASHES = re.compile(r"//+")
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 _QUIET = ("/livez", "/readyz", "/metrics")
 """Routes that machines ask every few seconds; they are logged at `debug`."""
@@ -67,41 +69,28 @@ class RequestContext:
     error: str = ""
     """Code of the error that ended the request; empty where none did."""
 
-    def note_model(self, model: str, texts: int) -> None:
-        """Note the model that was chosen and how many texts or prompts it gets."""
-        self.model, self.texts = model, texts
-
-    def note_timings(self, timings: Sequence[RequestTiming], tokens: int) -> None:
-        """Note the times of texts, of which the longest count, and the tokens generated."""
-        if timings:
-            self.queue_s = max(self.queue_s, *(timing.queue_s for timing in timings))
-            self.decode_s = max(self.decode_s, *(timing.decode_s for timing in timings))
-            self.tokens += tokens
-
-    def put_into(self, scope: Scope) -> None:
-        """Let everything that is called with this ASGI scope find the context with `context_of`."""
-        scope[_SCOPE_KEY] = self
-
-
-def context_of(scope: Scope) -> RequestContext:
-    """The context of the request that an ASGI scope belongs to."""
-    context = scope[_SCOPE_KEY]
-    assert isinstance(context, RequestContext)
-    return context
-
 
 class Access:
-    """The outermost middleware: gives every request its context, counts and logs it."""
+    """The outermost middleware: gives every request its context, counts and logs it.
 
-    def __init__(self, app: ASGIApp, metrics: HttpMetrics) -> None:
-        self._app, self._metrics = app, metrics
+    It takes off what stands before the path of a route: the scheme and host of an absolute target
+    (as clients send them to a proxy), the prefix below which a proxy has put the server, and
+    slashes that follow one another.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: HttpMetrics, prefix: str = "") -> None:
+        """`prefix` is empty, or begins with a slash and ends without one."""
+        self._app, self._metrics, self._prefix = app, metrics, prefix
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        path = self._cleaned(scope["path"])
+        if path != scope["path"]:
+            scope = {**scope, "path": path, "raw_path": path.encode()}
         context = RequestContext(_request_id(scope), (scope.get("client") or ("unknown",))[0])
-        context.put_into(scope)
+        scope[CONTEXT] = context
         status, complete, left = 0, False, False
 
         async def watch_send(message: Message) -> None:
@@ -126,10 +115,17 @@ class Access:
         finally:
             self._metrics.in_progress.dec()
             seconds = time.perf_counter() - begin
+            route = _route(scope)
+            _log(scope, route, context, status, seconds, left=left)
             self._metrics.count(
-                _route(scope), status, seconds, model=context.model, error=context.error, left=left
+                route, status, seconds, model=context.model, error=context.error, left=left
             )
-            _log(scope, context, status, seconds, left=left)
+
+    def _cleaned(self, path: str) -> str:
+        path = _SLASHES.sub("/", _ABSOLUTE.sub("", path, count=1)) or "/"
+        if self._prefix and (path == self._prefix or path.startswith(self._prefix + "/")):
+            path = path.removeprefix(self._prefix) or "/"
+        return path
 
 
 class LastResort:
@@ -157,7 +153,7 @@ class LastResort:
         try:
             await self._app(scope, receive, watch)
         except Exception:
-            extra = {"request_id": context_of(scope).request_id}
+            extra = {"request_id": scope[CONTEXT].request_id}
             logger.exception(
                 "unforeseen error in %s %s", scope["method"], _route(scope), extra=extra
             )
@@ -166,9 +162,10 @@ class LastResort:
                 await self._refuse(scope, error)(scope, receive, send)
 
 
-def _log(scope: Scope, context: RequestContext, status: int, seconds: float, *, left: bool) -> None:
+def _log(
+    scope: Scope, route: str, context: RequestContext, status: int, seconds: float, *, left: bool
+) -> None:
     """Write the log line of a request that has ended."""
-    route = _route(scope)
     level = logging.DEBUG if route in _QUIET and status < 400 else logging.INFO
     if not logger.isEnabledFor(level):
         return

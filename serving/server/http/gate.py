@@ -28,7 +28,7 @@ from serving.errors import (
     SettingsError,
     UnauthorizedError,
 )
-from serving.server.http.access_log import RequestContext, context_of
+from serving.server.http.access_log import CONTEXT, RequestContext
 from serving.server.http.settings import Settings, variable
 from serving.store.records.key import NO_LIMITS, KeyLimits, StoredKey, UsageCount, digest_of
 
@@ -311,13 +311,13 @@ class Gate:
         app: ASGIApp,
         gatekeeper: Gatekeeper,
         schemes: Sequence[str],
-        rule: Callable[[str], KeyRule],
+        rules: Sequence[tuple[re.Pattern[str], KeyRule]],
         refuse: Callable[[Scope, ServingError], Response],
     ) -> None:
         """`schemes` are those of the header Authorization that carry a key, in small letters;
-        `rule` says of a path what it asks for; `refuse` makes the answer to a request that is not
-        let in."""
-        self._app, self._gatekeeper, self._rule, self._refuse = app, gatekeeper, rule, refuse
+        `rules` say of paths what they ask for, the first that matches counts; `refuse` makes the
+        answer to a request that is not let in."""
+        self._app, self._gatekeeper, self._rules, self._refuse = app, gatekeeper, rules, refuse
         self._schemes = schemes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -329,15 +329,19 @@ class Gate:
                 return
         await self._app(scope, receive, send)
 
+    def _rule(self, path: str) -> KeyRule:
+        """What a path asks for: what its route does, and a key in the head where there is none."""
+        return next((rule for pattern, rule in self._rules if pattern.match(path)), KeyRule.HEAD)
+
     async def _check_head(self, scope: Scope, rule: KeyRule) -> None:
         presented = presented_key(Headers(scope=scope), self._schemes)
         if rule is KeyRule.ADMIN:
-            self._gatekeeper.admit_admin(context_of(scope), presented)
+            self._gatekeeper.admit_admin(scope[CONTEXT], presented)
             return
         in_body = rule is KeyRule.HEAD_OR_BODY and scope["method"] == "POST"
         may_follow = in_body or rule is KeyRule.HEAD_OR_QUERY
         if presented is not None or not self._gatekeeper.required or not may_follow:
-            await self._gatekeeper.admit(context_of(scope), presented)
+            await self._gatekeeper.admit(scope[CONTEXT], presented)
 
 
 async def admit_by_body(gatekeeper: Gatekeeper, context: RequestContext, key: str | None) -> None:

@@ -10,9 +10,6 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-PageRoute = Route | Mount
-"""A file, or a folder of files."""
-
 _WEB = Path(__file__).parents[2] / "web"
 _NO_CACHE = {"Cache-Control": "no-cache"}
 _PAGE_HEADERS = {
@@ -24,7 +21,7 @@ _PAGE_HEADERS = {
 }
 
 
-def page_routes() -> list[PageRoute]:
+def page_routes() -> list[Route | Mount]:
     """The routes of the page at `/`, and of its files below `/web`; they are open to all."""
     return [Route("/", _page), Mount("/web", _Files(directory=_WEB))]
 

@@ -82,8 +82,10 @@ def choose_options(
     `alternatives` further hypotheses widen the beam where the request does not set it. Raises
     InvalidOptionError for an unknown option and for a value out of range or over a limit.
     """
-    check_names(given, SearchOptions)
-    options = dataclasses.replace(defaults, **given) if given else defaults
+    options = defaults
+    if given:
+        check_names(given, SearchOptions)
+        options = dataclasses.replace(defaults, **given)
     if alternatives:
         _check("alternatives", alternatives, settings.max_num_hypotheses - 1, "max_num_hypotheses")
         count = max(options.num_hypotheses, alternatives + 1)

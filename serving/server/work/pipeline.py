@@ -6,25 +6,30 @@ them awaited and counted.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive
 
-from serving.errors import RequestError
+from serving.errors import CancelledError, DeadlineExceededError, RequestError, ServingError
 from serving.generation.ticket import GenerationDone
 from serving.server.http.access_log import RequestContext
 from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings, variable
-from serving.server.work.in_flight import Pending, merged_events, wait_all
 from serving.translation.ticket import Completed
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+logger = logging.getLogger(__name__)
 
 _AT_ONCE = 1000
 """Characters that are read on the event loop: within a millisecond. A full body would hold up other
@@ -82,6 +87,22 @@ async def apart(caller: Caller, act: Callable[P, R], *args: P.args, **kwargs: P.
     return await run_in_threadpool(act, *args, **kwargs)
 
 
+class Pending(Protocol[T_co]):
+    """A ticket of a scheduler, which ends once, with a result or an error."""
+
+    def result(self) -> T_co: ...
+
+    def when_done(self, act: Callable[[BaseException | None], None]) -> None: ...
+
+    def cancel(self) -> None: ...
+
+
+class _Eventful(Protocol[T_co]):
+    """A ticket of a scheduler that tells what happens to it."""
+
+    def events(self) -> AsyncIterator[T_co]: ...
+
+
 class Pipeline:
     """Takes requests from the choice of a model to the count of what came of them."""
 
@@ -110,7 +131,7 @@ class Pipeline:
 
         def act() -> R:
             chosen = choose()
-            caller.context.note_model(chosen.model, chosen.texts)
+            caller.context.model, caller.context.texts = chosen.model, chosen.texts
             take_back = None
             if chosen.characters is not None:
                 take_back = self._gatekeeper.charge(caller.context, chosen.characters, chosen.task)
@@ -126,9 +147,10 @@ class Pipeline:
     async def results(
         self, tickets: Sequence[Pending[T]], caller: Caller, timeout_s: float
     ) -> list[T]:
-        """What came of all tickets, in their order; raises as `wait_all` does."""
+        """What came of all tickets, in their order. Raises the first error among them,
+        DeadlineExceededError, and CancelledError when the client goes away."""
         assert caller.receive is not None
-        found = await wait_all(tickets, caller.receive, timeout_s)
+        found = await _all(tickets, caller.receive, timeout_s)
         for result in found:
             _count(caller.context, result)
         return found
@@ -144,7 +166,7 @@ class Pipeline:
                 yield each
             return
         try:
-            async for number, event in merged_events(tickets, caller.context):
+            async for number, event in _merged(tickets, caller.context):
                 _count(caller.context, event)
                 yield number, event
         finally:
@@ -153,10 +175,102 @@ class Pipeline:
 
 
 def _count(context: RequestContext, event: object) -> None:
-    """Note in the context how long a text took, and how many tokens were generated."""
+    """Note in the context how long a text took, if longer than others, and how many tokens were
+    generated."""
     if isinstance(event, Completed):
-        best = event.translation.hypotheses[:1]
-        tokens = sum(len(hypothesis.token_scores) for hypothesis in best)
-        context.note_timings([event.timing], tokens)
+        context.queue_s = max(context.queue_s, event.timing.queue_s)
+        context.decode_s = max(context.decode_s, event.timing.decode_s)
+        for best in event.translation.hypotheses[:1]:
+            context.tokens += len(best.token_scores)
     elif isinstance(event, GenerationDone):
         context.tokens += event.num_generated_tokens
+
+
+async def _all(tickets: Sequence[Pending[T]], receive: Receive, timeout_s: float) -> list[T]:
+    """Wait for all tickets; gives their results in the same order.
+
+    Raises the first error among them, DeadlineExceededError after `timeout_s`, and CancelledError
+    when the client goes away; whatever ends it, nothing of the request is decoded further. The
+    body must have been read.
+    """
+    # Plain callbacks in place of a task for each ticket: under load this code and the decoding
+    # threads wait for each other's Python.
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[None] = loop.create_future()
+    left = len(tickets)
+
+    def end(error: BaseException) -> None:
+        if not outcome.done():
+            outcome.set_exception(error)
+
+    def note(error: BaseException | None) -> None:
+        nonlocal left
+        left -= 1
+        if error is not None:
+            end(error)
+        elif not left and not outcome.done():
+            outcome.set_result(None)
+
+    def tell(error: BaseException | None) -> None:  # on the thread that ended a ticket
+        with contextlib.suppress(RuntimeError):  # the loop has been closed
+            loop.call_soon_threadsafe(note, error)
+
+    async def depart() -> None:
+        try:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+        finally:
+            end(CancelledError("the client left before its answer was ready"))
+
+    if not tickets:
+        return []
+    for ticket in tickets:
+        ticket.when_done(tell)
+    departure = asyncio.create_task(depart())
+    overdue = DeadlineExceededError(f"not finished within {timeout_s:g} seconds")
+    clock = loop.call_later(timeout_s, end, overdue)
+    try:
+        await outcome
+        return [ticket.result() for ticket in tickets]
+    except BaseException:
+        for ticket in tickets:
+            ticket.cancel()  # changes nothing where it has ended
+        raise
+    finally:
+        clock.cancel()
+        departure.cancel()
+
+
+async def _merged(
+    tickets: Sequence[_Eventful[T]], context: RequestContext
+) -> AsyncIterator[tuple[int, T]]:
+    """The events of all tickets of a request as they come, each with the ticket's number, until the
+    last has ended. Raises the first error among them."""
+    queue: asyncio.Queue[tuple[int, T] | ServingError | None] = asyncio.Queue()
+
+    async def follow(number: int, ticket: _Eventful[T]) -> None:
+        try:
+            async for event in ticket.events():
+                queue.put_nowait((number, event))
+            queue.put_nowait(None)
+        except Exception as error:
+            if not isinstance(error, ServingError):
+                extra = {"request_id": context.request_id}
+                logger.exception("unforeseen error in a stream", extra=extra)
+                error = ServingError("the server failed; its log says why")
+            queue.put_nowait(error)
+
+    tasks = [asyncio.create_task(follow(n, ticket)) for n, ticket in enumerate(tickets)]
+    left = len(tasks)
+    try:
+        while left:
+            event = await queue.get()
+            if isinstance(event, ServingError):
+                raise event
+            if event is None:
+                left -= 1
+            else:
+                yield event
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from serving.text.kept.figures import is_time
 
@@ -14,26 +15,26 @@ _FIGURES = ("27", "38", "46", "54", "63", "72", "85", "94")
 _HOURS = ("10", "11", "9", "8", "7", "6")
 
 
+@dataclass
 class Masks:
     """Words and numbers that do not stand in a text otherwise."""
 
-    def __init__(self, source: str) -> None:
-        self._source = source
-        self._words: Iterator[str] | None = None
-        self._figures: Iterator[str] | None = None
-        self._hours: Iterator[str] | None = None
+    source: str
+    _words: Iterator[str] | None = field(default=None, init=False)
+    _figures: Iterator[str] | None = field(default=None, init=False)
+    _hours: Iterator[str] | None = field(default=None, init=False)
 
     def word(self) -> str:
         """For something that is read as a name."""
-        self._words = self._words or _free_words(self._source)
+        self._words = self._words or _free_words(self.source)
         return next(self._words)
 
     def figure(self, figure: str) -> str:
         """For a figure that is read as a number, or as an hour."""
         if is_time(figure):
-            self._hours = self._hours or _free_numbers(self._source, _HOURS)
+            self._hours = self._hours or _free_numbers(self.source, _HOURS)
             return next(self._hours)
-        self._figures = self._figures or _free_numbers(self._source, _FIGURES)
+        self._figures = self._figures or _free_numbers(self.source, _FIGURES)
         return next(self._figures)
 
 

@@ -28,8 +28,6 @@ def unspelt(text: str, spells: Spells) -> list[Placeholder]:
 
     A letter that the vocabulary has in the other case is spelt, and so is a word that it has whole.
     """
-    if text.isascii():
-        return []
     signs = {sign for sign in set(text) if not sign.isascii() and not _is_spelt(sign, spells)}
     if not signs:
         return []

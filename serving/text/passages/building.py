@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from serving.text.alignment import Span
@@ -58,6 +59,7 @@ class Builder:
         self._text: list[str] = []
         self._length = 0
         self._origins: list[Span] = []
+        self._masked: list[Inline] = []
         self._top = Inline(0, 0, "")
         self._open = [self._top]
         self._outside: list[tuple[int, bool, int]] = []  # of each open element: see `_begin`
@@ -137,28 +139,33 @@ class Builder:
             parts=list(parts),
         )
         self._open[-1].children.append(inline)
+        self._masked.append(inline)
         self._push(mask, [(begin, end)] * len(mask))
         self._after_mask = True
 
-    def finished(self) -> Iterator[Passage | str]:
-        """The passage; or its text as it is, where there is nothing to read."""
+    def finished(self) -> list[Passage | str]:
+        """The passage; or its text as it is, where there is nothing to read; none of nothing."""
         self._flush("")
         text = "".join(self._text)
         if self._span is None:
-            return
-        if text and not text.isspace():
-            inlines = self._top.children
-            yield Passage(
+            return []
+        if not text or text.isspace():
+            return [self._source[slice(*self._span)]]
+        return [
+            Passage(
                 self._source,
                 text,
-                Origins(self._origins),
-                inlines,
+                Origins(
+                    array("I", [begin for begin, _ in self._origins]),
+                    array("I", [end for _, end in self._origins]),
+                ),
+                self._top.children,
+                self._masked,
                 self._span,
                 self._markup,
                 self._quotes,
             )
-        else:
-            yield self._source[slice(*self._span)]
+        ]
 
     def _seen(self, span: Span) -> Span:
         self._span = (self._span[0], max(self._span[1], span[1])) if self._span else span

@@ -6,7 +6,7 @@ Its text is what a reader sees. Sentences of it are translated; the rest stays a
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -57,20 +57,18 @@ class Inline:
         return self.begin == self.end and not self.children
 
 
+@dataclass(frozen=True, slots=True)
 class Origins:
     """Spans, one for each character of a text, in an eighth of the memory of pairs."""
 
-    __slots__ = ("_begins", "_ends")
-
-    def __init__(self, spans: Sequence[Span]) -> None:
-        self._begins = array("I", [begin for begin, _ in spans])
-        self._ends = array("I", [end for _, end in spans])
+    begins: array[int]
+    ends: array[int]
 
     def __getitem__(self, index: int) -> Span:
-        return self._begins[index], self._ends[index]
+        return self.begins[index], self.ends[index]
 
     def __iter__(self) -> Iterator[Span]:
-        return zip(self._begins, self._ends, strict=True)
+        return zip(self.begins, self.ends, strict=True)
 
 
 @dataclass
@@ -84,6 +82,8 @@ class Passage:
     origins: Origins
     """Where in `source` each character of `text` was; those of one thing were in one place."""
     inlines: list[Inline]
+    masked: list[Inline]
+    """Those for which words of the passage stand, in order, whatever elements they are in."""
     span: Span
     """All of it in `source`."""
     markup: Markup = "text"

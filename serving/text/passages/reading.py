@@ -90,9 +90,10 @@ def read_parts(
     depth: int = 0,
     *,
     unspelt: Unspelt | None = None,
-) -> Iterator[Passage | str]:
+) -> list[Passage | str]:
     """The passages, and what stands between them; `depth` counts the messages of ICU that the
     tokens are in, `unspelt` finds what a vocabulary does not spell."""
+    parts: list[Passage | str] = []
     pairs = paired(tokens)
     masks = masks or Masks(source)
     builder = Builder(source, masks, markup, in_message=depth > 0, unspelt=unspelt)
@@ -101,8 +102,7 @@ def read_parts(
         if kind in ("open", "close") and index not in pairs:
             kind = "boundary"
         if kind == "boundary":
-            yield from builder.finished()
-            yield source[slice(*span)]
+            parts += [*builder.finished(), source[slice(*span)]]
             markup_after = token.markup or markup
             builder = Builder(source, masks, markup_after, in_message=depth > 0, unspelt=unspelt)
         elif kind == "text":
@@ -122,13 +122,14 @@ def read_parts(
                 read_parts, markup=markup, masks=masks, depth=depth + 1, unspelt=unspelt
             )
             builder.kept(span, _branches(source, token, branches), figure=token.figure)
-    yield from builder.finished()
+    return parts + builder.finished()
 
 
 def _branches(
-    source: str, token: Token, read: Callable[..., Iterator[Passage | str]]
+    source: str, token: Token, read: Callable[..., list[Passage | str]]
 ) -> Iterator[Passage | str]:
-    """A message of ICU: the texts of its branches, and what stands between them."""
+    """A message of ICU: the texts of its branches, and what stands between them; they are read as
+    they are asked for, for their words are taken after the message's own."""
     done = token.span[0]
     for (begin, end), tokens in token.branches:
         yield source[done:begin]

@@ -95,10 +95,9 @@ class _Placement:
         self._found: dict[int, Span] = {}
         """By where a masked thing stands: the part of the target that it replaces."""
         if passage.inlines:
-            masked = sorted(masked_things(passage.inlines), key=lambda inline: inline.begin)
             for piece in found:
                 if piece.translated is not None:
-                    self._read(piece, piece.translated, masked)
+                    self._read(piece, piece.translated, passage.masked)
             self._targets: dict[int, list[int]] = {}
             for number, source in enumerate(self._sources):
                 self._targets.setdefault(source, []).append(number)
@@ -368,14 +367,6 @@ def pieces(passage: Passage, translations: Sequence[Translated]) -> Iterator[Pie
         done, at = sentence[1], at + len(translated.text)
     if done < len(passage.text):
         yield Piece((done, len(passage.text)), (at, at + len(passage.text) - done), None)
-
-
-def masked_things(inlines: Sequence[Inline]) -> Iterator[Inline]:
-    """Things that words of the passage stand for."""
-    for inline in inlines:
-        if inline.masked:
-            yield inline
-        yield from masked_things(inline.children)
 
 
 def _moved(spans: Sequence[Span], by: int) -> list[Span]:

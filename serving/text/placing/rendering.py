@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
+from serving.text.alignment import Link
 from serving.text.passages.passage import CDATA, Passage, escaped
 from serving.text.placing.placement import Placed
 
@@ -20,11 +22,8 @@ class Rendered:
     ends: list[int]
     """Where each character of the target begins and ends in the text."""
     length: int = 0
-
-    @property
-    def text(self) -> str:
-        """What was written so far, as one string."""
-        return "".join(self.parts)
+    text: str = ""
+    """All of it, once it is complete."""
 
     def ends_with(self, text: str) -> bool:
         """Whether it ends so."""
@@ -45,6 +44,7 @@ def as_it_was(passage: Passage) -> Rendered:
         [start - begin for start in starts],
         [last - begin for last in ends],
         end - begin,
+        passage.source[begin:end],
     )
 
 
@@ -87,4 +87,15 @@ def render(passage: Passage, placed: Placed) -> Rendered:
             rendered.ends[index] = rendered.length
     for _, mark in marks:
         rendered.write(mark)
+    rendered.text = "".join(rendered.parts)
     return rendered
+
+
+def links_of(passage: Passage, placed: Placed, rendered: Rendered, offset: int) -> Iterator[Link]:
+    """The links of a passage, where `offset` characters of the translation stand before it."""
+    for piece in placed.pieces:
+        for link in piece.translated.links if piece.translated else ():
+            begin, end = (piece.target[0] + place for place in link.target)
+            source = (piece.source[0] + link.source[0], piece.source[0] + link.source[1])
+            target = (offset + rendered.starts[begin], offset + rendered.ends[end - 1])
+            yield replace(link, source=passage.origin(source), target=target)

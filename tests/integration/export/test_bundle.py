@@ -35,9 +35,8 @@ from export.texts.vocabulary import Vocabulary
 from serving.bundle.folder import read_manifest, write_manifest
 from serving.errors import BundleError
 from serving.runtime.cache_tensors import Sources
-from serving.runtime.encoder import Encoder
 from serving.runtime.ort import has_kernels
-from serving.runtime.translation_stepper import OnnxStepper
+from serving.runtime.translation_stepper import Encoder, OnnxStepper
 from serving.search.beam import BeamSearch, decode
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions

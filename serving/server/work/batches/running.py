@@ -27,7 +27,7 @@ from serving.errors import (
     ServingError,
     StoreUnavailableError,
 )
-from serving.server.http.access_log import RequestContext
+from serving.server.http.access_log import CONTEXT, RequestContext
 from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings, variable
 from serving.server.work.batches.answers import LineAnswers
@@ -296,8 +296,8 @@ class BatchRun:
             "path": self._wishes.endpoint,
             "query_string": b"",
             "headers": [(b"content-type", b"application/json")],
+            CONTEXT: context,
         }
-        context.put_into(scope)
         sent = False
 
         async def receive() -> Message:

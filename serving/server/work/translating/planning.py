@@ -141,12 +141,13 @@ class Planner:
                 if translated:  # else it has no sentences and stays as it is
                     document.divide(
                         source,
-                        model.scheduler.fits,
+                        model.scheduler.texts.fits,
                         split=job.split_sentences,
                         target=job.target,
-                        spells=model.scheduler.spells,
+                        spells=model.scheduler.texts.spells,
                     )
-                check_single(options[model.name], job.terms, len(document.sentences))
+                if len(document.sentences) > 1:
+                    check_single(options[model.name], job.terms, len(document.sentences))
             except RequestError as error:
                 error.index = index
                 raise
@@ -322,6 +323,7 @@ def job_result(
 
 def _text_result(job: TranslationJob, plan: Plan, results: Sequence[Completed]) -> TextResult:
     sentences = [result.translation for result in results]
+    timing = join_timings([result.timing for result in results])
     joined = join_translations(plan.document, sentences, alignments=job.alignments)
     pair = plan.source, job.target
     untrained = pair not in plan.model.pairs and plan.source != job.target
@@ -330,7 +332,7 @@ def _text_result(job: TranslationJob, plan: Plan, results: Sequence[Completed]) 
         hypotheses=joined.hypotheses,
         warnings=(*joined.warnings, *([_ZERO_SHOT] if untrained else [])),
         repaired=joined.repaired,
-        timing=join_timings([result.timing for result in results]),
+        timing=timing,
         model=plan.model,
         source=plan.source,
         confidence=plan.confidence,

@@ -12,7 +12,7 @@ import pytest
 from serving.errors import CancelledError, DeadlineExceededError
 from serving.generation.scheduler import GenerationScheduler
 from serving.generation.ticket import GenerationRequest
-from serving.queue.scheduler import Scheduler
+from serving.queue.decoder import Scheduler
 from serving.search.options import SearchOptions
 from serving.search.sampling_options import GenerationOptions
 from serving.translation.scheduler import TranslationScheduler

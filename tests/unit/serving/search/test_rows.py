@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.prefix_tree import PrefixTree
 from serving.search.rows import Candidates, NextBeams, Rows
 from serving.search.sentence import Sentence
 from serving.search.sentence_search import SentenceSearch
+from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper
 
-BEAMS, REPACK_EVERY = 3, 4
+BEAMS = 3
+STEPPER = FakeStepper(FakeModel(), repack_every=4)
 
 property_test = settings(max_examples=150, deadline=None, derandomize=True)
 
@@ -30,7 +31,7 @@ class RowsAndList:
         self.rows, self.wanted = self.newcomers(1 + seed % 4)
 
     def newcomers(self, count: int) -> tuple[Rows, list[dict[str, Any]]]:
-        searches, wanted, prefixes = [], [], []
+        searches, wanted = [], []
         for _ in range(count):
             length, size = self.generator.integers(1, 9), self.generator.integers(0, 4)
             prefix = self.generator.integers(4, 9, size).tolist()
@@ -42,7 +43,6 @@ class RowsAndList:
             )
             sentence = Sentence([*[5] * int(length), EOS_ID], options, prefix, start=50)
             searches.append(SentenceSearch(self.joined, sentence))
-            prefixes.append(len(prefix))
             wanted.append(
                 {
                     "index": self.joined,
@@ -64,8 +64,7 @@ class RowsAndList:
                 }
             )
             self.joined += 1
-        tree = PrefixTree(np.array(prefixes, dtype=np.int64), BEAMS, REPACK_EVERY)
-        return Rows(searches, tree), wanted
+        return Rows(searches, STEPPER), wanted
 
     def fill(self) -> None:
         others, wanted = self.newcomers(int(self.generator.integers(1, 5)))

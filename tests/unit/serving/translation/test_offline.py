@@ -11,8 +11,8 @@ from serving.queue.limits import BatchLimits, Demand
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
-from serving.translation.demand import demand
 from serving.translation.offline import decode_in_batches, fill_batches, share_out
+from serving.translation.texts import demand
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper
 
 property_test = settings(max_examples=200, deadline=None, derandomize=True)

@@ -12,9 +12,9 @@ import pytest
 
 from serving.queue.limits import BatchLimits, Demand
 from serving.search.sentence import Group, Sentence
-from serving.translation.demand import demand
 from serving.translation.running import RunningBatches, SentenceProgress
 from serving.translation.scheduler import TranslationScheduler
+from serving.translation.texts import demand
 from tests.unit.serving.echo import EchoStepper, EchoTranslator, wait_until
 from tests.unit.serving.search.fake_stepper import FakeState
 from tests.unit.serving.translation.test_scheduler import PATIENT, RandomTranslator, request

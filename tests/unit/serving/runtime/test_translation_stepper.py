@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.runtime.encoder import like_lengths
+from serving.runtime.translation_stepper import like_lengths
 
 property_test = settings(max_examples=200, deadline=None, derandomize=True)
 LENGTHS = st.lists(st.sampled_from(range(8, 257, 8)), min_size=1, max_size=40)
