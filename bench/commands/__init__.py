@@ -23,6 +23,7 @@ VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "encoders": encoding.encoders,
     "encoder-server": encoding.encoder_server,
     "students": decoding.students,
+    "documents": decoding.documents,
     "tables": documents.tables,
     "picture": documents.picture,
 }
