@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from serving.documents.encoding import decoded
+from serving.documents.pieces import html_units, markdown_units
 from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
 
 _CHARSET = re.compile(rb"""<meta\s[^>]*charset\s*=\s*["']?([\w-]+)""", re.IGNORECASE)
@@ -38,24 +39,36 @@ def read_text(content: bytes) -> FileInUnits:
 
 
 def read_markdown(content: bytes) -> FileInUnits:
-    """A Markdown file is one unit, for links are defined anywhere in it."""
+    """The blocks of a Markdown file, several in a unit."""
     source = decoded(content)
-    units = [Unit(source.text, "markdown")] if source.text.strip() else []
+    parts = markdown_units(source.text)
 
     def write(translations: Sequence[Translated]) -> WrittenFile:
-        return source.encoded(translations[0].text if units else source.text)
+        return source.encoded(_filled(parts, translations))
 
-    return FileInUnits(units, write)
+    return FileInUnits(_units(parts), write)
 
 
 def read_html(content: bytes) -> FileInUnits:
-    """A page is one unit, for tags open and close anywhere in it."""
+    """The blocks of a page, several in a unit."""
     declared = _CHARSET.search(content[:4096])
     source = decoded(content, declared[1].decode() if declared else None)
-    units = [Unit(source.text, "html")] if source.text.strip() else []
+    parts = html_units(source.text)
 
     def write(translations: Sequence[Translated]) -> WrittenFile:
-        text = translations[0].text if units else source.text
+        text = _filled(parts, translations)
         return WrittenFile(source.mark + text.encode(source.encoding, "xmlcharrefreplace"))
 
-    return FileInUnits(units, write)
+    return FileInUnits(_units(parts), write)
+
+
+def _units(parts: Sequence[str | Unit]) -> list[Unit]:
+    """Those of the parts that are to be translated; raises TooLongError."""
+    units = [part for part in parts if isinstance(part, Unit)]
+    check_lengths(units)
+    return units
+
+
+def _filled(parts: Sequence[str | Unit], translations: Sequence[Translated]) -> str:
+    given = iter(translations)
+    return "".join(part if isinstance(part, str) else next(given).text for part in parts)

@@ -20,7 +20,7 @@ import pytest
 import uvicorn
 from starlette.testclient import TestClient
 
-from serving.errors import OverloadedError, RequestError
+from serving.errors import OverloadedError, RequestError, TooLongError
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import Catalogue
 from serving.server.work.documents import translating
@@ -545,10 +545,13 @@ def test_while_clients_ask_there_is_one_unit_at_a_time_and_a_rest(
     assert sum(rest > 0 for rest in rests) == 40
 
 
+@pytest.mark.parametrize("whole", [False, True], ids=["by its text", "by its request"])
 def test_a_unit_that_cannot_be_translated_stays_with_a_warning(
-    shelf: Shelf, jobs: FakeJobs
+    shelf: Shelf, jobs: FakeJobs, whole: bool
 ) -> None:
     def refuse(texts: list[str]) -> None:
+        if "Ein Haus" in texts and whole:
+            raise TooLongError("it is too long")
         if "Ein Haus" in texts:
             error = RequestError("it is too long")
             error.index = texts.index("Ein Haus")
