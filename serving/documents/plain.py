@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from xml.sax.saxutils import quoteattr
 
+from serving.documents.direction import is_right_to_left
 from serving.documents.encoding import decoded
 from serving.documents.pieces import html_units, markdown_units
 from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
 
 _CHARSET = re.compile(rb"""<meta\s[^>]*charset\s*=\s*["']?([\w-]+)""", re.IGNORECASE)
+_ROOT = re.compile(r"<html\b[^>]*(?=>)", re.IGNORECASE)
+_LANGUAGE = re.compile(r"""(\s(?:xml:)?lang\s*=\s*)(?:"[^"]*"|'[^']*'|[^\s>"']+)""", re.IGNORECASE)
+_DIRECTION = re.compile(r"""\sdir\s*=\s*["']?(?:ltr|rtl|auto)["']?""", re.IGNORECASE)
 _LINE = re.compile(r"[^\r\n]+|[\r\n]+")
 
 
@@ -49,17 +54,31 @@ def read_markdown(content: bytes) -> FileInUnits:
     return FileInUnits(_units(parts), write)
 
 
-def read_html(content: bytes) -> FileInUnits:
-    """The blocks of a page, several in a unit."""
+def read_html(content: bytes, target: str = "") -> FileInUnits:
+    """The blocks of a page, several in a unit. The page says that it is in the `target` language,
+    if it says its language, and runs the way of that."""
     declared = _CHARSET.search(content[:4096])
     source = decoded(content, declared[1].decode() if declared else None)
-    parts = html_units(source.text)
+    parts = html_units(_in_language(source.text, target) if target else source.text)
 
     def write(translations: Sequence[Translated]) -> WrittenFile:
         text = _filled(parts, translations)
         return WrittenFile(source.mark + text.encode(source.encoding, "xmlcharrefreplace"))
 
     return FileInUnits(_units(parts), write)
+
+
+def _in_language(text: str, target: str) -> str:
+    root = _ROOT.search(text)
+    if root is None:
+        return text
+    tag = _LANGUAGE.sub(lambda found: f"{found[1]}{quoteattr(target)}", root[0])
+    right = is_right_to_left(target)
+    if _DIRECTION.search(tag):
+        tag = _DIRECTION.sub(f' dir="{"rtl" if right else "ltr"}"', tag)
+    elif right:
+        tag = f'{tag} dir="rtl"'
+    return text[: root.start()] + tag + text[root.end() :]
 
 
 def _units(parts: Sequence[str | Unit]) -> list[Unit]:
