@@ -101,7 +101,8 @@ SEGMENTS = (
     '<unit id="1"><notes><note>hier</note></notes><segment state="initial"><source>Das <pc id='
     '"1">rote</pc> Haus<ph id="2"/></source></segment></unit><unit id="2" translate="no"><segment>'
     '<source>Baum</source></segment></unit><group id="g"><unit id="3"><segment id="s"><source>'
-    "Zwei. </source></segment><ignorable><source> </source></ignorable><segment><source>Drei.</source>"
+    "Zwei. </source></segment><ignorable><source> </source></ignorable><segment>"
+    "<source>Drei.</source>"
     "<target></target></segment></unit></group>"
 )
 OLD = (
