@@ -71,9 +71,9 @@ def read_ooxml(content: bytes, target: str = "") -> FileInUnits:
 
     def write(translations: Sequence[Translated]) -> WrittenFile:
         others: dict[str, Iterable[bytes]] = {**file.written(translations)}
-        for name in archive.names if right is not None else ():
+        for name in archive.names:
             turned = next((turned for parts, turned in _TURNED if parts.match(name)), None)
-            if turned:
+            if turned and right is not None:
                 part = b"".join(others.get(name, [archive.read(name)]))
                 others[name] = [turned(part, right)]
         return WrittenFile(archive.written(others | _unsigned(archive, signed), signed))
