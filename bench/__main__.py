@@ -79,6 +79,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_encoder_server(verbs)
     _add_students(verbs)
     _add_documents(verbs)
+    _add_gate(verbs)
     _add_tables(verbs)
     _add_picture(verbs)
     return parser
@@ -399,6 +400,21 @@ def _add_documents(verbs: _Verbs) -> None:
     _add_threads(parser)
     parser.add_argument("--busy", action="store_true", help=_BUSY)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
+
+
+def _add_gate(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "gate",
+        help="a short look at all speeds, compared with the last one of the same processor",
+        description="Every kind of model beside its rival in about a quarter of an hour. What is "
+        "found is kept in a file; a row that lost more than 3 % of its speed over the rival's, "
+        "beyond the spread of its repetitions, is an error.",
+    )
+    records = Path("docs/runs/gate")
+    parser.add_argument("--records", type=Path, default=records, metavar="DIR", help=f"{records}")
+    parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
+    _add_threads(parser)
+    parser.add_argument("--busy", action="store_true", help=_BUSY)
 
 
 def _add_tables(verbs: _Verbs) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 
-from bench.commands import decoding, documents, encoding, evaluation, training
+from bench.commands import decoding, documents, encoding, evaluation, gate, training
 
 VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "engine": decoding.engine,
@@ -24,6 +24,7 @@ VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "encoder-server": encoding.encoder_server,
     "students": decoding.students,
     "documents": decoding.documents,
+    "gate": gate.gate,
     "tables": documents.tables,
     "picture": documents.picture,
 }

@@ -13,8 +13,10 @@ from typing import Any
 import onnx
 import torch
 from torch import nn
-from torch.export import Dim
+from torch.export import Dim, ExportedProgram
+from torch.fx import Interpreter, Node
 
+from export.graphs.known_operators import use_known_operators
 from serving.bundle.graph import Tensor
 from training.models.operators.traced import OPSET
 
@@ -35,7 +37,7 @@ def trace_graph(
         {i: Dim.DYNAMIC for i, axis in enumerate(tensor.axes) if isinstance(axis, str)}
         for tensor in inputs
     ]
-    with _quiet(), _operators_read_once():
+    with _quiet(), _operators_read_once(), _traced_once():
         program = torch.onnx.export(
             module.eval(),
             (*arguments, {}),  # a dictionary at the end is taken for keyword arguments
@@ -83,6 +85,39 @@ def _copied(read: Callable[..., Any], *, opset_version: int) -> Any:
     registry = copy(_REGISTRIES[opset_version])
     registry.functions = {target: list(known) for target, known in registry.functions.items()}
     return registry
+
+
+@contextlib.contextmanager
+def _traced_once() -> Iterator[None]:
+    """Keep torch.onnx from tracing a program again for operators that can be replaced in it, and
+    once more for the types of values that the trace has found already; and PyTorch from looking up
+    what it found for like tensors, which takes longer than finding it where sizes are symbols."""
+    from torch._dynamo import config
+    from torch.onnx._internal.exporter import _decomp, _fx_passes
+    from torch.onnx._internal.fx.passes import type_promotion
+
+    passes: Any = _fx_passes
+    promotion: Any = type_promotion._TypePromotionInterpreter
+    trace_again, run_node = passes.decompose_with_registry, promotion.run_node
+
+    def known_operators_used(program: ExportedProgram, registry: Any) -> ExportedProgram:
+        known = frozenset(_decomp.get_onnx_implemented_overloads(registry))
+        return program if use_known_operators(program, known) else trace_again(program, registry)
+
+    def promoted(interpreter: Any, node: Node) -> Any:
+        """What a node's arguments are promoted to follows from their types; its value is known."""
+        with interpreter._set_current_node(node):
+            rule = type_promotion.get_type_promotion_rule(node, interpreter.type_promotion_table)
+            if rule is not None:
+                interpreter._maybe_promote_node(node, rule)
+        return node.meta["val"] if "val" in node.meta else Interpreter.run_node(interpreter, node)
+
+    passes.decompose_with_registry, promotion.run_node = known_operators_used, promoted
+    try:
+        with config.patch(fake_tensor_cache_enabled=False):
+            yield
+    finally:
+        passes.decompose_with_registry, promotion.run_node = trace_again, run_node
 
 
 @contextlib.contextmanager

@@ -110,22 +110,24 @@ def compare_rivals(
     cores: int,
     progress: Progress,
     device: str = "cpu",
+    systems: Sequence[System] = (),
 ) -> Compared:
-    """Whole calls of every system of a device (`cpu`, `cuda`): prompts to `GENERATED` tokens, full
-    attention."""
+    """Whole calls of `systems`, all of a device (`cpu`, `cuda`) where none is named: prompts to
+    `GENERATED` tokens, full attention."""
+    systems = systems or SYSTEMS[device]
     model = random_language_model(preset, "full", seed)
     prompts = random_prompts(model.config.vocab_size, _PROMPTS, seed)
     found = Compared(device)
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name, ExitStack() as stack:
         folder = Path(name)
         progress("exporting and converting the model")
-        for system in SYSTEMS[device]:
+        for system in systems:
             _write(model, system, folder)
         workers: dict[tuple[System, Setting], Worker] = {}
         for scenario in scenarios:
             chosen = [
                 (system, setting)
-                for system in SYSTEMS[device]
+                for system in systems
                 for setting in _settings(system, scenario.batch, cores)
             ]
             for system, setting in chosen:

@@ -48,6 +48,8 @@ class StudentsPlan:
     """A sentence each."""
     repetitions: int
     threads: int
+    forms: Sequence[str] = tuple(FORMS)
+    """Of the bundles, by their names in `FORMS`."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ def time_students(plan: StudentsPlan, folder: Path, progress: Progress) -> list[
         raise BenchError(f"--language must be one of {', '.join(STUDENTS)}, got {plan.language!r}")
     student = _package() / STUDENTS[plan.language]
     systems: dict[str, _Translate] = {RUNTIME: _runtime(student, plan.threads)}
-    for number, (name, (precision, activations)) in enumerate(FORMS.items()):
+    for number, name in enumerate(plan.forms):
+        precision, activations = FORMS[name]
         progress(f"importing the student as {name}")
         bundle = folder / str(number)
         import_bundle(student, bundle, Form(precision, activations=activations))

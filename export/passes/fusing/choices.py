@@ -40,7 +40,8 @@ def fuse_shortlist_candidates(groups: Groups, node: NodeProto) -> None:
     name = hidden.input[2]
     inside = groups.between([name], _SHORTLIST_CANDIDATES)
     inputs = (name, COLUMNS, "scores")
-    groups.replace(inside, Call("ShortlistCandidates", inputs, _SHORTLIST_CANDIDATES))
+    same = groups.sized_by("scores", inside)
+    groups.replace(inside, Call("ShortlistCandidates", inputs, _SHORTLIST_CANDIDATES, same))
 
 
 def fuse_top_tokens(groups: Groups, node: NodeProto) -> None:

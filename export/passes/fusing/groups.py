@@ -136,6 +136,17 @@ class Groups:
                 wanted.update(node.input)
         return inside[::-1]
 
+    def sized_by(self, value: str, group: Sequence[NodeProto]) -> dict[str, str]:
+        """Inputs of which a group reads the first size alone, where an input has the same one: a
+        program takes each size from whichever input has it."""
+        first = _first_axes(self._graph)
+        found = {}
+        for name in first.keys() & {name for node in group for name in node.input}:
+            readers = [node for node in group if name in node.input]
+            if name != value and first[name] == first[value] and all(map(_reads_first, readers)):
+                found[name] = value
+        return found
+
     def number(self, name: str) -> float | None:
         """The value of a scalar constant; None where it is none."""
         constant = self.constants.get(name)
@@ -225,6 +236,18 @@ class Groups:
     def _index(self) -> None:
         self.producers = {output: node for node in self._graph.node for output in node.output}
         self.users = users_by_value(self._graph)
+
+
+def _first_axes(graph: onnx.GraphProto) -> dict[str, str]:
+    """The name of the first axis of each input that has one."""
+    shapes = {value.name: value.type.tensor_type.shape.dim for value in graph.input}
+    return {name: dims[0].dim_param for name, dims in shapes.items() if dims and dims[0].dim_param}
+
+
+def _reads_first(node: NodeProto) -> bool:
+    """Whether a node gives the first size of what it reads, and no other."""
+    bounds = (integer_attribute(node, "start"), integer_attribute(node, "end"))
+    return node.op_type == "Shape" and bounds == (0, 1)
 
 
 def integer_attribute(node: NodeProto, name: str) -> int:

@@ -74,28 +74,41 @@ def test_candidates_of_other_inputs_or_for_other_outputs_stay() -> None:
     check_fused(other, feed, {"LogSoftmax": fuse_candidates}, [])
 
 
-def shortlisted(columns: str) -> list[NodeProto]:
+def shortlisted(columns: str, sizes_of: str = "scores") -> list[NodeProto]:
     """Columns below zero are nobody's and have no chance."""
     return [
         node("Less", [columns, "zero"], ["is_hidden"]),
         node("Unsqueeze", ["is_hidden", "axis_1"], ["hidden"]),
         node("Where", ["hidden", "never", "logits"], ["seen"]),
         node("LogSoftmax", ["seen"], ["log_probs"], axis=-1),
-        *beam_search("scores")[1:7],
+        *beam_search(sizes_of)[1:7],
         node("Mod", ["places", "size"], ["number"]),
         node("GatherElements", [columns, "number"], ["tokens"], axis=1),
-        *beam_search("scores")[8:],
+        *beam_search(sizes_of)[8:],
     ]
 
 
-def test_candidates_of_a_shortlist_read_its_columns() -> None:
-    columns = np.array([[3, 9, 12, 40, -1, -1, -1], [1, 3, 5, 7, 9, 11, 50]])
-    feed = {"logits": LOGITS, "columns": columns, "scores": SCORES}
-    model = small_graph(shortlisted("columns"), feed, CHOSEN, CONSTANTS)
+COLUMNS = np.array([[3, 9, 12, 40, -1, -1, -1], [1, 3, 5, 7, 9, 11, 50]])
+
+
+@pytest.mark.parametrize("sizes_of", ["scores", "columns", "token_ids"])
+def test_candidates_of_a_shortlist_read_its_columns(sizes_of: str) -> None:
+    feed = {"logits": LOGITS, "columns": COLUMNS, "scores": SCORES, "token_ids": LABELS}
+    axes = {"scores": ("B", "K"), "columns": ("B", "L"), "token_ids": ("B", "Q")}
+    nodes = shortlisted("columns", sizes_of)
+    model = small_graph(nodes, feed, CHOSEN, CONSTANTS, axes)
     fusions = {"LogSoftmax": fuse_shortlist_candidates}
     (call,) = check_fused(model, feed, fusions, ["ShortlistCandidates"])
     assert list(call.input) == ["logits", "columns", "scores"]
     assert list(call.output) == CHOSEN
+
+
+def test_candidates_of_a_shortlist_take_no_size_that_may_be_another() -> None:
+    feed = {"logits": LOGITS, "columns": COLUMNS, "scores": SCORES, "token_ids": LABELS}
+    axes = {"scores": ("B", "K"), "columns": ("B", "L"), "token_ids": ("T", "Q")}
+    nodes = shortlisted("columns", "token_ids")
+    model = small_graph(nodes, feed, CHOSEN, CONSTANTS, axes)
+    check_fused(model, feed, {"LogSoftmax": fuse_shortlist_candidates}, [])
 
 
 def test_hidden_logits_of_no_shortlist_stay() -> None:
