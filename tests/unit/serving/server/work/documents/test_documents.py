@@ -121,6 +121,27 @@ def test_what_cannot_be_taken_is_refused_at_once_and_leaves_nothing(
     assert [path.name for path in left if path.name != "waiting"] == []
 
 
+@pytest.mark.parametrize("path", ["/documents", "/v2/document", "/translate_file"])
+def test_two_gigabytes_are_refused_before_they_come(client: TestClient, path: str) -> None:
+    sent = 0
+
+    def body() -> Iterator[bytes]:
+        nonlocal sent
+        for _ in range(2_000_000_000 // 65_536):
+            sent += 1
+            yield b"a" * 65_536
+
+    head = {
+        "Content-Type": "multipart/form-data; boundary=x",
+        "Content-Length": "2000000000",
+        "Authorization": "DeepL-Auth-Key any-key",
+    }
+    refused = client.post(path, content=body(), headers=head)
+    assert refused.status_code == 413, refused.text
+    assert "200000" in refused.text.replace(",", "")
+    assert sent <= 1
+
+
 def test_a_body_that_never_says_its_size_is_refused_while_it_comes(client: TestClient) -> None:
     sent = 0
 
