@@ -42,6 +42,9 @@ from training.models import (
 from training.models.embedding import settled
 from training.models.light_attention import layer_reach
 
+_SOFTMAX = {"Attention", "Softmax"}
+"""Operators of ONNX Runtime that weigh what a token looks at."""
+
 ALLOWED = {"cpu": ("fp32", "int8"), "cuda": ("fp32", "fp16", "bf16", "w8a16")}
 """Precisions that can be exported, by target device."""
 HEAD_UNIT = 8
@@ -185,8 +188,17 @@ def write_language_graphs(
         sizes={
             "reach": None if None in reach else tuple(reach),  # one layer that sees all keeps all
             "max_positions": max_positions or model.config.max_positions or None,
+            "follows": target == "cpu" and _follows(step, model),
         },
     )
+
+
+def _follows(step: onnx.ModelProto, model: CausalLanguageModel) -> bool:
+    """Whether a step may put several tokens into one row (`ModelSizes.follows`): ONNX Runtime's own
+    attention may round otherwise with more queries, and nothing else may tie tokens together."""
+    needs = model.step_needs
+    theirs = _SOFTMAX.intersection(node.op_type for node in step.graph.node)
+    return not (theirs or needs.recurrent or needs.ancestors)
 
 
 def write_text_graph(

@@ -63,6 +63,9 @@ class ModelSizes(Strict):
     """Slots that each layer can see; null if it sees all."""
     recurrent: bool = False
     """Whether a state is computed from the parent's. Given tokens are then read one a call."""
+    follows: bool = Field(default=False, exclude_if=lambda follows: not follows)
+    """Whether a step may put several tokens into one row, which come out as one after the other to
+    the bit where the native kernels are used: then all attention is theirs."""
     alignment_layer: NonNegativeInt | None = None
     """Decoder layer of the alignment queries; null is the last, as in older bundles. It has no
     meaning if the graph gives the alignment itself."""

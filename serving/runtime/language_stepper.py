@@ -19,6 +19,7 @@ from serving.bundle.manifest import CacheSizes, Manifest
 from serving.errors import BundleError
 from serving.runtime.cache_tensors import StepMemory
 from serving.runtime.device import open_device
+from serving.runtime.kernels import native_library
 from serving.runtime.ort import Bindings, check_int8, write_positions, write_visible
 from serving.runtime.session import Binding, CacheMemory, Device
 from serving.search.ids import PAD_ID
@@ -73,6 +74,7 @@ class LanguageStepper(CacheSizes):
         self._session = device.load(folder, manifest.step_graph, threads, int8=int8)
         self.reach: int | None = max(manifest.sizes.reach) if manifest.sizes.reach else None
         """Last positions that the widest layer sees, the query's own among them."""
+        self.checks_drafts = manifest.sizes.follows and native_library() is not None
         self.one_query_first = False  # as many candidates as beams ask for come of each query
 
     def start(self, prompts: Sequence[Sequence[int]]) -> Prompted:
@@ -105,6 +107,13 @@ class LanguageStepper(CacheSizes):
         return LanguageOutputs(
             outputs["top_score"][:, 0], outputs["top_token"][:, 0], outputs["logits"]
         )
+
+    def follow(self, state: LanguageState, inputs: StepInputs, top: int) -> LanguageOutputs:
+        """The distributions after each of several tokens of one row, as `next` gives them for one
+        after the other: a product is the same to the bit whatever rows stand beside it, and so is
+        attention by the native kernels (`checks_drafts`)."""
+        outputs = self._run(state, inputs, top)
+        return LanguageOutputs(outputs["top_score"][0], outputs["top_token"][0], outputs["logits"])
 
     def step(
         self,

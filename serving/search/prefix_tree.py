@@ -198,6 +198,11 @@ class PrefixTree:
         """Whether `repack` has something to look at while the same rows stay."""
         return self._wait <= 0
 
+    @property
+    def steps_left(self) -> int:
+        """Steps until `repack` has something to look at, for which there is room."""
+        return self._wait
+
     def told_ancestors(self, queries: int) -> Ints | None:
         """The ancestors of the first `queries` of each sentence; None where nobody looks back."""
         return self.ancestors[:, :queries] if self.lookback else None

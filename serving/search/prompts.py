@@ -60,6 +60,13 @@ class LanguageOutputs(NamedTuple):
     top_tokens_BT: Int32s
     logits_BV: Floats
 
+    def of(self, row: int) -> LanguageOutputs:
+        """That of one row."""
+        alone = slice(row, row + 1)
+        return LanguageOutputs(
+            self.top_scores_BT[alone], self.top_tokens_BT[alone], self.logits_BV[alone]
+        )
+
 
 def chunks(prompt: Sequence[int]) -> int:
     """Number of runs of the step graph that reading a prompt takes."""

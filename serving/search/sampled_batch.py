@@ -14,6 +14,7 @@ import numpy as np
 
 from serving.arrays import Ints
 from serving.errors import DecodingError, InvalidOptionError, ServingError
+from serving.search.drafts import DRAFT, Drafts
 from serving.search.ids import EOS_ID
 from serving.search.prefix_tree import PrefixTree, Repack
 from serving.search.prompts import LanguageOutputs, Prompted, PromptScores, chunks
@@ -49,6 +50,16 @@ class SamplingStepper(Stepper, Protocol):
         likeliest tokens, or with all where there are fewer."""
         ...
 
+    @property
+    def checks_drafts(self) -> bool:
+        """Whether there is `follow`, equal to `next` to the bit."""
+        ...
+
+    def follow(self, state: State, inputs: StepInputs, top: int) -> LanguageOutputs:
+        """Put several tokens into the only row, each after those before it; returns the
+        distributions after each, as so many rows."""
+        ...
+
 
 class Generated(NamedTuple):
     """One token of an output, or what ended it."""
@@ -82,6 +93,8 @@ class SampledOutput:
     """How many of the likeliest tokens a draw looks at, even if a step lists more for others."""
     always_listed: bool = field(init=False)
     """Whether so many suffice at every step, whatever the distribution."""
+    drafts: Drafts = field(init=False, default_factory=Drafts)
+    """What may come next."""
 
     def __post_init__(self) -> None:
         self.listed = listed_tokens(self.options)
@@ -89,13 +102,15 @@ class SampledOutput:
 
 
 class GenerationBatch:
-    """Outputs that are continued together, one token a step, until their caller removes them."""
+    """Outputs that are continued together until their caller removes them: one token a step, or
+    several where one output is alone and what comes next was guessed (`serving.search.drafts`)."""
 
     _tree: PrefixTree
     """The slots of each row; what it was for the last output while there is no state."""
 
-    def __init__(self, stepper: SamplingStepper) -> None:
-        self._stepper = stepper
+    def __init__(self, stepper: SamplingStepper, *, drafts: bool = False) -> None:
+        """With `drafts`, tokens are guessed where the stepper can check them."""
+        self._stepper, self._drafts = stepper, drafts and stepper.checks_drafts
         self._outputs: list[SampledOutput | None] = []
         """By row; None is idle."""
         self._state: State | None = None
@@ -128,14 +143,17 @@ class GenerationBatch:
                 self._tree.clear(row)
 
     def step(self) -> list[Generated]:
-        """The next token of every output; one whose distribution is broken gets an error and
-        leaves."""
+        """The next token of every output, and those after it that were guessed right; an output
+        whose distribution is broken gets an error and leaves."""
         self._repack()
         if self._state is None:
             return []
         if self._standing is None:
             self._standing = _Standing(self._outputs)
         standing = self._standing
+        draft = self._draft(standing)
+        if draft:
+            return self._follow(draft, self._state, standing)
         tokens_B = np.array(
             [0 if o is None else (o.tokens or o.prompt)[-1] for o in self._outputs], dtype=np.int64
         )
@@ -199,6 +217,39 @@ class GenerationBatch:
         if len(rows) < len(self._outputs):
             self._outputs, self._standing = [self._outputs[row] for row in rows], None
 
+    def _draft(self, standing: _Standing) -> list[int]:
+        """What may follow the only output; nothing where there are others or there is no room."""
+        tree = self._tree
+        if not self._drafts or len(self._outputs) > 1 or tree.steps_left < 2:
+            return []
+        if tree.used[0] + 1 + DRAFT > tree.capacity:
+            return []
+        _, output = standing.live[0]
+        return output.drafts.guess(output.prompt, output.tokens)
+
+    def _follow(self, draft: list[int], state: State, standing: _Standing) -> list[Generated]:
+        """Draw the next token of the only output, and go on while it is the one of the draft. What
+        was guessed wrong stays in slots that are written again."""
+        _, output = standing.live[0]
+        inputs = follow_inputs(self._tree, [(output.tokens or output.prompt)[-1], *draft])
+        found = self._stepper.follow(state, inputs, standing.top)
+        events: list[Generated] = []
+        while len(events) < min(1 + len(draft), self._tree.steps_left):
+            if events and events[-1].token != draft[len(events) - 1]:
+                break
+            if events and (
+                events[-1].token in output.ends or len(output.tokens) >= output.options.max_length
+            ):
+                break
+            events += self._draw(found.of(len(events)), standing)
+            if events[-1].error is not None:
+                return events
+        for _ in events:
+            self._tree.write()
+            self._tree.advance(standing.parents_B1, standing.queries_B)
+        output.drafts.note(len(events) - 1)
+        return events
+
     def _draw(self, found: LanguageOutputs, standing: _Standing) -> list[Generated]:
         """Choose the next token of each output and add it; those that fail leave the batch."""
         events: list[Generated] = []
@@ -254,6 +305,28 @@ def step_inputs(tree: PrefixTree, tokens_B: Ints) -> StepInputs:
         scores_BK=np.zeros((len(tokens_B), 1), dtype=np.float32),
         slot_positions_BC=tree.slot_positions,
         ancestors_BQW=tree.told_ancestors(1),
+    )
+
+
+def follow_inputs(tree: PrefixTree, tokens: Sequence[int]) -> StepInputs:
+    """A step of a tree's only row that puts in these tokens, each after those before it; the tree
+    stays as it is."""
+    queries = np.arange(len(tokens))
+    slots, causal_QQ = tree.used[0] + queries, queries <= queries[:, None]
+    visible_QC = np.repeat(tree.visible[0], len(tokens), axis=0)
+    visible_QC[:, slots] = np.where(causal_QQ, np.float32(0), np.float32(-np.inf))
+    positions_BQ, slot_positions_BC = (
+        tree.next_positions + queries[None],
+        tree.slot_positions.copy(),
+    )
+    slot_positions_BC[:, slots] = positions_BQ
+    return StepInputs(
+        token_ids_BQ=np.array([tokens], dtype=np.int64),
+        positions_BQ=positions_BQ,
+        write_index_B=tree.used,
+        visible_BQC=visible_QC[None],
+        scores_BK=np.zeros((1, 1), dtype=np.float32),
+        slot_positions_BC=slot_positions_BC,
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.errors import BenchError
 from bench.reports.report import Machine, head_lines, table_line, versions
-from bench.runs.gate.rows import Gate, GateRow
+from bench.runs.gate.rows import GateResult, GateRow
 from training.runs.checkpoint import write_atomically
 
 MOST_LOST = 0.03
@@ -36,7 +36,7 @@ class GateRecord:
     """Speeds over the rival's in each repetition, by row."""
 
 
-def record_of(command: str, machine: Machine, gate: Gate, now: datetime) -> GateRecord:
+def record_of(command: str, machine: Machine, gate: GateResult, now: datetime) -> GateRecord:
     """What is kept of a look that began then."""
     return GateRecord(
         date=now.isoformat(timespec="seconds"),
@@ -91,7 +91,7 @@ def _quartiles(speeds: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-def losses(gate: Gate, before: GateRecord | None) -> list[str]:
+def losses(gate: GateResult, before: GateRecord | None) -> list[str]:
     """The rows that became slower since a record, a line each."""
     if before is None:
         return []
@@ -104,7 +104,7 @@ def losses(gate: Gate, before: GateRecord | None) -> list[str]:
 
 
 def gate_markdown(
-    command: str, machine: Machine, gate: Gate, repetitions: int, before: GateRecord | None
+    command: str, machine: Machine, gate: GateResult, repetitions: int, before: GateRecord | None
 ) -> str:
     """The table, beside that of the last record."""
     subject = f"Speed over a rival on the same weights; median of {repetitions} (min-max)."

@@ -30,8 +30,9 @@ from bench.subjects.scenarios import (
 )
 from bench.systems.repetitions import Measured, Progress, best, repeat
 from bench.systems.worker import Worker
-from export.bundles.subject import Form, Texts
+from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
+from export.texts.texts import Texts
 
 SEED = 1
 BEAM = 5
@@ -83,7 +84,7 @@ class GateRow:
 
 
 @dataclass(frozen=True)
-class Gate:
+class GateResult:
     """All that one look found."""
 
     rows: list[GateRow]
@@ -91,7 +92,7 @@ class Gate:
     """What could not be measured on this machine, and why."""
 
 
-def measure_gate(plan: GatePlan, progress: Progress) -> Gate:
+def measure_gate(plan: GatePlan, progress: Progress) -> GateResult:
     """Measure each row, system after system within each repetition."""
     left_out: dict[str, str] = {}
     rows: list[GateRow] = []
@@ -105,7 +106,7 @@ def measure_gate(plan: GatePlan, progress: Progress) -> Gate:
                 left_out[package] = f"not installed: pip install {package.replace('_', '-')}"
             else:
                 rows += measure(plan, progress)
-    return Gate(rows, left_out)
+    return GateResult(rows, left_out)
 
 
 def _translation_rows(

@@ -22,7 +22,7 @@ from serving.search.beam import decode
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.prompts import CHUNK
-from serving.search.sampled_batch import GenerationBatch, SampledOutput
+from serving.search.sampled_batch import Generated, GenerationBatch, SampledOutput
 from serving.search.sampling import Uniforms, draw_from_logits
 from serving.search.sampling_options import GenerationOptions
 from serving.search.sentence import Sentence
@@ -164,6 +164,70 @@ def test_prompts_and_steps_give_the_models_own_distributions(
         for step, distribution in zip(events, wanted, strict=True):
             best = [score for _, score in step[row].top]
             np.testing.assert_allclose(best, np.sort(distribution)[:-4:-1], atol=2e-5, rtol=1e-4)
+
+
+WAYS: list[dict[str, object]] = [
+    {"temperature": 0.0},
+    {"temperature": 0.0, "repetition_penalty": 1.1, "num_logprobs": 2},
+    {"temperature": 0.3, "sampling_top_k": 3},
+    {"temperature": 0.2, "sampling_top_p": 0.9, "logit_bias": ((7, 2.0),)},
+]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("variant", [*VARIANTS, *POSITIONS], ids="-".join)
+def test_guessed_tokens_change_no_bit(
+    bundles: Path, variant: tuple[str, ...], precision: str
+) -> None:
+    stepper = stepper_of(bundles, *variant, precision=precision)
+    steps = 0
+    for length, options in itertools.product((3, CHUNK + 5), WAYS):
+        prompt = (random_ids(7, length) * length)[:length]
+        alone, guessing = (output(0, prompt, max_length=70, **options) for _ in range(2))
+        plain, batch = GenerationBatch(stepper), GenerationBatch(stepper, drafts=True)
+        plain.add([alone])
+        batch.add([guessing])
+        wanted = [event for _ in range(70) for event in plain.step()]
+        found: list[Generated] = []
+        while len(found) < 70:
+            found += batch.step()
+            steps += 1
+        assert found == wanted
+        plain.close()
+        batch.close()
+    theirs = {"own", "relative", "learnt"}  # of ONNX Runtime is their attention
+    assert stepper.checks_drafts is theirs.isdisjoint(variant)
+    assert (steps < 70 * 2 * len(WAYS)) is stepper.checks_drafts
+
+
+def test_only_an_output_that_is_alone_is_guessed_ahead_of(bundles: Path) -> None:
+    stepper = stepper_of(bundles, "full")
+    prompts = [random_ids(4, seed) * 5 for seed in range(2)]
+    wanted = []
+    for key, prompt in enumerate(prompts):
+        batch, events = GenerationBatch(stepper), list[Generated]()
+        batch.add([output(key, prompt, temperature=0.0)])
+        while len(events) < 60:
+            events += batch.step()
+        batch.close()
+        wanted.append(events)
+    batch, found = GenerationBatch(stepper, drafts=True), list[Generated]()
+    batch.add([output(0, prompts[0], temperature=0.0)])
+    for _ in range(12):
+        found += batch.step()
+    before = len(found)
+    batch.add([output(1, prompts[1], temperature=0.0)])
+    for _ in range(9):
+        events = batch.step()
+        assert [event.key for event in events] == [0, 1]
+        found += events
+    batch.remove(1)
+    while sum(event.key == 0 for event in found) < 60:
+        found += batch.step()
+    batch.close()
+    assert before > 12
+    for key, count in ((0, 60), (1, 9)):
+        assert [event for event in found if event.key == key][:count] == wanted[key][:count]
 
 
 def test_a_model_may_have_one_head(tmp_path: Path) -> None:

@@ -19,11 +19,13 @@ from bench.runs.gate.record import (
     slower,
     write_record,
 )
-from bench.runs.gate.rows import Gate, GateRow
+from bench.runs.gate.rows import GateResult, GateRow
 
 MACHINE = Machine("Some CPU @ 2.0 GHz with AMX", 2, 2, 8.0, others=0.0)
 NOW = datetime(2026, 1, 31, 12, 30, tzinfo=UTC)
-GATE = Gate([GateRow("demo, batch 1", "CTranslate2, int8", [1.9, 2.0, 2.1])], {"other": "why"})
+GATE = GateResult(
+    [GateRow("demo, batch 1", "CTranslate2, int8", [1.9, 2.0, 2.1])], {"other": "why"}
+)
 
 
 def record(machine: Machine = MACHINE, hour: int = 12) -> GateRecord:
