@@ -85,6 +85,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_encoders(verbs)
     _add_encoder_server(verbs)
     _add_students(verbs)
+    _add_documents(verbs)
     _add_gate(verbs)
     _add_tables(verbs)
     _add_picture(verbs)
@@ -410,6 +411,30 @@ def _add_students(verbs: _Verbs) -> None:
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
     _add_threads(parser)
     parser.add_argument("--busy", action="store_true", help=_BUSY)
+
+
+def _add_documents(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "documents",
+        help="whole documents beside what the engine takes for their sentences",
+        description="A report of Word and subtitles, translated in turns with their distinct "
+        "sentences in one list; the memory of that; and the latency of a server's clients without "
+        "a document and beside one.",
+    )
+    parser.add_argument("--bundle", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--languages", required=True, metavar="SOURCE-TARGET")
+    parser.add_argument(
+        "--texts", type=Path, required=True, metavar="FILE", help="a sentence a line"
+    )
+    parser.add_argument("--pages", type=int, default=200, metavar="N", help="default 200")
+    parser.add_argument("--cues", type=int, default=2000, metavar="N", help="default 2000")
+    parser.add_argument(
+        "--seconds", type=int, default=30, metavar="N", help="of each load; default 30, 0 for none"
+    )
+    parser.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
+    _add_threads(parser)
+    parser.add_argument("--busy", action="store_true", help=_BUSY)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
 
 
 def _add_gate(verbs: _Verbs) -> None:

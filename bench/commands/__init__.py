@@ -24,6 +24,7 @@ VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "encoders": encoding.encoders,
     "encoder-server": encoding.encoder_server,
     "students": decoding.students,
+    "documents": decoding.documents,
     "gate": gate.gate,
     "tables": documents.tables,
     "picture": documents.picture,

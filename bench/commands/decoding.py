@@ -268,3 +268,35 @@ def store(options: argparse.Namespace) -> int:
     machine = watched(machine)
     print(store_markdown(command_of(options), machine, rounds, requests, costs))
     return status(machine, busy=options.busy)
+
+
+def documents(options: argparse.Namespace) -> int:
+    """Time whole documents, in turns with their sentences alone; the tables go to stdout."""
+    from bench.runs.decoding.documents import (
+        DocumentsPlan,
+        documents_markdown,
+        run_documents,
+        write_documents,
+    )
+
+    cores = cores_of(options.threads)
+    check_file("--json", options.json)
+    source, _, target = options.languages.partition("-")
+    plan = DocumentsPlan(
+        bundle=options.bundle,
+        texts=read_texts(options.texts),
+        languages=(source, target),
+        pages=at_least_one("--pages", options.pages),
+        cues=at_least_one("--cues", options.cues),
+        seconds=options.seconds,
+        repetitions=at_least_one("--repetitions", options.repetitions),
+        threads=cores,
+    )
+    machine = idle_machine(cores, busy=options.busy)
+    found = run_documents(plan, tell)
+    machine = watched(machine)
+    command = command_of(options)
+    print(documents_markdown(command, machine, plan, found))
+    if options.json is not None:
+        write_documents(options.json, command, machine, found)
+    return status(machine, busy=options.busy)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from xml.sax.saxutils import escape
 
 from serving.documents.archive import Archive
+from serving.documents.direction import is_right_to_left
 from serving.documents.encoding import decoded
 from serving.documents.plain import read_html
 from serving.documents.slots import Slot, file_with_slots
@@ -16,6 +18,11 @@ from serving.errors import DocumentError
 _CHAPTER = re.compile(r"\.x?html?\Z", re.IGNORECASE)
 _CONTENTS = re.compile(r"\.ncx\Z", re.IGNORECASE)
 _LABEL = re.compile(r"<(?:\w+:)?text(?:\s[^>]*)?>([^<]*)</")
+_RECORD = re.compile(r"\.opf\Z", re.IGNORECASE)
+_TITLE = re.compile(r"<dc:title(?:\s[^>]*)?>([^<]*)</")
+_LANGUAGE = re.compile(r"(<dc:language(?:\s[^>]*)?>)[^<]*(</)")
+_SPINE = re.compile(r"<(?:\w+:)?spine\b[^>]*?(?=\s*/?>)")
+_PROGRESSION = re.compile(r"""\spage-progression-direction\s*=\s*(?:"[^"]*"|'[^']*')""")
 _RIGHTS = "META-INF/encryption.xml"
 _FONTS = re.compile(rb"http://(?:www\.idpf\.org/2008/embedding|ns\.adobe\.com/pdf/enc#RC)")
 _METHOD = re.compile(rb"<(?:\w+:)?EncryptionMethod\b[^>]*>")
@@ -27,15 +34,16 @@ class _Part:
     file: FileInUnits
 
 
-def read_epub(content: bytes) -> FileInUnits:
-    """The chapters of a book as pages of HTML, and the labels of its table of contents. Raises
+def read_epub(content: bytes, target: str = "") -> FileInUnits:
+    """The chapters of a book as pages of HTML, the labels of its table of contents, and its title.
+    The book says that it is in the `target` language, and its pages turn the way of that. Raises
     DocumentError for a book whose text is locked."""
     archive = Archive(content)
     if _RIGHTS in archive.names and any(
         not _FONTS.search(method) for method in _METHOD.findall(archive.read(_RIGHTS))
     ):
         raise DocumentError("the book is locked by digital rights; translate one that is not")
-    parts = list(_parts(archive))
+    parts = list(_parts(archive, target))
     units = [unit for part in parts for unit in part.file.units]
 
     def write(translations: Sequence[Translated]) -> WrittenFile:
@@ -44,23 +52,42 @@ def read_epub(content: bytes) -> FileInUnits:
         for part in parts:
             own = translations[done : done + len(part.file.units)]
             done += len(own)
-            if own:
-                written = part.file.write(own)
+            written = part.file.write(own)
+            if written.content != archive.read(part.name):
                 others[part.name] = [written.content]
-                warnings += written.warnings
+            warnings += written.warnings
         return WrittenFile(archive.written(others), tuple(dict.fromkeys(warnings)))
 
     return FileInUnits(units, write)
 
 
-def _parts(archive: Archive) -> Iterator[_Part]:
+def _parts(archive: Archive, target: str) -> Iterator[_Part]:
     for name in archive.names:
         if _CHAPTER.search(name):
-            yield _Part(name, read_html(archive.read(name)))
+            yield _Part(name, read_html(archive.read(name), target))
         elif _CONTENTS.search(name):
-            source = decoded(archive.read(name))
-            slots = [
-                Slot(*match.span(1), Unit(match[1], "xml"), str)
-                for match in _LABEL.finditer(source.text)
-            ]
-            yield _Part(name, file_with_slots(source, slots))
+            yield _Part(name, _of_slots(archive.read(name), _LABEL))
+        elif _RECORD.search(name):
+            record = decoded(archive.read(name))
+            text = _in_language(record.text, target) if target else record.text
+            yield _Part(name, _of_slots(record.encoded(text).content, _TITLE))
+
+
+def _of_slots(content: bytes, pattern: re.Pattern[str]) -> FileInUnits:
+    """What stands in the group of a pattern is translated."""
+    source = decoded(content)
+    found = pattern.finditer(source.text)
+    slots = [Slot(*match.span(1), Unit(match[1], "xml"), str) for match in found]
+    return file_with_slots(source, slots)
+
+
+def _in_language(record: str, target: str) -> str:
+    """The book's own record, of a book in another language."""
+    record = _LANGUAGE.sub(lambda found: found[1] + escape(target) + found[2], record, count=1)
+    spine = _SPINE.search(record)
+    if spine is None:
+        return record
+    tag = _PROGRESSION.sub("", spine[0])
+    if is_right_to_left(target):
+        tag += ' page-progression-direction="rtl"'
+    return record[: spine.start()] + tag + record[spine.end() :]

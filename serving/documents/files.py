@@ -141,9 +141,9 @@ def _output_name(path: Path) -> str:
 
 
 def _known(folder: Path) -> Iterator[Path]:
-    endings = frozenset(suffixes(FORMATS))
+    endings = tuple(suffixes(FORMATS))
     return (
         path
         for path in folder.rglob("*")
-        if path.suffix.lower() in endings and path.is_file() and not path.name.startswith(".")
+        if path.name.lower().endswith(endings) and path.is_file() and not path.name.startswith(".")
     )

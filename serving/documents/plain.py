@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from xml.sax.saxutils import quoteattr
 
+from serving.documents.direction import is_right_to_left
 from serving.documents.encoding import decoded
+from serving.documents.pieces import html_units, markdown_units
 from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
 
 _CHARSET = re.compile(rb"""<meta\s[^>]*charset\s*=\s*["']?([\w-]+)""", re.IGNORECASE)
+_ROOT = re.compile(r"<html\b[^>]*(?=>)", re.IGNORECASE)
+_LANGUAGE = re.compile(r"""(\s(?:xml:)?lang\s*=\s*)(?:"[^"]*"|'[^']*'|[^\s>"']+)""", re.IGNORECASE)
+_DIRECTION = re.compile(r"""\sdir\s*=\s*["']?(?:ltr|rtl|auto)["']?""", re.IGNORECASE)
 _LINE = re.compile(r"[^\r\n]+|[\r\n]+")
 
 
@@ -38,24 +44,50 @@ def read_text(content: bytes) -> FileInUnits:
 
 
 def read_markdown(content: bytes) -> FileInUnits:
-    """A Markdown file is one unit, for links are defined anywhere in it."""
+    """The blocks of a Markdown file, several in a unit."""
     source = decoded(content)
-    units = [Unit(source.text, "markdown")] if source.text.strip() else []
+    parts = markdown_units(source.text)
 
     def write(translations: Sequence[Translated]) -> WrittenFile:
-        return source.encoded(translations[0].text if units else source.text)
+        return source.encoded(_filled(parts, translations))
 
-    return FileInUnits(units, write)
+    return FileInUnits(_units(parts), write)
 
 
-def read_html(content: bytes) -> FileInUnits:
-    """A page is one unit, for tags open and close anywhere in it."""
+def read_html(content: bytes, target: str = "") -> FileInUnits:
+    """The blocks of a page, several in a unit. The page says that it is in the `target` language,
+    if it says its language, and runs the way of that."""
     declared = _CHARSET.search(content[:4096])
     source = decoded(content, declared[1].decode() if declared else None)
-    units = [Unit(source.text, "html")] if source.text.strip() else []
+    parts = html_units(_in_language(source.text, target) if target else source.text)
 
     def write(translations: Sequence[Translated]) -> WrittenFile:
-        text = translations[0].text if units else source.text
+        text = _filled(parts, translations)
         return WrittenFile(source.mark + text.encode(source.encoding, "xmlcharrefreplace"))
 
-    return FileInUnits(units, write)
+    return FileInUnits(_units(parts), write)
+
+
+def _in_language(text: str, target: str) -> str:
+    root = _ROOT.search(text)
+    if root is None:
+        return text
+    tag = _LANGUAGE.sub(lambda found: f"{found[1]}{quoteattr(target)}", root[0])
+    right = is_right_to_left(target)
+    if _DIRECTION.search(tag):
+        tag = _DIRECTION.sub(f' dir="{"rtl" if right else "ltr"}"', tag)
+    elif right:
+        tag = f'{tag} dir="rtl"'
+    return text[: root.start()] + tag + text[root.end() :]
+
+
+def _units(parts: Sequence[str | Unit]) -> list[Unit]:
+    """Those of the parts that are to be translated; raises TooLongError."""
+    units = [part for part in parts if isinstance(part, Unit)]
+    check_lengths(units)
+    return units
+
+
+def _filled(parts: Sequence[str | Unit], translations: Sequence[Translated]) -> str:
+    given = iter(translations)
+    return "".join(part if isinstance(part, str) else next(given).text for part in parts)

@@ -15,17 +15,17 @@ from serving.documents.unit import FileFormat, FileInUnits
 from serving.errors import DocumentError
 
 
-def _read_ooxml(content: bytes) -> FileInUnits:
+def _read_ooxml(content: bytes, target: str = "") -> FileInUnits:
     # Here, for other files need no lxml.
     from serving.documents.office.ooxml import read_ooxml
 
-    return read_ooxml(content)
+    return read_ooxml(content, target)
 
 
-def _read_odf(content: bytes) -> FileInUnits:
+def _read_odf(content: bytes, target: str = "") -> FileInUnits:
     from serving.documents.office.odf import read_odf
 
-    return read_odf(content)
+    return read_odf(content, target)
 
 
 def _read_yaml(content: bytes) -> FileInUnits:
@@ -42,24 +42,24 @@ def _read_pdf(content: bytes) -> FileInUnits:
 
 TEXT = FileFormat("txt", (".txt", ".text"), plain.read_text)
 MARKDOWN = FileFormat("markdown", (".md", ".markdown"), plain.read_markdown)
-HTML = FileFormat("html", (".html", ".htm", ".xhtml"), plain.read_html)
+HTML = FileFormat("html", (".html", ".htm", ".xhtml"), plain.read_html, read_into=plain.read_html)
 NOTEBOOK = FileFormat("ipynb", (".ipynb",), notebook.read_notebook)
 SRT = FileFormat("srt", (".srt",), cues.read_srt)
 VTT = FileFormat("vtt", (".vtt",), cues.read_vtt)
 ASS = FileFormat("ass", (".ass", ".ssa"), cues.read_ass)
 SBV = FileFormat("sbv", (".sbv",), cues.read_sbv)
 
-DOCX = FileFormat("docx", (".docx", ".docm", ".dotx", ".dotm"), _read_ooxml)
-PPTX = FileFormat("pptx", (".pptx", ".pptm", ".ppsx", ".potx"), _read_ooxml)
-XLSX = FileFormat("xlsx", (".xlsx", ".xlsm", ".xltx"), _read_ooxml)
-ODT = FileFormat("odt", (".odt", ".ott"), _read_odf)
-ODP = FileFormat("odp", (".odp", ".otp"), _read_odf)
-ODS = FileFormat("ods", (".ods", ".ots"), _read_odf)
+DOCX = FileFormat("docx", (".docx", ".docm", ".dotx", ".dotm"), _read_ooxml, read_into=_read_ooxml)
+PPTX = FileFormat("pptx", (".pptx", ".pptm", ".ppsx", ".potx"), _read_ooxml, read_into=_read_ooxml)
+XLSX = FileFormat("xlsx", (".xlsx", ".xlsm", ".xltx"), _read_ooxml, read_into=_read_ooxml)
+ODT = FileFormat("odt", (".odt", ".ott"), _read_odf, read_into=_read_odf)
+ODP = FileFormat("odp", (".odp", ".otp"), _read_odf, read_into=_read_odf)
+ODS = FileFormat("ods", (".ods", ".ots"), _read_odf, read_into=_read_odf)
 
-EPUB = FileFormat("epub", (".epub",), book.read_epub)
+EPUB = FileFormat("epub", (".epub",), book.read_epub, read_into=book.read_epub)
 PO = FileFormat("po", (".po", ".pot"), catalogue.read_po)
-XLIFF = FileFormat("xliff", (".xlf", ".xliff"), elements.read_xliff)
-ANDROID = FileFormat("android", (), elements.read_android)
+XLIFF = FileFormat("xliff", (".xlf", ".xliff"), elements.read_xliff, read_into=elements.read_xliff)
+ANDROID = FileFormat("android", ("strings.xml",), elements.read_android)
 RESX = FileFormat("resx", (".resx",), elements.read_resx)
 STRINGS = FileFormat("strings", (".strings",), lines.read_strings)
 PROPERTIES = FileFormat("properties", (".properties",), lines.read_properties)

@@ -57,7 +57,7 @@ class FileFormat:
 
     name: str
     suffixes: tuple[str, ...]
-    """In small letters, with their dots."""
+    """How names of such files end, in small letters: with a dot, or the whole name."""
     read: Callable[[bytes], FileInUnits]
     read_into: Callable[[bytes, str], FileInUnits] | None = None
     """Reads a file that holds several languages, of which the one that is named is filled."""

@@ -65,6 +65,7 @@ export class Documents {
     this._show([`${state.name} is translated.`, ...state.warnings].join(" "));
     element("file-fetch").textContent = `Download ${state.output_name}`;
     element("file-fetch").hidden = false;
+    if (state.pictures) this._draw(state.id).catch(() => {}); // they are an extra
     return state;
   }
 
@@ -77,9 +78,19 @@ export class Documents {
     element("file-state").textContent = `Translating ${name}${rest}`;
   }
 
+  /** Show the first page before and after, where the server can draw it. */
+  async _draw(id) {
+    for (const which of ["before", "after"]) {
+      const picture = await fetchFile(`documents/${id}/pictures/${which}`);
+      if (this._current !== id) return;
+      element(`file-${which}`).src = await asAddress(picture);
+    }
+    element("file-pictures").hidden = false;
+  }
+
   /** Say something in the place of the bar. */
   _show(text) {
-    for (const id of ["file-progress", "file-stop", "file-fetch"]) element(id).hidden = true;
+    for (const id of ["file-progress", "file-stop", "file-fetch", "file-pictures"]) element(id).hidden = true;
     element("file-state").textContent = text;
     if (text) announce(text);
   }
@@ -99,4 +110,14 @@ export class Documents {
     this._show("");
     if (id) await change("DELETE", `documents/${id}`).catch(() => {}); // it is forgotten in a day anyway
   }
+}
+
+/** A picture as an address that holds all of it: the page may show no other. */
+function asAddress(blob) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.addEventListener("load", () => resolve(reader.result));
+    reader.addEventListener("error", () => reject(reader.error));
+    reader.readAsDataURL(blob);
+  });
 }

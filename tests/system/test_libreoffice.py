@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 
@@ -18,6 +21,7 @@ from openpyxl.cell.text import InlineFont
 from openpyxl.chart import BarChart, Reference
 from pptx.util import Inches
 
+from serving.server.work.documents.pictures import Pictures
 from tests.unit.serving.documents.fakes import translated
 
 OFFICE = shutil.which("soffice")
@@ -170,3 +174,33 @@ def test_each_word_is_translated_and_each_stays_in_its_place(
     assert structure(after) == structure(before)
     expected = [text if text in OF_OFFICE else text.upper() for text in paragraphs(before)]
     assert paragraphs(after) == [text.replace("WEG", "weg") for text in expected]
+
+
+def test_the_first_page_is_drawn_and_nothing_is_fetched_for_it(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    class Site(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+    site = ThreadingHTTPServer(("127.0.0.1", 0), Site)
+    threading.Thread(target=site.serve_forever, daemon=True).start()
+    document = docx.Document()
+    document.add_paragraph("Eine Seite")
+    address = f"http://127.0.0.1:{site.server_port}/a.png"
+    shape = (
+        f'<w:r {W} xmlns:v="urn:schemas-microsoft-com:vml" xmlns:r="http://schemas.openxmlformats'
+        '.org/officeDocument/2006/relationships"><w:pict><v:shape style="width:9pt;height:9pt">'
+        '<v:imagedata r:id="{}"/></v:shape></w:pict></w:r>'
+    )
+    kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/image"
+    linked = document.part.relate_to(address, kind, is_external=True)
+    document.paragraphs[0]._p.append(parse_xml(shape.format(linked)))
+    document.save(str(tmp_path / "a.docx"))
+    picture = tmp_path / "before.png"
+    assert asyncio.run(Pictures().draw(tmp_path / "a.docx", "docx", picture))
+    site.shutdown()
+    site.server_close()
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert not asked

@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.system.browser import NAMES, Visit, chromium, find_chromium, visit
 from tests.system.server import ROOT, Server, running
+from tests.unit.serving.documents.packages import docx
 
 if find_chromium() is None:
     pytest.skip(
@@ -567,6 +568,18 @@ def test_a_document_is_translated_and_fetched(visited: Visit, page: Page) -> Non
     assert "time" in download.value.path().read_text()
     ids = [address for address in visited.requests if "/documents/" in address]
     assert ids
+
+
+@pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
+def test_a_file_of_office_is_shown_before_and_after(page: Page) -> None:
+    content = docx("<w:p><w:r><w:t>Guten Morgen!</w:t></w:r></w:p>")
+    page.get_by_label("Translate a document").set_input_files(
+        {"name": "brief.docx", "mimeType": "application/x", "buffer": content}
+    )
+    for which in ("before", "after"):
+        picture = page.get_by_role("img", name=f"First page {which}")
+        expect(picture).to_be_visible(timeout=120_000)
+        assert picture.evaluate("image => image.naturalWidth") > 100
 
 
 def test_a_document_of_no_known_kind_is_refused_in_plain_words(visited: Visit, page: Page) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
+from xml.sax.saxutils import quoteattr
 
 from serving.documents.encoding import Decoded, decoded
 from serving.documents.slots import Slot, file_with_slots
@@ -15,6 +17,8 @@ from serving.errors import DocumentError
 _DECLARED = re.compile(rb"""\A\s*<\?xml[^>]*encoding\s*=\s*["']([\w.-]+)["']""")
 _TAG_END = re.compile(r"""(?:[^"'>]|"[^"]*"|'[^']*')*>""")
 _DEEPEST = 256
+_LANGUAGES = {"file": ("target-language", "source-language"), "xliff": ("trgLang", "srcLang")}
+"""Of XLIFF 1.2 and 2: where the language of targets stands, and that of sources beside it."""
 _UNTRANSLATED = frozenset(("new", "initial", "needs-translation"))
 
 
@@ -43,15 +47,37 @@ class Element:
             yield from child.walk()
 
 
-def read_xliff(content: bytes) -> FileInUnits:
+def read_xliff(content: bytes, target: str = "") -> FileInUnits:
     """Targets of XLIFF 1.2 and 2 that are missing, empty or of a state that asks for translation;
-    states and notes stay."""
-    source = text_of(content)
+    states and notes stay. The file says that it is in the `target` language where it says none."""
+    source = _into_language(text_of(content), target)
+    root = _parsed(source.text)
     slots: list[Slot] = []
-    for element in elements_of(source):
+    for element in _translatable(root, inherited=True) if root else ():
         if element.name in ("trans-unit", "segment") and _wanted(element):
             slots += _target(source.text, element)
     return file_with_slots(source, slots)
+
+
+def _into_language(source: Decoded, target: str) -> Decoded:
+    """The text with the language of its targets, which none may be without."""
+    text = source.text
+    for element in reversed(list(elements_of(source)) if target else []):
+        attribute, beside = _LANGUAGES.get(element.name, ("", ""))
+        if beside in element.attributes and attribute not in element.attributes:
+            end = element.begin + len(text[element.begin : element.inner].rstrip("/> \t\r\n"))
+            text = f"{text[:end]} {attribute}={quoteattr(target)}{text[end:]}"
+    return dataclasses.replace(source, text=text)
+
+
+def _translatable(element: Element, *, inherited: bool) -> Iterator[Element]:
+    """Elements that are not said to stay, themselves or by one around them."""
+    said = element.attributes.get("translate")
+    own = said == "yes" if said in ("yes", "no") else inherited
+    if own:
+        yield element
+    for child in element.children:
+        yield from _translatable(child, inherited=own)
 
 
 def read_android(content: bytes) -> FileInUnits:
@@ -89,7 +115,7 @@ def inner_slot(text: str, element: Element) -> Slot:
 
 def _wanted(unit: Element) -> bool:
     target = unit.child("target")
-    if unit.child("source") is None or unit.attributes.get("translate") == "no":
+    if unit.child("source") is None:
         return False
     states = {unit.attributes.get("state"), target and target.attributes.get("state")}
     return (
@@ -119,7 +145,8 @@ def _target(text: str, element: Element) -> Iterator[Slot]:
         def after_source(translation: str) -> str:
             return f"{space}<{name}>{translation}</{name}>"
 
-        yield Slot(source.end, source.end, unit, after_source, replaces_source=False)
+        end = (element.child("seg-source") or source).end
+        yield Slot(end, end, unit, after_source, replaces_source=False)
 
 
 def text_of(content: bytes) -> Decoded:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from lxml import etree
 
 from serving.documents.archive import Archive
+from serving.documents.direction import turn
 from serving.documents.markup import Inline, Thing, Words, Wrap, line_of
+from serving.documents.office.blocks import in_utf_8
 from serving.documents.office.paragraph import (
     MACROS,
     SIGNED,
@@ -34,11 +36,17 @@ _BREAKS = frozenset((f"{_TEXT}line-break", f"{_TEXT}tab"))
 _PARAGRAPHS = frozenset((f"{_TEXT}p", f"{_TEXT}h"))
 _UNREAD = frozenset((f"{_TEXT}tracked-changes",))
 """What holds text that has been deleted."""
+_WRITING = re.compile(rb"""(\bstyle:writing-mode\s*=\s*["'])(lr|rl)(-tb["'])""")
+_DEFAULT = re.compile(
+    rb"""(<style:default-style\s[^>]*family=["']paragraph["'][^>]*>\s*<style:paragraph-properties\b"""
+    rb"[^>]*?)(/?>)"
+)
 _SPACES = re.compile(r"[ \t\r\n]+")
 
 
-def read_odf(content: bytes) -> FileInUnits:
-    """The paragraphs of a file of OpenDocument, with those of cells, notes, headers and frames."""
+def read_odf(content: bytes, target: str = "") -> FileInUnits:
+    """The paragraphs of a file of OpenDocument, with those of cells, notes, headers and frames.
+    With a `target` language that runs the other way pages, paragraphs and sheets are turned."""
     archive = Archive(content)
     if _MANIFEST in archive.names and b":encryption-data" in archive.read(_MANIFEST):
         raise DocumentError("the file is locked with a password; remove it and try again")
@@ -46,8 +54,15 @@ def read_odf(content: bytes) -> FileInUnits:
     file = office_file(archive, names, PartReading(_take, _paragraphs))
     signed = [name for name in archive.names if name == _SIGNATURES]
 
+    right = turn("\n".join(unit.text for unit in file.units), target)
+
     def write(translations: Sequence[Translated]) -> WrittenFile:
-        return WrittenFile(archive.written(file.written(translations), signed))
+        others: dict[str, Iterable[bytes]] = {**file.written(translations)}
+        if right is not None:
+            for name in names:
+                part = b"".join(others.get(name, [archive.read(name)]))
+                others[name] = [_turned(in_utf_8(part, name), right=right)]
+        return WrittenFile(archive.written(others, signed))
 
     warnings = []
     if signed:
@@ -55,6 +70,19 @@ def read_odf(content: bytes) -> FileInUnits:
     if any(name.startswith(("Basic/", "Scripts/")) for name in archive.names):
         warnings.append(MACROS)
     return FileInUnits(file.units, write, warnings=tuple(warnings))
+
+
+def _turned(content: bytes, *, right: bool) -> bytes:
+    """A part whose pages, paragraphs and sheets run from the right, or from the left."""
+    before, behind = (b"lr", b"rl") if right else (b"rl", b"lr")
+    content = _WRITING.sub(
+        lambda found: found[1] + behind + found[3] if found[2] == before else found[0], content
+    )
+    default = _DEFAULT.search(content)
+    if default is None or b"writing-mode" in default[0]:
+        return content
+    end = default.end() - len(default[2])
+    return content[:end] + b' style:writing-mode="' + behind + b'-tb"' + content[end:]
 
 
 def _take(tag: str, attributes: Mapping[str, str]) -> Literal["take", "skip", "enter"]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from lxml import etree
 
 from serving.documents.archive import Archive
+from serving.documents.direction import turn
 from serving.documents.markup import Inline, Thing, Words, Wrap, line_of
 from serving.documents.office.paragraph import (
     MACROS,
@@ -19,6 +19,12 @@ from serving.documents.office.paragraph import (
     office_file,
 )
 from serving.documents.office.runs import RunReader
+from serving.documents.office.turning import (
+    turn_drawing,
+    turn_word,
+    turned_sheet,
+    turned_styles,
+)
 from serving.documents.unit import FileInUnits, Translated, WrittenFile
 from serving.documents.xml import local, parsed, serialised
 
@@ -32,6 +38,11 @@ _WORDS = frozenset(
 )
 """The kinds of parts that hold words, as their content types name them."""
 _MAIN = re.compile(r"\.([A-Za-z]+)(?:\.main)?\+xml\Z")
+_TURNED = (
+    (re.compile(r"xl/worksheets/[^/]+\.xml\Z"), turned_sheet),
+    (re.compile(r"ppt/(?:slide(?:Master|Layout)s/[^/]+|presentation)\.xml\Z"), turned_styles),
+)
+"""Parts that run the other way with most of the text, and how."""
 _SIGNATURE = re.compile(r"\A_xmlsignatures/|\A/?_xmlsignatures\b")
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -44,21 +55,28 @@ _STRICT = {
 }
 
 
-def read_ooxml(content: bytes) -> FileInUnits:
-    """The paragraphs, cells, notes and comments of a file of Word, PowerPoint or Excel."""
+def read_ooxml(content: bytes, target: str = "") -> FileInUnits:
+    """The paragraphs, cells, notes and comments of a file of Word, PowerPoint or Excel. With a
+    `target` language paragraphs and sheets that would run the wrong way are turned."""
     archive = Archive(content)
     names = _parts_with_words(archive)
     kept = _names_of_columns(archive)
 
     def paragraphs(root: etree._Element) -> Iterator[Paragraph]:
-        return _paragraphs(root, kept)
+        return _paragraphs(root, kept, target)
 
     file = office_file(archive, names, PartReading(_take, paragraphs))
     signed = [name for name in archive.names if _SIGNATURE.match(name)]
+    right = turn("\n".join(unit.text for unit in file.units), target)
 
     def write(translations: Sequence[Translated]) -> WrittenFile:
-        others = file.written(translations) | _unsigned(archive, signed)
-        return WrittenFile(archive.written(others, signed))
+        others: dict[str, Iterable[bytes]] = {**file.written(translations)}
+        for name in archive.names:
+            turned = next((turned for parts, turned in _TURNED if parts.match(name)), None)
+            if turned and right is not None:
+                part = b"".join(others.get(name, [archive.read(name)]))
+                others[name] = [turned(part, right)]
+        return WrittenFile(archive.written(others | _unsigned(archive, signed), signed))
 
     warnings = []
     if signed:
@@ -133,7 +151,7 @@ def _take(tag: str, attributes: Mapping[str, str]) -> Literal["take", "enter"]:
     return "take" if _kind(tag) else "enter"
 
 
-def _paragraphs(root: etree._Element, kept: Collection[str]) -> Iterator[Paragraph]:
+def _paragraphs(root: etree._Element, kept: Collection[str], target: str) -> Iterator[Paragraph]:
     for element in root.iter():
         kind = _kind(element.tag) if isinstance(element.tag, str) else None
         if kind is None:
@@ -142,14 +160,26 @@ def _paragraphs(root: etree._Element, kept: Collection[str]) -> Iterator[Paragra
         plain = element if kind == "text" else element.find(f"{namespace}t")
         if kind == "runs":
             plain = None
-        found = _of_runs(element, namespace) if plain is None else _of_text(plain)
+        found = _of_runs(element, namespace, target) if plain is None else _of_text(plain)
         if found.line.has_words and _plain(found.line.inside) not in kept:
             yield found
 
 
-def _of_runs(element: etree._Element, namespace: str) -> Paragraph:
+def _of_runs(element: etree._Element, namespace: str, target: str) -> Paragraph:
     reader = RunReader(namespace)
-    return Paragraph(line_of(reader.read(element)), functools.partial(reader.fill, element))
+    line = line_of(reader.read(element))
+
+    def fill(inlines: Sequence[Inline]) -> None:
+        reader.fill(element, inlines)
+        right = turn(_plain(line.inside), target)
+        if right is None:
+            return
+        if _STRICT.get(namespace, namespace) == _WORD:
+            turn_word(element, namespace, right=right)
+        elif _STRICT.get(namespace, namespace) == _DRAWING:
+            turn_drawing(element, namespace, right=right)
+
+    return Paragraph(line, fill)
 
 
 def _of_text(element: etree._Element) -> Paragraph:

@@ -30,6 +30,7 @@ def divided(given: Translated, lengths: Sequence[int], seconds: Sequence[float])
     places = [(0, 0), *cuts, (len(text), len(text))]
     shares = _shares(lengths, seconds)
     bounds = list(accumulate(length + 1 for length in lengths))
+    measured = _Measured(text, places)
     # best[p]: the cheapest way to have the parts up to now end at the p-th place.
     best: dict[int, tuple[float, list[int]]] = {0: (0.0, [0])}
     for part, share in enumerate(shares):
@@ -41,7 +42,7 @@ def divided(given: Translated, lengths: Sequence[int], seconds: Sequence[float])
         following: dict[int, tuple[float, list[int]]] = {}
         for end, own in zip(ends, costs, strict=True):
             found = [
-                (cost + own + _part_cost(text[places[begin][1] : places[end][0]], share, text), way)
+                (cost + own + measured.part_cost(begin, end, share), way)
                 for begin, (cost, way) in best.items()
                 if begin <= end
             ]
@@ -78,13 +79,30 @@ def _cut_cost(text: str, cut: tuple[int, int], bound: int, links: Sequence[Link]
     return _CROSSED * crossed / max(len(links), 1) - punctuation
 
 
-def _part_cost(part: str, share: float, text: str) -> float:
-    shown = visible(part)
-    if not shown.strip():
-        return _EMPTY
-    over = max(0, len(shown) - LINES * LINE_CHARACTERS)
-    wanted = max(share * len(visible(text)), 1.0)
-    return _OVERFULL * over + abs(len(shown) - wanted) / wanted
+class _Measured:
+    """What a viewer reads between two places of a text, counted once for all pairs of them."""
+
+    def __init__(self, text: str, places: Sequence[tuple[int, int]]) -> None:
+        counts = [0] * (len(text) + 1)
+        inks = [0] * (len(text) + 1)
+        hidden = {n for match in _TAG.finditer(text) for n in range(*match.span())}
+        for n, char in enumerate(text):
+            shown = n not in hidden
+            counts[n + 1] = counts[n] + shown
+            inks[n + 1] = inks[n] + (shown and not char.isspace())
+        self._total = counts[-1]
+        self._begins = [(counts[end], inks[end]) for _, end in places]
+        self._ends = [(counts[begin], inks[begin]) for begin, _ in places]
+
+    def part_cost(self, begin: int, end: int, share: float) -> float:
+        """What is wrong with a part between these places that has such a share of the whole."""
+        (before, ink_before), (until, ink_until) = self._begins[begin], self._ends[end]
+        if ink_until <= ink_before:
+            return _EMPTY
+        length = until - before
+        over = max(0, length - LINES * LINE_CHARACTERS)
+        wanted = max(share * self._total, 1.0)
+        return _OVERFULL * over + abs(length - wanted) / wanted
 
 
 def visible(text: str) -> str:

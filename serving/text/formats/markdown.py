@@ -43,14 +43,11 @@ _Rule = Callable[[StateInline, bool], bool]
 
 def markdown_tokens(source: str) -> list[Token]:
     """Tokens of a Markdown text: inline markup is in the line, and blocks divide."""
-    front = _FRONT_MATTER.match(source)
-    begin = front.end() if front else 0
-    lines = [line.span() for line in _LINE.finditer(source, begin) if line.end() > line.start()]
+    lines, blocks = _blocks(source)
     found: list[Token] = []
     cell = (0, 0)  # line, and where in it the cells end that are known
     before = ""
-    read = as_commonmark([source[slice(*line)] for line in lines])
-    for block in _parser().parse("".join(read)):
+    for block in blocks:
         if block.type == "html_block" and block.map and block.level == 0:
             first, last = lines[block.map[0]][0], lines[block.map[1] - 1][1]
             found += [
@@ -71,6 +68,23 @@ def markdown_tokens(source: str) -> list[Token]:
                 found += _inline(source, block, places)
         before = block.type
     return list(_covering(found, len(source)))
+
+
+def block_starts(source: str) -> list[int]:
+    """Where a block begins that would be read in the same way if nothing stood before it."""
+    lines, blocks = _blocks(source)
+    first = {block.map[0] for block in blocks if block.map and not block.level and block.map[0]}
+    after_blank = [n for n in sorted(first) if source[slice(*lines[n - 1])].isspace()]
+    starts = [lines[number][0] for number in after_blank]
+    return [start for start in starts if not source[start].isspace()]
+
+
+def _blocks(source: str) -> tuple[list[Span], list[Parsed]]:
+    """The lines behind the front matter, and the blocks of them."""
+    front = _FRONT_MATTER.match(source)
+    begin = front.end() if front else 0
+    lines = [line.span() for line in _LINE.finditer(source, begin) if line.end() > line.start()]
+    return lines, _parser().parse("".join(as_commonmark([source[slice(*line)] for line in lines])))
 
 
 def _covering(tokens: Sequence[Token], length: int) -> Iterator[Token]:

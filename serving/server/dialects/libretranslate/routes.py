@@ -87,7 +87,7 @@ def _suffixes() -> list[str]:
     # Only here: a server without documents has no use for it.
     from serving.documents.recognition import FORMATS, suffixes
 
-    return suffixes(FORMATS)
+    return [suffix for suffix in suffixes(FORMATS) if suffix.startswith(".")]
 
 
 LIBRETRANSLATE = Dialect(

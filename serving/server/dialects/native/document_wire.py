@@ -34,3 +34,5 @@ class DocumentState(Wire):
     """What could not be kept or translated."""
     error: str = ""
     """Why it failed."""
+    pictures: bool = False
+    """Whether there are pictures of its first page, before and after."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 
 from pydantic import BaseModel
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import FileResponse, Response, StreamingResponse
 
 from serving.errors import RequestError
 from serving.server.api.dialect import QUICK, Dialect, DialectRoute
@@ -20,7 +20,7 @@ from serving.server.http.wire import STREAM_HEADERS, json_response
 from serving.server.models.catalogue import AUTO
 from serving.server.work.backend import Backend
 from serving.server.work.documents.desk import DocumentWishes, file_response, output_name
-from serving.server.work.documents.shelf import DocumentRecord
+from serving.server.work.documents.shelf import DocumentRecord, Picture
 from serving.server.work.stored.memories import percentage
 from serving.server.work.stored.wishes import StoredWishes
 
@@ -54,14 +54,14 @@ class _DocumentEndpoints:
                 bilingual=fields.get("bilingual", "").lower() in _TRUE,
             )
             record = await self._backend.documents.submit(upload, wishes, context)
-        return json_response(state_of(record))
+        return json_response(self._state(record))
 
     async def state(self, request: Request, context: RequestContext) -> Response:
         """Tell what is known of a document, or delete it."""
         record = await self._found(request, context)
         if request.method == "DELETE":
             await self._backend.documents.remove(record)
-        return json_response(state_of(record))
+        return json_response(self._state(record))
 
     async def events(self, request: Request, context: RequestContext) -> Response:
         """Tell what becomes of a document, as server-sent events."""
@@ -71,7 +71,7 @@ class _DocumentEndpoints:
         async def sent() -> AsyncIterator[bytes]:
             with contextlib.suppress(RequestError):  # deleted: the stream ends
                 async for each in changes:
-                    yield _event("end" if each.ready else "progress", state_of(each))
+                    yield _event("end" if each.ready else "progress", self._state(each))
 
         return StreamingResponse(sent(), media_type="text/event-stream", headers=STREAM_HEADERS)
 
@@ -79,6 +79,17 @@ class _DocumentEndpoints:
         """Give the translated file; raises NotReadyError before it is there."""
         record = await self._found(request, context)
         return file_response(self._backend.documents, record)
+
+    async def picture(self, request: Request, context: RequestContext) -> Response:
+        """Give the picture of the first page as PNG; raises RequestError where there is none."""
+        record = await self._found(request, context)
+        which: Picture = "after" if request.url.path.endswith("/after") else "before"
+        return FileResponse(
+            await self._backend.documents.picture(record, which), media_type="image/png"
+        )
+
+    def _state(self, record: DocumentRecord) -> DocumentState:
+        return _state_of(record, pictures=self._backend.documents.has_pictures(record))
 
     async def _found(self, request: Request, context: RequestContext) -> DocumentRecord:
         return await self._backend.documents.find(request.path_params["id"], context.key)
@@ -95,7 +106,7 @@ def _as_prefix(fields: Mapping[str, str]) -> bool:
     return given == "prefix"
 
 
-def state_of(record: DocumentRecord) -> DocumentState:
+def _state_of(record: DocumentRecord, *, pictures: bool) -> DocumentState:
     """What is known of a document, as clients read it."""
     began = record.started or record.created
     seconds = max(0.0, (record.ended or time.time()) - began) if record.started else 0.0
@@ -117,6 +128,7 @@ def state_of(record: DocumentRecord) -> DocumentState:
         seconds_left=left,
         warnings=list(record.warnings),
         error=record.error,
+        pictures=pictures,
     )
 
 
@@ -169,6 +181,18 @@ DOCUMENTS = Dialect(
             "The translated file",
             bytes,
             errors=(400, *_ERRORS, 503),
+        ),
+        *(
+            DialectRoute(
+                f"/documents/{{id}}/pictures/{which}",
+                _DocumentEndpoints.picture,
+                f"document_picture_{which}",
+                f"A picture of the first page {which} the translation, as PNG, where the server "
+                "has LibreOffice",
+                bytes,
+                errors=(400, *_ERRORS),
+            )
+            for which in ("before", "after")
         ),
     ),
 )

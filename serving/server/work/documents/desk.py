@@ -35,8 +35,10 @@ from serving.server.http.access_log import RequestContext
 from serving.server.http.settings import Settings, variable
 from serving.server.http.upload import Upload
 from serving.server.models.catalogue import AUTO, Catalogue
+from serving.server.work.documents.pictures import Pictures
 from serving.server.work.documents.shelf import (
     DocumentRecord,
+    Picture,
     Shelf,
     clean_name,
     new_id,
@@ -85,6 +87,7 @@ class Documents:
         glossaries and memories."""
         self._jobs, self._catalogue, self._settings = jobs, catalogue, settings
         self._store = store
+        self._pictures = Pictures()
         self._made: Shelf | None = None
         self._wake: asyncio.Event | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -158,6 +161,26 @@ class Documents:
     def result(self, record: DocumentRecord) -> Path:
         """The translated file of a document that is done."""
         return self._begin().result(record)
+
+    def has_pictures(self, record: DocumentRecord) -> bool:
+        """Whether pictures of its first page can be had, before and after."""
+        return record.state == "done" and self._pictures.can_draw(record.format)
+
+    async def picture(self, record: DocumentRecord, which: Picture) -> Path:
+        """The picture of a document's first page as PNG; raises RequestError where there is
+        none."""
+        shelf = self._begin()
+        file = shelf.file(record) if which == "before" else shelf.result(record)
+        picture = shelf.picture(record, which)
+        drawn = self.has_pictures(record) and await self._pictures.draw(
+            file, record.format, picture
+        )
+        if not drawn:
+            raise RequestError(
+                "there is no picture of this document: pictures are of office files that are "
+                "done, where the server has LibreOffice and that can read them"
+            )
+        return picture
 
     async def take(self, record: DocumentRecord) -> Response:
         """The answer that holds the translated file and ends the document, which nobody finds from

@@ -25,6 +25,7 @@ from serving.documents.writing import write_whole
 from serving.errors import RequestError, StoreUnavailableError
 
 State = Literal["queued", "translating", "done", "failed"]
+Picture = Literal["before", "after"]
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _RECORD, _SOURCE, _RESULT, _PROGRESS = "record.json", "source", "result", "progress.jsonl"
@@ -148,7 +149,7 @@ class Shelf:
 
     def source(self, record: DocumentRecord) -> bytes:
         """The file as it was sent."""
-        return (self._folder / record.id / _SOURCE).read_bytes()
+        return self.file(record).read_bytes()
 
     def result(self, record: DocumentRecord) -> Path:
         """Where the translated file lies, or will."""
@@ -157,6 +158,14 @@ class Shelf:
     def progress(self, record: DocumentRecord) -> Path:
         """Where what has been translated so far lies, a line a unit."""
         return self._folder / record.id / _PROGRESS
+
+    def file(self, record: DocumentRecord) -> Path:
+        """Where the file lies as it was sent."""
+        return self._folder / record.id / _SOURCE
+
+    def picture(self, record: DocumentRecord, which: Picture) -> Path:
+        """Where the picture of its first page lies, before or after, or will."""
+        return self._folder / record.id / f"{which}.png"
 
     def is_there(self, record: DocumentRecord) -> bool:
         """Whether nobody has deleted it."""

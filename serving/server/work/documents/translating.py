@@ -24,6 +24,7 @@ from serving.errors import (
     RateLimitedError,
     RequestError,
     StoreUnavailableError,
+    TooLongError,
 )
 from serving.server.http.access_log import RequestContext
 from serving.server.http.settings import Settings
@@ -185,7 +186,7 @@ class DocumentTranslation:
                 return await self._one_by_one(record, group, links, warnings)
             results = await self._translated(record, group, links)
         except RequestError as error:
-            if error.index is None:
+            if error.index is None and not isinstance(error, TooLongError):
                 raise
             if not single:
                 return await self._one_by_one(record, group, links, warnings)

@@ -40,7 +40,12 @@ def test_chapters_and_contents_are_translated_and_all_else_stays() -> None:
     result = translated(source, "a.epub")
     before, after = parts(source), parts(result)
     assert list(before) == list(after)
-    assert {n for n in before if before[n] != after[n]} == {"OEBPS/a.xhtml", "OEBPS/toc.ncx"}
+    assert {n for n in before if before[n] != after[n]} == {
+        "OEBPS/content.opf",
+        "OEBPS/a.xhtml",
+        "OEBPS/toc.ncx",
+    }
+    assert b"<dc:title>EIN BUCH</dc:title>" in after["OEBPS/content.opf"]
     assert after["OEBPS/a.xhtml"].decode() == CHAPTER.replace("Erstes", "ERSTES").replace(
         "Das <i>rote</i> Haus", "DAS <i>ROTE</i> HAUS"
     )

@@ -73,11 +73,12 @@ def test_where_there_is_no_room_for_the_source_that_is_said(tmp_path: Path) -> N
 def test_a_folder_means_its_files_of_known_kinds_at_the_same_places(tmp_path: Path) -> None:
     folder, out = tmp_path / "in", tmp_path / "out"
     (folder / "deep").mkdir(parents=True)
-    for name in ("a.txt", "deep/b.SRT", "c.exe", ".hidden.txt"):
+    for name in ("a.txt", "deep/b.SRT", "c.exe", ".hidden.txt", "deep/strings.xml", "d.xml"):
         (folder / name).write_text("x")
     assert files_to_translate(str(folder), out) == [
         (folder / "a.txt", out / "a.txt"),
         (folder / "deep/b.SRT", out / "deep/b.SRT"),
+        (folder / "deep/strings.xml", out / "deep/strings.xml"),
     ]
     with pytest.raises(InvalidOptionError, match="outside of the folder"):
         files_to_translate(str(folder), folder / "out")

@@ -75,8 +75,15 @@ def xliff(units: str) -> str:
             "<trans-unit><source>one</source><target>ONE</target><note>n</note><alt-trans>"
             "<source>two</source><target></target></alt-trans></trans-unit>",
         ),
+        (
+            "<unit translate='no'><segment><source>one</source></segment></unit><trans-unit>"
+            "<source>one</source><seg-source><mrk mtype='seg'>one</mrk></seg-source></trans-unit>",
+            "<unit translate='no'><segment><source>one</source></segment></unit><trans-unit>"
+            "<source>one</source><seg-source><mrk mtype='seg'>one</mrk></seg-source>"
+            "<target>ONE</target></trans-unit>",
+        ),
     ],
-    ids=["missing", "of one tag", "by its state", "with a prefix", "beside others"],
+    ids=["missing", "of one tag", "by its state", "with a prefix", "beside others", "divided"],
 )
 def test_targets_of_xliff_are_filled(unit: str, expected: str) -> None:
     wrap = xliff(unit).replace("<xliff", '<xliff xmlns:x="urn:x"')

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from serving.documents.recognition import recognised
-from serving.documents.unit import Translated
+from serving.documents.unit import Translated, Unit
 from serving.errors import DocumentError, TooLongError
-from tests.unit.serving.documents.fakes import translated, written
+from tests.unit.serving.documents.fakes import rendered, translated, written
 
 
 def test_lines_are_translated_and_everything_between_them_stays() -> None:
@@ -43,6 +43,31 @@ def test_html_keeps_its_tags_and_the_encoding_that_it_declares() -> None:
     assert translated(source, "a.html") == (
         '<meta charset="iso-8859-1"><p title="x">SCHÖNE <b>HÄUSER</b></p>'.encode("latin-1")
     )
+
+
+LONG = {
+    "a.md": "# Titel\n\nEin [Wort][1] *und*\nzwei.\n\n- eins\n\n- zwei\n\n"
+    "```\nnicht\n\ndas\n```\n\n!!! note\n\n    darin\n\n[1]: x.md\n\n",
+    "a.html": "<div><h1>Titel</h1><p>Ein <b>Wort</b><br>und</p><ul><li>eins<li>zwei</ul></div>"
+    "<script>'<p>nicht</p>'</script><pre>nicht\n<p>das</p></pre>Ende <!-- <p> --> hier",
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_page_is_translated_in_pieces_as_it_would_be_as_a_whole(name: str) -> None:
+    file = recognised(b"", name).read((LONG[name] * 200).encode())
+    assert 15 < len(file.units) < 200
+    assert max(len(unit.text) for unit in file.units) < 1400
+    result = file.write([rendered(unit) for unit in file.units]).content.decode()
+    format = file.units[0].format
+    assert result == rendered(Unit(LONG[name], format)).text * 200
+
+
+def test_pictures_and_scripts_in_a_page_may_be_of_any_length() -> None:
+    script = f"<script>{'x = 1;' * 30_000}</script>"
+    source = f"<p>Haus</p>{script}<p><img src='data:{'A' * 200_000}'></p><p>Baum</p>"
+    expected = source.replace("Haus", "HAUS").replace("Baum", "BAUM")
+    assert translated(source.encode(), "a.html").decode() == expected
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.md", "a.html", "a.srt", "a.vtt", "a.ass", "a.sbv"])

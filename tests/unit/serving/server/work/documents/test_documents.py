@@ -20,7 +20,7 @@ import pytest
 import uvicorn
 from starlette.testclient import TestClient
 
-from serving.errors import OverloadedError, RequestError
+from serving.errors import OverloadedError, RequestError, TooLongError
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import Catalogue
 from serving.server.work.documents import translating
@@ -119,6 +119,27 @@ def test_what_cannot_be_taken_is_refused_at_once_and_leaves_nothing(
     assert settings.documents is not None
     left = settings.documents.rglob("*")
     assert [path.name for path in left if path.name != "waiting"] == []
+
+
+@pytest.mark.parametrize("path", ["/documents", "/v2/document", "/translate_file"])
+def test_two_gigabytes_are_refused_before_they_come(client: TestClient, path: str) -> None:
+    sent = 0
+
+    def body() -> Iterator[bytes]:
+        nonlocal sent
+        for _ in range(2_000_000_000 // 65_536):
+            sent += 1
+            yield b"a" * 65_536
+
+    head = {
+        "Content-Type": "multipart/form-data; boundary=x",
+        "Content-Length": "2000000000",
+        "Authorization": "DeepL-Auth-Key any-key",
+    }
+    refused = client.post(path, content=body(), headers=head)
+    assert refused.status_code == 413, refused.text
+    assert "200000" in refused.text.replace(",", "")
+    assert sent <= 1
 
 
 def test_a_body_that_never_says_its_size_is_refused_while_it_comes(client: TestClient) -> None:
@@ -545,10 +566,13 @@ def test_while_clients_ask_there_is_one_unit_at_a_time_and_a_rest(
     assert sum(rest > 0 for rest in rests) == 40
 
 
+@pytest.mark.parametrize("whole", [False, True], ids=["by its text", "by its request"])
 def test_a_unit_that_cannot_be_translated_stays_with_a_warning(
-    shelf: Shelf, jobs: FakeJobs
+    shelf: Shelf, jobs: FakeJobs, whole: bool
 ) -> None:
     def refuse(texts: list[str]) -> None:
+        if "Ein Haus" in texts and whole:
+            raise TooLongError("it is too long")
         if "Ein Haus" in texts:
             error = RequestError("it is too long")
             error.index = texts.index("Ein Haus")

@@ -1,0 +1,288 @@
+"""The run of `python -m bench documents`: whole documents beside what the engine takes for their
+sentences, their memory, and what a client of a server notices of one."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import serving
+from bench.errors import BenchError
+from bench.machine.load import Load, poisson_load
+from bench.machine.stopwatch import time_process
+from bench.reports.report import Machine, head_lines, table_line
+from bench.subjects.documents import WORDS_A_PAGE, report_of, subtitles_of
+from bench.systems.document_server import DocumentServer
+from bench.systems.repetitions import Progress
+from serving.documents.recognition import recognised
+from serving.translation.reading import TextInSentences
+from serving.translation.translator import ModelTranslator, Translator, Wishes
+
+_RATE = 3.0
+"""Requests a second of the clients that are answered beside a document."""
+_WARM_UP = 64
+"""Sentences."""
+_MIB = 2**20
+
+
+@dataclass(frozen=True)
+class DocumentsPlan:
+    """What is measured."""
+
+    bundle: Path
+    texts: Sequence[str]
+    """A sentence each."""
+    languages: tuple[str, str]
+    pages: int
+    cues: int
+    seconds: float
+    """Of each load on the server; 0 for none."""
+    repetitions: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class Took:
+    """What one run took."""
+
+    seconds: float
+    processor_s: float
+    """Of all threads of the process."""
+
+
+@dataclass(frozen=True)
+class DocumentTimes:
+    """One document beside its distinct sentences in one list; one entry a repetition."""
+
+    name: str
+    sentences: int
+    """Distinct ones, with and without word links."""
+    document: list[Took] = field(default_factory=list)
+    engine: list[Took] = field(default_factory=list)
+
+    def ratio(self, of: Callable[[Took], float]) -> float:
+        """The document over the engine, the median of the pairs."""
+        pairs = zip(self.document, self.engine, strict=True)
+        return statistics.median(of(whole) / of(alone) for whole, alone in pairs)
+
+
+@dataclass(frozen=True)
+class DocumentMemory:
+    """Peaks of whole processes in bytes."""
+
+    document: int
+    """`translate-file` of the report."""
+    sentences: int
+    """`translate` of as many sentences."""
+    sentence: int
+    """`translate` of one sentence: what the model takes."""
+
+
+@dataclass(frozen=True)
+class DocumentsResult:
+    """All that was measured."""
+
+    times: list[DocumentTimes]
+    memory: DocumentMemory
+    alone: list[Load]
+    """Of clients of a server without a document; empty where it was not asked for."""
+    beside: list[Load]
+    """Beside one."""
+
+
+def run_documents(plan: DocumentsPlan, progress: Progress) -> DocumentsResult:
+    """Measure speed, memory and the latency beside a document. Raises BenchError where a process
+    fails, and where the document ends before the load on the server does."""
+    report = report_of(plan.texts, plan.pages)
+    files = {
+        "report.docx": (f"docx, {plan.pages} pages of {WORDS_A_PAGE} words", report),
+        "film.srt": (f"srt, {plan.cues} cues", subtitles_of(plan.texts, plan.cues)),
+    }
+    with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name:
+        folder = Path(name)
+        for file, (_, content) in files.items():
+            (folder / file).write_bytes(content)
+        translator = Translator(plan.bundle, threads=plan.threads, workers=plan.threads)
+        times = [
+            time_document(translator, folder / file, what, plan, progress)
+            for file, (what, _) in files.items()
+        ]
+        del translator
+        memory = _memory(plan, folder, progress)
+        alone, beside = _loads(plan, report, folder, progress) if plan.seconds else ([], [])
+    return DocumentsResult(times, memory, alone, beside)
+
+
+def time_document(
+    translator: ModelTranslator, path: Path, name: str, plan: DocumentsPlan, progress: Progress
+) -> DocumentTimes:
+    """A file from reading to writing, in turns with its distinct sentences, already read, in one
+    list, after some of these that do not count."""
+    source, target = plan.languages
+    sentences = distinct_sentences(translator, path, plan.languages)
+    times = DocumentTimes(name, len(sentences))
+
+    def whole() -> None:
+        out = path.with_name(f"out-{path.name}")
+        translator.translate_file(path, out, source=source, target=target)
+        out.unlink()
+
+    def alone() -> None:
+        for _ in translator.translate_read(sentences):
+            pass
+
+    list(translator.translate_read(sentences[:_WARM_UP]))
+    for repetition in range(plan.repetitions):
+        progress(f"{name}: repetition {repetition + 1} of {plan.repetitions}")
+        times.document.append(_took(whole))
+        times.engine.append(_took(alone))
+    return times
+
+
+def distinct_sentences(
+    translator: ModelTranslator, path: Path, languages: tuple[str, str]
+) -> list[TextInSentences]:
+    """The sentences that the engine decodes for a file, each once, and with word links where the
+    file needs them."""
+    source, target = languages
+    options = translator.default_options
+    content = path.read_bytes()
+    found: dict[tuple[str, bool], None] = {}
+    for unit in recognised(content, path.name).read(content).units:
+        read = translator.read(
+            unit.text,
+            options,
+            source=source,
+            target=target,
+            format=unit.format,
+            wishes=Wishes(alignments=unit.links),
+        )
+        found |= dict.fromkeys((text, read.with_links) for text in read.document.sentences)
+    return [
+        translator.read(
+            text,
+            options,
+            source=source,
+            target=target,
+            split=False,
+            wishes=Wishes(alignments=links),
+        )
+        for text, links in found
+    ]
+
+
+def documents_markdown(
+    command: str, machine: Machine, plan: DocumentsPlan, result: DocumentsResult
+) -> str:
+    """The tables: speed, memory, latency."""
+    subject = f"{plan.bundle.name}; medians of {plan.repetitions} interleaved repetitions."
+    columns = ["document", "distinct sentences", "document, s", "its sentences alone, s"]
+    columns += ["ratio", "ratio of processor times"]
+    lines = [*head_lines(command, machine, subject), "", *_table_head(columns)]
+    for each in result.times:
+        seconds = [
+            f"{statistics.median(took.seconds for took in runs):.1f}"
+            for runs in (each.document, each.engine)
+        ]
+        ratios = [each.ratio(lambda t: t.seconds), each.ratio(lambda t: t.processor_s)]
+        cells = [each.name, str(each.sentences), *seconds, *(f"{r:.2f}" for r in ratios)]
+        lines.append(table_line(cells))
+    names = ("the document", "as many sentences", "one sentence")
+    memory = result.memory
+    peaks = (memory.document, memory.sentences, memory.sentence)
+    lines += ["", *_table_head([f"a process with {result.times[0].name}", "memory at most, MiB"])]
+    lines += [table_line([n, f"{p / _MIB:.0f}"]) for n, p in zip(names, peaks, strict=True)]
+    beside = (memory.document - memory.sentence) / _MIB
+    lines.append(table_line(["document beside the model", f"{beside:.0f}"]))
+    if result.alone:
+        lines += ["", *_latency_lines(plan, result)]
+    return "\n".join(lines)
+
+
+def write_documents(path: Path, command: str, machine: Machine, result: DocumentsResult) -> None:
+    """The whole record as JSON."""
+    record = {"command": command, "machine": asdict(machine), **asdict(result)}
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def _took(run: Callable[[], None]) -> Took:
+    begin, processor = time.monotonic(), time.process_time()
+    run()
+    return Took(time.monotonic() - begin, time.process_time() - processor)
+
+
+def _memory(plan: DocumentsPlan, folder: Path, progress: Progress) -> DocumentMemory:
+    source, target = plan.languages
+    base = [sys.executable, "-m", serving.__name__]
+    options = ["--threads", str(plan.threads), "--from", source, "--to", target]
+    lines = [*dict.fromkeys(plan.texts)]
+    (folder / "one").write_text(f"{lines[0]}\n")
+    count = plan.pages * WORDS_A_PAGE // max(1, sum(len(t.split()) for t in lines) // len(lines))
+    (folder / "all").write_text("".join(f"{line}\n" for line in lines[: count + 1]))
+    out = folder / "out.docx"
+    document = ["translate-file", str(plan.bundle), str(folder / "report.docx"), str(out)]
+    peaks = []
+    for words, given in (
+        (document, "one"),
+        (["translate", str(plan.bundle)], "all"),
+        (["translate", str(plan.bundle)], "one"),
+    ):
+        progress(f"memory: {words[0]}")
+        command = [*base, *words, *options]
+        usage = time_process(words[0], command, folder / given, folder / "output")
+        peaks.append(usage.peak_rss)
+    return DocumentMemory(*peaks)
+
+
+def _loads(
+    plan: DocumentsPlan, report: bytes, folder: Path, progress: Progress
+) -> tuple[list[Load], list[Load]]:
+    """Poisson arrivals at a server, in turns without a document and beside one."""
+    source, target = plan.languages
+    bodies = [{"q": text, "source": source, "target": target} for text in plan.texts]
+    alone, beside = list[Load](), list[Load]()
+    with DocumentServer(plan.bundle, plan.threads, folder) as server:
+        url = f"{server.url}/translate"
+        poisson_load(url, bodies, _RATE, min(plan.seconds, 5.0), 0)  # warm-up
+        for repetition in range(plan.repetitions):
+            progress(f"latency: repetition {repetition + 1} of {plan.repetitions}")
+            alone.append(poisson_load(url, bodies, _RATE, plan.seconds, repetition))
+            id = server.submit(report, "report.docx", source, target)
+            beside.append(poisson_load(url, bodies, _RATE, plan.seconds, repetition))
+            state = server.state(id)
+            server.remove(id)
+            if state["state"] != "translating":
+                raise BenchError(f"the document must outlast the load: more --pages; got {state}")
+    return alone, beside
+
+
+def _latency_lines(plan: DocumentsPlan, result: DocumentsResult) -> list[str]:
+    columns = ["clients of a server", "requests", "p50, ms", "p95, ms (min-max)", "failed"]
+    lines = _table_head(columns)
+    for name, loads in (("without a document", result.alone), ("beside a document", result.beside)):
+        p95 = [load.percentile(95) for load in loads]
+        p50 = statistics.median(load.percentile(50) for load in loads)
+        count = sum(len(load.latencies_ms) for load in loads)
+        middle = f"{statistics.median(p95):.0f} ({min(p95):.0f}-{max(p95):.0f})"
+        failed = sum(load.failed for load in loads)
+        lines.append(table_line([name, str(count), f"{p50:.0f}", middle, str(failed)]))
+    pairs = zip(result.beside, result.alone, strict=True)
+    ratios = [b.percentile(95) / a.percentile(95) for b, a in pairs]
+    shown = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+    lines.append(table_line(["ratio of the pairs", "", "", shown, ""]))
+    return [
+        f"{_RATE:g} requests/s of one sentence each, for {plan.seconds:g} s; latency from the "
+        "moment when a request is due.",
+        "",
+        *lines,
+    ]
+
+
+def _table_head(columns: list[str]) -> list[str]:
+    return [table_line(columns), table_line(["---", *["---:"] * (len(columns) - 1)])]

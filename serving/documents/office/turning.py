@@ -1,0 +1,148 @@
+"""Paragraphs of Word and PowerPoint, and sheets of Excel, that come to run the other way.
+
+A text from the right stands at the right; where it is a sheet, its first column does.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+
+from lxml import etree
+
+from serving.documents.direction import RIGHT
+from serving.documents.xml import local
+
+_BEHIND_BIDI = frozenset(
+    """
+    adjustRightInd snapToGrid spacing ind contextualSpacing mirrorIndents suppressOverlap jc
+    textDirection textAlignment textboxTightWrap outlineLvl divId cnfStyle rPr sectPr pPrChange
+    """.split()  # noqa: SIM905
+)
+_BEHIND_RTL = frozenset("cs em lang eastAsianLayout specVanish oMath rPrChange".split())  # noqa: SIM905
+_OTHER_SCRIPT = (("b", "bCs"), ("i", "iCs"), ("sz", "szCs"))
+"""Properties of letters from the left, and the same of those from the right, which stand behind."""
+_FROM_LEFT = re.compile(rf"([^\W\d_{RIGHT}]+(?:[^\n{RIGHT}]*[^\W\d_{RIGHT}])?)")
+_VIEW = re.compile(rb"<(?:\w+:)?sheetView\b[^>]*")
+_SHEET_DIRECTION = re.compile(rb"""\s+rightToLeft\s*=\s*(?:"[^"]*"|'[^']*')""")
+_LEVEL = re.compile(rb"<(?:\w+:)?(?:lvl\dpPr|defPPr)\b[^>]*")
+_RTL = re.compile(rb"""\s+rtl\s*=\s*(?:"[^"]*"|'[^']*')""")
+_SIDE = re.compile(rb"""(\salgn\s*=\s*["'])([lr])(["'])""")
+_OTHER_SIDE = {b"l": b"r", b"r": b"l"}
+_SIDES = {"l": "r", "r": "l"}
+
+
+def turn_word(paragraph: etree._Element, namespace: str, *, right: bool) -> None:
+    """Have a paragraph of Word run from the right, or from the left, with the runs in it; those of
+    text boxes in it are of other paragraphs."""
+    properties = paragraph.find(f"{namespace}pPr")
+    if properties is None:
+        properties = etree.Element(f"{namespace}pPr")
+        paragraph.insert(0, properties)
+    _set(properties, namespace, "bidi", right, _BEHIND_BIDI)
+    for run in list(_runs(paragraph)):
+        _turn_run(run, namespace, right=right)
+
+
+def turn_drawing(paragraph: etree._Element, namespace: str, *, right: bool) -> None:
+    """Have a paragraph of PowerPoint, or of a drawing, run from the right, or from the left; where
+    it stands at a side it changes to the other. What its layout says of that stays."""
+    properties = paragraph.find(f"{namespace}pPr")
+    if properties is None:
+        properties = etree.Element(f"{namespace}pPr")
+        paragraph.insert(0, properties)
+    properties.set("rtl", "1" if right else "0")
+    side = properties.get("algn")
+    if side in _SIDES:
+        properties.set("algn", _SIDES[side])
+
+
+def turned_sheet(content: bytes, right: bool) -> bytes:
+    """A sheet of Excel whose first column is at the right, or at the left."""
+
+    def turned(view: re.Match[bytes]) -> bytes:
+        found = _SHEET_DIRECTION.sub(b"", view[0])
+        end = b"/" if found.endswith(b"/") else b""
+        return found.removesuffix(b"/") + (b' rightToLeft="1"' if right else b"") + end
+
+    return _VIEW.sub(turned, content)
+
+
+def turned_styles(content: bytes, right: bool) -> bytes:
+    """A master, a layout or the defaults of PowerPoint with levels of text that run from the right,
+    or from the left, and stand at the side where they begin."""
+
+    def turned(level: re.Match[bytes]) -> bytes:
+        found = _RTL.sub(b"", level[0])
+        found = _SIDE.sub(
+            lambda side: side[1] + (b"r" if side[2] == b"l" else b"l") + side[3], found
+        )
+        end = b"/" if found.endswith(b"/") else b""
+        return found.removesuffix(b"/") + (b' rtl="1"' if right else b' rtl="0"') + end
+
+    return _LEVEL.sub(turned, content)
+
+
+def _runs(element: etree._Element) -> Iterator[etree._Element]:
+    """Runs with words, but for those within paragraphs in it."""
+    for child in element:
+        name = local(child)
+        if name == "r" and any(local(part) == "t" for part in child):
+            yield child
+        elif name not in ("p", "r"):
+            yield from _runs(child)
+
+
+def _turn_run(run: etree._Element, namespace: str, *, right: bool) -> None:
+    """A run's words from the left in one from the right are runs of their own: Word would write
+    them from the right as well."""
+    words = [child for child in run if local(child) == "t"]
+    if not right or len(words) != 1:
+        _turn_letters(run, namespace, right=right)
+        return
+    parent = run.getparent()
+    assert parent is not None
+    place = parent.index(run)
+    for number, part in enumerate(_FROM_LEFT.split(words[0].text or "")):
+        if part:
+            piece = copy.deepcopy(run)
+            next(child for child in piece if local(child) == "t").text = part
+            if number % 2 == 0:
+                _turn_letters(piece, namespace, right=True)
+            parent.insert(place, piece)
+            place += 1
+    parent.remove(run)
+
+
+def _turn_letters(run: etree._Element, namespace: str, *, right: bool) -> None:
+    properties = run.find(f"{namespace}rPr")
+    if properties is None:
+        properties = etree.Element(f"{namespace}rPr")
+        run.insert(0, properties)
+    for left_name, right_name in _OTHER_SCRIPT:
+        left, other = (properties.find(namespace + name) for name in (left_name, right_name))
+        if right and left is not None and other is None:
+            left.addnext(_renamed(left, namespace + right_name))
+        elif not right and other is not None and left is None:
+            other.addprevious(_renamed(other, namespace + left_name))
+    _set(properties, namespace, "rtl", right, _BEHIND_RTL)
+
+
+def _renamed(element: etree._Element, tag: str) -> etree._Element:
+    return etree.Element(tag, element.attrib)
+
+
+def _set(
+    properties: etree._Element, namespace: str, name: str, on: bool, behind: frozenset[str]
+) -> None:
+    """Turn a property on or off, in words, for a style may say the other; at its place."""
+    for child in properties.findall(namespace + name):
+        properties.remove(child)
+    made = etree.Element(namespace + name)
+    if not on:
+        made.set(f"{namespace}val", "0")
+    place = next(
+        (n for n, child in enumerate(properties) if local(child) in behind), len(properties)
+    )
+    properties.insert(place, made)

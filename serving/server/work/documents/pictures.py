@@ -1,0 +1,92 @@
+"""Pictures of first pages, by LibreOffice where it is installed: one at a time, in a profile that
+is thrown away, without macros and without what a document links to, within bounds of time and
+memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+from serving.documents.writing import write_whole
+
+FORMATS = frozenset(("docx", "pptx", "xlsx", "odt", "odp", "ods"))
+"""Kinds of files that have pages."""
+_TIMEOUT_S = 60.0
+_BOUNDED = 'ulimit -v 4194304; ulimit -t 60; exec "$@"'
+"""KiB of memory and seconds of a processor for a command."""
+_SETTING = (
+    '<item oor:path="/org.openoffice.Office.Common/Security/Scripting"><prop oor:name="{}" '
+    'oor:op="fuse"><value>{}</value></prop></item>'
+)
+_PROFILE = (
+    '<?xml version="1.0" encoding="UTF-8"?>\n'
+    '<oor:items xmlns:oor="http://openoffice.org/2001/registry">'
+    + _SETTING.format("BlockUntrustedRefererLinks", "true")
+    + _SETTING.format("DisableMacrosExecution", "true")
+    + _SETTING.format("MacroSecurityLevel", "3")
+    + "</oor:items>"
+)
+
+
+class Pictures:
+    """Draws documents. Its methods belong to the event loop."""
+
+    def __init__(self) -> None:
+        self._office = shutil.which("soffice")
+        self._one = asyncio.Lock()
+
+    def can_draw(self, format: str) -> bool:
+        """Whether documents of such a kind can be drawn."""
+        return self._office is not None and format in FORMATS
+
+    async def draw(self, file: Path, format: str, picture: Path) -> bool:
+        """Write the picture of a document's first page as PNG, unless it is there; tells whether it
+        is there now."""
+        async with self._one:
+            if picture.exists():
+                return True
+            if not self.can_draw(format):
+                return False
+            folder = Path(tempfile.mkdtemp(prefix="macaron-picture-"))
+            try:
+                return await self._drawn(file, format, picture, folder)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    async def _drawn(self, file: Path, format: str, picture: Path, folder: Path) -> bool:
+        assert self._office
+        user = folder / "profile/user"
+        user.mkdir(parents=True)
+        (user / "registrymodifications.xcu").write_text(_PROFILE, encoding="utf-8")
+        source = folder / f"page.{format}"
+        source.symlink_to(file.resolve())
+        process = await asyncio.create_subprocess_exec(
+            *("sh", "-c", _BOUNDED, "sh", self._office),
+            f"-env:UserInstallation=file://{folder}/profile",
+            *("--headless", "--norestore", "--convert-to", "png", "--outdir", str(folder)),
+            str(source),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            await asyncio.wait_for(process.wait(), _TIMEOUT_S)
+        except TimeoutError:
+            return False
+        finally:
+            # Its children too: it is a script that starts others.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        drawn = source.with_suffix(".png")
+        if not drawn.exists():
+            return False
+        with contextlib.suppress(OSError):  # deleted meanwhile, or a full disk
+            write_whole(picture, drawn.read_bytes())
+        return picture.exists()
