@@ -165,7 +165,7 @@ class Generator:
             waiting.clear()
             if progress:
                 progress(len(prompts))
-        batch = GenerationBatch(self.stepper, drafts=True)
+        batch = GenerationBatch(self.stepper, guesses=True)
         try:
             while waiting or len(batch):
                 room = _MAX_ROWS - len(batch)

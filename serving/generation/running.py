@@ -55,7 +55,7 @@ class RunningPrompts:
         """Drop all and begin anew."""
         self._progress: PromptProgress = Progress()
         self._prompts: dict[int, _Prompt] = {}
-        self._batch = GenerationBatch(self._stepper, drafts=True)
+        self._batch = GenerationBatch(self._stepper, guesses=True)
         self._rows: dict[int, tuple[_Prompt, int]] = {}
         """The prompt of each row of the batch and which of its choices it is, by the row's key."""
         self._readings: deque[_Reading] = deque()

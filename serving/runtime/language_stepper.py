@@ -74,7 +74,7 @@ class LanguageStepper(CacheSizes):
         self._session = device.load(folder, manifest.step_graph, threads, int8=int8)
         self.reach: int | None = max(manifest.sizes.reach) if manifest.sizes.reach else None
         """Last positions that the widest layer sees, the query's own among them."""
-        self.checks_drafts = manifest.sizes.follows and native_library() is not None
+        self.checks_guesses = manifest.sizes.follows and native_library() is not None
         self.one_query_first = False  # as many candidates as beams ask for come of each query
 
     def start(self, prompts: Sequence[Sequence[int]]) -> Prompted:
@@ -111,7 +111,7 @@ class LanguageStepper(CacheSizes):
     def follow(self, state: LanguageState, inputs: StepInputs, top: int) -> LanguageOutputs:
         """The distributions after each of several tokens of one row, as `next` gives them for one
         after the other: a product is the same to the bit whatever rows stand beside it, and so is
-        attention by the native kernels (`checks_drafts`)."""
+        attention by the native kernels (`checks_guesses`)."""
         outputs = self._run(state, inputs, top)
         return LanguageOutputs(outputs["top_score"][0], outputs["top_token"][0], outputs["logits"])
 

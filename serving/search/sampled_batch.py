@@ -14,8 +14,8 @@ import numpy as np
 
 from serving.arrays import Ints
 from serving.errors import DecodingError, InvalidOptionError, ServingError
-from serving.search.drafts import DRAFT, Drafts
 from serving.search.ids import EOS_ID
+from serving.search.lookahead import GUESSED, Lookahead
 from serving.search.prefix_tree import PrefixTree, Repack
 from serving.search.prompts import LanguageOutputs, Prompted, PromptScores, chunks
 from serving.search.sampling import (
@@ -51,7 +51,7 @@ class SamplingStepper(Stepper, Protocol):
         ...
 
     @property
-    def checks_drafts(self) -> bool:
+    def checks_guesses(self) -> bool:
         """Whether there is `follow`, equal to `next` to the bit."""
         ...
 
@@ -93,7 +93,7 @@ class SampledOutput:
     """How many of the likeliest tokens a draw looks at, even if a step lists more for others."""
     always_listed: bool = field(init=False)
     """Whether so many suffice at every step, whatever the distribution."""
-    drafts: Drafts = field(init=False, default_factory=Drafts)
+    lookahead: Lookahead = field(init=False, default_factory=Lookahead)
     """What may come next."""
 
     def __post_init__(self) -> None:
@@ -103,14 +103,14 @@ class SampledOutput:
 
 class GenerationBatch:
     """Outputs that are continued together until their caller removes them: one token a step, or
-    several where one output is alone and what comes next was guessed (`serving.search.drafts`)."""
+    several where one output is alone and what comes next was guessed (`Lookahead`)."""
 
     _tree: PrefixTree
     """The slots of each row; what it was for the last output while there is no state."""
 
-    def __init__(self, stepper: SamplingStepper, *, drafts: bool = False) -> None:
-        """With `drafts`, tokens are guessed where the stepper can check them."""
-        self._stepper, self._drafts = stepper, drafts and stepper.checks_drafts
+    def __init__(self, stepper: SamplingStepper, *, guesses: bool = False) -> None:
+        """With `guesses`, tokens are guessed where the stepper can check them."""
+        self._stepper, self._guesses = stepper, guesses and stepper.checks_guesses
         self._outputs: list[SampledOutput | None] = []
         """By row; None is idle."""
         self._state: State | None = None
@@ -151,9 +151,9 @@ class GenerationBatch:
         if self._standing is None:
             self._standing = _Standing(self._outputs)
         standing = self._standing
-        draft = self._draft(standing)
-        if draft:
-            return self._follow(draft, self._state, standing)
+        guess = self._guess(standing)
+        if guess:
+            return self._follow(guess, self._state, standing)
         tokens_B = np.array(
             [0 if o is None else (o.tokens or o.prompt)[-1] for o in self._outputs], dtype=np.int64
         )
@@ -217,25 +217,25 @@ class GenerationBatch:
         if len(rows) < len(self._outputs):
             self._outputs, self._standing = [self._outputs[row] for row in rows], None
 
-    def _draft(self, standing: _Standing) -> list[int]:
+    def _guess(self, standing: _Standing) -> list[int]:
         """What may follow the only output; nothing where there are others or there is no room."""
         tree = self._tree
-        if not self._drafts or len(self._outputs) > 1 or tree.steps_left < 2:
+        if not self._guesses or len(self._outputs) > 1 or tree.steps_left < 2:
             return []
-        if tree.used[0] + 1 + DRAFT > tree.capacity:
+        if tree.used[0] + 1 + GUESSED > tree.capacity:
             return []
         _, output = standing.live[0]
-        return output.drafts.guess(output.prompt, output.tokens)
+        return output.lookahead.guess(output.prompt, output.tokens)
 
-    def _follow(self, draft: list[int], state: State, standing: _Standing) -> list[Generated]:
-        """Draw the next token of the only output, and go on while it is the one of the draft. What
-        was guessed wrong stays in slots that are written again."""
+    def _follow(self, guess: list[int], state: State, standing: _Standing) -> list[Generated]:
+        """Draw the next token of the only output, and go on while it is the one that was guessed.
+        What was guessed wrong stays in slots that are written again."""
         _, output = standing.live[0]
-        inputs = follow_inputs(self._tree, [(output.tokens or output.prompt)[-1], *draft])
+        inputs = follow_inputs(self._tree, [(output.tokens or output.prompt)[-1], *guess])
         found = self._stepper.follow(state, inputs, standing.top)
         events: list[Generated] = []
-        while len(events) < min(1 + len(draft), self._tree.steps_left):
-            if events and events[-1].token != draft[len(events) - 1]:
+        while len(events) < min(1 + len(guess), self._tree.steps_left):
+            if events and events[-1].token != guess[len(events) - 1]:
                 break
             if events and (
                 events[-1].token in output.ends or len(output.tokens) >= output.options.max_length
@@ -247,7 +247,7 @@ class GenerationBatch:
         for _ in events:
             self._tree.write()
             self._tree.advance(standing.parents_B1, standing.queries_B)
-        output.drafts.note(len(events) - 1)
+        output.lookahead.note(len(events) - 1)
         return events
 
     def _draw(self, found: LanguageOutputs, standing: _Standing) -> list[Generated]:

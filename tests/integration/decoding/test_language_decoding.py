@@ -184,7 +184,7 @@ def test_guessed_tokens_change_no_bit(
     for length, options in itertools.product((3, CHUNK + 5), WAYS):
         prompt = (random_ids(7, length) * length)[:length]
         alone, guessing = (output(0, prompt, max_length=70, **options) for _ in range(2))
-        plain, batch = GenerationBatch(stepper), GenerationBatch(stepper, drafts=True)
+        plain, batch = GenerationBatch(stepper), GenerationBatch(stepper, guesses=True)
         plain.add([alone])
         batch.add([guessing])
         wanted = [event for _ in range(70) for event in plain.step()]
@@ -196,8 +196,8 @@ def test_guessed_tokens_change_no_bit(
         plain.close()
         batch.close()
     theirs = {"own", "relative", "learnt"}  # of ONNX Runtime is their attention
-    assert stepper.checks_drafts is theirs.isdisjoint(variant)
-    assert (steps < 70 * 2 * len(WAYS)) is stepper.checks_drafts
+    assert stepper.checks_guesses is theirs.isdisjoint(variant)
+    assert (steps < 70 * 2 * len(WAYS)) is stepper.checks_guesses
 
 
 def test_only_an_output_that_is_alone_is_guessed_ahead_of(bundles: Path) -> None:
@@ -211,7 +211,7 @@ def test_only_an_output_that_is_alone_is_guessed_ahead_of(bundles: Path) -> None
             events += batch.step()
         batch.close()
         wanted.append(events)
-    batch, found = GenerationBatch(stepper, drafts=True), list[Generated]()
+    batch, found = GenerationBatch(stepper, guesses=True), list[Generated]()
     batch.add([output(0, prompts[0], temperature=0.0)])
     for _ in range(12):
         found += batch.step()

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-DRAFT = 4
+GUESSED = 4
 """Tokens that are guessed at once. A step with so many more took 1.6 times as long."""
 _GRAM = 3
 """Tokens that must have stood together before."""
 _LONGEST_PAUSE = 64
 
 
-class Drafts:
+class Lookahead:
     """The guesses for one text.
 
     After a guess that was wrong from its first token on there is none for a few steps, for twice as
@@ -31,8 +31,8 @@ class Drafts:
         self._pause, self._wait = 1, 0
 
     def guess(self, prompt: Sequence[int], tokens: Sequence[int]) -> list[int]:
-        """The `DRAFT` tokens that may follow the prompt and what was generated after it; none where
-        nothing is like it. The text must begin with that of the last call."""
+        """The `GUESSED` tokens that may follow the prompt and what was generated after it; none
+        where nothing is like it. The text must begin with that of the last call."""
         new = len(self._text) - len(prompt)
         self._read(tokens[new:] if new >= 0 else [*prompt[len(self._text) :], *tokens])
         if self._wait:
@@ -42,7 +42,7 @@ class Drafts:
         if place is None:
             return []
         period = len(self._text) - place  # what ends the text may go on as it has begun
-        return [self._text[place + n % period] for n in range(DRAFT)]
+        return [self._text[place + n % period] for n in range(GUESSED)]
 
     def note(self, right: int) -> None:
         """Learn how many tokens of the last guess were right."""

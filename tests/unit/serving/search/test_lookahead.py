@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.search.drafts import DRAFT, Drafts
+from serving.search.lookahead import GUESSED, Lookahead
 
 TEXTS = st.lists(st.integers(0, 2), max_size=40)
 
@@ -15,9 +15,9 @@ def looked_up(text: list[int]) -> list[int]:
     for end in range(len(text) - 1, 2, -1):
         if text[end - 3 : end] == text[-3:]:
             found = text[end:]
-            while len(found) < DRAFT:
+            while len(found) < GUESSED:
                 found = found + text[end:]
-            return found[:DRAFT]
+            return found[:GUESSED]
     return []
 
 
@@ -25,25 +25,25 @@ def looked_up(text: list[int]) -> list[int]:
 def test_a_guess_is_what_followed_the_last_tokens_before(
     prompt: list[int], tokens: list[int]
 ) -> None:
-    drafts = Drafts()
+    lookahead = Lookahead()
     for count in range(len(tokens) + 1):
         if count % 3 != 1:  # a text may grow by several tokens between guesses
-            found = drafts.guess(prompt, tokens[:count])
+            found = lookahead.guess(prompt, tokens[:count])
             assert found == looked_up(prompt + tokens[:count])
 
 
 def test_wrong_guesses_are_followed_by_ever_longer_rests_until_one_is_right() -> None:
-    drafts, text = Drafts(), [1, 2, 3, 4] * 3
+    lookahead, text = Lookahead(), [1, 2, 3, 4] * 3
     rests = []
     for _ in range(8):
-        drafts.note(0)
+        lookahead.note(0)
         rest = 0
-        while not drafts.guess(text, []):
+        while not lookahead.guess(text, []):
             rest += 1
         rests.append(rest)
     assert rests == [1, 2, 4, 8, 16, 32, 64, 64]
-    drafts.note(2)
-    assert drafts.guess(text, []) == [1, 2, 3, 4]
-    drafts.note(0)
-    assert drafts.guess(text, []) == []
-    assert drafts.guess(text, []) == [1, 2, 3, 4]
+    lookahead.note(2)
+    assert lookahead.guess(text, []) == [1, 2, 3, 4]
+    lookahead.note(0)
+    assert lookahead.guess(text, []) == []
+    assert lookahead.guess(text, []) == [1, 2, 3, 4]
