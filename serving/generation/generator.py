@@ -55,7 +55,7 @@ class Generator:
 
     @property
     def manifest(self) -> Manifest:
-        """What the bundle tells of itself."""
+        """The bundle's description of itself."""
         return self.prompts.manifest
 
     @property

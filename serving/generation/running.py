@@ -195,7 +195,7 @@ class RunningPrompts:
             self._fail(prompt, error)
 
     def _deliver_whole(self, prompt: _Prompt, choices: list[Generation]) -> None:
-        """Deliver outputs of which nothing has been told yet."""
+        """Deliver outputs of which no event has been sent yet."""
         for number, choice in enumerate(choices):
             delta = Delta(number, choice.text, choice.tokens, choice.finish_reason)
             self._progress.news.append((prompt.number, delta))

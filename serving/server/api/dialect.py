@@ -47,7 +47,7 @@ class DialectRoute(Generic[EndpointsT]):
     """Those that are answered alike; others of the same path are routes of their own, whose keys
     are looked for in the same place."""
     status: int = 200
-    """Of an answer that tells of no error."""
+    """Of an answer without an error."""
     request: type[BaseModel] | None = None
     """The body that is read, as JSON."""
     form: tuple[str, ...] = ()
@@ -86,11 +86,11 @@ class Dialect(Generic[EndpointsT]):
     endpoints: Callable[[Backend], EndpointsT]
     """Makes what the endpoints are methods of, once for each app."""
     routes: tuple[DialectRoute[EndpointsT], ...]
-    """In the order in which the OpenAPI document tells of them."""
+    """In the order in which the OpenAPI document lists them."""
     error: type[BaseModel] = Error
     """The body of an error."""
     render_error: Callable[[ServingError], Response] = error_response
-    """The answer that tells of an error."""
+    """The answer to a request that fails."""
     reasons: Mapping[int, str] = field(default_factory=dict)
     """What a status means in this dialect, where that is not what it means in others."""
     key_schemes: tuple[str, ...] = ()

@@ -48,4 +48,4 @@ DIALECTS: tuple[Dialect[Any], ...] = (
     ADMIN_API,
     DEEPL_ADMIN,
 )
-"""Every dialect that this server speaks; the OpenAPI document tells of them in this order."""
+"""Every dialect that this server speaks; the OpenAPI document lists them in this order."""

@@ -37,14 +37,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class RequestContext:
-    """One request: who asks, and what its log line and the metrics tell of it at the end.
+    """One request: who asks, and what its log line and the metrics say of it at the end.
 
     The texts of a request are never noted here.
     """
 
     request_id: str
     address: str = ""
-    """Of the client, as the connection tells it."""
+    """Of the client, as the connection has it."""
     client: str = ""
     """The name under which the request is counted; empty until the gate has let it in."""
     key: str = ""

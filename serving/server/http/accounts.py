@@ -54,7 +54,7 @@ class Accounts:
     def __init__(
         self, store: Store, meter: UsageMeter, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`clock` tells seconds that only go forward."""
+        """`clock` gives seconds that only go forward."""
         self._store, self._meter, self._clock = store, meter, clock
         self._lock = threading.Lock()
         self._found: OrderedDict[bytes, _Found] = OrderedDict()

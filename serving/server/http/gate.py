@@ -85,7 +85,7 @@ class Keys:
         return [digest.hex()[:8] for digest in self._digests]
 
     def owner(self, digest: bytes) -> str:
-        """A short name for the key of a digest, which tells nothing of it; empty where it is none
+        """A short name for the key of a digest, which says nothing of it; empty where it is none
         of these."""
         found = ""
         for known in self._digests:  # all of them, so that the time does not tell which

@@ -167,7 +167,7 @@ class _ModelMetrics:
 
 
 class ModelObserver(Observer):
-    """Counts what the scheduler of one model tells; `Observer` says when each method is called."""
+    """Counts what one model's scheduler reports; `Observer` says when each method is called."""
 
     def __init__(self, metrics: _ModelMetrics, model: str) -> None:
         self._queue_wait = metrics.queue_wait.labels(model)

@@ -45,7 +45,7 @@ class UsageMeter:
     """Counts requests and characters, up to a limit a month; safe to use from several threads."""
 
     def __init__(self, usage: StoredUsage, clock: Callable[[], float] = time.time) -> None:
-        """`clock` tells the seconds since 1970, which say what day it is, in UTC."""
+        """`clock` gives the seconds since 1970, which say what day it is, in UTC."""
         self._usage, self._clock = usage, clock
         self._lock, self._saving = threading.Lock(), threading.Lock()
         self._counts: dict[UsagePlace, UsageCount] = {}
@@ -180,7 +180,7 @@ class UsageMeter:
             return self._batch
 
     def _confirm(self, batch: UsageBatch, stored: Mapping[str, int], month: str) -> None:
-        """Note that the store has a batch, and what it tells of a month."""
+        """Note that the store has a batch, and what it has of a month."""
         with self._lock:
             self._batch = None
             for (owner, day, _), count in batch.counts.items():

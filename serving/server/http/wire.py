@@ -104,7 +104,7 @@ class DetectedLanguage(Wire):
 
 
 def detected_language(language: str, confidence: float) -> DetectedLanguage:
-    """A language and its confidence of 0 to 1, which is told in percent."""
+    """A language and its confidence of 0 to 1, which is given in percent."""
     return DetectedLanguage(language=language, confidence=round(100 * confidence, 1))
 
 

@@ -1,4 +1,4 @@
-"""The languages that a text may be in, as every dialect with a route for that tells them."""
+"""The languages that a text may be in, for every dialect that has a route for it."""
 
 from __future__ import annotations
 

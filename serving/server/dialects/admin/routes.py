@@ -50,12 +50,12 @@ class _AdminEndpoints:
         self._most = backend.settings.max_body_bytes
 
     async def create_key(self, request: Request, context: RequestContext) -> Response:
-        """Make a key, and tell it."""
+        """Make a key, and show it once."""
         body = await read_json(request, KeyCreation, self._most)
         limits = KeyLimits(body.characters_a_month, body.requests_a_minute)
         key, secret = await self._administration.create_key(body.label, limits, context)
-        told = NewApiKey(**_api_key(key).model_dump(), key=secret)
-        return json_response(told, status=201)
+        made = NewApiKey(**_api_key(key).model_dump(), key=secret)
+        return json_response(made, status=201)
 
     async def keys(self, request: Request, _: RequestContext) -> Response:
         """List keys, the oldest first."""
@@ -158,14 +158,14 @@ class _AdminEndpoints:
 
 
 def _reported(report: ImportReport, status: int = 200) -> Response:
-    told = ModelImportReport(
+    report = ModelImportReport(
         state=report.state,
         name=report.name,
         lines=list(report.lines),
         model=report.model,
         error=report.error,
     )
-    return json_response(told, status=status)
+    return json_response(report, status=status)
 
 
 def _api_key(key: StoredKey) -> ApiKey:
@@ -225,7 +225,7 @@ ADMIN_API = Dialect(
             "/admin/keys",
             _AdminEndpoints.create_key,
             "admin_create_key",
-            "Make a key, which is told this once",
+            "Make a key, which is shown this once",
             NewApiKey,
             methods=("POST",),
             status=201,

@@ -53,7 +53,7 @@ class NewApiKey(ApiKey):
     """A key that was just made."""
 
     key: str
-    """The key itself, which is told this once."""
+    """The key itself, which is shown this once."""
 
 
 class ApiKeys(Wire):

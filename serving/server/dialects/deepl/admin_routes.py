@@ -49,7 +49,7 @@ class _DeepLAdminEndpoints:
         self._settings = backend.settings
 
     async def create(self, request: Request, context: RequestContext) -> Response:
-        """Make a key, and tell it."""
+        """Make a key, and show it once."""
         body = await read_json(request, DeepLKeyCreation, self._settings.max_body_bytes)
         key, secret = await self._administration.create_key(body.label, KeyLimits(), context)
         return json_response(DeepLNewApiKey(**_told(key).model_dump(), key=secret))
@@ -183,7 +183,7 @@ DEEPL_ADMIN = Dialect(
             "/v2/admin/developer-keys",
             _DeepLAdminEndpoints.create,
             "deepl_create_key",
-            "Make a key, which is told this once",
+            "Make a key, which is shown this once",
             DeepLNewApiKey,
             methods=("POST",),
             request=DeepLKeyCreation,

@@ -62,7 +62,7 @@ class DeepLNewApiKey(DeepLApiKey):
     """A key that was just made."""
 
     key: str
-    """The key itself, which is told this once; DeepL shows it to the owner of an account only."""
+    """The key itself, which is shown this once; DeepL shows it to the owner of an account only."""
 
 
 class DeepLAnalyticsRequest(Wire):

@@ -71,7 +71,7 @@ class CharacterUsage:
 def translation(
     body: DeepLTranslateRequest, result: TextResult, characters: int
 ) -> DeepLTranslation:
-    """The translation of one text, which had so many characters, as the answer tells it."""
+    """The translation of one text, which had so many characters, in the form of the answer."""
     model_type = body.model_type
     if model_type == "prefer_quality_optimized":
         model_type = "quality_optimized"
@@ -143,7 +143,7 @@ def glossary_ids(body: DeepLTranslateRequest) -> list[str]:
 
 
 def told_time(seconds: float) -> str:
-    """A time, of seconds since 1970, as DeepL tells it: in UTC (ISO 8601)."""
+    """A time, of seconds since 1970, as DeepL writes it: in UTC (ISO 8601)."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

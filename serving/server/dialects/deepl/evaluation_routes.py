@@ -182,7 +182,7 @@ DEEPL_EVALUATIONS = Dialect(
             "/v1/quality-evaluations",
             _EvaluationEndpoints.evaluate,
             "deepl_evaluate",
-            "How good given translations are, as DeepL tells it",
+            "How good given translations are, in DeepL's form",
             DeepLEvaluation,
             methods=("POST",),
             request=DeepLEvaluationRequest,

@@ -1,4 +1,4 @@
-"""Glossaries as DeepL's dialect tells them."""
+"""Glossaries in the form of DeepL's API."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from serving.store.records.glossary import StoredDictionary, StoredGlossary
 
 
 def single(found: StoredGlossary) -> DeepLGlossary:
-    """A glossary as version 2 tells it; raises UnknownGlossaryError for one that it cannot tell."""
+    """A glossary in the form of version 2; raises UnknownGlossaryError where it has none."""
     if len(found.dictionaries) != 1:
         raise UnknownGlossaryError(
             f"the glossary {found.id!r} must have one dictionary here, it has "
@@ -32,7 +32,7 @@ def single(found: StoredGlossary) -> DeepLGlossary:
 
 
 def multilingual(found: StoredGlossary) -> DeepLMultilingualGlossary:
-    """A glossary as version 3 tells it."""
+    """A glossary in the form of version 3."""
     return DeepLMultilingualGlossary(
         glossary_id=found.id,
         name=found.name,
@@ -42,7 +42,7 @@ def multilingual(found: StoredGlossary) -> DeepLMultilingualGlossary:
 
 
 def dictionary_info(found: StoredDictionary) -> DeepLDictionary:
-    """A dictionary as version 3 tells it."""
+    """A dictionary in the form of version 3."""
     return DeepLDictionary(
         source_lang=found.source, target_lang=found.target, entry_count=found.entry_count
     )

@@ -1,4 +1,4 @@
-"""Translation memories as DeepL's dialect tells them."""
+"""Translation memories in the form of DeepL's API."""
 
 from __future__ import annotations
 

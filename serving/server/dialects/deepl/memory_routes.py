@@ -126,7 +126,7 @@ class _MemoryEndpoints:
         return Response(background=reading)
 
     async def begin_export(self, request: Request, context: RequestContext) -> Response:
-        """Begin to give a memory; its job tells where."""
+        """Begin to write a memory into a file; its job says where that is."""
         memory = await self._one(request, context)
         job = await run_in_threadpool(
             self._store.memory_jobs.create, context.key, memory_id=memory.id

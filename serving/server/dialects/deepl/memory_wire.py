@@ -115,7 +115,7 @@ class DeepLExportParameters(Wire):
 
 
 class DeepLExport(Wire):
-    """The job that tells where a memory may be fetched."""
+    """The job that says where a memory may be fetched."""
 
     job_id: str
     parameters: DeepLExportParameters

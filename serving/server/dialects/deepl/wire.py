@@ -121,7 +121,7 @@ class DeepLFeature(Wire):
 
 
 class DeepLLanguageSupport(Wire):
-    """A language that is read or written, as version 3 of the API tells it."""
+    """A language that is read or written, in the form of version 3 of the API."""
 
     lang: str
     """Language code, of some targets with a region."""

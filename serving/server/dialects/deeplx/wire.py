@@ -28,7 +28,7 @@ class DeepLXTranslation(Wire):
     data: str
     """The best translation."""
     alternatives: list[str]
-    """Others that the model's own search has found; most models are told to find one."""
+    """Others that the model's own search has found; most models are set to find one."""
     source_lang: str
     """Language code in capitals, detected or as the request gave it."""
     target_lang: str

@@ -37,7 +37,7 @@ class GoogleLanguagesRequest(Wire):
     """Which languages are asked for."""
 
     target: str | None = None
-    """Where it is there, the languages are told with their names, which are English ones."""
+    """Where it is given, the answer has the names of the languages, which are English ones."""
 
 
 class GoogleTranslation(Wire):

@@ -26,7 +26,7 @@ class _FileEndpoints:
         self._backend, self._documents = backend, backend.documents
 
     async def translate(self, request: Request, context: RequestContext) -> Response:
-        """Translate a file and tell where its translation is."""
+        """Translate a file; the answer says where its translation is."""
         settings = self._backend.settings
         upload = await read_upload(request, settings.max_document_bytes)
         with contextlib.closing(upload.file):

@@ -29,7 +29,7 @@ from serving.text.languages import language_name
 _TYPING_PAUSE_MS = 500
 
 _LEAST_CONFIDENCE = 0.05
-"""The confidence that a language needs to be worth telling."""
+"""The confidence from which on a language is named."""
 _UNKNOWN = ("en", 0.0)
 """What LibreTranslate says of a text that has no language, such as a number."""
 

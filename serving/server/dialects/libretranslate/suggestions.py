@@ -63,7 +63,7 @@ class _SuggestionEndpoints:
         kept = self._backend.needed_store("suggestions").suggestions
         pair = self._pair(asked.source, asked.target)
         found = kept.pairs(None if context.client == ADMIN else context.key, *pair)
-        # Read before the answer begins, which could tell of no error any more.
+        # Read before the answer begins, which could report no error any more.
         first = await run_in_threadpool(lambda: list(itertools.islice(found, 1)))
         return StreamingResponse(
             written_tmx(itertools.chain(first, found), *pair),

@@ -93,7 +93,7 @@ class TranslateRequest(LenientRequest):
     api_key: str | None = None
     """API key, where the server wants one and the head does not carry it."""
     alignments: Flag = False
-    """Whether each hypothesis tells which words of the text its words come from."""
+    """Whether each hypothesis says which words of the text its words come from."""
     glossary: list[GlossaryEntry] = Field([])
     """Terms and their translations: where a sentence holds the one, its translation holds the
     other."""
@@ -355,7 +355,7 @@ class ModelCard(Wire):
     num_parameters: int
     max_source: int | None
     """Longest text, in tokens with the special ones; null of a language model, of which
-    `/v1/models` tells `max_model_len`."""
+    `/v1/models` has `max_model_len`."""
     priority: int
     defaults: Annotated[dict[str, Any], WithJsonSchema(_defaults_schema())]
     """Decoding options where a request names none; empty where nothing is decoded."""
@@ -381,7 +381,7 @@ class Limit(Wire):
 
     name: str
     value: int | float | None
-    """Null where `batches` tells it of each model."""
+    """Null where `batches` has it for each model."""
     variable: str
     """Environment variable that sets it."""
     description: str

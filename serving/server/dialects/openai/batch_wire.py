@@ -52,7 +52,7 @@ class ExpiresAfter(Wire):
 
 
 class BatchWebhook(Wire):
-    """Where the end of a batch is to be told (not in OpenAI's API)."""
+    """The address that is called at the end of the batch (not in OpenAI's API)."""
 
     url: str
     """Gets a POST with OpenAI's event `batch.completed`, `.failed`, `.expired` or `.cancelled`."""

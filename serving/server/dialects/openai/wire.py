@@ -33,7 +33,7 @@ Ids = Annotated[list[int], Field(min_length=1)]
 
 
 class StreamOptions(Wire):
-    """What a stream tells besides its text."""
+    """What a stream has besides its text."""
 
     include_usage: bool | None = None
     """Send the token counts in a last chunk that has no choices."""
@@ -63,7 +63,7 @@ class SamplingFields(Wire):
     stream: bool | None = None
     """Send the text as it is made, as server-sent events."""
     stream_options: StreamOptions | None = None
-    """What the stream tells besides."""
+    """What the stream has besides its text."""
     user: str | None = None
     """Ignored."""
     top_k: Whole | None = None
@@ -201,7 +201,7 @@ class ChatTokenScore(Wire):
     token: str
     logprob: float
     bytes: list[int] | None = None
-    """Not told."""
+    """Never given."""
 
 
 class ChatToken(ChatTokenScore):
@@ -323,7 +323,7 @@ class OpenAIModel(Wire):
     task: Task
     """What it does: generate, encode or classify (not in OpenAI's API)."""
     max_model_len: int
-    """Tokens of prompt and output together, of an encoder those of a text (as vLLM tells it)."""
+    """Tokens of prompt and output together, of an encoder those of a text (as in vLLM)."""
     attribution: str
     """The data it was made from, and their licence (not in OpenAI's API)."""
     device: str
