@@ -17,7 +17,7 @@ from export.engines.engine import check_engines, export_engines
 from export.errors import ExportError
 from export.importing.bundle import import_bundle
 from export.importing.by_name import named_source
-from export.importing.model import LanguageChoice, Told
+from export.importing.model import Declared, LanguageChoice
 from export.importing.vocabularies.languages import split_codes
 from export.texts.texts import DocumentsFile, TextPair, Texts
 from serving.bundle.folder import read_manifest
@@ -46,7 +46,7 @@ def import_model(options: argparse.Namespace) -> int:
         raise ExportError("--dev and --text are both the text to compare on; give one of them")
     codes = LanguageChoice(split_codes("--from", options.from_), split_codes("--to", options.to))
     with named_source(options.source, options.family) as source:
-        told = Told(
+        declared = Declared(
             options.family,
             codes,
             options.licence,
@@ -59,7 +59,7 @@ def import_model(options: argparse.Namespace) -> int:
             options.out,
             _form(options),
             replace(_texts(options), task=options.task),
-            told,
+            declared,
             force=options.force,
         )
     _print(options.out, manifest)

@@ -209,7 +209,7 @@ def tiny_encoders(shared_folder: Path, traced_once: None) -> TinyEncoders:
 def _make_encoders(folder: Path, model: TinyEncoders) -> None:
     from export.bundles.subject import Form
     from export.importing.bundle import import_bundle
-    from export.importing.model import Told
+    from export.importing.model import Declared
     from export.texts.texts import Texts
     from tests.toy.encoders import LABELS, save_encoder, write_lines
 
@@ -222,7 +222,7 @@ def _make_encoders(folder: Path, model: TinyEncoders) -> None:
             model.bundles / "tiny-embedder",
             Form("int8"),
             Texts(text=text),
-            Told(pooling="mean"),
+            Declared(pooling="mean"),
         )
         import_bundle(
             model.classifier, model.bundles / "tiny-classifier", Form("fp32"), Texts(text=text)

@@ -33,7 +33,7 @@ from export.importing.language_models.qwen import read_qwen2, read_qwen3
 from export.importing.language_models.smollm3 import read_smollm3
 from export.importing.marian.folder import has_marian
 from export.importing.marian.model import read_marian_model
-from export.importing.model import NOTHING_TOLD, Imported, LanguageChoice, Told
+from export.importing.model import NOTHING_DECLARED, Declared, Imported, LanguageChoice
 from export.importing.subjects import ENCODER, LANGUAGE_MODEL, TRANSLATION, Kind, Source
 from export.importing.toolkits.ctranslate2 import find_model, read_ctranslate2
 from export.importing.toolkits.fairseq import has_fairseq, read_fairseq
@@ -59,7 +59,7 @@ class Reader:
     kind: Kind
     recognises: Callable[[Path], bool]
     """Whether a folder or a file belongs to this family."""
-    read: Callable[[Path, Told], Any]
+    read: Callable[[Path, Declared], Any]
     """Returns what the kind makes a subject of. Raises ExportError, with file and entry, for what
     is not supported."""
 
@@ -74,7 +74,7 @@ def _translation(
         family,
         TRANSLATION,
         recognises or _of_type(family),
-        lambda source, told: read(source, told.languages),
+        lambda source, declared: read(source, declared.languages),
     )
 
 
@@ -87,7 +87,7 @@ def _encoder(family: str) -> Reader:
         family,
         ENCODER,
         lambda source: _of_type(family)(transformer_folder(source)),
-        lambda source, told: read_encoder(source, told.pooling),
+        lambda source, declared: read_encoder(source, declared.pooling),
     )
 
 
@@ -136,7 +136,7 @@ def import_bundle(
     out: Path,
     form: Form,
     texts: Texts = NO_TEXTS,
-    told: Told = NOTHING_TOLD,
+    declared: Declared = NOTHING_DECLARED,
     *,
     force: bool = False,
 ) -> Manifest:
@@ -148,11 +148,13 @@ def import_bundle(
     Raises ExportError (ParityError) with file and entry, and then leaves nothing behind.
     """
     check_apart(out, [source, *texts.files])
-    reader = recognise(source, told.family)
-    reader.kind.refuse_others(Source(source, form, texts, told))
+    reader = recognise(source, declared.family)
+    reader.kind.refuse_others(Source(source, form, texts, declared))
 
     def prepare(chosen: Form) -> Subject[Any]:
-        return reader.kind.subject(reader.read(source, told), Source(source, chosen, texts, told))
+        return reader.kind.subject(
+            reader.read(source, declared), Source(source, chosen, texts, declared)
+        )
 
     def write(chosen: Form) -> Manifest:
         if chosen.activations is None and texts.dev is None and texts.text is None:

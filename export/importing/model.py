@@ -51,7 +51,7 @@ AS_TOLD = LanguageChoice()
 
 
 @dataclass(frozen=True)
-class Told:
+class Declared:
     """What the user says about a checkpoint, where it says nothing or something else."""
 
     family: str | None = None
@@ -64,7 +64,7 @@ class Told:
     """Where it comes from, with its revision; None is the name of its folder."""
 
 
-NOTHING_TOLD = Told()
+NOTHING_DECLARED = Declared()
 
 
 @dataclass(frozen=True)
@@ -147,11 +147,11 @@ def generation_options(folder: Path) -> Options:
     return Options(path, read_json(path) if path.is_file() else {})
 
 
-def search_options(*told: Options) -> dict[str, Any]:
+def search_options(*given: Options) -> dict[str, Any]:
     """Beam size and length penalty, by the names that checkpoints use. Later options override
     earlier ones. Raises ExportError for a value that no request may have."""
     found: dict[str, Any] = {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True}
-    for options in told:
+    for options in given:
         for ours, theirs in (("beam_size", "num_beams"), ("length_penalty", "length_penalty")):
             found[ours] = options.get(theirs, found[ours])
         check_search(options.path, found, "num_beams or length_penalty")

@@ -25,7 +25,7 @@ from export.bundles.translation import ComparedText, TranslationSubject
 from export.errors import ExportError
 from export.importing.folder import read_json
 from export.importing.language_models.model import TEMPLATE, ImportedLanguageModel
-from export.importing.model import Imported, Told
+from export.importing.model import Declared, Imported
 from export.importing.vocabularies.text_side import TOKENIZER, fast_vocabulary, text_side
 from export.texts.dev_set import DevSet
 from export.texts.labelled import read_task
@@ -61,16 +61,16 @@ class Source:
     path: Path
     form: Form
     texts: Texts
-    told: Told
+    declared: Declared
 
     @property
     def label(self) -> str:
         """What people know it by: its name, or its path where it has none."""
-        return self.told.origin or str(self.path)
+        return self.declared.origin or str(self.path)
 
     def origin(self, kind: str, licence: str | None) -> dict[str, Any]:
         """What the manifest says of where a model comes from."""
-        name = self.told.origin or self.path.resolve().name
+        name = self.declared.origin or self.path.resolve().name
         weights = (
             f"Licence of the weights: {licence}." if licence else "It names no licence of them."
         )
@@ -92,17 +92,17 @@ class Kind:
 
     def refuse_others(self, source: Source) -> None:
         """Raise ExportError for an option that the task has no use for."""
-        form, texts, told = source.form, source.texts, source.told
+        form, texts, declared = source.form, source.texts, source.declared
         given = {
             "--target": form.target != "cpu",
             "--dev": texts.dev,
             "--test": texts.tests,
-            "--from": told.languages.source,
-            "--to": told.languages.target,
-            "--licence": told.licence,
+            "--from": declared.languages.source,
+            "--to": declared.languages.target,
+            "--licence": declared.licence,
             "--task": texts.task,
-            "--pooling": told.pooling,
-            "--attribution": told.attribution,
+            "--pooling": declared.pooling,
+            "--attribution": declared.attribution,
         }
         for option, value in given.items():
             if value and option not in self.options:
@@ -152,7 +152,7 @@ def _translation(imported: Imported, source: Source) -> TranslationSubject:
             "tokenizer": text.tokenizer,
             "languages": languages,
             "search": imported.search | ({"shortlist": True} if shortlist else {}),
-            **source.origin(imported.kind, source.told.licence or licence_of_card(source.path)),
+            **source.origin(imported.kind, source.declared.licence or licence_of_card(source.path)),
         },
         _compared_text(text.vocabulary, languages, source),
         max_source=imported.max_source,
@@ -192,8 +192,8 @@ def _addressed(vocabulary: Vocabulary, languages: Languages, text: DevSet) -> De
     pairs = languages.trained[:: -(-len(languages.trained) // _PAIRS)]  # from all over the list
     for (source, target), _ in zip(cycle(pairs), text.sources, strict=False):
         tags = languages.source_tags.get(source), languages.tags.get(target)
-        told = [tag for tag in tags if tag is not None] + [*languages.prefixes.get(target, ())]
-        prefixes.append([ids[piece] for piece in told])
+        pieces = [tag for tag in tags if tag is not None] + [*languages.prefixes.get(target, ())]
+        prefixes.append([ids[piece] for piece in pieces])
         first = languages.first_pieces.get(target)
         firsts.append([] if first is None else [ids[first]])
     return replace(text, prefixes=prefixes, target_prefixes=firsts)
@@ -221,7 +221,7 @@ def _language_model(imported: ImportedLanguageModel, source: Source) -> Language
     text = source.texts.text
     file = text or PASSAGE
     windows = compared_windows(reader, file, read_sources(file).sources)
-    licence = source.told.licence or licence_of_card(source.path) or imported.licence
+    licence = source.declared.licence or licence_of_card(source.path) or imported.licence
     return LanguageSubject(
         imported.model,
         reader,
@@ -257,8 +257,8 @@ def _encoder(encoder: ReadEncoder, source: Source) -> EncoderSubject:
         if len(lines) > FITTED + COMPARED:
             lines = [*lines[:COMPARED], *lines[-FITTED:]]
     compared = [reader.encode(line, truncate=True) for line in lines]
-    attribution = source.told.attribution
-    if source.told.origin and not attribution:
+    attribution = source.declared.attribution
+    if source.declared.origin and not attribution:
         attribution = source.origin("an encoder", licence_of_card(source.path))["attribution"]
     facts = {"attribution": attribution}
     return EncoderSubject(encoder, name, compared, task, facts)

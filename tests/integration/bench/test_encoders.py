@@ -10,7 +10,7 @@ import pytest
 from bench.__main__ import main
 from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
-from export.importing.model import Told
+from export.importing.model import Declared
 from export.texts.texts import Texts
 from tests.conftest import TinyEncoders
 from tests.toy.encoders import write_lines
@@ -60,7 +60,7 @@ def test_a_bundle_of_another_encoder_is_refused(
         tmp_path / "cls",
         Form("fp32"),
         Texts(text=text),
-        Told(pooling="cls"),
+        Declared(pooling="cls"),
     )
     command = ["encoders", "--bundle", str(tmp_path / "cls")]
     command += ["--source", str(tiny_encoders.embedder)]

@@ -16,7 +16,7 @@ from export.bundles.subject import Form
 from export.errors import ExportError
 from export.importing.bundle import import_bundle
 from export.importing.hugging_face.bart import read_bart
-from export.importing.model import AS_TOLD, FastTokenizerFile, Imported, LanguageChoice, Told
+from export.importing.model import AS_TOLD, Declared, FastTokenizerFile, Imported, LanguageChoice
 from serving.search.beam import decode
 from serving.search.options import SearchOptions
 from serving.search.sentence import Hypothesis, Sentence
@@ -149,7 +149,7 @@ def test_a_vocabulary_in_one_file_is_the_same(case: Case, tmp_path: Path) -> Non
         tmp_path,
         tmp_path / "bundle",
         Form("fp32"),
-        told=Told(languages=LanguageChoice(("de",), ("en",))),
+        declared=Declared(languages=LanguageChoice(("de",), ("en",))),
     )
     assert manifest.parity["logits_max_difference"] < 1e-3
     texts = Translator(tmp_path / "bundle", threads=1).texts

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
 from export.importing.hugging_face.marian import read_marian
-from export.importing.model import AS_TOLD, Imported, LanguageChoice, Told
+from export.importing.model import AS_TOLD, Declared, Imported, LanguageChoice
 from serving.search.options import SearchOptions
 from serving.server.app import create_app
 from serving.server.http.settings import Settings
@@ -219,7 +219,7 @@ def tagged(tmp_path_factory: pytest.TempPathFactory, traced_once: None) -> tuple
         folder / "opus-mt-de-mul",
         folder / "bundles" / "many",
         Form("int8"),
-        told=Told(languages=LanguageChoice(target=("fr", "en"))),
+        declared=Declared(languages=LanguageChoice(target=("fr", "en"))),
     )
     return folder / "opus-mt-de-mul", folder / "bundles"
 

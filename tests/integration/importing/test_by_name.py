@@ -16,7 +16,7 @@ import torch
 from export.__main__ import main
 from export.importing.bundle import recognise
 from export.importing.by_name import named_source
-from export.importing.model import NOTHING_TOLD
+from export.importing.model import NOTHING_DECLARED
 from serving import Translator
 from tests.toy.checkpoints import write_opus
 from tests.toy.hub import (
@@ -89,7 +89,7 @@ def test_a_student_of_firefox_is_read(hub: ToyHub, tmp_path: Path) -> None:
     publish_students(hub, ("de", "en", "1.0", tmp_path / "student"))
     with named_source("firefox:de-en") as source:
         reader = recognise(source.path)
-        imported = reader.read(source.path, NOTHING_TOLD)
+        imported = reader.read(source.path, NOTHING_DECLARED)
     assert reader.family == "marian-nmt"
     assert (imported.languages.source, imported.languages.target) == (("de",), ("en",))
     assert imported.shortlist is not None
@@ -110,7 +110,7 @@ def test_a_package_of_argos_is_read(hub: ToyHub, tmp_path: Path) -> None:
     publish_packages(hub, ("de", "en", "1.0", archive.read_bytes()))
     with named_source("argos:de-en") as source:
         reader = recognise(source.path)
-        imported = reader.read(source.path, NOTHING_TOLD)
+        imported = reader.read(source.path, NOTHING_DECLARED)
     assert reader.family == "ctranslate2"
     assert (imported.languages.source, imported.languages.target) == (("de",), ("en",))
 

@@ -23,7 +23,7 @@ from export.errors import ExportError
 from export.importing.bundle import import_bundle, recognise
 from export.importing.hugging_face.m2m100 import read_m2m100, tags_among
 from export.importing.hugging_face.marian import read_marian
-from export.importing.model import AS_TOLD, LanguageChoice, Told
+from export.importing.model import AS_TOLD, Declared, LanguageChoice
 from export.importing.toolkits.ctranslate2 import read_ctranslate2
 from export.importing.toolkits.ctranslate2_file import read_spec_file
 from serving.bundle.folder import read_manifest
@@ -201,7 +201,9 @@ def same_beams(
 
 def test_tags_on_both_sides_choose_the_languages(many: Path, tmp_path: Path) -> None:
     choice = LanguageChoice(("de", "en"), ("en", "fr"))
-    manifest = import_bundle(many, tmp_path / "bundle", Form("fp32"), told=Told(languages=choice))
+    manifest = import_bundle(
+        many, tmp_path / "bundle", Form("fp32"), declared=Declared(languages=choice)
+    )
     assert manifest.languages.source_tags == {"de": "deu_Latn", "en": "eng_Latn"}
     assert manifest.languages.first_pieces == {"en": "eng_Latn", "fr": "fra_Latn"}
     cut = sentencepiece.SentencePieceProcessor(model_file=str(many / "sentencepiece.bpe.model"))
@@ -234,7 +236,7 @@ def test_a_tag_before_the_source_chooses_the_target(tmp_path: Path) -> None:
         read_ctranslate2(tmp_path / "ct2", AS_TOLD)
     choice = LanguageChoice(("de",), ("en", "fr"))
     manifest = import_bundle(
-        tmp_path / "ct2", tmp_path / "bundle", Form("fp32"), told=Told(languages=choice)
+        tmp_path / "ct2", tmp_path / "bundle", Form("fp32"), declared=Declared(languages=choice)
     )
     assert manifest.languages.tags == {"en": ">>eng<<", "fr": ">>fra<<"}
     cut = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "ct2" / "source.spm"))

@@ -18,7 +18,7 @@ from export.bundles.subject import Form
 from export.errors import ExportError
 from export.importing.bundle import import_bundle, recognise
 from export.importing.language_models.model import ImportedLanguageModel
-from export.importing.model import NOTHING_TOLD
+from export.importing.model import NOTHING_DECLARED
 from serving.generation.generator import Generator
 from serving.runtime import kernels
 from serving.search.sampling_options import GenerationOptions
@@ -150,7 +150,7 @@ def bundled(
 def made(name: str, places: pytest.TempPathFactory) -> Case:
     folder = places.mktemp("decoders") / "model"
     theirs = write_llama(folder, **MODELS[name])
-    return Case(folder, theirs, recognise(folder).read(folder, NOTHING_TOLD))
+    return Case(folder, theirs, recognise(folder).read(folder, NOTHING_DECLARED))
 
 
 @torch.no_grad()
@@ -175,11 +175,13 @@ def test_every_option_of_its_configuration_is_known(case: Case, tmp_path: Path) 
     folder = shutil.copytree(case.folder, tmp_path / "model")
     told = case.theirs.config.to_dict()
     (folder / "config.json").write_text(json.dumps(told, default=str))
-    assert recognise(folder).read(folder, NOTHING_TOLD).model.config == case.imported.model.config
+    assert (
+        recognise(folder).read(folder, NOTHING_DECLARED).model.config == case.imported.model.config
+    )
     told["qk_norms"] = True
     (folder / "config.json").write_text(json.dumps(told, default=str))
     with pytest.raises(ExportError, match=r"'qk_norms' .True. is not known"):
-        recognise(folder).read(folder, NOTHING_TOLD)
+        recognise(folder).read(folder, NOTHING_DECLARED)
 
 
 @torch.no_grad()

@@ -19,7 +19,7 @@ from export.comparison.encoder import check_encoder, cosine, measure_encoder, re
 from export.graphs.writing import write_text_graph
 from export.importing.bundle import import_bundle
 from export.importing.encoders.folder import read_encoder
-from export.importing.model import Told
+from export.importing.model import Declared
 from export.texts.texts import Texts
 from macaron.stored import folder_of
 from serving.bundle.encoder_tokenizer import EncodedText
@@ -232,7 +232,7 @@ def test_kin_of_bert_become_bundles(tmp_path: Path, traced_once: None) -> None:
         tmp_path / "embedder",
         Form("int8"),
         Texts(text=text),
-        Told(pooling="mean"),
+        Declared(pooling="mean"),
     )
     assert (manifest.task, manifest.precision) == ("encode", "int8")
     embedder = Embedder(tmp_path / "embedder", threads=1)

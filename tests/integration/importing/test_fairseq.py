@@ -17,7 +17,7 @@ from torch import Tensor
 from export.bundles.subject import Form
 from export.errors import ExportError
 from export.importing.bundle import import_bundle, recognise
-from export.importing.model import AS_TOLD, Told
+from export.importing.model import AS_TOLD, Declared
 from export.importing.toolkits.fairseq import read_fairseq
 from serving.translation.translator import Translator
 from tests.toy.checkpoints import PAIRS, randomise
@@ -153,7 +153,7 @@ def write_macaron_net(folder: Path, **changed: Any) -> Any:
 def test_a_checkpoint_of_macaron_net_translates(tmp_path: Path) -> None:
     model = write_macaron_net(tmp_path / "run")
     file = tmp_path / "run" / "checkpoint_best.pt"
-    found = recognise(file).read(file, Told())
+    found = recognise(file).read(file, Declared())
     assert found.model.config == model.config
     assert found.kind == "a Macaron Net of fairseq"
     state = found.model.state_dict()

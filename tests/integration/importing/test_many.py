@@ -17,7 +17,7 @@ from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
 from export.importing.hugging_face.m2m100 import read_m2m100
 from export.importing.hugging_face.mbart import read_mbart
-from export.importing.model import AS_TOLD, Imported, LanguageChoice, Told
+from export.importing.model import AS_TOLD, Declared, Imported, LanguageChoice
 from serving.search.beam import decode
 from serving.search.options import SearchOptions
 from serving.search.sentence import Hypothesis, Sentence
@@ -139,7 +139,7 @@ def bundles(m2m100: Many, tmp_path_factory: pytest.TempPathFactory, traced_once:
         m2m100.folder,
         folder / "many",
         Form("int8"),
-        told=Told(languages=LanguageChoice(codes, codes)),
+        declared=Declared(languages=LanguageChoice(codes, codes)),
     )
     return folder
 
@@ -246,7 +246,9 @@ def test_mbart_scores_as_its_own_library_does(mbart: tuple[Path, Any, Imported])
 
 def test_mbart_becomes_a_bundle(mbart: tuple[Path, Any, Imported], tmp_path: Path) -> None:
     codes = LanguageChoice(("de",), ("en", "fr"))
-    manifest = import_bundle(mbart[0], tmp_path / "mbart", Form("fp32"), told=Told(languages=codes))
+    manifest = import_bundle(
+        mbart[0], tmp_path / "mbart", Form("fp32"), declared=Declared(languages=codes)
+    )
     assert manifest.parity["logits_max_difference"] < 1e-3
     translator = Translator(tmp_path / "mbart")
     together = translator.translate(TEXTS, BEAMS, source="de", target="fr")

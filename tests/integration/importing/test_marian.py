@@ -15,7 +15,7 @@ import yaml
 from export.arithmetic.quantize import QuantizedLinear, quantized_twin
 from export.bundles.subject import Form
 from export.importing.bundle import import_bundle, recognise
-from export.importing.model import AS_TOLD, Imported, LanguageChoice, Told
+from export.importing.model import AS_TOLD, Declared, Imported, LanguageChoice
 from serving.bundle.folder import read_manifest
 from serving.search.options import SearchOptions
 from serving.translation.translator import Translator
@@ -45,7 +45,7 @@ SIZE, START = 120, 120
 
 
 def read(source: Path, choice: LanguageChoice = AS_TOLD) -> Imported:
-    return recognise(source).read(source, Told(languages=choice))
+    return recognise(source).read(source, Declared(languages=choice))
 
 
 def assert_logits_are(imported: Imported, reading: Reading, source_size: int = SIZE) -> None:

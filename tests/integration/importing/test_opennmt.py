@@ -17,7 +17,7 @@ import torch
 from export.bundles.subject import Form
 from export.errors import ExportError
 from export.importing.bundle import import_bundle, recognise
-from export.importing.model import LanguageChoice, Told
+from export.importing.model import Declared, LanguageChoice
 from export.importing.toolkits.ctranslate2 import read_ctranslate2
 from export.importing.toolkits.opennmt import read_opennmt
 from serving.bundle.moses import MosesVocabulary
@@ -154,7 +154,9 @@ def test_a_checkpoint_becomes_a_bundle_that_translates(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "opennmt", biased=False)
     file = tmp_path / "opennmt" / "model_step_7.pt"
     assert recognise(file).family == "opennmt-py"
-    manifest = import_bundle(file, tmp_path / "bundle", Form("fp32"), told=Told(languages=GERMAN))
+    manifest = import_bundle(
+        file, tmp_path / "bundle", Form("fp32"), declared=Declared(languages=GERMAN)
+    )
     assert manifest.sizes.num_parameters > 0
     translator = Translator(tmp_path / "bundle")
     texts = [source for source, _ in PAIRS[:6]]
@@ -170,7 +172,9 @@ def test_two_vocabularies_translate_as_in_ctranslate2(tmp_path: Path) -> None:
         ctranslate2.converters.OpenNMTPyConverter(str(file)).convert(str(tmp_path / "ct2"))
     for path in (tmp_path / "opennmt").glob("*.spm"):
         shutil.copy(path, tmp_path / "ct2")
-    import_bundle(tmp_path / "ct2", tmp_path / "bundle", Form("fp32"), told=Told(languages=GERMAN))
+    import_bundle(
+        tmp_path / "ct2", tmp_path / "bundle", Form("fp32"), declared=Declared(languages=GERMAN)
+    )
     peer = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu", intra_threads=1)
     pieces = sentencepiece.SentencePieceProcessor(
         model_file=str(tmp_path / "opennmt" / "source.spm")

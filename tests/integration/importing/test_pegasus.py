@@ -12,7 +12,7 @@ import torch
 from export.bundles.subject import Form
 from export.errors import ExportError
 from export.importing.bundle import import_bundle, recognise
-from export.importing.model import Told
+from export.importing.model import Declared
 from serving.search.beam import decode
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
@@ -29,7 +29,7 @@ BEAMS = SearchOptions(beam_size=4, num_hypotheses=4, max_length=20, loop_guard=F
 
 def test_it_scores_as_its_own_library_does_and_becomes_a_bundle(tmp_path: Path) -> None:
     theirs = write_pegasus(tmp_path / "pegasus")
-    ours = recognise(tmp_path / "pegasus").read(tmp_path / "pegasus", Told())
+    ours = recognise(tmp_path / "pegasus").read(tmp_path / "pegasus", Declared())
     model = sentencepiece.SentencePieceProcessor(
         model_file=str(tmp_path / "pegasus" / "spiece.model")
     )
@@ -60,7 +60,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         ExportError, match=r"spiece.model: with special pieces there are 233, .*240"
     ):
-        recognise(folder).read(folder, Told())
+        recognise(folder).read(folder, Declared())
     (folder / "tokenizer_config.json").write_text('{"offset": 0}')
     with pytest.raises(ExportError, match="offset must be 103, got 0"):
-        recognise(folder).read(folder, Told())
+        recognise(folder).read(folder, Declared())

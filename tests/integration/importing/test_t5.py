@@ -17,7 +17,7 @@ from export.bundles.subject import Form
 from export.errors import ExportError
 from export.importing.bundle import import_bundle, recognise
 from export.importing.hugging_face.t5 import read_t5
-from export.importing.model import AS_TOLD, Imported, LanguageChoice, Told
+from export.importing.model import AS_TOLD, Declared, Imported, LanguageChoice
 from serving.errors import UnknownLanguageError
 from serving.search.beam import decode
 from serving.search.options import SearchOptions
@@ -64,7 +64,7 @@ class Case:
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     folder = tmp_path_factory.mktemp("t5") / "toy"
     theirs = write_t5(folder, **MODELS[request.param])
-    return Case(folder, theirs, recognise(folder).read(folder, Told()))
+    return Case(folder, theirs, recognise(folder).read(folder, Declared()))
 
 
 def test_it_scores_as_its_own_library_does(case: Case) -> None:
@@ -156,7 +156,7 @@ def test_any_batch_of_any_targets_is_the_same_to_the_bit(told: Path) -> None:
 def test_a_choice_has_the_words_of_its_task(
     told: Path, choice: LanguageChoice, pairs: list[tuple[str, str]], prefixes: dict[str, str]
 ) -> None:
-    languages = recognise(told / "toy").read(told / "toy", Told(languages=choice)).languages
+    languages = recognise(told / "toy").read(told / "toy", Declared(languages=choice)).languages
     model = sentencepiece.SentencePieceProcessor(model_file=str(told / "toy" / "spiece.model"))
     assert list(languages.trained) == pairs
     wanted = {code: TASKS[name]["prefix"] for code, name in prefixes.items()}
@@ -170,11 +170,11 @@ def test_a_tag_of_the_target_stands_before_each_source(tmp_path: Path) -> None:
     tags = ["<2de>", "<2fr>", "<2zh_Hant>", "<2translate>"]
     folder = tmp_path / "toy"
     write_t5(folder, tags=tags, decoder_start_token_id=2)
-    found = recognise(folder).read(folder, Told())
+    found = recognise(folder).read(folder, Declared())
     assert set(found.languages.target) == {"de", "fr", "zh-Hant"}
     assert found.special_ids.bos == 2
     codes = LanguageChoice(("en", "de"), ("de", "fr"))
-    import_bundle(folder, tmp_path / "bundle", Form("fp32"), told=Told(languages=codes))
+    import_bundle(folder, tmp_path / "bundle", Form("fp32"), declared=Declared(languages=codes))
     translator, ids_of = Translator(tmp_path / "bundle", threads=1), pieces_of_model(folder)
     assert set(translator.manifest.languages.trained) == {("en", "de"), ("en", "fr"), ("de", "fr")}
     for text in TEXTS:
@@ -210,9 +210,9 @@ def test_a_vocabulary_in_a_file_of_tokenizers_is_the_same(told: Path, tmp_path: 
     write_t5(tmp_path, task_specific_params=TASKS)
     T5Tokenizer.from_pretrained(tmp_path).save_pretrained(tmp_path / "saved")
     (tmp_path / "saved" / "tokenizer.json").rename(tmp_path / "tokenizer.json")
-    wanted = recognise(tmp_path).read(tmp_path, Told())
+    wanted = recognise(tmp_path).read(tmp_path, Declared())
     (tmp_path / "spiece.model").unlink()
-    found = recognise(tmp_path).read(tmp_path, Told())
+    found = recognise(tmp_path).read(tmp_path, Declared())
     assert found.special_ids == wanted.special_ids
     assert found.languages == wanted.languages
     import_bundle(tmp_path, tmp_path / "bundle", Form("fp32"))

@@ -13,7 +13,7 @@ import torch
 from export.bundles.subject import Form
 from export.errors import ExportError
 from export.importing.bundle import import_bundle, recognise
-from export.importing.model import Imported, LanguageChoice, Told
+from export.importing.model import Declared, Imported, LanguageChoice
 from serving.search.beam import decode
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
@@ -46,7 +46,7 @@ class Case:
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     folder = tmp_path_factory.mktemp("t5gemma") / "toy"
     theirs = write_t5gemma(folder, **MODELS[request.param])
-    return Case(folder, theirs, recognise(folder).read(folder, Told()))
+    return Case(folder, theirs, recognise(folder).read(folder, Declared()))
 
 
 def generated(theirs: Any, ids: list[int], beams: int) -> list[int]:
@@ -92,8 +92,8 @@ def bundle(tmp_path_factory: pytest.TempPathFactory, traced_once: None) -> tuple
     """A bundle, and the model of its checkpoint."""
     folder = tmp_path_factory.mktemp("bundle")
     theirs = write_t5gemma(folder / "toy")
-    choice = Told(languages=LanguageChoice(("de",), ("en",)))
-    import_bundle(folder / "toy", folder / "bundle", Form("fp32"), told=choice)
+    choice = Declared(languages=LanguageChoice(("de",), ("en",)))
+    import_bundle(folder / "toy", folder / "bundle", Form("fp32"), declared=choice)
     return folder / "bundle", theirs
 
 
@@ -141,4 +141,4 @@ def test_what_is_not_supported_is_named(
     (tmp_path / "config.json").write_text(json.dumps(tree))
     assert tree["vocab_size"] == ROWS
     with pytest.raises(ExportError, match=rf"config\.json: .*{words}"):
-        recognise(tmp_path).read(tmp_path, Told())
+        recognise(tmp_path).read(tmp_path, Declared())

@@ -158,14 +158,14 @@ class _AdminEndpoints:
 
 
 def _reported(report: ImportReport, status: int = 200) -> Response:
-    report = ModelImportReport(
+    answer = ModelImportReport(
         state=report.state,
         name=report.name,
         lines=list(report.lines),
         model=report.model,
         error=report.error,
     )
-    return json_response(report, status=status)
+    return json_response(answer, status=status)
 
 
 def _api_key(key: StoredKey) -> ApiKey:

@@ -16,7 +16,7 @@ from export.bundles.encoder import COMPARED, FITTED, ReadEncoder
 from export.bundles.subject import Form
 from export.errors import ExportError
 from export.importing.language_models.model import TEMPLATE, ImportedLanguageModel
-from export.importing.model import FastTokenizerFile, Imported, LanguageChoice, Told
+from export.importing.model import Declared, FastTokenizerFile, Imported, LanguageChoice
 from export.importing.subjects import (
     ENCODER,
     LANGUAGE_MODEL,
@@ -52,7 +52,7 @@ def tokenizer_file(words: Iterable[str] = WORDS) -> bytes:
 
 
 def source(path: Path, **changed: Any) -> Source:
-    fields: dict[str, Any] = {"form": FP32, "texts": Texts(), "told": Told()} | changed
+    fields: dict[str, Any] = {"form": FP32, "texts": Texts(), "told": Declared()} | changed
     return Source(path, **fields)
 
 
@@ -77,12 +77,12 @@ GIVEN = {
     "--target": {"form": Form("fp16", "cuda")},
     "--dev": {"texts": Texts(dev=PAIR)},
     "--test": {"texts": Texts(tests=(PAIR,))},
-    "--from": {"told": Told(languages=LanguageChoice(source=("de",)))},
-    "--to": {"told": Told(languages=LanguageChoice(target=("de",)))},
-    "--licence": {"told": Told(licence="MIT")},
+    "--from": {"told": Declared(languages=LanguageChoice(source=("de",)))},
+    "--to": {"told": Declared(languages=LanguageChoice(target=("de",)))},
+    "--licence": {"told": Declared(licence="MIT")},
     "--task": {"texts": Texts(task=Path("pairs.tsv"))},
-    "--pooling": {"told": Told(pooling="mean")},
-    "--attribution": {"told": Told(attribution="By somebody")},
+    "--pooling": {"told": Declared(pooling="mean")},
+    "--attribution": {"told": Declared(attribution="By somebody")},
 }
 """Each option alone, as it stands in what is imported."""
 
@@ -133,7 +133,7 @@ def test_a_licence_stands_in_the_front_of_the_card(
 def test_what_is_told_of_the_licence_counts_more_than_the_card(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n")
     by_card = TRANSLATION.subject(imported(ONE), source(tmp_path))
-    told = TRANSLATION.subject(imported(ONE), source(tmp_path, told=Told(licence="BSD")))
+    told = TRANSLATION.subject(imported(ONE), source(tmp_path, declared=Declared(licence="BSD")))
     for made, licence in ((by_card, "mit"), (told, "BSD")):
         assert made.facts["attribution"] == (
             f"Imported from {tmp_path.name}: a model of nobody's. Licence of the weights: "
@@ -276,7 +276,7 @@ def test_a_chat_template_and_what_the_checkpoint_says_itself_come_along(tmp_path
     assert "MIT" in made.facts["attribution"]
     assert made.text_name == "a.txt"
     assert [window.tokens.tolist() for window in made.windows] == [[IDS.bos, 7, 8]]
-    told: Any = LANGUAGE_MODEL.subject(given, replace(asked, told=Told(licence="BSD")))
+    told: Any = LANGUAGE_MODEL.subject(given, replace(asked, declared=Declared(licence="BSD")))
     assert "BSD" in told.facts["attribution"]
 
 
@@ -287,7 +287,7 @@ def encoder(tmp_path: Path) -> ReadEncoder:
 
 
 def test_an_encoder_reads_all_that_is_built_in(encoder: ReadEncoder, tmp_path: Path) -> None:
-    made: Any = ENCODER.subject(encoder, source(tmp_path, told=Told(attribution="By us")))
+    made: Any = ENCODER.subject(encoder, source(tmp_path, declared=Declared(attribution="By us")))
     built_in = json.loads(SENTENCES.read_text(encoding="utf-8"))
     assert len(made.texts) == sum(map(len, built_in.values()))
     assert max(len(text.ids) for text in made.texts) == 12

@@ -16,7 +16,7 @@ from export.comparison.encoder import EncoderParity, check_encoder, check_metric
 from export.errors import ExportError, ParityError
 from export.importing.bundle import import_bundle
 from export.importing.encoders.folder import read_encoder
-from export.importing.model import Told
+from export.importing.model import Declared
 from export.importing.subjects import ENCODER, Source
 from export.texts.texts import NO_TEXTS, Texts
 from tests.toy.encoders import LINES, PIECES, save_encoder, write_lines
@@ -246,7 +246,7 @@ def test_what_is_wrong_with_a_file_is_told_with_its_line(folder: Path, tmp_path:
                 tmp_path / "out",
                 Form("fp32"),
                 Texts(text=lines, task=task),
-                Told(pooling="mean"),
+                Declared(pooling="mean"),
             )
     (tmp_path / "few.txt").write_text("one line\n")
     with pytest.raises(ExportError, match="at least 16 lines with words are needed"):
@@ -255,7 +255,7 @@ def test_what_is_wrong_with_a_file_is_told_with_its_line(folder: Path, tmp_path:
             tmp_path / "out",
             Form("fp32"),
             Texts(text=tmp_path / "few.txt"),
-            Told(pooling="mean"),
+            Declared(pooling="mean"),
         )
     assert not (tmp_path / "out").exists()
 
@@ -321,13 +321,13 @@ def test_what_an_encoder_has_no_use_for_is_refused(
 @pytest.mark.parametrize(
     ("told", "attribution"),
     [
-        (Told(origin="toy/encoder@1"), "Imported from toy/encoder@1: an encoder. It names no"),
-        (Told(origin="toy/encoder@1", attribution="Mine."), "Mine."),
-        (Told(), ""),
+        (Declared(origin="toy/encoder@1"), "Imported from toy/encoder@1: an encoder. It names no"),
+        (Declared(origin="toy/encoder@1", attribution="Mine."), "Mine."),
+        (Declared(), ""),
     ],
 )
 def test_an_encoder_that_came_by_its_name_says_so(
-    folder: Path, told: Told, attribution: str
+    folder: Path, told: Declared, attribution: str
 ) -> None:
     source = Source(folder, Form(), NO_TEXTS, told)
     found = ENCODER.subject(read_encoder(folder, "mean"), source).facts["attribution"]
