@@ -52,7 +52,7 @@ def tokenizer_file(words: Iterable[str] = WORDS) -> bytes:
 
 
 def source(path: Path, **changed: Any) -> Source:
-    fields: dict[str, Any] = {"form": FP32, "texts": Texts(), "told": Declared()} | changed
+    fields: dict[str, Any] = {"form": FP32, "texts": Texts(), "declared": Declared()} | changed
     return Source(path, **fields)
 
 
@@ -77,12 +77,12 @@ GIVEN = {
     "--target": {"form": Form("fp16", "cuda")},
     "--dev": {"texts": Texts(dev=PAIR)},
     "--test": {"texts": Texts(tests=(PAIR,))},
-    "--from": {"told": Declared(languages=LanguageChoice(source=("de",)))},
-    "--to": {"told": Declared(languages=LanguageChoice(target=("de",)))},
-    "--licence": {"told": Declared(licence="MIT")},
+    "--from": {"declared": Declared(languages=LanguageChoice(source=("de",)))},
+    "--to": {"declared": Declared(languages=LanguageChoice(target=("de",)))},
+    "--licence": {"declared": Declared(licence="MIT")},
     "--task": {"texts": Texts(task=Path("pairs.tsv"))},
-    "--pooling": {"told": Declared(pooling="mean")},
-    "--attribution": {"told": Declared(attribution="By somebody")},
+    "--pooling": {"declared": Declared(pooling="mean")},
+    "--attribution": {"declared": Declared(attribution="By somebody")},
 }
 """Each option alone, as it stands in what is imported."""
 
