@@ -39,8 +39,22 @@ _BACKLOG = 2048
 _READY = "ready\n"
 
 
+class _PeerTexts:
+    """In the place of a `TextProcessor`, for a system that takes each text as it is."""
+
+    def fits(self, text: str) -> bool:
+        """Every text is one sentence."""
+        return True
+
+    def spells(self, text: str) -> bool:
+        """Nothing is kept from it for its letters."""
+        return True
+
+
 class PeerScheduler:
     """In the place of a `TranslationScheduler`, for what decodes whole batches."""
+
+    texts = _PeerTexts()
 
     def __init__(self, system: LoadedSystem, search: Search, job: BenchJob) -> None:
         self._system, self._search, self._texts = system, search, job.tokenizer_file is not None
@@ -66,14 +80,6 @@ class PeerScheduler:
             self._waiting += zip(prepared, tickets, strict=True)
             self._changed.notify()
         return tickets
-
-    def fits(self, text: str) -> bool:
-        """Every text is one sentence."""
-        return True
-
-    def spells(self, text: str) -> bool:
-        """Nothing is kept from it for its letters."""
-        return True
 
     @property
     def queue_depth(self) -> int:

@@ -182,7 +182,7 @@ Change = Callable[[bytes], bytes]
             None,
             ["tokenizer.ggml.pre 'bloom'", "gpt-2"],
         ),
-        ({"llama__rope__scaling__type": "yarn"}, None, ["llama.rope.scaling.type 'yarn'"]),
+        ({"llama__rope__scaling__type": "ntk"}, None, ["llama.rope.scaling.type 'ntk'"]),
         ({"llama__logit_scale": "2"}, None, ["the option 'llama.logit_scale' ('2') is not known"]),
         ({}, lambda content: content[:2000], ["cannot be read, it may be cut off"]),
         ({}, lambda content: content[:-2000], ["cannot be read, it may be cut off"]),

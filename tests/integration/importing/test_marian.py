@@ -187,7 +187,7 @@ def test_a_bundle_writes_what_the_equations_say(student: Mapping[str, Any]) -> N
     )
     lists = random_lists(SIZE)
     for shortlist in (False, True):
-        options = SearchOptions(**{**vars(GREEDY), "shortlist": shortlist})
+        options = replace(GREEDY, shortlist=shortlist)
         found = translator.translate_sentences(TEXTS, options)
         for text, result in zip(TEXTS, found, strict=True):
             source = [*model.encode(text), 0]

@@ -30,6 +30,8 @@ class LanguageFakeState(FakeState):
 class FakeLanguageStepper(FakeStepper):
     """`before_step` is called before each step of the sampled batch."""
 
+    checks_guesses = False
+
     def __init__(self) -> None:
         super().__init__(FakeModel(vocab_size=260, eos_bias=3.0), one_query_first=False)
         self.before_step: Callable[[], None] = lambda: None
