@@ -194,7 +194,7 @@ def test_torchrun_starts_the_processes_too(recipe: Path, tmp_path: Path) -> None
     ("what", "saved", "told"),
     [
         ("lost", "step_00000007", "error: another process of this run has ended"),
-        ("asked", "step_00000008", "error: SIGTERM ended this run; "),
+        ("asked", "step_00000008", "error: SIGTERM ended this run. "),
     ],
 )
 def test_where_torchrun_ends_the_processes_rank_0_saves(

@@ -96,6 +96,8 @@ def test_the_source_is_found_by_the_whole_document(client: TestClient) -> None:
     ("content", "name", "fields", "status", "message"),
     [
         (b"MZ", "a.exe", {}, 400, "must be of a known kind"),
+        (b"MZ", "a.exe", {}, 400, "got the file extension .exe; save it"),
+        (b"MZ", "a", {}, 400, "got no file extension; save it"),
         (b"", "", {}, 400, "the file must be of a known kind|a document is missing"),
         (TEXT, "a.txt", {"target": ""}, 400, "target is missing"),
         (TEXT, "a.txt", {"target": "zz"}, 400, "zz is not supported"),
