@@ -83,7 +83,7 @@ def test_a_file_is_known_by_its_content_before_its_name() -> None:
 
 
 def test_a_file_of_no_known_kind_is_refused_and_the_kinds_are_named() -> None:
-    with pytest.raises(DocumentError, match=r"a\.xyz: .*\.txt.*, got \.xyz"):
+    with pytest.raises(DocumentError, match=r"a\.xyz: .*\.txt.*, got the file extension \.xyz"):
         recognised(b"hallo", "a.xyz")
 
 
