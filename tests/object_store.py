@@ -80,13 +80,15 @@ class _Asked(BaseHTTPRequestHandler):
 
     def do_DELETE(self) -> None:
         self._content()
-        self.server.objects.pop(self._key, None)
+        if not self.server.away:
+            self.server.objects.pop(self._key, None)
         self._answer(204, b"")
 
     def do_POST(self) -> None:
         """Of the posts that there are, that which deletes several."""
         for key in re.findall("<Key>(.*?)</Key>", self._content().decode()):
-            self.server.objects.pop(unescape(key), None)
+            if not self.server.away:
+                self.server.objects.pop(unescape(key), None)
         self._answer(200, b"<DeleteResult></DeleteResult>")
 
     def log_message(self, *_: object) -> None:

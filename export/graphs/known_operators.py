@@ -84,7 +84,10 @@ def _replace(node: Node, sizes: _Sizes) -> None:
 
 
 def _put(node: Node, value: Any) -> None:
-    """Use `value` wherever a node is used."""
+    """Use `value` wherever a node is used; an output keeps its node, which the program names."""
+    if any(user.op == "output" for user in node.users):
+        _call(node, _aten.clone.default, value)
+        return
     node.replace_all_uses_with(value)
     node.graph.erase_node(node)
 
@@ -118,8 +121,8 @@ def _split(node: Node, value: Any, parts: int, axis: int = 0) -> None:
         _call(node, _aten.split.Tensor, value, math.ceil(size / parts), axis)
 
 
-def _subtract(node: Node, value: Any, other: Any, *alpha: Any) -> None:
-    _call(node, _aten.sub.Tensor, other, value, *alpha)
+def _subtract(node: Node, value: Any, other: Any, alpha: Any = 1) -> None:
+    _call(node, _aten.sub.Tensor, other, value, alpha=alpha)
 
 
 _REWRITES: dict[Any, Callable[..., None]] = {

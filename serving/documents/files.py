@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from serving.documents.recognition import FORMATS, recognised, suffixes
+from serving.documents.recognition import FORMATS, endings_of, recognised, suffixes
 from serving.documents.unit import FileFormat, FileInUnits, Translated, Unit, WrittenFile
 from serving.documents.writing import check_target, write_whole
 from serving.errors import DocumentError, InvalidOptionError
@@ -141,9 +141,11 @@ def _output_name(path: Path) -> str:
 
 
 def _known(folder: Path) -> Iterator[Path]:
-    endings = tuple(suffixes(FORMATS))
+    endings = suffixes(FORMATS)
     return (
         path
         for path in folder.rglob("*")
-        if path.name.lower().endswith(endings) and path.is_file() and not path.name.startswith(".")
+        if not endings_of(path.name).isdisjoint(endings)
+        and path.is_file()
+        and not path.name.startswith(".")
     )

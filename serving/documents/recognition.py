@@ -122,10 +122,10 @@ def recognised(content: bytes, name: str) -> FileFormat:
     for format, pattern in _BY_CONTENT:
         if pattern.match(start):
             return format
-    suffix = PurePath(name).suffix.lower()
     for format in FORMATS:
-        if suffix in format.suffixes:
+        if not endings_of(name).isdisjoint(format.suffixes):
             return format
+    suffix = PurePath(name).suffix.lower()
     # Tests of DeepL's clients look for the words "file extension".
     got = f"the file extension {suffix}" if suffix else "no file extension"
     raise DocumentError(
@@ -152,6 +152,12 @@ def _of_zip(archive: Archive, name: str) -> FileFormat:
         f"{name}: a zip file must be a document ({', '.join(suffixes(_OF_ZIP))}); unpack it, and "
         "translate the files in it"
     )
+
+
+def endings_of(name: str) -> set[str]:
+    """What a name may be known by: its suffix, and the whole of it, in small letters."""
+    path = PurePath(name.lower())
+    return {path.suffix, path.name}
 
 
 def suffixes(formats: Sequence[FileFormat]) -> list[str]:

@@ -6,6 +6,9 @@ from lxml import etree
 
 from serving.errors import DocumentError
 
+SPACE = "{http://www.w3.org/XML/1998/namespace}space"
+"""The attribute that has blanks at both ends of a text kept."""
+
 
 def parsed(content: bytes, name: str) -> etree._ElementTree:
     """A part as a tree; raises DocumentError for what is not well-formed or declares entities.

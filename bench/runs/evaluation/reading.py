@@ -58,9 +58,13 @@ class ReadingResult:
 
 
 def read_marks(path: Path) -> list[ReadTranslation]:
-    """The translations of a file; raises BenchError for a line of another form."""
+    """The translations of a file; raises BenchError where it cannot be read, or has other lines."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BenchError(f"--read {path}: cannot be read: {error}") from error
     found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         languages, *rest = line.split("\t")
         source, _, target = languages.partition("-")
         if len(rest) != 3 or not target or rest[2] not in MARKS:

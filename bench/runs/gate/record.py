@@ -29,7 +29,7 @@ class GateRecord:
     processors: int
     """That were used."""
     busy: bool
-    """Whether other work makes its times unreliable; it is compared with nothing then."""
+    """Whether other work makes its times unreliable; no later look is compared with it then."""
     command: str
     versions: dict[str, str]
     rows: dict[str, list[float]]
@@ -58,13 +58,13 @@ def write_record(folder: Path, record: GateRecord) -> Path:
     return path
 
 
-def read_last(folder: Path, record: GateRecord) -> GateRecord | None:
-    """The last record of the same processor, on as many of them, while nothing else ran; None
+def read_last(folder: Path, machine: Machine) -> GateRecord | None:
+    """The last record of a machine's processor, on as many of them, while nothing else ran; None
     where there is none. Raises BenchError for a file that is no record."""
     alike = [
         each
         for each in map(_read, sorted(folder.glob("*.json")))
-        if (each.cpu, each.processors, each.busy) == (record.cpu, record.processors, False)
+        if (each.cpu, each.processors, each.busy) == (machine.cpu, machine.processors, False)
     ]
     return max(alike, key=lambda each: each.date, default=None)
 

@@ -101,13 +101,17 @@ def _read_side(options: Options, side: str) -> tuple[dict[str, Any], dict[str, f
             f"{options.path}: sliding_window of the {side} must be at least {_LEAST_WINDOW}, got "
             f"{window!r}"
         )
-    told = {**(options.get("rope_scaling") or {}), **(options.get("rope_parameters") or {})}
-    base = told.get("rope_theta", options.get("rope_theta", 10000.0))
-    if told.get("rope_type", "default") != "default" or base != 10000.0:
-        raise ExportError(
-            f"{options.path}: rotary positions of the {side} must be of the type 'default' with a "
-            f"base of 10000, got {told!r} and {base!r}"
-        )
+    base = options.get("rope_theta", 10000.0)
+    for name in ("rope_scaling", "rope_parameters"):
+        rotary = options.get(name) or {}
+        if not isinstance(rotary, dict):
+            raise ExportError(f"{options.path}: {name} must be a JSON object, got {rotary!r}")
+        base = rotary.get("rope_theta", base)
+        if rotary.get("rope_type", "default") != "default" or base != 10000.0:
+            raise ExportError(
+                f"{options.path}: rotary positions of the {side} must be of the type 'default' "
+                f"with a base of 10000, got {rotary!r} and {base!r}"
+            )
     sizes = {
         "model_dim": options.integer("hidden_size"),
         "num_heads": options.integer("num_attention_heads"),
@@ -124,10 +128,11 @@ def _read_side(options: Options, side: str) -> tuple[dict[str, Any], dict[str, f
         # What the encoder says of it is of no effect.
         "logit_soft_cap": float(options.given("final_logit_softcapping", 30.0) or 0.0),
     }
-    if sizes["num_heads"] % max(own["kv_heads"], 1) or not own["kv_heads"]:
+    kv_heads = own["kv_heads"]
+    if type(kv_heads) is not int or kv_heads < 1 or sizes["num_heads"] % kv_heads:
         raise ExportError(
             f"{options.path}: num_key_value_heads of the {side} must divide "
-            f"{sizes['num_heads']}, got {own['kv_heads']}"
+            f"{sizes['num_heads']}, got {kv_heads!r}"
         )
     return sizes, own
 

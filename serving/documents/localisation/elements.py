@@ -50,8 +50,12 @@ class Element:
 def read_xliff(content: bytes, target: str = "") -> FileInUnits:
     """Targets of XLIFF 1.2 and 2 that are missing, empty or of a state that asks for translation;
     states and notes stay. The file says that it is in the `target` language where it says none."""
-    source = _into_language(text_of(content), target)
+    source = text_of(content)
     root = _parsed(source.text)
+    named = _into_language(source.text, root, target) if root and target else source.text
+    if named != source.text:
+        source = dataclasses.replace(source, text=named)
+        root = _parsed(named)
     slots: list[Slot] = []
     for element in _translatable(root, inherited=True) if root else ():
         if element.name in ("trans-unit", "segment") and _wanted(element):
@@ -59,15 +63,16 @@ def read_xliff(content: bytes, target: str = "") -> FileInUnits:
     return file_with_slots(source, slots)
 
 
-def _into_language(source: Decoded, target: str) -> Decoded:
+def _into_language(text: str, root: Element, target: str) -> str:
     """The text with the language of its targets, which none may be without."""
-    text = source.text
-    for element in reversed(list(elements_of(source)) if target else []):
+    parts, done = list[str](), 0
+    for element in root.walk():
         attribute, beside = _LANGUAGES.get(element.name, ("", ""))
         if beside in element.attributes and attribute not in element.attributes:
             end = element.begin + len(text[element.begin : element.inner].rstrip("/> \t\r\n"))
-            text = f"{text[:end]} {attribute}={quoteattr(target)}{text[end:]}"
-    return dataclasses.replace(source, text=text)
+            parts += [text[done:end], f" {attribute}={quoteattr(target)}"]
+            done = end
+    return "".join([*parts, text[done:]])
 
 
 def _translatable(element: Element, *, inherited: bool) -> Iterator[Element]:
@@ -139,8 +144,8 @@ def _target(text: str, element: Element) -> Iterator[Slot]:
 
         yield Slot(target.begin, target.end, unit, with_tags, replaces_source=False)
     else:
-        before = re.search(r"\s*\Z", text[: source.begin])
-        space = before[0] if before else ""
+        between = text[text.rfind(">", 0, source.begin) + 1 : source.begin]
+        space = between[len(between.rstrip()) :]
 
         def after_source(translation: str) -> str:
             return f"{space}<{name}>{translation}</{name}>"

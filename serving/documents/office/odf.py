@@ -60,7 +60,7 @@ def read_odf(content: bytes, target: str = "") -> FileInUnits:
         others: dict[str, Iterable[bytes]] = {**file.written(translations)}
         if right is not None:
             for name in names:
-                part = b"".join(others.get(name, [archive.read(name)]))
+                part = b"".join(others.get(name) or [archive.read(name)])
                 others[name] = [_turned(in_utf_8(part, name), right=right)]
         return WrittenFile(archive.written(others, signed))
 

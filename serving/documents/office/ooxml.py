@@ -26,7 +26,7 @@ from serving.documents.office.turning import (
     turned_styles,
 )
 from serving.documents.unit import FileInUnits, Translated, WrittenFile
-from serving.documents.xml import local, parsed, serialised
+from serving.documents.xml import SPACE, local, parsed, serialised
 
 _TYPES = "[Content_Types].xml"
 _RELATIONS = "_rels/.rels"
@@ -47,7 +47,6 @@ _SIGNATURE = re.compile(r"\A_xmlsignatures/|\A/?_xmlsignatures\b")
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _SHEET = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
-_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _STRICT = {
     "{http://purl.oclc.org/ooxml/wordprocessingml/main}": _WORD,
     "{http://purl.oclc.org/ooxml/drawingml/main}": _DRAWING,
@@ -74,7 +73,7 @@ def read_ooxml(content: bytes, target: str = "") -> FileInUnits:
         for name in archive.names:
             turned = next((turned for parts, turned in _TURNED if parts.match(name)), None)
             if turned and right is not None:
-                part = b"".join(others.get(name, [archive.read(name)]))
+                part = b"".join(others.get(name) or [archive.read(name)])
                 others[name] = [turned(part, right)]
         return WrittenFile(archive.written(others | _unsigned(archive, signed), signed))
 
@@ -187,7 +186,7 @@ def _of_text(element: etree._Element) -> Paragraph:
         text = _plain(inlines)
         element.text = text
         if text != text.strip() or "\n" in text:
-            element.set(_SPACE, "preserve")
+            element.set(SPACE, "preserve")
 
     return Paragraph(line_of([Words(element.text or "")]), fill)
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from lxml import etree
 
 from serving.documents.markup import Inline, Thing, Words, Wrap
-from serving.documents.xml import local
+from serving.documents.xml import SPACE, local
 
-_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _CHARACTERS = {"noBreakHyphen": "\u2011", "softHyphen": ""}
 _BREAKS = frozenset(("br", "cr", "tab", "ptab"))
 _DROPPED = frozenset(("proofErr", "lastRenderedPageBreak", "rPh", "phoneticPr"))
@@ -81,7 +80,7 @@ class RunReader:
             if child is properties or name in _DROPPED:
                 continue
             if name == "t":
-                found.append(Words(self._text(child), style))
+                found.append(Words(words_of(child, self.namespace), style))
             elif name in _CHARACTERS:
                 found.append(Words(_CHARACTERS[name], style))
             else:
@@ -91,12 +90,6 @@ class RunReader:
                 self._things.append(functools.partial(_append_alone, alone, child))
                 found.append(Thing(len(self._things) - 1, divides=name in _BREAKS))
         return found
-
-    def _text(self, element: etree._Element) -> str:
-        text = element.text or ""
-        if "drawingml" in self.namespace or element.get(_SPACE) == "preserve":
-            return text
-        return text.strip(" \t\r\n")
 
     def _style(self, properties: etree._Element | None) -> int:
         """The number of a style; what says its language alone does not make another."""
@@ -170,7 +163,7 @@ class RunReader:
         words = etree.SubElement(run, f"{self.namespace}t")
         words.text = text
         if "drawingml" not in self.namespace:
-            words.set(_SPACE, "preserve")
+            words.set(SPACE, "preserve")
         return run
 
 
@@ -183,6 +176,14 @@ class _Shell:
     before: list[etree._Element] = field(default_factory=list)
     inside: list[etree._Element] = field(default_factory=list)
     behind: list[etree._Element] = field(default_factory=list)
+
+
+def words_of(element: etree._Element, namespace: str) -> str:
+    """The words of an element for text, as the program of its namespace reads them."""
+    text = element.text or ""
+    if "drawingml" in namespace or element.get(SPACE) == "preserve":
+        return text
+    return text.strip(" \t\r\n")
 
 
 def _append_alone(run: etree._Element, child: etree._Element, parent: etree._Element) -> None:

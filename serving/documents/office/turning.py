@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from lxml import etree
 
 from serving.documents.direction import RIGHT
-from serving.documents.xml import local
+from serving.documents.office.runs import words_of
+from serving.documents.xml import SPACE, local
 
 _BEHIND_BIDI = frozenset(
     """
@@ -62,9 +63,7 @@ def turned_sheet(content: bytes, right: bool) -> bytes:
     """A sheet of Excel whose first column is at the right, or at the left."""
 
     def turned(view: re.Match[bytes]) -> bytes:
-        found = _SHEET_DIRECTION.sub(b"", view[0])
-        end = b"/" if found.endswith(b"/") else b""
-        return found.removesuffix(b"/") + (b' rightToLeft="1"' if right else b"") + end
+        return _with(_SHEET_DIRECTION.sub(b"", view[0]), b' rightToLeft="1"' if right else b"")
 
     return _VIEW.sub(turned, content)
 
@@ -75,13 +74,16 @@ def turned_styles(content: bytes, right: bool) -> bytes:
 
     def turned(level: re.Match[bytes]) -> bytes:
         found = _RTL.sub(b"", level[0])
-        found = _SIDE.sub(
-            lambda side: side[1] + (b"r" if side[2] == b"l" else b"l") + side[3], found
-        )
-        end = b"/" if found.endswith(b"/") else b""
-        return found.removesuffix(b"/") + (b' rtl="1"' if right else b' rtl="0"') + end
+        found = _SIDE.sub(lambda side: side[1] + _OTHER_SIDE[side[2]] + side[3], found)
+        return _with(found, b' rtl="1"' if right else b' rtl="0"')
 
     return _LEVEL.sub(turned, content)
+
+
+def _with(tag: bytes, attribute: bytes) -> bytes:
+    """A tag, but for its end, with one more attribute."""
+    end = b"/" if tag.endswith(b"/") else b""
+    return tag.removesuffix(b"/") + attribute + end
 
 
 def _runs(element: etree._Element) -> Iterator[etree._Element]:
@@ -98,16 +100,20 @@ def _turn_run(run: etree._Element, namespace: str, *, right: bool) -> None:
     """A run's words from the left in one from the right are runs of their own: Word would write
     them from the right as well."""
     words = [child for child in run if local(child) == "t"]
-    if not right or len(words) != 1:
+    alone = all(local(child) in ("rPr", "t") for child in run)
+    if not right or len(words) != 1 or not alone:
         _turn_letters(run, namespace, right=right)
         return
     parent = run.getparent()
     assert parent is not None
     place = parent.index(run)
-    for number, part in enumerate(_FROM_LEFT.split(words[0].text or "")):
+    for number, part in enumerate(_FROM_LEFT.split(words_of(words[0], namespace))):
         if part:
             piece = copy.deepcopy(run)
-            next(child for child in piece if local(child) == "t").text = part
+            own = next(child for child in piece if local(child) == "t")
+            own.text = part
+            if "drawingml" not in namespace:
+                own.set(SPACE, "preserve")
             if number % 2 == 0:
                 _turn_letters(piece, namespace, right=True)
             parent.insert(place, piece)

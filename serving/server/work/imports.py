@@ -109,10 +109,11 @@ class Imports:
         if report.state != "running":
             return report
         try:
-            self._locked(0).release()
+            lock = self._locked(0)
         except ImportingError:
             return report
-        last = self._read()  # it may have ended meanwhile
+        last = self._read()  # it may have ended meanwhile, and no other begins before the release
+        lock.release()
         if last.state != "running":
             return last
         why = "the server has ended meanwhile; import it again, and it goes on where it stopped"

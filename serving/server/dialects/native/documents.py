@@ -190,7 +190,7 @@ DOCUMENTS = Dialect(
                 f"A picture of the first page {which} the translation, as PNG, where the server "
                 "has LibreOffice",
                 bytes,
-                errors=(400, *_ERRORS),
+                errors=(400, *_ERRORS, 503),
             )
             for which in ("before", "after")
         ),

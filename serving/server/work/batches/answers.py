@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from serving.errors import StoreUnavailableError
@@ -18,33 +18,27 @@ logger = logging.getLogger(__name__)
 
 
 class LineAnswers:
-    """Answers on the disk, of which each line has one.
-
-    Every claim of a job writes into a file of its own: whatever a process that was killed, or one
-    that has lost its claim, has written last, whole lines count and no others.
-    """
+    """Answers on the disk, of which each line has one: the first."""
 
     def __init__(
         self,
-        earlier: Sequence[BinaryIO],
         own: BinaryIO,
         total: int,
         share: Callable[[bytes], None] | None = None,
     ) -> None:
         """Read what is there of `total` lines; raises OSError as all of it does.
 
-        The files of earlier claims are open for reading, and `own` for both, its next answer at its
-        end. `share` puts the answers that have come since where other servers find them, and raises
-        StoreUnavailableError; None where they find `own`.
+        `own` is open for reading and writing; it has the answers of earlier claims, and gets those
+        of this one at its end. `share` puts the answers that have come since where other servers
+        find them, and raises StoreUnavailableError; None where they find `own`.
         """
         self._total, self._lock, self._sharing = total, threading.Lock(), threading.Lock()
-        self._files, self._own, self._share = (*earlier, own), own, share
-        self._places: dict[int, tuple[BinaryIO, int, int]] = {}
+        self._own, self._share = own, share
+        self._places: dict[int, tuple[int, int]] = {}
         self._good: set[int] = set()
         self.size = 0
         """Bytes of all answers."""
-        for file in self._files:
-            self._read(file)
+        self._read()
         self._shared, self._shared_at = own.seek(0, os.SEEK_END), time.monotonic()
 
     @property
@@ -70,7 +64,7 @@ class LineAnswers:
             begin = self._own.tell()
             self._own.write(line)
             self._own.flush()
-            self._note(number, self._own, begin, line)
+            self._note(number, begin, line)
         if self._share is not None and self._sharing.acquire(blocking=False):
             try:
                 if time.monotonic() - self._shared_at >= _SHARE_S:
@@ -89,8 +83,8 @@ class LineAnswers:
                     yield missing(number) + b"\n"
                 continue
             if (number in self._good) == good:
-                file, begin, size = self._places[number]
-                yield os.pread(file.fileno(), size, begin).split(b" ", 2)[2]
+                begin, size = self._places[number]
+                yield os.pread(self._own.fileno(), size, begin).split(b" ", 2)[2]
 
     def share(self) -> None:
         """Have other servers find all that is there, unless it is closed; for threads."""
@@ -99,14 +93,14 @@ class LineAnswers:
                 self._share_more(self._share)
 
     def close(self) -> None:
-        """Close the files; what is in them stays."""
+        """Close the file; what is in it stays."""
         with self._lock:
-            for file in self._files:
-                file.close()
+            self._own.close()
 
     def _share_more(self, share: Callable[[bytes], None]) -> None:
         """Share what has not been shared, or as much of it later where that is not possible."""
-        end = self._own.tell()
+        with self._lock:  # else some of it may not be written yet
+            end = self._own.tell()
         if end > self._shared:
             try:
                 share(os.pread(self._own.fileno(), end - self._shared, self._shared))
@@ -115,17 +109,17 @@ class LineAnswers:
                 logger.warning("answers of a batch are on this server alone: %s", error)
         self._shared_at = time.monotonic()
 
-    def _read(self, file: BinaryIO) -> None:
-        begin = file.seek(0)
-        for line in file:
+    def _read(self) -> None:
+        begin = self._own.seek(0)
+        for line in self._own:
             if line.endswith(b"\n"):
-                self._note(int(line.split(b" ", 1)[0]), file, begin, line)
+                self._note(int(line.split(b" ", 1)[0]), begin, line)
             begin += len(line)
 
-    def _note(self, number: int, file: BinaryIO, begin: int, line: bytes) -> None:
+    def _note(self, number: int, begin: int, line: bytes) -> None:
         if number in self._places:
             return
-        self._places[number] = file, begin, len(line)
+        self._places[number] = begin, len(line)
         self.size += len(line)
         if line.split(b" ", 2)[1] == b"1":
             self._good.add(number)

@@ -50,11 +50,14 @@ class FileBucket:
             return open(file.name, "rb")  # its name goes, whoever has opened it goes on
 
     def keep(self, id: str, content: IO[bytes]) -> None:
-        """Put a file in, whole or not at all; raises StoreUnavailableError."""
-        self.write(id, iter(lambda: content.read(_BLOCK), b""))
+        """Put a file in, whole or not at all; raises StoreUnavailableError, where this machine's
+        disk does not hold it too."""
+        with _our_errors("cannot be written"):
+            self.write(id, iter(lambda: content.read(_BLOCK), b""))
 
     def write(self, id: str, parts: Iterable[bytes]) -> int:
-        """Do the same with parts of a content; gives its size."""
+        """Do the same with parts of a content; gives its size, and raises OSError where this
+        machine's disk does not hold it."""
         with tempfile.NamedTemporaryFile() as file:
             size = sum(map(file.write, parts))
             file.flush()
@@ -80,12 +83,10 @@ class FileBucket:
         numbers = itertools.count()
 
         def share(part: bytes) -> None:
-            with tempfile.NamedTemporaryFile() as file:
-                file.write(part)
-                file.flush()
-                self._put(Path(file.name), f"{folder}/{claim}-{next(numbers):06}")
+            with _our_errors("cannot be written"):
+                self._files.pipe_file(f"{folder}/{claim}-{next(numbers):06}", part)
 
-        return LineAnswers((), own, total, share)
+        return LineAnswers(own, total, share)
 
     def remove_answers(self, job: str) -> None:
         """Delete what has been done of a job, as `remove` does."""
@@ -109,7 +110,12 @@ class FileBucket:
 
     def _put(self, file: Path, path: str) -> None:
         with _our_errors("cannot be written"):
-            self._files.put_file(str(file), path)
+            try:
+                self._files.put_file(str(file), path)
+            except FileNotFoundError as error:  # of a store that has no such place
+                raise StoreUnavailableError(
+                    f"the store of files has no place {self._root}; make it"
+                ) from error
 
     def _delete(self, path: str) -> None:
         try:
@@ -159,7 +165,7 @@ def _our_errors(what: str) -> Iterator[None]:
     not there: each has errors of its own, and most of them pass."""
     try:
         yield
-    except FileNotFoundError:
+    except (FileNotFoundError, StoreUnavailableError):
         raise
     except Exception as error:
         raise StoreUnavailableError(

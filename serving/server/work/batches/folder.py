@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, cast
 
 from serving.errors import StoreUnavailableError
 from serving.server.work.batches.answers import LineAnswers
@@ -76,12 +77,24 @@ class FileFolder:
 
     def answers(self, job: str, claim: str, total: int) -> LineAnswers:
         """The answers that there are to the `total` lines of a job, for more of them by a claim;
-        raises OSError."""
+        raises OSError.
+
+        Each claim has a file of its own, which takes over what earlier ones have: whatever a
+        process that was killed, or one that has lost its claim, has written last, whole lines count
+        and no others.
+        """
         folder = self._progress / job
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        earlier = [path for path in sorted(folder.iterdir()) if path.name != claim]
-        opened = [path.open("rb") for path in earlier]
-        return LineAnswers(opened, (folder / claim).open("a+b"), total)
+        with contextlib.ExitStack() as stack:
+            own = cast(BinaryIO, stack.enter_context((folder / claim).open("a+b")))
+            for path in sorted(folder.iterdir()):
+                if path.name != claim:
+                    with path.open("rb") as earlier:
+                        own.writelines(line for line in earlier if line.endswith(b"\n"))
+                    own.flush()
+                    path.unlink()
+            stack.pop_all()
+        return LineAnswers(own, total)
 
     def remove_answers(self, job: str) -> None:
         """Delete what has been done of a job."""

@@ -117,6 +117,8 @@ class BatchRun:
         """Set by whoever wants it to end."""
         self.pause = False
         """Set by whoever wants it to rest, so that another has its turn."""
+        self.answering_since: float | None = None
+        """By the monotonic clock; None until its lines and earlier answers have been read."""
         self.limits: KeyLimits = NO_LIMITS
         """Of the key that asked for it."""
 
@@ -157,6 +159,7 @@ class BatchRun:
             return BatchEnd("failed", faults=tuple(faults))
         self.total = len(lines.places)
         self._lines, answers = lines, await self._kept()
+        self.answering_since = time.monotonic()
         stop = await self._answer(lines, answers)
         if stop is None and len(answers) < self.total:
             return BatchEnd("waiting")

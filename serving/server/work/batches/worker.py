@@ -187,7 +187,7 @@ class BatchWorker:
     async def _beats(self, job: KeptJob, run: BatchRun) -> None:
         """Tell that a batch is being done, and see whether it still should be; ends where it is
         another's, or may be."""
-        begun = told = time.monotonic()
+        told = time.monotonic()
         while time.monotonic() - told < LEASE_S:
             counts = (run.done, run.failed, run.total)
             try:
@@ -196,7 +196,7 @@ class BatchWorker:
                     return
                 told = time.monotonic()
                 await run_in_threadpool(self._look, now, run)
-                if told - begun > _TURN_S:
+                if run.answering_since is not None and told - run.answering_since > _TURN_S:
                     waiting = self._store.jobs.is_waiting
                     run.pause = await run_in_threadpool(waiting, KIND, LEASE_S)
             except StoreUnavailableError as error:

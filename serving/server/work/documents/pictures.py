@@ -13,10 +13,14 @@ import tempfile
 from pathlib import Path
 
 from serving.documents.writing import write_whole
+from serving.errors import OverloadedError
 
 FORMATS = frozenset(("docx", "pptx", "xlsx", "odt", "odp", "ods"))
 """Kinds of files that have pages."""
 _TIMEOUT_S = 60.0
+_MOST_WAITING = 4
+"""Requests that wait for a picture, at most."""
+_RETRY_S = 10.0
 _BOUNDED = 'ulimit -v 4194304; ulimit -t 60; exec "$@"'
 """KiB of memory and seconds of a processor for a command."""
 _SETTING = (
@@ -38,31 +42,42 @@ class Pictures:
 
     def __init__(self) -> None:
         self._office = shutil.which("soffice")
-        self._one = asyncio.Lock()
+        self._one, self._waiting = asyncio.Lock(), 0
 
     def can_draw(self, format: str) -> bool:
         """Whether documents of such a kind can be drawn."""
         return self._office is not None and format in FORMATS
 
     async def draw(self, file: Path, format: str, picture: Path) -> bool:
-        """Write the picture of a document's first page as PNG, unless it is there; tells whether it
-        is there now."""
-        async with self._one:
-            if picture.exists():
-                return True
-            if not self.can_draw(format):
-                return False
-            folder = Path(tempfile.mkdtemp(prefix="macaron-picture-"))
+        """Write the picture of a document's first page as PNG, unless it is there; returns whether
+        it is there now. One that cannot be drawn is an empty file, and is not tried again. Raises
+        OverloadedError where many wait."""
+        if not picture.exists():
+            if self._waiting >= _MOST_WAITING:
+                error = OverloadedError("many pictures are waited for; try again later")
+                error.retry_after_s = _RETRY_S
+                raise error
+            self._waiting += 1
             try:
-                return await self._drawn(file, format, picture, folder)
+                async with self._one:
+                    if not picture.exists():
+                        await self._draw(file, format, picture)
             finally:
-                shutil.rmtree(folder, ignore_errors=True)
+                self._waiting -= 1
+        return picture.exists() and picture.stat().st_size > 0
 
-    async def _drawn(self, file: Path, format: str, picture: Path, folder: Path) -> bool:
+    async def _draw(self, file: Path, format: str, picture: Path) -> None:
+        folder = await asyncio.to_thread(_profile)
+        try:
+            drawn = await self._drawn(file, format, folder)
+            with contextlib.suppress(OSError):  # deleted meanwhile, or a full disk
+                await asyncio.to_thread(write_whole, picture, drawn)
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    async def _drawn(self, file: Path, format: str, folder: Path) -> bytes:
+        """A picture of a document; nothing where that is not possible."""
         assert self._office
-        user = folder / "profile/user"
-        user.mkdir(parents=True)
-        (user / "registrymodifications.xcu").write_text(_PROFILE, encoding="utf-8")
         source = folder / f"page.{format}"
         source.symlink_to(file.resolve())
         process = await asyncio.create_subprocess_exec(
@@ -78,15 +93,20 @@ class Pictures:
         try:
             await asyncio.wait_for(process.wait(), _TIMEOUT_S)
         except TimeoutError:
-            return False
+            return b""
         finally:
             # Its children too: it is a script that starts others.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
         drawn = source.with_suffix(".png")
-        if not drawn.exists():
-            return False
-        with contextlib.suppress(OSError):  # deleted meanwhile, or a full disk
-            write_whole(picture, drawn.read_bytes())
-        return picture.exists()
+        return await asyncio.to_thread(drawn.read_bytes) if drawn.exists() else b""
+
+
+def _profile() -> Path:
+    """A new folder with a profile for the program."""
+    folder = Path(tempfile.mkdtemp(prefix="macaron-picture-"))
+    user = folder / "profile/user"
+    user.mkdir(parents=True)
+    (user / "registrymodifications.xcu").write_text(_PROFILE, encoding="utf-8")
+    return folder

@@ -36,6 +36,10 @@ REPLACED: dict[str, Function] = {
     "copies": lambda x: nn.functional.dropout(x.detach().contiguous(), 0.5, training=False) * 2,
     "types that are promoted": lambda x: torch.arange(x.size(1))[:, None] * x + (x > 0) * 2,
     "numbers that promote": lambda x: (torch.arange(6) * 0.5 + x.to(torch.int64)) / 3,
+    "a number less some of it": lambda x: torch.rsub(x, 1, alpha=2),
+    "a copy at the end": lambda x: nn.functional.dropout(x * 2, 0.5, training=False),
+    "a cast at the end": lambda x: (x * 2).to(torch.float32),
+    "a shape at the end": lambda x: (x * 2).reshape(x.shape),
     "sizes in sums": lambda x: x.sum(1) / (x.size(1) + x.size(0)),
 }
 LEFT: dict[str, Function] = {

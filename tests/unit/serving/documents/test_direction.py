@@ -80,6 +80,22 @@ def test_words_from_the_left_in_a_paragraph_of_word_from_the_right_are_runs_of_t
     assert runs == {"הבית של ": turned, "IBM": ["b", "sz"], " שם": turned}
 
 
+def test_what_a_run_of_word_has_beside_its_words_stands_once_and_blanks_stay() -> None:
+    field = (
+        '<w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText>REF a</w:instrText></w:r>'
+        '<w:r><w:fldChar w:fldCharType="separate"/></w:r><w:r><w:t>Abbildung 3</w:t></w:r>'
+        '<w:r><w:t>3. Mai</w:t><w:tab/></w:r><w:r><w:fldChar w:fldCharType="end"/></w:r>'
+    )
+    source = BOLD.replace("</w:p>", f"{field}</w:p>")
+    result = etree.fromstring(parts(into(docx(source), "a.docx", "he", NAMED))["word/document.xml"])
+    assert len(list(result.iter(f"{W}tab"))) == 1
+    kept = "{http://www.w3.org/XML/1998/namespace}space"
+    blanks = [t for t in result.iter(f"{W}t") if (t.text or "").strip() != t.text]
+    assert blanks
+    assert all(text.get(kept) == "preserve" for text in blanks)
+    assert "Abbildung 3" in "".join(text.text or "" for text in result.iter(f"{W}t"))
+
+
 def test_a_paragraph_of_word_from_the_right_comes_to_run_from_the_left() -> None:
     """Its style may say the other, so that it is said in words."""
     source = BOLD.replace("Das Haus", HEBREW).replace("<w:b/>", "<w:bCs/><w:rtl/>")

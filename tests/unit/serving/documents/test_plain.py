@@ -87,6 +87,13 @@ def test_a_file_of_no_known_kind_is_refused_and_the_kinds_are_named() -> None:
         recognised(b"hallo", "a.xyz")
 
 
+def test_a_whole_name_is_a_kind_and_its_end_is_none() -> None:
+    late = b"<?xml version='1.0'?><!--" + b"x" * 5000 + b"--><resources/>"
+    assert recognised(late, "values/Strings.xml").name == "android"
+    with pytest.raises(DocumentError, match="the file must be of a known kind"):
+        recognised(late, "docstrings.xml")
+
+
 def test_comments_without_end_are_looked_through_at_once() -> None:
     assert recognised(b"<!---->" * 500 + b"x", "a.txt").name == "txt"
 

@@ -56,7 +56,7 @@ def test_one_repetition_far_off_makes_no_row_slower() -> None:
 def test_the_last_record_is_that_of_the_same_processor_while_nothing_else_ran(
     tmp_path: Path,
 ) -> None:
-    assert read_last(tmp_path, record()) is None
+    assert read_last(tmp_path, MACHINE) is None
     first, second = record(), record(hour=14)
     for each in (second, first):
         write_record(tmp_path, each)
@@ -64,14 +64,14 @@ def test_the_last_record_is_that_of_the_same_processor_while_nothing_else_ran(
     write_record(tmp_path, record(replace(MACHINE, processors=1), hour=16))
     write_record(tmp_path, record(replace(MACHINE, others=0.5), hour=17))
     assert len(list(tmp_path.iterdir())) == 5
-    assert read_last(tmp_path, record(hour=18)) == second
+    assert read_last(tmp_path, MACHINE) == second
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"date": 1, "what": 2}'])
 def test_a_file_that_is_no_record_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "x.json").write_text(content)
     with pytest.raises(BenchError, match=r"--records: .*x\.json is no record of bench gate"):
-        read_last(tmp_path, record())
+        read_last(tmp_path, MACHINE)
 
 
 def test_what_became_slower_is_named_in_the_table_and_as_an_error() -> None:

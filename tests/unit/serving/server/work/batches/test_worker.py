@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import io
 import json
 import multiprocessing
 import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import pytest
 from starlette.requests import Request
@@ -30,6 +32,8 @@ from serving.server.http.access_log import RequestContext
 from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
 from serving.server.http.wire import error_response
+from serving.server.work.batches import answers as answers_module
+from serving.server.work.batches import running as running_module
 from serving.server.work.batches import worker as worker_module
 from serving.server.work.batches.answers import LineAnswers
 from serving.server.work.batches.folder import FileFolder
@@ -251,6 +255,22 @@ def test_batches_take_turns_and_no_line_is_answered_again(
     assert (_job(store).done, long().done) == (40, 40)
     assert sorted(seen) == sorted([*range(40)] * 2)
     assert (_job(store).attempts, long().attempts) == (1, 1)
+
+
+def test_a_batch_that_is_long_opened_has_its_turn_after_that(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, read = tmp_path / "files", running_module.read_lines
+    monkeypatch.setattr(worker_module, "_TURN_S", 0.1)
+
+    def slowly(*given: Any) -> Any:
+        time.sleep(0.4)
+        return read(*given)
+
+    monkeypatch.setattr(running_module, "read_lines", slowly)
+    for id in ("batch_other", "batch_1"):
+        put_batch(store, folder, 3, id=id)
+    assert done(store, lambda: made(store, folder, echo)).done == 3
 
 
 def test_a_batch_whose_lines_are_refused_for_now_holds_up_no_other(
@@ -584,3 +604,27 @@ def test_lines_that_were_cut_off_or_written_twice_count_once(tmp_path: Path) -> 
     assert list(answers.lines(good=True)) == [b'{"a": 0}\n', b'{"b": 2}\n', b'{"c": 3}\n']
     assert list(answers.lines(good=False)) == [b'{"a": 1}\n']
     answers.close()
+    again = FileFolder(tmp_path).answers("job", "d", 4)
+    assert (again.done, again.failed, len(again)) == (3, 1, 4)
+    again.close()
+    assert [path.name for path in (tmp_path / "progress/job").iterdir()] == ["d"]
+
+
+def test_all_answers_are_shared_whoever_writes_meanwhile(tmp_path: Path) -> None:
+    """A file tells of what it holds back as well."""
+    parts: list[bytes] = []
+
+    class Late(io.FileIO):
+        def write(self, content: Any) -> int:
+            time.sleep(0.001)
+            return super().write(content) or 0
+
+    own = io.BufferedRandom(Late(tmp_path / "own", "w+"))
+    answers = LineAnswers(cast(BinaryIO, own), 200, parts.append)
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(8) as pool:
+        patch.setattr(answers_module, "_SHARE_S", 0.0)
+        list(pool.map(lambda n: answers.add(n, b"{}", good=True), range(200)))
+    answers.share()
+    answers.close()
+    assert b"".join(parts) == (tmp_path / "own").read_bytes()
+    assert len(b"".join(parts).splitlines()) == 200

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from serving.errors import OverloadedError
 from serving.server.work.documents import pictures
 from serving.server.work.documents.pictures import Pictures
 from tests.unit.serving.documents.packages import docx
@@ -51,11 +52,27 @@ def test_a_program_that_fails_or_hangs_leaves_no_picture(
     office(tmp_path, script, monkeypatch)
     monkeypatch.setattr(pictures, "_TIMEOUT_S", 0.5)
     (tmp_path / "a.docx").write_bytes(b"PK")
-    begin = time.monotonic()
-    drawn = asyncio.run(Pictures().draw(tmp_path / "a.docx", "docx", tmp_path / "before.png"))
-    assert not drawn
+    begin, picture = time.monotonic(), tmp_path / "before.png"
+    assert not asyncio.run(Pictures().draw(tmp_path / "a.docx", "docx", picture))
     assert time.monotonic() - begin < 20
-    assert not (tmp_path / "before.png").exists()
+    assert picture.read_bytes() == b""
+    again = time.monotonic()
+    assert not asyncio.run(Pictures().draw(tmp_path / "a.docx", "docx", picture))
+    assert time.monotonic() - again < 0.2  # it is not tried again
+
+
+def test_few_wait_for_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    office(tmp_path, f"sleep 0.2; {DRAWS}", monkeypatch)
+    (tmp_path / "a.docx").write_bytes(b"PK")
+
+    async def ask() -> list[object]:
+        drawing = Pictures()
+        asked = (drawing.draw(tmp_path / "a.docx", "docx", tmp_path / f"{n}.png") for n in range(6))
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    found = asyncio.run(ask())
+    assert found[:4] == [True] * 4
+    assert all(isinstance(each, OverloadedError) for each in found[4:])
 
 
 def test_without_the_program_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
