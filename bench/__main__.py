@@ -231,7 +231,7 @@ def _add_terms(verbs: _Verbs) -> None:
 def _add_estimation(verbs: _Verbs) -> None:
     parser = verbs.add_parser(
         "estimation",
-        help="how well the probability of a translation tells good ones from poor ones",
+        help="how well the probability of a translation separates good ones from poor ones",
         description="Translates texts with a calibrated bundle, and compares the probabilities "
         "with sentence chrF2; scores references, and references made wrong, as given translations. "
         "With --read it compares them with the marks of a reader.",

@@ -29,12 +29,12 @@ def write_first(write: Callable[[Form], Manifest], form: Form) -> Manifest:
     why = "it loses less than the limits allow"
     for chosen in tried:
         try:
-            return _told(write(chosen), chosen, why)
+            return _announced(write(chosen), chosen, why)
         except ParityError as error:
             reason = str(error).partition("; no bundle was written")[0]
             why = f"{_text(chosen)} loses too much ({reason})"
             logger.info("%s; trying the next", why)
-    return _told(write(last), last, why)
+    return _announced(write(last), last, why)
 
 
 def _forms(form: Form) -> list[Form]:
@@ -45,7 +45,7 @@ def _forms(form: Form) -> list[Form]:
     return [*int8, replace(form, precision="fp32", activations=None)]
 
 
-def _told(manifest: Manifest, chosen: Form, why: str) -> Manifest:
+def _announced(manifest: Manifest, chosen: Form, why: str) -> Manifest:
     logger.info("precision auto chose %s: %s", _text(chosen), why)
     return manifest
 

@@ -152,9 +152,9 @@ def find_pair(
 class Weights:
     """The tensors of a checkpoint by name, each of which must be taken once."""
 
-    def __init__(self, path: Path, tensors: dict[str, Tensor], told_by: str = CONFIG) -> None:
-        """`told_by` is where the options stand that say which tensors there are."""
-        self.path, self._tensors, self._told_by = path, tensors, told_by
+    def __init__(self, path: Path, tensors: dict[str, Tensor], described_by: str = CONFIG) -> None:
+        """`described_by` names the file whose options decide which tensors exist."""
+        self.path, self._tensors, self._described_by = path, tensors, described_by
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
@@ -175,7 +175,7 @@ class Weights:
             raise ExportError(f"{self.path}: the tensor {name!r} is missing")
         if tuple(found.shape) != shape:
             raise ExportError(
-                f"{self.path}: {name!r} must be {list(shape)} by {self._told_by}, "
+                f"{self.path}: {name!r} must be {list(shape)} by {self._described_by}, "
                 f"got {list(found.shape)}"
             )
         if not found.is_floating_point():
@@ -189,8 +189,8 @@ class Weights:
         for name, other in zip(present[1:], others, strict=True):
             if not torch.equal(first, other):
                 raise ExportError(
-                    f"{self.path}: {name!r} differs from {present[0]!r}; by {self._told_by} they "
-                    "share one matrix"
+                    f"{self.path}: {name!r} differs from {present[0]!r}; by {self._described_by} "
+                    "they share one matrix"
                 )
         return first
 
@@ -203,8 +203,8 @@ class Weights:
         for name, tensor in sorted(self._tensors.items()):
             raise ExportError(
                 f"{self.path}: the layer {name!r} {list(tensor.shape)} is not known to this family "
-                f"({len(self._tensors)} such tensors); {self._told_by} names the layers that are "
-                "supported"
+                f"({len(self._tensors)} such tensors); {self._described_by} names the layers that "
+                "are supported"
             )
 
 

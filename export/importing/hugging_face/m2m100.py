@@ -82,12 +82,12 @@ def _m2m100_pieces(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
     """The id of each piece, and the tag of each language."""
     ids = dict(read_json(find_file(folder, "vocab.json", "the ids of the pieces")))
     path = folder / "tokenizer_config.json"
-    told = read_json(path) if path.is_file() else {}
-    codes = _LANGUAGES.get(told.get("language_codes") or "m2m100")
+    tokenizer_config = read_json(path) if path.is_file() else {}
+    codes = _LANGUAGES.get(tokenizer_config.get("language_codes") or "m2m100")
     if codes is None:
         raise ExportError(
-            f"{path}: language_codes {told['language_codes']!r} is not supported; it must be one "
-            f"of {sorted(_LANGUAGES)}"
+            f"{path}: language_codes {tokenizer_config['language_codes']!r} is not "
+            f"supported; it must be one of {sorted(_LANGUAGES)}"
         )
     tags = {code: f"__{code}__" for code in codes}
     first = len(ids)
@@ -106,10 +106,11 @@ def _nllb_pieces(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
         raise ExportError(
             f"{path}: model.vocab and added_tokens must give pieces their ids; {error} is missing"
         ) from error
-    told = folder / "tokenizer_config.json"
-    if told.is_file() and read_json(told).get("legacy_behaviour"):
+    tokenizer_config = folder / "tokenizer_config.json"
+    if tokenizer_config.is_file() and read_json(tokenizer_config).get("legacy_behaviour"):
         raise ExportError(
-            f"{told}: legacy_behaviour true is not supported; the tag must stand before the source"
+            f"{tokenizer_config}: legacy_behaviour true is not supported; the tag must "
+            "stand before the source"
         )
     tags = [piece for piece in sorted(added, key=added.__getitem__) if _is_tag(piece)]
     return ids | added, _named(tags)

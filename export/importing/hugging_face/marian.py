@@ -84,11 +84,11 @@ def _read_text(folder: Folder, choice: LanguageChoice) -> VocabularyPart:
     """The vocabulary, of both sides or of each, and the languages, as the tokenizer's options
     have them."""
     path, config, pad = folder.path, folder.config, folder.special_ids.pad
-    told_in = path / "tokenizer_config.json"
-    told = read_json(told_in) if told_in.is_file() else {}
+    config_path = path / "tokenizer_config.json"
+    tokenizer_config = read_json(config_path) if config_path.is_file() else {}
     name = "vocab.json"
     source = target = _read_ids(path, name, config.source_vocab_size or config.vocab_size)
-    if told.get("separate_vocabs"):
+    if tokenizer_config.get("separate_vocabs"):
         name = "target_vocab.json"
         target = _read_ids(path, name, config.vocab_size)
     elif config.source_vocab_size not in (0, config.vocab_size):
@@ -117,13 +117,16 @@ def _read_text(folder: Folder, choice: LanguageChoice) -> VocabularyPart:
     if written.differ:
         pieces = replace(pieces, source_written=source, source_control=control[0])
     languages = marian_languages(
-        choice, source, _named(told_in, told, "source_lang"), _named(told_in, told, "target_lang")
+        choice,
+        source,
+        _named(config_path, tokenizer_config, "source_lang"),
+        _named(config_path, tokenizer_config, "target_lang"),
     )
     return VocabularyPart(pieces, unk, languages)
 
 
-def _named(path: Path, told: dict[str, Any], option: str) -> CheckpointLanguage:
-    code = told.get(option)
+def _named(path: Path, tokenizer_config: dict[str, Any], option: str) -> CheckpointLanguage:
+    code = tokenizer_config.get(option)
     short = short_code(code) if isinstance(code, str) else None
     return CheckpointLanguage(
         (short,) if short else (), f"{path}: {option} {code!r} names no language"

@@ -1,4 +1,4 @@
-"""mBART-50 of Hugging Face `transformers` (Tang et al. 2020): one model of many languages, told
+"""mBART-50 of Hugging Face `transformers` (Tang et al. 2020): one model of many languages, named
 both of them by tags."""
 
 from __future__ import annotations
@@ -99,11 +99,13 @@ def learnt_state(weights: Weights, folder: Folder) -> State:
 def _pieces(folder: Path, size: int) -> list[str]:
     """The written form of each id: those of the SentencePiece model after four special ones, then
     the tags and the mask."""
-    told = folder / "tokenizer_config.json"
-    kind = read_json(told).get("tokenizer_class") if told.is_file() else None
+    tokenizer_config = folder / "tokenizer_config.json"
+    kind = (
+        read_json(tokenizer_config).get("tokenizer_class") if tokenizer_config.is_file() else None
+    )
     if kind is not None and not str(kind).startswith("MBart50Tokenizer"):
         raise ExportError(
-            f"{told}: tokenizer_class {kind!r} is not supported for mBART; it must be "
+            f"{tokenizer_config}: tokenizer_class {kind!r} is not supported for mBART; it must be "
             "'MBart50Tokenizer', whose tag stands before the source"
         )
     path = find_file(folder, MODEL, "the SentencePiece model")

@@ -60,10 +60,14 @@ def _read_state(weights: Weights, folder: Folder) -> State:
 
 def _pieces(path: Path, size: int) -> list[str]:
     """The written form of each id, by the SentencePiece model."""
-    told = path.parent / "tokenizer_config.json"
-    offset = read_json(told).get("offset", _OFFSET) if told.is_file() else _OFFSET
+    tokenizer_config = path.parent / "tokenizer_config.json"
+    offset = (
+        read_json(tokenizer_config).get("offset", _OFFSET)
+        if tokenizer_config.is_file()
+        else _OFFSET
+    )
     if offset != _OFFSET:
-        raise ExportError(f"{told}: offset must be {_OFFSET}, got {offset!r}")
+        raise ExportError(f"{tokenizer_config}: offset must be {_OFFSET}, got {offset!r}")
     own = pieces_of(read_sentencepiece(path))
     masks = ["<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, _OFFSET))]
     written = [*own[:_OWN], *masks, *own[_OWN:]]
