@@ -1,4 +1,4 @@
-"""The precision that nobody has named: the smallest that loses little enough, with the reason."""
+"""Chooses the precision if none is named: the smallest whose loss is within the limits."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ logger = logging.getLogger(__name__)
 
 
 def write_first(write: Callable[[Form], Manifest], form: Form) -> Manifest:
-    """What `write` makes of the first form that loses little enough: int8, that with activations of
-    16 bits, fp32; the activations of `form`, if it names any, are the only ones of int8.
+    """The result of `write` with the first form whose loss is within the limits: int8, int8 with
+    16-bit activations, fp32. If `form` names activations, int8 has only these.
 
-    Raises ExportError for another device than the CPU, ParityError where fp32 loses too much, and
-    what `write` raises.
+    Raises ExportError for a device other than the CPU, ParityError if fp32 loses too much, and the
+    errors of `write`.
     """
     if form.target != "cpu":
         raise ExportError(

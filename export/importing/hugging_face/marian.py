@@ -30,13 +30,12 @@ from training.models import TransformerConfig
 from training.models.embedding import marian_sinusoid
 
 NEVER = -1e4
-"""A bias that no logit makes up for, and that fp16 holds: Marian has no padding, which is here for
-the decoder's start alone, so it is never written and has no share of the distribution."""
+"""A bias that no logit offsets, and that fits fp16. Marian has padding only for the decoder's
+start, so it is never written and has no share of the distribution."""
 
 
 def read_marian(folder: Path, choice: LanguageChoice) -> Imported:
-    """Read a folder of MarianMT; raises ExportError, with file and entry, for what is not
-    supported."""
+    """Read a folder of MarianMT; raises ExportError, with file and entry, for unsupported ones."""
     kind = "MarianMT of Hugging Face transformers (OPUS-MT)"
     return read_folder(folder, choice, Family(kind, _read_config, _read_text, _read_state))
 
@@ -81,8 +80,8 @@ def _read_state(weights: Weights, folder: Folder) -> State:
 
 
 def _read_text(folder: Folder, choice: LanguageChoice) -> VocabularyPart:
-    """The vocabulary, of both sides or of each, and the languages, as the tokenizer's options
-    have them."""
+    """The vocabulary, one for both sides or one each, and the languages, from the tokenizer's
+    options."""
     path, config, pad = folder.path, folder.config, folder.special_ids.pad
     config_path = path / "tokenizer_config.json"
     tokenizer_config = read_json(config_path) if config_path.is_file() else {}
@@ -134,7 +133,7 @@ def _named(path: Path, tokenizer_config: dict[str, Any], option: str) -> Checkpo
 
 
 def _read_ids(folder: Path, name: str, rows: int) -> list[str]:
-    """The pieces of a vocabulary in the order of their ids, which are the rows of an embedding."""
+    """The pieces of a vocabulary in the order of their ids, the rows of an embedding."""
     path = find_file(folder, name, "the ids of the pieces")
     ids = read_json(path)
     found = [i for i in ids.values() if type(i) is int]
