@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -98,9 +98,15 @@ def head_lines(command: str, machine: Machine, subject_line: str) -> Iterator[st
         yield from ("", f"**{busy_warning(machine)}**")
 
 
-def table_line(cells: list[str]) -> str:
+def table_line(cells: Sequence[str]) -> str:
     """A row of a Markdown table."""
     return "| " + " | ".join(cells) + " |"
+
+
+def table_head(columns: Sequence[str], texts: int = 1) -> list[str]:
+    """The first two lines of a Markdown table: text in its first columns, numbers in the others."""
+    kinds = ["---"] * texts + ["---:"] * (len(columns) - texts)
+    return [table_line(columns), table_line(kinds)]
 
 
 def busy_warning(machine: Machine) -> str:

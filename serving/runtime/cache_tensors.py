@@ -20,11 +20,8 @@ from serving.bundle.graph import DType, Tensor
 from serving.runtime.session import Binding, CacheMemory, TensorMemory
 from serving.search.prefix_tree import Repack, fill_padded, places
 
-_KEPT = 4
-"""Blocks kept while unused: the two buffers of two batches."""
 _GROWTH = 1.5
 """A new block is larger than asked for, so that a growing cache does not need one at each step."""
-_NO_MEMORY: Floats = np.zeros(0, np.float32)
 
 
 class BlockPool:
@@ -39,11 +36,15 @@ class BlockPool:
         """Of numbers of that type, fp32 or fp16; both are called `Floats` here."""
         self.dtype = np.dtype(dtype)
         self._lock = threading.Lock()
+        self._most_kept = 1
+        """Blocks, while nobody holds them: those of one batch."""
         self._blocks: list[Floats] = []
         """What nobody holds, the smallest first."""
 
     def take(self, size: int) -> Floats:
         """A block of at least `size` numbers, which are finite if those given back were."""
+        if not size:
+            return np.zeros(0, self.dtype)
         with self._lock:
             for place, block in enumerate(self._blocks):
                 if block.size >= size:
@@ -54,60 +55,62 @@ class BlockPool:
 
     def give(self, block: Floats) -> None:
         """Give a block back. No part of it may be in use: whoever takes it next writes to it."""
+        if not block.size:
+            return
         with self._lock:
             self._blocks.append(block)
             self._blocks.sort(key=lambda kept: kept.size)
-            del self._blocks[: max(0, len(self._blocks) - _KEPT)]
+            del self._blocks[: max(0, len(self._blocks) - self._most_kept)]
 
     def caches(self, tensors: int, rows: int, dim: int, height: int = 1) -> Caches:
         """Caches of `rows` sentences without slots, whose memory comes from here."""
+        # A block for each tensor, and the one that the next layout of a tensor is written into.
+        self._most_kept = max(self._most_kept, tensors + 1)
         return Caches(self, tensors, rows, dim, height)
 
 
 class Caches:
     """The caches of a running batch, in memory that comes from a pool and goes back to it.
 
-    Slots that no query has written yet hold finite numbers, whichever they are: a mask hides them,
-    but would not hide NaN.
+    Each tensor has a block of its own. A new layout is written one tensor after the other, each
+    into the block that the one before has left: beside the caches that takes the memory of a single
+    tensor. Slots that no query has written yet hold finite numbers, whichever they are: a mask
+    hides them, but would not hide NaN.
     """
 
     def __init__(self, pool: BlockPool, tensors: int, rows: int, dim: int, height: int = 1) -> None:
         """Caches of `rows` sentences, without slots, of the pool's type. A sentence has `height`
         rows in a cache: one for each source position with a joint model, otherwise one."""
         self._pool, self.height = pool, height
-        self.array_TRCD: Floats = np.zeros((tensors, rows * height, 0, dim), pool.dtype)
-        self._blocks = [_NO_MEMORY, _NO_MEMORY]  # the caches, and memory for their next layout
+        self.arrays: list[Floats] = [np.zeros((rows * height, 0, dim), pool.dtype)] * tensors
+        """The cache tensors, each [R,C,D]."""
+        self._blocks: list[Floats] = [np.zeros(0, pool.dtype)] * tensors
+        """Where each lies."""
         self.layout = 0
         """The number of the present layout. Each new one puts the arrays elsewhere in memory, so
         what was bound to them before is void."""
 
     @property
-    def arrays(self) -> list[Floats]:
-        """The cache tensors, each [R,C,D]."""
-        return [*self.array_TRCD]
+    def rows(self) -> int:
+        """Cache rows of each tensor."""
+        return int(self.arrays[0].shape[0])
 
     @property
     def capacity(self) -> int:
         """How many slots each row has."""
-        return int(self.array_TRCD.shape[2])
+        return int(self.arrays[0].shape[1])
 
     def resize(self, capacity: int) -> None:
         """Grow or shrink to `capacity` slots; new slots are zero."""
-        tensors, rows, old, dim = self.array_TRCD.shape
-        if old == capacity:
-            return
-        array = self._next_layout((tensors, rows, capacity, dim))
-        kept = min(old, capacity)
-        array[:, :, :kept] = self.array_TRCD[:, :, :kept]
-        array[:, :, kept:] = 0.0
-        self._adopt(array)
+        if self.capacity != capacity:
+            self._lay_out(self.rows, capacity, _put)
 
     def repack(self, repack: Repack) -> None:
         """Keep the given rows and slots, in the given order."""
         if repack.in_place:
             self._move(repack)
         else:
-            self._relayout(repack)
+            self._gather(repack)
 
     def extend(self, other: Caches, sentences: Ints) -> None:
         """Put the other's sentences, which keep their slots, in the place of these, the rest behind
@@ -117,96 +120,88 @@ class Caches:
         What stood in their places goes: a sentence of which the model made no numbers leaves NaN,
         which no mask hides.
         """
-        self._heighten(max(self.height, other.height))
-        tensors, rows, _, dim = self.array_TRCD.shape
-        count, added = rows // self.height, other.array_TRCD.shape[1] // other.height
+        if other.height > self.height:
+            self._change_height(other.height)
+        count, added = self.rows // self.height, other.rows // other.height
         taken = places(sentences, count, added)
         total, capacity = count + added - len(sentences), max(self.capacity, other.capacity)
         if (total, capacity) != (count, self.capacity):
-            array = self._next_layout((tensors, total * self.height, capacity, dim))
-            array[:, :rows, : self.capacity] = self.array_TRCD
-            array[:, :rows, self.capacity :] = 0.0
-            array[:, rows:] = 0.0
-            self._adopt(array)
-        own = self.array_TRCD.reshape(tensors, total, self.height, capacity, dim)
-        others = other.array_TRCD.reshape(tensors, added, other.height, other.capacity, dim)
-        for place in sentences.tolist():
-            own[:, place] = 0.0
-        for number, place in enumerate(taken):
-            own[:, place, : other.height, : other.capacity] = others[:, number]
+            self._lay_out(total * self.height, capacity, _put)
+        for array, others in zip(self.arrays, other.arrays, strict=True):
+            own = array.reshape(total, self.height, *array.shape[1:])
+            own[sentences] = 0.0
+            own[taken, : other.height, : other.capacity] = others.reshape(
+                added, other.height, *others.shape[1:]
+            )
         other.free()
 
     def lower(self, height: int) -> None:
         """Keep only the first `height` cache rows of each sentence."""
-        tensors, rows, capacity, dim = self.array_TRCD.shape
-        sentences = rows // self.height
-        array = self._next_layout((tensors, sentences * height, capacity, dim))
-        parts = array.reshape(tensors, sentences, height, capacity, dim)
-        old = self.array_TRCD.reshape(tensors, sentences, self.height, capacity, dim)
-        parts[:] = old[:, :, :height]
-        self.height = height
-        self._adopt(array)
+        self._change_height(height)
 
     def free(self) -> None:
         """Give the memory back; nothing may be bound to it any more."""
-        self.array_TRCD = self.array_TRCD[:, :, :0]
         self.layout += 1
-        for block in self._blocks:
-            self._give(block)
-        self._blocks = [_NO_MEMORY, _NO_MEMORY]
+        for number, block in enumerate(self._blocks):
+            self.arrays[number] = self.arrays[number][:, :0]
+            self._pool.give(block)
+            self._blocks[number] = block[:0]
 
-    def _heighten(self, height: int) -> None:
-        """Give each sentence more rows, at its end; they are zero."""
-        if height == self.height:
-            return
-        tensors, rows, capacity, dim = self.array_TRCD.shape
-        sentences = rows // self.height
-        array = self._next_layout((tensors, sentences * height, capacity, dim))
-        parts = array.reshape(tensors, sentences, height, capacity, dim)
-        old = self.array_TRCD.reshape(tensors, sentences, self.height, capacity, dim)
-        parts[:, :, : self.height] = old
-        parts[:, :, self.height :] = 0.0
+    def _change_height(self, height: int) -> None:
+        """Take rows from the end of each sentence, or give it more, which are zero."""
+        sentences, before = self.rows // self.height, self.height
+        kept = min(before, height)
+
+        def fill(new: Floats, old: Floats) -> None:
+            parts = new.reshape(sentences, height, *new.shape[1:])
+            parts[:, :kept] = old.reshape(sentences, before, *old.shape[1:])[:, :kept]
+            parts[:, kept:] = 0.0
+
+        self._lay_out(sentences * height, self.capacity, fill)
         self.height = height
-        self._adopt(array)
 
     def _move(self, repack: Repack) -> None:
         """Move slots to the front; most are there already, for a step adds to the end."""
-        tensors, _, capacity, dim = self.array_TRCD.shape
         rows, old, new = repack.moves()
         first_N1 = (rows * self.height)[:, None] + np.arange(self.height)
-        source = (first_N1 * capacity + old[:, None]).ravel()
-        target = (first_N1 * capacity + new[:, None]).ravel()
-        for cache in self.array_TRCD.reshape(tensors, -1, dim):
+        source = (first_N1 * self.capacity + old[:, None]).ravel()
+        target = (first_N1 * self.capacity + new[:, None]).ravel()
+        for array in self.arrays:
+            cache = array.reshape(-1, array.shape[2])
             cache[target] = cache[source]
 
-    def _relayout(self, repack: Repack) -> None:
-        """Gather rows and slots into the spare memory and swap."""
-        tensors, _, old_capacity, dim = self.array_TRCD.shape
+    def _gather(self, repack: Repack) -> None:
+        """Gather rows and slots."""
         rows_R = (repack.rows[:, None] * self.height + np.arange(self.height)).ravel()
         slots_RC = np.repeat(repack.slots_BC, self.height, axis=0)
-        array = self._next_layout((tensors, *slots_RC.shape, dim))
-        flat = (rows_R[:, None] * old_capacity + slots_RC).ravel()
-        for old, new in zip(self.array_TRCD, array, strict=True):
+        flat = (rows_R[:, None] * self.capacity + slots_RC).ravel()
+
+        def fill(new: Floats, old: Floats) -> None:
+            dim = old.shape[2]
             np.take(old.reshape(-1, dim), flat, axis=0, out=new.reshape(-1, dim), mode="clip")
-        self._adopt(array)
 
-    def _next_layout(self, shape: tuple[int, ...]) -> Floats:
-        """An array of that shape in the second block, whatever it holds."""
+        rows, capacity = slots_RC.shape
+        self._lay_out(rows, capacity, fill)
+
+    def _lay_out(self, rows: int, capacity: int, fill: Callable[[Floats, Floats], None]) -> None:
+        """Give each tensor that shape in another block, which `fill(new, old)` writes in whole."""
+        shape = (rows, capacity, self.arrays[0].shape[2])
         size = math.prod(shape)
-        if self._blocks[1].size < size:
-            self._give(self._blocks[1])
-            self._blocks[1] = self._pool.take(size)
-        return self._blocks[1][:size].reshape(shape)
-
-    def _adopt(self, array_TRCD: Floats) -> None:
-        """Make the second block the caches."""
-        self._blocks.reverse()
-        self.array_TRCD = array_TRCD
+        for number, (old, left) in enumerate(zip(self.arrays, self._blocks, strict=True)):
+            block = self._pool.take(size)
+            new = block[:size].reshape(shape)
+            fill(new, old)
+            self.arrays[number], self._blocks[number] = new, block
+            self._pool.give(left)
         self.layout += 1
 
-    def _give(self, block: Floats) -> None:
-        if block.size:
-            self._pool.give(block)
+
+def _put(new: Floats, old: Floats) -> None:
+    """Rows and slots from the first on, as many as both have; the rest is zero."""
+    rows, slots = (min(sizes) for sizes in zip(new.shape[:2], old.shape[:2], strict=True))
+    new[:rows, :slots] = old[:rows, :slots]
+    new[:rows, slots:] = 0.0
+    new[rows:] = 0.0
 
 
 class CacheGroups:

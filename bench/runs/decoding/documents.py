@@ -16,7 +16,7 @@ import serving
 from bench.errors import BenchError
 from bench.machine.load import Load, poisson_load
 from bench.machine.stopwatch import time_process
-from bench.reports.report import Machine, head_lines, table_line
+from bench.reports.report import Machine, head_lines, table_head, table_line
 from bench.subjects.documents import WORDS_A_PAGE, report_of, subtitles_of
 from bench.systems.document_server import DocumentServer
 from bench.systems.repetitions import Progress
@@ -184,7 +184,7 @@ def documents_markdown(
     subject = f"{plan.bundle.name}; medians of {plan.repetitions} interleaved repetitions."
     columns = ["document", "distinct sentences", "document, s", "its sentences alone, s"]
     columns += ["ratio", "ratio of processor times"]
-    lines = [*head_lines(command, machine, subject), "", *_table_head(columns)]
+    lines = [*head_lines(command, machine, subject), "", *table_head(columns)]
     for each in result.times:
         seconds = [
             f"{statistics.median(took.seconds for took in runs):.1f}"
@@ -196,7 +196,7 @@ def documents_markdown(
     names = ("the document", "as many sentences", "one sentence")
     memory = result.memory
     peaks = (memory.document, memory.sentences, memory.sentence)
-    lines += ["", *_table_head([f"a process with {result.times[0].name}", "memory at most, MiB"])]
+    lines += ["", *table_head([f"a process with {result.times[0].name}", "memory at most, MiB"])]
     lines += [table_line([n, f"{p / _MIB:.0f}"]) for n, p in zip(names, peaks, strict=True)]
     beside = (memory.document - memory.sentence) / _MIB
     lines.append(table_line(["document beside the model", f"{beside:.0f}"]))
@@ -264,7 +264,7 @@ def _loads(
 
 def _latency_lines(plan: DocumentsPlan, result: DocumentsResult) -> list[str]:
     columns = ["clients of a server", "requests", "p50, ms", "p95, ms (min-max)", "failed"]
-    lines = _table_head(columns)
+    lines = table_head(columns)
     for name, loads in (("without a document", result.alone), ("beside a document", result.beside)):
         p95 = [load.percentile(95) for load in loads]
         p50 = statistics.median(load.percentile(50) for load in loads)
@@ -282,7 +282,3 @@ def _latency_lines(plan: DocumentsPlan, result: DocumentsResult) -> list[str]:
         "",
         *lines,
     ]
-
-
-def _table_head(columns: list[str]) -> list[str]:
-    return [table_line(columns), table_line(["---", *["---:"] * (len(columns) - 1)])]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.errors import BenchError
 from bench.machine.memory import current_rss
-from bench.reports.report import Machine, head_lines, table_line
+from bench.reports.report import Machine, head_lines, table_head, table_line
 from bench.subjects.job import ID_MANIFEST, BenchJob, id_token
 from bench.subjects.language_models import (
     convert_language_model,
@@ -275,7 +275,7 @@ def context_markdown(
     lines = [*head_lines(command, machine, subject), ""]
     columns = ["attention", "threads", "ms/step (min-max)", "tokens/s", "cache, MiB"]
     columns += ["speed / full"]
-    lines += [table_line(columns), table_line(["---", *["---:"] * 5])]
+    lines += table_head(columns)
     for attention, time_ in best.items():
         times = time_.milliseconds
         median = statistics.median(times)

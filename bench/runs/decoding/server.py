@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.machine.load import Load, full_load, poisson_load
-from bench.reports.report import Machine, head_lines, table_line
+from bench.reports.report import Machine, head_lines, table_head, table_line
 from bench.subjects.job import Search, id_token
 from bench.subjects.materials import (
     DecodedModel,
@@ -177,7 +177,7 @@ def server_markdown(
         "p99",
     ]
     columns += [f"within {plan.target_ms:g} ms, requests/s", "failed", "generator CPU", "p95 ratio"]
-    lines += [table_line(columns), table_line(["---", *["---:"] * (len(columns) - 1)])]
+    lines += table_head(columns)
     rival = next(each for each in result.answered if each.system == PEER_INT8).median(95)
     for each in result.answered:
         p95 = [load.percentile(95) for load in each.loads]
@@ -201,7 +201,7 @@ def server_markdown(
 def _layer_lines(result: ServerResult) -> list[str]:
     """What HTTP adds to this engine."""
     columns = ["this engine, int8", "one at a time, p50 ms", f"{_CLIENTS} at once, requests/s"]
-    lines = [table_line(columns), table_line(["---", "---:", "---:"])]
+    lines = table_head(columns)
     direct, http = (
         (statistics.median(layer.single_ms), statistics.median(layer.rates))
         for layer in (result.direct, result.over_http)

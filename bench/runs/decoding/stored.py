@@ -23,7 +23,7 @@ from pathlib import Path
 import psutil
 
 from bench.errors import BenchError
-from bench.reports.report import Machine, head_lines, table_line
+from bench.reports.report import Machine, head_lines, table_head, table_line
 from bench.systems.repetitions import Progress
 
 _START_S = 120.0
@@ -97,7 +97,7 @@ def store_markdown(
     )
     lines = [*head_lines(command, machine, text), ""]
     head = ["request", "server", "processor, ms", "ratio (quartiles)", "by the clock, ms", "ratio"]
-    lines += [table_line(head), table_line(["---", "---", "---:", "---:", "---:", "---:"])]
+    lines += table_head(head, texts=2)
     first: dict[str, StoreCosts] = {}
     for each in costs:
         base = first.setdefault(each.kind, each)

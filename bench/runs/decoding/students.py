@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import BenchError
-from bench.reports.report import Machine, head_lines, table_line
+from bench.reports.report import Machine, head_lines, table_head, table_line
 from bench.systems.repetitions import Progress
 from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
@@ -148,8 +148,7 @@ def students_markdown(
         f"thread{'s' if plan.threads > 1 else ''}; median of {plan.repetitions}."
     )
     columns = ["system", "equal to the runtime's", "ms/sentence (min-max)", "speed / runtime"]
-    lines = [*head_lines(command, machine, subject), "", table_line(columns)]
-    lines.append(table_line(["---", *["---:"] * 3]))
+    lines = [*head_lines(command, machine, subject), "", *table_head(columns)]
     runtime = statistics.median(found[0].ms_per_sentence)
     for each in found:
         times, median = each.ms_per_sentence, statistics.median(each.ms_per_sentence)

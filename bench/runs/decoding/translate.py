@@ -15,7 +15,7 @@ import serving
 from bench.errors import BenchError
 from bench.machine.processor import child_environment
 from bench.machine.stopwatch import ProcessUsage, time_process
-from bench.reports.report import Machine, head_lines, table_line, written_change
+from bench.reports.report import Machine, head_lines, table_head, table_line, written_change
 from bench.subjects.materials import DecodedModel, folder_name, write_materials
 from bench.subjects.scenarios import MAX_LENGTH, OUR_INT8, PEER_INT8, Setting, System, settings
 from bench.systems.repetitions import Progress
@@ -122,7 +122,7 @@ def translate_markdown(
     columns = ["system", "workers x threads", "seconds (min-max)", "CPU seconds", "sentences/s"]
     columns += ["peak RSS, MiB", "speed / CTranslate2 int8", "BLEU"]
     lines = [*head_lines(command, machine, subject_line), ""]
-    lines += [table_line(columns), table_line(["---", *["---:"] * (len(columns) - 1)])]
+    lines += table_head(columns)
     rival = next(each for each in found if each.system == PEER_INT8)
     signature = ""
     for each in found:
@@ -163,7 +163,7 @@ def translate_markdown(
 
 def _stage_lines(found: list[TimedTranslation]) -> list[str]:
     columns = ["system", "stage", "seconds", "CPU seconds", "RSS after, MiB", "peak RSS, MiB"]
-    lines = [table_line(columns), table_line(["---", "---", *["---:"] * 4])]
+    lines = table_head(columns, texts=2)
     for each in found:
         for stages in zip(*each.stages, strict=True):
             held = [stage.rss for stage in stages if stage.rss is not None]

@@ -13,7 +13,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from bench.errors import BenchError
-from bench.reports.report import Machine, head_lines, table_line
+from bench.reports.report import Machine, head_lines, table_head, table_line
 from bench.systems.repetitions import Progress
 from serving.bundle.manifest import Manifest
 from serving.search.options import SearchOptions
@@ -118,8 +118,8 @@ def bundles_markdown(
     for batch in plan.batches:
         columns += [f"ms at batch {batch} (min-max)", f"speed / {found[0].name}"]
     lines = [*head_lines(command, machine, subject), ""]
-    lines += [f"sacreBLEU: {found[0].quality.bleu_signature}.", "", table_line(columns)]
-    lines.append(table_line(["---", "---", *["---:"] * (len(columns) - 2)]))
+    lines += [f"sacreBLEU: {found[0].quality.bleu_signature}.", ""]
+    lines += table_head(columns, texts=2)
     for each in found:
         cells = [each.name, each.manifest.precision, f"{each.size / 1e6:.1f}"]
         cells += [f"{each.quality.bleu:.2f}", f"{each.quality.chrf:.2f}"]

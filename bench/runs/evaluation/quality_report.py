@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench.reports.report import Machine, head_lines, table_line, versions
+from bench.reports.report import Machine, head_lines, table_head, table_line, versions
 from bench.runs.evaluation.quality import RunResult, SystemResult
 from training.runs.checkpoint import write_atomically
 
@@ -51,8 +51,7 @@ def write_quality_record(
 def _main_table(results: list[SystemResult]) -> Iterator[str]:
     columns = ["system", "runs", "parameters, M", "BLEU (min-max)", "change of BLEU [95 %]"]
     columns += ["chrF (min-max)", "length ratio", "training, h", "decode tokens/s (PyTorch)"]
-    yield table_line(columns)
-    yield table_line(["---", *["---:"] * (len(columns) - 1)])
+    yield from table_head(columns)
     for result in results:
         runs, change = result.runs, result.change
         yield table_line(
@@ -101,8 +100,7 @@ def _notes(results: list[SystemResult]) -> Iterator[str]:
 
 
 def _length_table(results: list[SystemResult]) -> Iterator[str]:
-    yield table_line(["words", "sentences", *(result.name for result in results)])
-    yield table_line(["---", *["---:"] * (1 + len(results))])
+    yield from table_head(["words", "sentences", *(result.name for result in results)])
     for index, bucket in enumerate(results[0].runs[0].lengths):
         means = [
             f"{statistics.fmean(run.lengths[index].bleu for run in result.runs):.2f}"
@@ -112,8 +110,7 @@ def _length_table(results: list[SystemResult]) -> Iterator[str]:
 
 
 def _frequency_table(results: list[SystemResult]) -> Iterator[str]:
-    yield table_line(["count", "reference words", *(result.name for result in results)])
-    yield table_line(["---", *["---:"] * (1 + len(results))])
+    yield from table_head(["count", "reference words", *(result.name for result in results)])
     for index, bucket in enumerate(results[0].runs[0].frequencies):
         means = [
             f"{statistics.fmean(run.frequencies[index].f1 for run in result.runs):.3f}"

@@ -20,7 +20,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from bench.reports.report import Machine, head_lines, table_line
+from bench.reports.report import Machine, head_lines, table_head, table_line
 from serving.search.ids import EOS_ID, PAD_ID
 from training.batches.batching import PairBatch, collate, cut_by_budget
 from training.loop.optim import build_optimizer
@@ -115,7 +115,7 @@ def training_markdown(
     lines = [*head_lines(command, machine, subject), ""]
     columns = ["system", "parameters learnt", "labels/s (min-max)", "share of matrix speed"]
     columns.append("speed / transformers")
-    lines += [table_line(columns), table_line(["---", *["---:"] * 4])]
+    lines += table_head(columns)
     peer = statistics.median(found[-1].labels_per_second)
     for each in found:
         speeds, median = each.labels_per_second, statistics.median(each.labels_per_second)

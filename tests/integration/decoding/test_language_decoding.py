@@ -431,7 +431,8 @@ def test_a_broken_distribution_ends_its_own_output_alone(bundles: Path) -> None:
     found, errors = [], []
     for step in range(6):
         if step == 2:
-            prompted.state.caches.array_TRCD[:, 0, 0] = np.nan
+            for cache in prompted.state.caches.arrays:
+                cache[0, 0] = np.nan
         for event in batch.step():
             if event.error is not None:
                 errors.append(event.key)

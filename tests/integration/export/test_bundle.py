@@ -393,7 +393,7 @@ def test_a_batch_is_no_wider_than_those_still_in_it_need(
         found |= {finished.index: finished.hypotheses for finished in search.step()}
         rows, width = batch.sources.mask_BS.shape
         assert width <= 24 if 2 in found else width == 128
-        heights = batch.caches.array_TRCD.shape[1] // rows
+        heights = batch.caches.rows // rows
         assert heights == (width if name == "joint fast" else 1)
         search.add([sentence])
     while search.live:
@@ -441,8 +441,9 @@ def test_a_sentence_in_the_place_of_a_broken_one_is_unharmed(
     search = BeamSearch(stepper, running)
     (batch,) = states
     search.step()
-    per_sentence = batch.caches.array_TRCD.shape[1] // 5
-    batch.caches.array_TRCD[:, per_sentence : 2 * per_sentence] = np.nan
+    per_sentence = batch.caches.rows // 5
+    for cache in batch.caches.arrays:
+        cache[per_sentence : 2 * per_sentence] = np.nan
     (broken,) = [finished for finished in search.step() if finished.error]
     assert broken.index == 1
     layout = batch.caches.layout

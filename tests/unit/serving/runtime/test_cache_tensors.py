@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -32,6 +33,7 @@ def test_a_block_that_was_given_back_is_taken_again() -> None:
 
 def test_the_smallest_that_fits_is_taken_and_few_are_kept() -> None:
     pool = BlockPool()
+    pool.caches(tensors=3, rows=1, dim=1)  # their blocks, and one for the next layout
     blocks = [pool.take(size) for size in (500, 100, 600, 300, 400, 200)]
     assert [block.size for block in blocks] == [750, 150, 900, 450, 600, 300]
     for block in blocks:
@@ -42,6 +44,7 @@ def test_the_smallest_that_fits_is_taken_and_few_are_kept() -> None:
 
 def test_a_larger_block_takes_the_place_of_one_that_is_too_small() -> None:
     pool = BlockPool()
+    pool.caches(tensors=1, rows=1, dim=1)
     small, large = pool.take(100), pool.take(200)
     pool.give(small)
     pool.give(large)
@@ -59,9 +62,23 @@ def test_caches_are_of_their_pools_type_in_every_layout() -> None:
         lambda: caches.lower(1),
         lambda: caches.repack(Repack(np.array([0]), np.array([[3, 1]]), np.array([2]), False)),
     ):
-        assert caches.array_TRCD.dtype == np.float16
+        assert {array.dtype for array in caches.arrays} == {np.dtype(np.float16)}
         change()
-    assert caches.array_TRCD.dtype == np.float16
+    assert {array.dtype for array in caches.arrays} == {np.dtype(np.float16)}
+
+
+def test_a_new_layout_takes_one_tensors_memory_beside_the_caches() -> None:
+    pool = BlockPool()
+    caches = pool.caches(tensors=6, rows=4, dim=16)
+    caches.resize(8)
+    tracemalloc.start()
+    caches.resize(64)
+    caches.resize(56)
+    caches.resize(64)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    tensor = int(4 * 64 * 16 * 4 * 1.5)
+    assert 6 * tensor <= most < 7.5 * tensor
 
 
 def test_blocks_are_never_shared_between_threads() -> None:

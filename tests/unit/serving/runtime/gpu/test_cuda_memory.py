@@ -71,7 +71,8 @@ def test_caches_are_at_every_change_what_they_are_on_the_cpu(gpu: Recorded, seed
         for caches in (cuda, cpu):
             caches.resize(slots)
         values = rng.random((TENSORS, count, cpu.height, slots, DIM)).astype(np.float16)
-        cpu.array_TRCD[:] = values.reshape(cpu.array_TRCD.shape)
+        for array, value in zip(cpu.arrays, values, strict=True):
+            array[:] = value.reshape(array.shape)
         whole = on_host(gpu, cuda, count)
         assert whole.shape[3] == bucket_capacity(slots)
         whole[:, :, :, :slots] = values
@@ -107,7 +108,8 @@ def test_caches_are_at_every_change_what_they_are_on_the_cpu(gpu: Recorded, seed
                 own.lower(height)
                 wanted.lower(height)
         found = on_host(gpu, own, rows)[:, :, :, : wanted.capacity]
-        np.testing.assert_array_equal(found.reshape(wanted.array_TRCD.shape), wanted.array_TRCD)
+        for array, value in zip(wanted.arrays, found, strict=True):
+            np.testing.assert_array_equal(value.reshape(array.shape), array)
         assert not np.isnan(on_host(gpu, own, rows)).any()
     assert gpu.to_host == 0
     own.free()

@@ -65,17 +65,23 @@ def gathered(array_TN: np.ndarray, index: np.ndarray) -> np.ndarray:
 def caches(rng: np.random.Generator, rows: int, height: int, capacity: int) -> Caches:
     made = Caches(BlockPool(), TENSORS, rows, DIM, height)
     made.resize(capacity)
-    made.array_TRCD[:] = rng.random(made.array_TRCD.shape)
+    for array in made.arrays:
+        array[:] = rng.random(array.shape)
     return made
+
+
+def flat(caches: Caches) -> np.ndarray:
+    """A copy of the tensors as [T,N,D]."""
+    return np.stack([array.reshape(-1, DIM) for array in caches.arrays])
 
 
 def check(
     found: Caches, index_BHC: np.ndarray, before: np.ndarray, change: Callable[[], None]
 ) -> None:
-    rows_TND = gathered(before.reshape(TENSORS, -1, DIM), index_BHC)
+    rows_TND = gathered(before, index_BHC)
     change()
-    assert index_BHC.size == np.prod(found.array_TRCD.shape[1:3])
-    np.testing.assert_array_equal(rows_TND, found.array_TRCD.reshape(TENSORS, -1, DIM))
+    assert index_BHC.size == found.rows * found.capacity
+    np.testing.assert_array_equal(rows_TND, flat(found))
 
 
 SIZES = st.tuples(st.integers(1, 5), st.integers(1, 3), st.integers(0, 9), st.integers(0, 99))
@@ -87,7 +93,7 @@ def test_caches_grow_and_shrink(sizes: tuple[int, int, int, int], capacity: int)
     rows, height, slots, seed = sizes
     own = caches(np.random.default_rng(seed), rows, height, slots)
     index = resized(numbered(rows, height, slots), capacity)
-    check(own, index, own.array_TRCD.copy(), lambda: own.resize(capacity))
+    check(own, index, flat(own), lambda: own.resize(capacity))
 
 
 @property_test
@@ -101,7 +107,7 @@ def test_rows_and_slots_are_kept(sizes: tuple[int, int, int, int], data: st.Data
     slots_BC = np.sort(rng.integers(0, slots + 1, (len(kept), used)), axis=1)
     repack = Repack(kept, slots_BC, np.full(len(kept), used), in_place=False)
     index = repacked(numbered(rows, height, slots + 1), repack)
-    check(own, index, own.array_TRCD.copy(), lambda: own.repack(repack))
+    check(own, index, flat(own), lambda: own.repack(repack))
 
 
 def test_a_repack_in_place_moves_what_matters() -> None:
@@ -113,11 +119,11 @@ def test_a_repack_in_place_moves_what_matters() -> None:
     used_B = np.array([4, 7, 2])
     repack = Repack(np.arange(3), slots_BC, used_B, in_place=True)
     index = repacked(numbered(3, 2, 8), repack)
-    rows_TND = gathered(own.array_TRCD.reshape(TENSORS, -1, DIM), index)
+    rows_TND = gathered(flat(own), index)
     own.repack(repack)
     for row, used in enumerate(used_B):
         found = rows_TND.reshape(TENSORS, 3, 2, 8, DIM)[:, row, :, :used]
-        wanted = own.array_TRCD.reshape(TENSORS, 3, 2, 8, DIM)[:, row, :, :used]
+        wanted = flat(own).reshape(TENSORS, 3, 2, 8, DIM)[:, row, :, :used]
         np.testing.assert_array_equal(found, wanted)
 
 
@@ -132,16 +138,14 @@ def test_sentences_join(
     idle = rng.choice(sizes[0], data.draw(st.integers(0, most)), replace=False)
     theirs = numbered(*others[:3]) + sizes[0] * sizes[1] * sizes[2]
     index = extended(numbered(*sizes[:3]), theirs, idle)
-    before = np.concatenate(
-        [each.array_TRCD.reshape(TENSORS, -1, DIM) for each in (own, other)], axis=1
-    )
+    before = np.concatenate([flat(own), flat(other)], axis=1)
     check(own, index, before, lambda: own.extend(other, idle))
 
 
 def test_sentences_lose_cache_rows() -> None:
     own = caches(np.random.default_rng(3), 3, 4, 8)
     index = numbered(3, 4, 8)[:, :2]
-    check(own, index, own.array_TRCD.copy(), lambda: own.lower(2))
+    check(own, index, flat(own), lambda: own.lower(2))
 
 
 def test_sources_of_several_calls_become_one_batch() -> None:
