@@ -231,7 +231,7 @@ def _add_terms(verbs: _Verbs) -> None:
 def _add_estimation(verbs: _Verbs) -> None:
     parser = verbs.add_parser(
         "estimation",
-        help="how well the probability of a translation tells good ones from poor ones",
+        help="how well the probability of a translation separates good ones from poor ones",
         description="Translates texts with a calibrated bundle, and compares the probabilities "
         "with sentence chrF2; scores references, and references made wrong, as given translations. "
         "With --read it compares them with the marks of a reader.",
@@ -456,12 +456,15 @@ def _add_tables(verbs: _Verbs) -> None:
     parser = verbs.add_parser(
         "tables",
         help="the tables of docs/background/benchmarks.md, made anew",
-        description="Runs the commands that stand above the tables of a document, each in a "
-        "process of its own, and puts what they print in the tables' place.",
+        description="Runs the commands above the tables of a document, each in a process of its "
+        "own, and replaces the tables by their output. Tables that were written by hand are "
+        "rendered from their data files.",
     )
     document = Path("docs/background/benchmarks.md")
     parser.add_argument("document", type=Path, nargs="?", default=document)
-    parser.add_argument("--only", default="", metavar="TEXT", help="commands that contain it")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="commands and names that contain it"
+    )
 
 
 def _add_picture(verbs: _Verbs) -> None:

@@ -99,8 +99,8 @@ def engine(options: argparse.Namespace) -> int:
         timing_cache=options.timing_cache,
         force=options.force,
     )
-    told = ("file", "bytes", "build_seconds")
-    engines = [each.model_dump(include=set(told)) for each in manifest.engines]
+    fields = ("file", "bytes", "build_seconds")
+    engines = [each.model_dump(include=set(fields)) for each in manifest.engines]
     report = {"bundle": str(options.out), "precision": manifest.precision, "engines": engines}
     print(json.dumps(report, indent=1))
     return 0

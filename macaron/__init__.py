@@ -1,8 +1,8 @@
 """Fast Transformer variants: `Translator` and `Generator` decode with bundles, `Embedder` and
 `Classifier` read with them, `Client` and `AsyncClient` ask a server; the command is `macaron`.
-
-This package holds nothing but the entrances to the others. In a checkout those are the folders
-beside it; an installed package has them inside it (setup.py renames the imports).
+`Classifier` read with them, `Client` and `AsyncClient` call a server; the command is `macaron`.
+This package only holds the entry points of the others. In a checkout these are the folders beside
+it; an installed package contains them (setup.py renames the imports).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load the documented names when they are asked for: the command starts faster without."""
+    """Load the documented names on first use, so that the command starts faster."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in ("AsyncClient", "Client"):

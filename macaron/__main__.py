@@ -1,4 +1,4 @@
-"""The command `macaron`: its verbs are those of the packages, and each package reads its own."""
+"""The command `macaron`: its verbs are those of the packages, each of which parses its own."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 _OURS = frozenset({"macaron", "serving", "training", "export", "bench"})
-"""Where a module of these is missing, the installation is broken, and no extra mends it."""
+"""Modules whose absence means a broken installation that no extra repairs."""
 
 
 @dataclass(frozen=True)
 class VerbGroup:
-    """Verbs that run on the same dependencies."""
+    """Verbs with the same dependencies."""
 
     extra: str
-    """The extra of the package that brings the dependencies."""
+    """The extra of the package that installs the dependencies."""
     run: Callable[[list[str], str], int]
-    """Takes the words from the verb on, and how the command was called; returns the status."""
+    """Takes the arguments from the verb on, and the name of the command; returns the exit
+    status."""
     verbs: dict[str, str]
-    """What each verb does, in a few words."""
+    """Short descriptions of the verbs."""
 
 
 def _serve(words: list[str], prog: str) -> int:
@@ -139,7 +140,7 @@ GROUPS = (
 
 
 def main(arguments: list[str] | None = None, prog: str = "macaron") -> int:
-    """Run one verb; returns the exit status, 2 where there is no such verb."""
+    """Run one verb; returns the exit status, 2 for an unknown verb."""
     words = sys.argv[1:] if arguments is None else arguments
     if not words or words[0] in ("-h", "--help"):
         print(_help(prog), file=sys.stdout if words else sys.stderr)

@@ -1,4 +1,4 @@
-"""`macaron doctor`: what this machine has for Macaron, and what to do about what it lacks."""
+"""`macaron doctor`: reports what this machine has for Macaron, and how to add what is missing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _INSTRUCTIONS = (
     "asimddp",
     "i8mm",
 )
-"""In Linux's words: those that make a difference here."""
+"""Processor flags, in Linux's spelling, that affect speed here."""
 _MEMINFO, _MEMORY_LIMIT = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
 _LEAST_BYTES = 512 * 2**20
 """A server with one small bundle takes some 300 MiB."""
@@ -42,12 +42,12 @@ _INSTALL = "pip install 'macaron[serve]'"
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     found: str
     advice: str | None = None
-    """What to do about it; None where nothing is to be done."""
+    """What to do about it; None if nothing."""
 
 
 def doctor_parser(prog: str) -> argparse.ArgumentParser:
@@ -64,7 +64,7 @@ def doctor_parser(prog: str) -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str], prog: str) -> int:
-    """Print what was found; returns 1 where something is to be done about it, else 0."""
+    """Print the findings; returns 1 if one of them needs action, else 0."""
     options = doctor_parser(prog).parse_args(arguments)
     findings = list(examine(options.bundle))
     well = all(finding.advice is None for finding in findings)
@@ -76,7 +76,7 @@ def main(arguments: list[str], prog: str) -> int:
 
 
 def examine(bundle: Path | None) -> Iterator[Finding]:
-    """Look at the machine, at what is installed, and at a bundle if there is one."""
+    """Check the machine, the installed packages, and a bundle if there is one."""
     yield Finding("python", f"{platform.python_version()} on {platform.platform()}")
     yield processor(cpuinfo())
     yield cores()
@@ -93,35 +93,35 @@ def examine(bundle: Path | None) -> Iterator[Finding]:
 
 
 def processor(info: str) -> Finding:
-    """Its name, and the instructions that matter, of what Linux says of it."""
+    """Name and relevant instruction sets, from Linux."""
     flags = {word for line in info.splitlines() if ":" in line for word in line.split()}
     known = [name for name in _INSTRUCTIONS if name in flags]
     return Finding("processor", f"{cpu_name(info)}; {', '.join(known) or platform.machine()}")
 
 
 def cores() -> Finding:
-    """Those of the machine, and how many this process may use."""
+    """Processors of the machine, and how many this process may use."""
     usable, there = default_threads(), os.cpu_count() or 1
     return Finding("cores", f"{usable} of {there} by affinity and quota of time")
 
 
 def memory(limit: Path = _MEMORY_LIMIT, meminfo: Path = _MEMINFO) -> Finding:
-    """What is free, and a container's limit, of files of Linux."""
+    """Available memory, and a container's limit, from files of Linux."""
     found = _available(meminfo)
     if found is None:
         return Finding("memory", f"not known on {sys.platform}")
-    told = f"{_mib(found)} available"
+    text = f"{_mib(found)} available"
     try:
         bound = int(limit.read_text())
-        found, told = min(found, bound), f"{told}; this container may have {_mib(bound)}"
+        found, text = min(found, bound), f"{text}; this container may have {_mib(bound)}"
     except (OSError, ValueError):  # no such file, or "max"
         pass
     few = found < _LEAST_BYTES
-    return Finding("memory", told, f"a server takes {_mib(_LEAST_BYTES)} and more" if few else None)
+    return Finding("memory", text, f"a server takes {_mib(_LEAST_BYTES)} and more" if few else None)
 
 
 def kernels() -> Finding:
-    """Where the native kernels come from, if there are any."""
+    """Source of the native kernels, if there are any."""
     try:
         library = native_library()
     except ServingError as error:
@@ -143,7 +143,7 @@ def kernels() -> Finding:
 
 
 def runtime() -> Finding:
-    """ONNX Runtime: its version, and what it computes by."""
+    """ONNX Runtime: its version and its providers."""
     packages = [name for name in _RUNTIMES if _version(name)]
     if not packages:
         return Finding("onnxruntime", "not installed", _INSTALL)
@@ -164,7 +164,7 @@ def runtime() -> Finding:
 
 
 def gpu() -> Finding:
-    """The first GPU, as its driver knows it. None is needed."""
+    """The first GPU, from its driver; a GPU is optional."""
     from serving.runtime.gpu.cuda_driver import DriverError, look
 
     try:
@@ -172,28 +172,27 @@ def gpu() -> Finding:
     except DriverError as error:
         return Finding("gpu", f"none: {error}")
     free = f"{_mib(seen.free_bytes)} of {_mib(seen.total_bytes)} free"
-    told = f"{seen.name}, {free}; its driver runs CUDA {seen.cuda[0]}.{seen.cuda[1]}"
+    text = f"{seen.name}, {free}; its driver runs CUDA {seen.cuda[0]}.{seen.cuda[1]}"
     if not _version("onnxruntime-gpu"):
-        told += "; bundles for a GPU need macaron[serve-cuda]"
-    return Finding("gpu", told)
+        text += "; bundles for a GPU need macaron[serve-cuda]"
+    return Finding("gpu", text)
 
 
 def cache(models: Sequence[Entry], folder: Path) -> Finding:
-    """Models that were pulled or imported into the cache `folder`."""
+    """Pulled and imported models in the cache `folder`."""
     size = sum(model.size() for model in models)
     names = f": {', '.join(model.note.name for model in models)}" if models else ""
     return Finding("cache", f"{len(models)} models, {_mib(size)}, in {folder}{names}")
 
 
 def first_bundle(folder: Path) -> Path | None:
-    """The first bundle in a folder that translates, or else the first one; None where there is
-    none."""
+    """The first translation bundle in a folder, or else the first bundle; None if there is none."""
     found = [file.parent for file in sorted(folder.glob(f"*/{MANIFEST}"))]
     return min(found, key=lambda bundle: not _translates(bundle), default=None)
 
 
 def trial(bundle: Path) -> Finding:
-    """Load a bundle and have it do something."""
+    """Load a bundle and run it."""
     if not (bundle / MANIFEST).is_file():
         return Finding("check", f"{bundle} is no bundle", f"name a folder with a {MANIFEST}")
     start = time.perf_counter()
@@ -210,7 +209,7 @@ def trial(bundle: Path) -> Finding:
 
 
 def _worker(bundle: Path) -> Callable[[], str]:
-    """Load a bundle; what is returned has it work, and says what came out."""
+    """Load a bundle; returns a function that runs it and describes the result."""
     from serving.bundle.folder import read_manifest
     from serving.encoding.reader import TextReader
     from serving.generation.generator import Generator

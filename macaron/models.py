@@ -1,4 +1,4 @@
-"""`macaron pull` and `macaron models`: have models in the cache, see them, and remove them."""
+"""`macaron pull` and `macaron models`: download, list and remove models of the cache."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from serving.hub.pull import pull
 from serving.hub.tell import size_text, tell
 
 _SHOWN = 12
-"""Digits of a revision."""
+"""Shown digits of a revision."""
 
 
 def main_pull(arguments: list[str], prog: str) -> int:
-    """Have each named model in the cache as it is published now; prints the bundles' folders."""
+    """Download the current release of each named model into the cache; prints the bundle
+    folders."""
     options = pull_parser(prog).parse_args(arguments)
     try:
         for given in options.names:
@@ -45,7 +46,7 @@ def main_models(arguments: list[str], prog: str) -> int:
 
 
 def pull_parser(prog: str) -> argparse.ArgumentParser:
-    """What `macaron pull` takes."""
+    """Arguments of `macaron pull`."""
     parser = argparse.ArgumentParser(
         prog=prog,
         description="Download models by name, and import them into the cache. What is there in "
@@ -61,7 +62,7 @@ def pull_parser(prog: str) -> argparse.ArgumentParser:
 
 
 def models_parser(prog: str) -> argparse.ArgumentParser:
-    """What `macaron models` takes."""
+    """Arguments of `macaron models`."""
     parser = argparse.ArgumentParser(
         prog=prog, description="The models in the cache, which MACARON_CACHE names."
     )
@@ -76,13 +77,13 @@ def _list(*, as_json: bool) -> int:
     found = entries()
     if as_json:
         for entry in found:
-            print(json.dumps(_told(entry), ensure_ascii=False))
+            print(json.dumps(_description(entry), ensure_ascii=False))
         return 0
     if not found:
         tell(f"no models in {models_folder()}; `macaron pull NAME` brings one")
         return 0
     heads = ("NAME", "REVISION", "KIND", "PRECISION", "SIZE", "LICENCE", "PULLED")
-    rows = [heads, *(_row(_told(entry)) for entry in found)]
+    rows = [heads, *(_row(_description(entry)) for entry in found)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -90,8 +91,8 @@ def _list(*, as_json: bool) -> int:
     return 0
 
 
-def _told(entry: Entry) -> dict[str, str | int | None]:
-    """What is known of a model; of a bundle that cannot be read, that it is damaged."""
+def _description(entry: Entry) -> dict[str, str | int | None]:
+    """The description of a model; an unreadable bundle is marked as damaged."""
     kind, precision = "damaged", entry.note.precision
     with suppress(BundleError):
         manifest = parse_manifest(entry.bundle)
@@ -108,20 +109,20 @@ def _told(entry: Entry) -> dict[str, str | int | None]:
     }
 
 
-def _row(told: dict[str, str | int | None]) -> tuple[str, ...]:
+def _row(described: dict[str, str | int | None]) -> tuple[str, ...]:
     return (
-        str(told["name"]),
-        str(told["revision"])[:_SHOWN],
-        str(told["kind"]),
-        str(told["precision"]),
-        size_text(int(told["bytes"] or 0)),
-        str(told["licence"] or "unknown"),
-        str(told["pulled"])[:10],
+        str(described["name"]),
+        str(described["revision"])[:_SHOWN],
+        str(described["kind"]),
+        str(described["precision"]),
+        size_text(int(described["bytes"] or 0)),
+        str(described["licence"] or "unknown"),
+        str(described["pulled"])[:10],
     )
 
 
 def _remove(names: Sequence[str]) -> int:
-    """Remove each; 1 where one of them was not there."""
+    """Remove each; returns 1 if one of them did not exist."""
     missing = 0
     for name in names:
         gone = remove(name)

@@ -13,14 +13,14 @@ from typing import NoReturn
 import serving
 
 _NEEDED = ("bentoml", "onnxruntime")
-"""Looked for before BentoML is started: by itself it would answer with a traceback."""
+"""Checked before BentoML is started, which would end with a traceback."""
 _PATHS = ("MACARON_BUNDLES", "MACARON_API_KEYS_FILE")
 
 
 def main(arguments: list[str], prog: str) -> NoReturn:
-    """Become the server, or end with one line that says why not.
+    """Become the server, or end with a one-line error.
 
-    Raises ModuleNotFoundError where a package that serving needs is missing.
+    Raises ModuleNotFoundError if a package that serving needs is missing.
     """
     options = _parser(prog).parse_args(arguments)
     for name in _NEEDED:
@@ -47,7 +47,8 @@ def main(arguments: list[str], prog: str) -> NoReturn:
 
 
 def server_environment(environment: Mapping[str, str], bundles: Path | None) -> dict[str, str]:
-    """The server's: paths are relative to where the command was typed, not to where it runs."""
+    """The environment of the server: paths are relative to the caller's folder, not to the
+    server's."""
     made = {"BENTOML_DO_NOT_TRACK": "True", **environment}
     made["MACARON_BUNDLES"] = str(bundles or environment.get("MACARON_BUNDLES", "").strip())
     made["MACARON_BUNDLES"] = made["MACARON_BUNDLES"] or "models"
@@ -58,7 +59,7 @@ def server_environment(environment: Mapping[str, str], bundles: Path | None) -> 
 
 
 def server_command(host: str, port: int) -> list[str]:
-    """Start BentoML in the folder that holds this package, where a worker is sure to find it."""
+    """The command that starts BentoML in the folder of this package, where workers find it."""
     place = Path(serving.__path__[0]).parents[serving.__name__.count(".")]
     return [
         *(sys.executable, "-m", "bentoml", "serve"),

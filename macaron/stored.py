@@ -15,11 +15,11 @@ _KEY_DIGITS = 16
 
 
 def folder_of(models: Sequence[str]) -> Path:
-    """A folder of links to the bundles of these models, as the server takes one.
+    """Create a folder of links to the bundles of these models, for the server.
 
-    Each model is a bundle, what `export import` takes, or a name. Raises ModelNameError for what is
-    none of them, where a package that an import needs is not installed, and where nothing can be
-    written.
+    Each model is a bundle, a checkpoint that `export import` reads, or a name. Raises
+    ModelNameError for anything else, if a package for an import is missing, and if the folder
+    cannot be written.
     """
     bundles = [served_bundle(model) for model in models]
     listed = "\n".join(map(str, bundles)).encode()

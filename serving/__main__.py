@@ -123,7 +123,7 @@ def _of_files(parser: argparse.ArgumentParser) -> None:
 
 def _of_bulk(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", help=_BUNDLE)
-    parser.add_argument("input", type=Path, help="what to read; its name tells the kind")
+    parser.add_argument("input", type=Path, help="input file; its suffix decides the format")
     parser.add_argument("output", type=Path, help="what to write, of the same kind")
     _of_translation(parser)
     parser.add_argument("--column", default="text", help="of JSONL and tables (default text)")

@@ -1,4 +1,4 @@
-"""How much memory a process holds."""
+"""Memory use of a process."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""glibc's numbers of what `mallopt` sets."""
+"""Parameter numbers of glibc's `mallopt`."""
 _LEAST, _MOST = 128 << 10, 32 << 20
-"""What glibc begins with as the size from which a block lies apart, and how far it lets that
-grow."""
+"""glibc's initial threshold for separate allocation of a block, and its largest automatic value."""
 
 
 def resident_bytes(process: int | None = None) -> int:
-    """Resident memory of a process, by default this one; 0 where the system does not tell."""
+    """Resident memory of a process in bytes, by default this one; 0 if the system does not report
+    it."""
     try:
         pages = int(Path(f"/proc/{process or 'self'}/statm").read_text().split()[1])
     except (OSError, IndexError):
@@ -25,8 +25,8 @@ def resident_bytes(process: int | None = None) -> int:
 
 
 def proportional_bytes(process: int) -> int:
-    """Memory of a process, in which what several processes share counts in parts: 1/n of what n of
-    them hold; 0 where the system does not tell."""
+    """Proportional memory of a process in bytes: memory shared by n processes counts 1/n; 0 if the
+    system does not report it."""
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -36,12 +36,12 @@ def proportional_bytes(process: int) -> int:
 
 @contextmanager
 def large_blocks_apart() -> Iterator[None]:
-    """Within the block what is large is allocated apart, so that it goes back to the system when it
-    is freed: glibc raises the size by itself once such a block was freed, and then what only the
-    start needs stays in heaps, below what lives on.
+    """Within the block, allocate large blocks separately, so that they return to the system when
+    freed. By itself glibc raises the threshold once such a block was freed; then memory that only
+    the start needs would stay in heaps below longer-lived data.
 
-    Afterwards that size is what it would have come to, as requests need their buffers again and
-    again. Other allocators are left alone.
+    Afterwards the threshold is what glibc would have raised it to, since requests need their
+    buffers repeatedly. Other allocators are not changed.
     """
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is None:
@@ -56,7 +56,7 @@ def large_blocks_apart() -> Iterator[None]:
 
 
 def give_back() -> None:
-    """Give memory that is free to the system at once, where its allocator can do so."""
+    """Return free memory to the system at once, if the allocator supports it."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -110,8 +110,8 @@ def _load(models: Registry) -> None:
 
 
 def _on_termination(loop: asyncio.AbstractEventLoop) -> None:
-    """When the process is told to end: say so at /readyz at once, go on for the drain, let the
-    server finish, and give up what is not finished within the grace."""
+    """On SIGTERM: report not ready at once, serve until the end of the drain, let the server
+    finish, and cancel what is unfinished after the grace period."""
     if threading.current_thread() is not threading.main_thread():
         return  # a test runs the service in a thread, which gets no signals
     for number in (signal.SIGTERM, signal.SIGINT):

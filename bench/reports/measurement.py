@@ -1,7 +1,9 @@
-"""A measurement as data: what a command of the bench has printed, with machine, date and versions.
+"""Measurements as data files, and their rendering as Markdown.
 
-`docs/measurements/` has a file for each. The documents show them as Markdown, between
-`<!-- run: COMMAND -->` and `<!-- end -->`, and a test holds both to one another.
+`docs/measurements/` has a file for each printed output of a bench command, with machine, date and
+versions; a page shows it between `<!-- run: COMMAND -->` and `<!-- end -->`.
+`docs/measurements/tables/` has a file for each table that was written by hand; a page shows it
+between `<!-- measured: NAME -->` and `<!-- end -->`. A test compares pages and data files.
 """
 
 from __future__ import annotations
@@ -54,6 +56,29 @@ class Measurement:
         return f"{words}.json"
 
 
+@dataclass(frozen=True)
+class PageTable:
+    """A measured table that was written by hand, with what its page says of the measurement.
+
+    A field is None, or empty, if the page does not say it.
+    """
+
+    name: str
+    """Name of its data file, without the suffix."""
+    about: str
+    """What was measured, in a sentence."""
+    command: str | None
+    """The command that measured it; several are joined by `; `."""
+    date: str | None
+    """ISO 8601, as far as the page has it: `2026-11-28`, `2026-11` or `11-28`."""
+    commit: str | None
+    """Commit of the repository."""
+    machine: tuple[str, ...]
+    """Processor, cores and other work; then the GPU, if there is one."""
+    versions: str | None
+    table: MeasuredTable
+
+
 def parse(command: str, output: str, date: str, commit: str) -> Measurement:
     """The measurement of what a command has printed; raises ValueError for another form."""
     lines = output.strip().splitlines()
@@ -85,7 +110,7 @@ def rendered(found: Measurement) -> str:
     """The measurement as Markdown."""
     dated = _DATED.format(date=found.date, commit=found.commit)
     head = [f"`{found.printed_command}`", "", found.about, *found.machine, found.versions, dated]
-    texts = [part if isinstance(part, str) else _markdown(part) for part in found.parts]
+    texts = [part if isinstance(part, str) else markdown(part) for part in found.parts]
     return "\n\n".join(["\n".join(head), *texts])
 
 
@@ -101,6 +126,19 @@ def read(path: Path) -> Measurement:
     tree = json.loads(path.read_text(encoding="utf-8"))
     parts = tuple(part if isinstance(part, str) else _of_tree(part) for part in tree["parts"])
     return Measurement(**{**tree, "machine": tuple(tree["machine"]), "parts": parts})
+
+
+def read_page_table(path: Path) -> PageTable:
+    """The table in a data file."""
+    tree = json.loads(path.read_text(encoding="utf-8"))
+    machine, table = tuple(tree["machine"]), _of_tree(tree["table"])
+    return PageTable(**{**tree, "machine": machine, "table": table})
+
+
+def markdown(table: MeasuredTable) -> str:
+    """A table as Markdown."""
+    rows = ["| " + " | ".join(cells) + " |" for cells in (table.columns, *table.rows)]
+    return "\n".join([rows[0], table.rule, *rows[1:]])
 
 
 def _runs(lines: list[str]) -> list[tuple[bool, list[str]]]:
@@ -123,11 +161,6 @@ def _cells(line: str) -> tuple[str, ...]:
     return tuple(
         cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|")
     )
-
-
-def _markdown(table: MeasuredTable) -> str:
-    rows = ["| " + " | ".join(cells) + " |" for cells in (table.columns, *table.rows)]
-    return "\n".join([rows[0], table.rule, *rows[1:]])
 
 
 def _tree(part: MeasuredTable | str) -> Any:

@@ -1,4 +1,4 @@
-"""What stands above every table: the machine, the versions and the command; and how rows look."""
+"""The head of every table: machine, versions and command; and the format of rows."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from export.bundles.folder import module_version
 from export.comparison.significance import BleuChange
 
 BUSY_SHARE = 0.1
-"""Of the machine's processors; where other processes use more, times are not to be trusted."""
+"""Largest share of the processors in use by others for reliable times."""
 _LOOK_S = 2.0
 _PACKAGES = ("onnxruntime", "ctranslate2", "torch", "sentencepiece", "numpy")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where and beside what a run was made; looked at before anything else."""
+    """The machine and its load; checked before anything else."""
 
     cpu: str
     cores: int
     """Physical cores of the machine."""
     processors: int
-    """Those that this process may use."""
+    """Cores that this process may use."""
     memory_gib: float
     others: float
-    """Share of all processors that was in use in the seconds before the run."""
+    """Share of all processors in use in the seconds before the run."""
     gpu: MeasuredGpu | None = None
-    """Where the run is on one."""
+    """The GPU of the run, if there is one."""
     others_after: float | None = None
-    """The same in the seconds after it; None where nobody has looked yet."""
+    """The same share after the run; None if it was not checked yet."""
 
     @property
     def busy(self) -> bool:
@@ -45,7 +45,7 @@ class Machine:
 
 
 def look_at_machine(processors: int) -> Machine:
-    """The machine as it is now, for which it is watched for two seconds."""
+    """The machine in its present state; takes two seconds."""
     return Machine(
         cpu=cpu_name(cpuinfo()),
         cores=psutil.cpu_count(logical=False) or processors,
@@ -56,7 +56,7 @@ def look_at_machine(processors: int) -> Machine:
 
 
 def look_again(machine: Machine) -> Machine:
-    """The same machine after the run, watched for two seconds more."""
+    """The same machine after the run; takes two seconds."""
     return replace(machine, others_after=_others())
 
 
@@ -65,8 +65,8 @@ def _others() -> float:
 
 
 def versions() -> dict[str, str]:
-    """The versions of Python and of each engine compared that is there; ONNX Runtime's shows
-    which CUDA it is for, CTranslate2's where it multiplies by MKL."""
+    """Versions of Python and of the installed engines. ONNX Runtime's shows its CUDA version, and
+    CTranslate2's whether it multiplies with MKL."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         with suppress(ImportError):
@@ -79,7 +79,7 @@ def versions() -> dict[str, str]:
 
 
 def head_lines(command: str, machine: Machine, subject_line: str) -> Iterator[str]:
-    """What stands above every table: command, subject, machine, versions and a warning."""
+    """The head of a table: command, subject, machine, versions and a warning."""
     yield from (f"`{command}`", "", subject_line)
     after = "" if machine.others_after is None else f", {machine.others_after:.0%} after it"
     yield (
@@ -110,7 +110,7 @@ def table_head(columns: Sequence[str], texts: int = 1) -> list[str]:
 
 
 def busy_warning(machine: Machine) -> str:
-    """What to say of a machine that is not idle."""
+    """The warning for a machine that is not idle."""
     return (
         f"the machine was busy ({max(machine.others, machine.others_after or 0.0):.0%} of its "
         f"processors in use, at most {BUSY_SHARE:.0%} is idle): these times are not to be quoted"

@@ -1,5 +1,5 @@
-"""What is asked of every system that is measured, whatever runs it: whole calls, from what a caller
-has to what he gets.
+"""The task of every measured system, whatever runs it: whole calls, from the caller's input to the
+caller's result.
 
 With a tokenizer a call goes from texts to texts, else from ids to ids.
 """
@@ -22,7 +22,7 @@ Sources = Sequence[str] | Sequence[list[int]]
 
 @dataclass(frozen=True)
 class BenchJob:
-    """What a worker process loads, and with how many threads."""
+    """The job of a worker process, and its number of threads."""
 
     kind: str
     folder: str
@@ -33,12 +33,12 @@ class BenchJob:
     """None for calls on ids."""
     shortlist: bool = False
     shared_calls: bool = True
-    """Whether CTranslate2's workers share a call; else each takes calls of its own."""
+    """Whether CTranslate2's workers share a call; otherwise each takes whole calls."""
     device: str = "cpu"
-    """As `System` has it."""
+    """As in `System`."""
     graphs: bool = False
     streams: int = 1
-    """The same."""
+    """As in `System`."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ class Search:
     max_length: int
     """Tokens generated at most, eos included."""
     top_k: int = 0
-    """Language models draw from so many; 1 is greedy."""
+    """Language models: number of likeliest tokens to draw from; 1 is greedy."""
 
     def options(self, *, shortlist: bool = False) -> SearchOptions:
-        """The same for this engine."""
+        """The same options for this engine."""
         return SearchOptions(
             beam_size=self.beam_size,
             max_length=self.max_length,
@@ -69,15 +69,15 @@ class SystemOutput:
     tokens: tuple[str, ...]
     """Pieces, or ids in decimals, without eos."""
     score: float
-    """Log-probability over the number of generated tokens, eos included where it was reached."""
+    """Log-probability per generated token, eos included if it was reached."""
     text: str = ""
 
 
 class LoadedSystem(Protocol):
-    """A system in memory. Only `call` is timed: the others are the benchmark's own needs."""
+    """A system in memory. Only `call` is timed; the other methods serve the benchmark."""
 
     def prepare(self, sources: Sources) -> list[Any]:
-        """Sources as a caller of this system would hold them."""
+        """The sources in the form that a caller of this system holds."""
 
     def call(self, sources: list[Any], search: Search) -> list[Any]:
         """One whole call; its results are the system's own objects."""
@@ -86,11 +86,11 @@ class LoadedSystem(Protocol):
         """Results of `call` in a form that can be compared between systems."""
 
     def scored(self, sources: list[Any], search: Search) -> list[SystemOutput]:
-        """What `call` and `outputs` give, with scores where `call` leaves them out."""
+        """As `call` and `outputs`, with scores even if `call` leaves them out."""
 
 
 ID_MANIFEST = "graphs.json"
-"""The manifest of graphs without a tokenizer, which is no bundle."""
+"""Name of the manifest of graphs without a tokenizer, which are no bundle."""
 
 
 def read_id_manifest(folder: str) -> Manifest:
@@ -103,13 +103,13 @@ _DIGITS = str.maketrans("abcdefghij", "0123456789")
 
 
 def id_token(token_id: int) -> str:
-    """The written form of an id where there is no tokenizer: its digits as the letters a to j,
-    since texts without letters are not translated."""
+    """The written form of an id without a tokenizer: its digits as the letters a to j, because
+    texts without letters are not translated."""
     if token_id <= EOS_ID:
         return ("<pad>", "<unk>", "<s>", "</s>")[token_id]
     return str(token_id).translate(_LETTERS)
 
 
 def token_id(word: str) -> int:
-    """The id that `id_token` writes so."""
+    """The inverse of `id_token`."""
     return int(word.translate(_DIGITS))

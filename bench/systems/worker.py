@@ -1,7 +1,7 @@
-"""One process for each system and thread setting, which lives as long as the run.
+"""One process for each system and thread setting; it lives as long as the run.
 
-So a system's threads and memory are its own, and repetitions of several systems can be interleaved.
-Parent and worker exchange lines of JSON; the worker keeps the time.
+So each system has its own threads and memory, and repetitions of several systems can be
+interleaved. Parent and worker exchange lines of JSON; the worker measures the time.
 """
 
 from __future__ import annotations
@@ -32,23 +32,22 @@ _ROOT = Path(__file__).resolve().parents[__name__.count(".")]
 
 @dataclass(frozen=True)
 class RepetitionTime:
-    """What one repetition of a scenario took."""
+    """The cost of one repetition of a scenario."""
 
     seconds: float
     sentences: int
     tokens: int
     """Generated tokens of the best outputs, without eos."""
     peak_memory: int
-    """Bytes that the process has held at most since it started: of the GPU's memory where it
-    computes there."""
+    """Peak memory of the process since its start, in bytes; on a GPU, of the GPU's memory."""
 
 
 @dataclass(frozen=True)
 class SlotCount:
-    """What the cache of one sentence has needed."""
+    """Cache slots of one sentence."""
 
     slots: int
-    """The most that were in use at a time."""
+    """Largest number in use at a time."""
     source_length: int
     """Ids of the sentence's source, eos included."""
 
@@ -80,7 +79,7 @@ class Worker:
         self.close()
 
     def close(self) -> None:
-        """End the process; what it was asked and has not answered is lost."""
+        """End the process; unanswered requests are lost."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.terminate()
@@ -90,7 +89,7 @@ class Worker:
         self._process.stdout.close()
 
     def measure(self, scenario: Scenario, max_length: int, rows: Sequence[int]) -> RepetitionTime:
-        """Time calls on the sources of those numbers."""
+        """Time calls on the sources with these indices."""
         answer = self._ask(do="measure", **asdict(scenario), max_length=max_length, rows=list(rows))
         return RepetitionTime(**answer)
 
@@ -102,7 +101,7 @@ class Worker:
         ]
 
     def slots(self, rows: Sequence[int]) -> dict[int, list[SlotCount]]:
-        """For each number of steps, what the cache of each sentence had needed by then."""
+        """Cache slots that each sentence has needed after each number of steps."""
         answer = self._ask(do="slots", rows=list(rows))
         return {
             int(step): [SlotCount(*count) for count in counts]
@@ -148,7 +147,7 @@ class Worker:
 
 
 def _on_device(job: BenchJob) -> dict[str, str]:
-    """The settings with which this engine runs a job's graphs where it says."""
+    """Settings with which this engine runs a job's graphs on the named device."""
     if job.device == "cpu":
         return {}
     return {
@@ -159,19 +158,19 @@ def _on_device(job: BenchJob) -> dict[str, str]:
 
 
 class _Memory:
-    """What a system holds of the memory of its device, while no other system works."""
+    """Memory of the system's device, while no other system works."""
 
     def __init__(self, device: str) -> None:
         self._device, self._held = device, 0
         self._before = 0 if device == "cpu" else used_memory()
 
     def begin(self) -> None:
-        """Others may have come to hold more since the last look."""
+        """Note the present use, which other processes may have changed."""
         if self._device != "cpu":
             self._before = used_memory()
 
     def peak(self) -> int:
-        """Bytes held at most until now; libraries keep what they have once asked a GPU for."""
+        """Peak memory in bytes so far; libraries keep what they once allocated on a GPU."""
         if self._device == "cpu":
             return peak_rss()
         now = used_memory()
@@ -181,7 +180,7 @@ class _Memory:
 
 
 def _calls(sources: list[Any], request: dict[str, Any]) -> list[list[Any]]:
-    """The chosen sources in calls of one batch each."""
+    """The chosen sources as calls of one batch each."""
     rows, batch = request["rows"], request["batch"]
     chosen = [sources[row] for row in rows]
     return [chosen[start : start + batch] for start in range(0, len(rows), batch)]
@@ -209,7 +208,7 @@ def _outputs(system: LoadedSystem, sources: list[Any], request: dict[str, Any]) 
 
 
 def _slots(system: Any, sources: list[Any], request: dict[str, Any]) -> dict[str, Any]:
-    """Beam search that is kept from ending until the last step that is asked for."""
+    """Beam search that cannot end before the last requested step."""
     from serving.search.beam import BeamSearch
     from serving.search.options import SearchOptions
     from serving.search.sentence import Sentence

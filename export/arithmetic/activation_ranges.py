@@ -1,7 +1,7 @@
-"""Ranges of activations: for each int8 product one static scale, from its inputs on some text.
+"""Static activation ranges: one scale for each int8 product, from its inputs on a text.
 
-A static scale saves the operators that find each row's own scale. It fits where rows are alike; a
-product whose rows differ much keeps a scale for each row.
+A static scale saves the operators that find a scale for each row. It fits if all rows are alike; a
+product with very different rows keeps a scale for each row.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from training.decoding.stepper import TorchStepper
 from training.models import TranslationModel
 
 MOST_SPREAD = 4.0
-"""The largest value of all rows over the root mean square of the rows' own largest ones, at most:
-with it, a usual row has lost two of the eight bits."""
+"""Largest ratio of the overall maximum to the root mean square of the rows' own maxima: at this
+ratio a usual row has lost two of the eight bits."""
 
 logger = logging.getLogger(__name__)
 
 
 class _Watch:
-    """What the rows of one product's input were."""
+    """Statistics of the rows that enter one product."""
 
     def __init__(self) -> None:
         self.peak, self.least, self._squares, self._rows = 0.0, 0.0, 0.0, 0
@@ -43,16 +43,16 @@ class _Watch:
 
     @property
     def spread(self) -> float:
-        """How much larger the largest row is than a usual one."""
+        """Ratio of the largest row to a usual one."""
         usual = (self._squares / max(1, self._rows)) ** 0.5
         return self.peak / usual if usual > 0 else float("inf")
 
 
 def measure_ranges(twin: nn.Module, run: Callable[[], object]) -> dict[bytes, StaticRange]:
-    """Give products of a quantised twin static scales, by what `run` puts through them.
+    """Give products of a quantised twin static scales, measured while `run` runs.
 
-    Returns the range of each by the key of its weights. Products that `run` does not reach,
-    or whose rows differ too much, keep a scale for each row.
+    Returns the range of each, by the key of its weights. A product that `run` does not reach, or
+    whose rows differ too much, keeps a scale for each row.
     """
     watches: dict[QuantizedLinear, _Watch] = {}
     hooks = []
@@ -73,14 +73,14 @@ def measure_ranges(twin: nn.Module, run: Callable[[], object]) -> dict[bytes, St
 def measure_translation_ranges(
     twin: TranslationModel, sentences: Sequence[Sentence], max_length: int | None = None
 ) -> dict[bytes, StaticRange]:
-    """`measure_ranges` in beam searches of sentences."""
+    """`measure_ranges` during beam searches of sentences."""
     return measure_ranges(twin, lambda: search_from(twin, sentences, max_length))
 
 
 def search_from(
     model: TranslationModel, sentences: Sequence[Sentence], max_length: int | None = None
 ) -> None:
-    """Run beam searches for what goes through the model in them."""
+    """Run beam searches, to put typical activations through the model."""
     options = SearchOptions(max_length=max_length, loop_guard=False)
     searches = dict(enumerate(replace(sentence, options=options) for sentence in sentences))
     list(decode_in_batches(TorchStepper(model), searches))

@@ -1,4 +1,5 @@
-"""What a precision comes to for one model: which products have which numbers, fitted to a text."""
+"""Chooses the arithmetic of a model for a precision: the numbers of each product, fitted to a
+text."""
 
 from __future__ import annotations
 
@@ -17,36 +18,35 @@ from training.models import Network
 
 @dataclass(frozen=True)
 class Fitting(Generic[ModuleT]):
-    """The text to which a model's arithmetic is fitted, and how."""
+    """How a model's arithmetic is fitted to a text."""
 
     run: Callable[[ModuleT], object]
-    """Puts the text through a model or a twin: what is seen then gives the ranges."""
+    """Puts the text through a model or a twin; hooks measure ranges meanwhile."""
     changes: Callable[[ModuleT], Changes]
-    """How far a twin is from its checkpoint on the text."""
+    """Distance of a twin from its checkpoint on the text."""
     limit: float
-    """Of the sum of these changes: half of what a bundle may differ by on all that it is compared
-    on."""
+    """Largest sum of these changes: half of the limit for the whole comparison text."""
     run_batches: Callable[[ModuleT], object] | None = None
-    """As `run`, several parts of the text at once: it gives magnitudes, and the inputs to which
-    weights are rounded. By default it is `run`."""
+    """As `run`, in larger batches: it gives magnitudes, and the inputs to which weights are
+    rounded. The default is `run`."""
     rounds_weights: bool = False
-    """Whether weights are rounded to the text where all activations have 16 bits."""
+    """Whether weights are rounded to the text if all activations have 16 bits."""
     keeps_rows: bool = False
-    """Whether products may get a scale for each row before others get fp32 weights: rows that are
-    unlike, such as those behind GELU, are better off with scales of their own."""
+    """Whether to try a scale for each row before fp32 weights: rows that differ, such as those
+    after GELU, need scales of their own."""
 
 
 @dataclass(frozen=True)
 class Arithmetic(Generic[ModuleT]):
-    """What a bundle computes."""
+    """The arithmetic of a bundle."""
 
     model: ModuleT
-    """Has the weights of the graphs: the checkpoint's own, or what these were rounded to."""
+    """Model with the weights of the graphs: the checkpoint's, or rounded ones."""
     twin: ModuleT
-    """Computes it in PyTorch; for fp32 it is the checkpoint's own model."""
+    """Model that computes the same in PyTorch; for fp32 the checkpoint's own."""
     products: Products = field(default_factory=Products)
     report: Mapping[str, Any] = field(default_factory=dict)
-    """What was found on the way, for the manifest."""
+    """Findings for the manifest."""
 
 
 def choose_arithmetic(
@@ -57,10 +57,10 @@ def choose_arithmetic(
     *,
     half_head: bool = True,
 ) -> Arithmetic[ModuleT]:
-    """Make a twin, quantised or rounded, and fit it to a text. Without `half_head` the product that
-    gives logits stays fp32 where others have 16 bits.
+    """Make a quantised or rounded twin and fit it to a text. Without `half_head` the product that
+    gives logits stays fp32 in precisions of 16 bits.
 
-    Raises ParityError where too many products would have to stay fp32.
+    Raises ParityError if too many products would have to stay fp32.
     """
     run_batches = fitting.run_batches or fitting.run
     if precision in HALF_TYPES:

@@ -1,4 +1,4 @@
-"""Which products keep fp32 weights: the fewest without which int8 would cost too much."""
+"""Chooses the products that keep fp32 weights: as few as possible, so that int8 stays accurate."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from export.arithmetic.quantize import QuantizedLinear, run_watched
 from export.errors import ParityError
 
 MOST_EXACT = 0.5
-"""Of a model's products: with more in fp32 an int8 bundle is neither small nor fast."""
+"""Largest share of a model's products: with more in fp32 an int8 bundle is neither small nor
+fast."""
 Changes = Callable[[], NDArray[np.float64]]
-"""Runs a twin on some text, and returns how far it is from its checkpoint, as shares of the text's
-parts; their sum is the change, and 0 is equal."""
+"""Runs a twin on a text; returns its distance from the checkpoint for each part of the text. The
+sum is the change; 0 means equal."""
 
 logger = logging.getLogger(__name__)
 
 
 def keep_exact(twin: nn.Module, changes: Changes, limit: float) -> frozenset[bytes]:
     """Give products of a quantised twin their fp32 weights back until the change is within the
-    limit, but for chance (`_is_near`).
+    limit, apart from chance (`_is_near`).
 
-    Those come first that gain most by it, relative to what they give. Returns the keys of their
-    weights: none where the twin is near enough as it is. Raises ParityError where it takes more
-    than `MOST_EXACT` of all, or all are not enough.
+    Products that gain most, relative to their outputs, come first. Returns the keys of their
+    weights, empty if the twin is accurate enough. Raises ParityError if more than `MOST_EXACT` of
+    all products would be needed, or if all are not enough.
     """
     products = _products(twin)
 
@@ -53,7 +54,8 @@ def keep_exact(twin: nn.Module, changes: Changes, limit: float) -> frozenset[byt
 
 
 def keep_rows(twin: nn.Module, changes: Changes, limit: float) -> frozenset[bytes]:
-    """`keep_exact` by milder means: products of static activations get a scale for each row."""
+    """As `keep_exact`, with milder means: static activations are replaced by a scale for each
+    row."""
     ranges = {product: product.range for product in _products(twin) if product.range is not None}
 
     def mend(product: QuantizedLinear, *, mended: bool) -> None:
@@ -63,7 +65,7 @@ def keep_rows(twin: nn.Module, changes: Changes, limit: float) -> frozenset[byte
 
 
 class _Mend(Protocol):
-    """Mends a product, or undoes that."""
+    """Changes a product to more exact arithmetic, or undoes that."""
 
     def __call__(self, product: QuantizedLinear, *, mended: bool) -> None: ...
 
@@ -82,8 +84,8 @@ def _mend_until(
     """Mend products, the worst first, until the change is small enough; returns the keys of their
     weights.
 
-    How many it takes is found by halving. To try each product alone would be as many runs as there
-    are products, and on a short text it would find those whose change is nearest to zero by chance.
+    The number is found by bisection. Trying each product alone would take one run for each, and on
+    a short text it would prefer those whose change is near zero by chance.
     """
     if _is_near(changes(), limit):
         return frozenset()
@@ -104,10 +106,10 @@ def _mend_until(
 
 
 def _is_near(changes: NDArray[np.float64], limit: float) -> bool:
-    """Whether their sum is within the limit but for chance: what a few sentences say of a text is
-    known only up to its standard error, and mending products would not change that.
+    """Whether the sum is within the limit, apart from chance. A few sentences estimate the change
+    only up to its standard error, and mending products would not reduce that.
 
-    As much again as the limit may be chance, and no more: that is where the gates are.
+    At most the limit once more counts as chance: there the gates are.
     """
     count = len(changes)
     error = math.sqrt(count * float(changes.var(ddof=1))) if count > 1 else 0.0
@@ -117,8 +119,8 @@ def _is_near(changes: NDArray[np.float64], limit: float) -> bool:
 def _worst_first(
     products: Sequence[QuantizedLinear], mend: _Mend, run: Callable[[], object]
 ) -> list[QuantizedLinear]:
-    """Products by how much nearer to fp32 what they give while `run` runs would be if they were
-    mended."""
+    """Products by how much nearer their outputs would be to fp32 if they were mended, measured
+    while `run` runs; the worst first."""
     squares = {product: [0.0, 0.0] for product in products}
 
     def watch(product: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:

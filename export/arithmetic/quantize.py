@@ -65,7 +65,7 @@ def _own_levels(weight_KN: NDArray[np.float32], peak_N: NDArray[np.float32]) -> 
     open_N = np.arange(len(peak_N))
     for levels in range(1, int(LEVELS)):
         fitting = open_N
-        for rows in (8, 64, len(weight_KN)):  # the first few tell nearly all columns
+        for rows in (8, 64, len(weight_KN)):  # the first few rows decide nearly all columns
             steps = weight_KN[:rows, fitting] * (np.float32(levels) / peak_N[fitting])
             fitting = fitting[(np.abs(steps - np.rint(steps)) < _ON_LEVEL).all(axis=0)]
         levels_N[fitting] = levels

@@ -1,2 +1,2 @@
-"""Checkpoints of this project to bundles and back, with card and figures. It reads no checkpoint of
-others."""
+"""Makes bundles of this project's checkpoints, and checkpoints of bundles, with card and figures.
+Reads no checkpoints of other projects."""

@@ -1,4 +1,4 @@
-"""The model card of a bundle: `README.md`, made from the manifest alone."""
+"""The model card of a bundle: `README.md`, generated from the manifest alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from serving.runtime.device import SWITCH, runs_on_cpu
 
 
 def finish(folder: Path, manifest: Manifest) -> None:
-    """Write the card, over one that is there, and the manifest, which lists all files but it."""
+    """Write the card, and the manifest, which lists all files except the card."""
     size = sum(path.stat().st_size for path in folder.iterdir() if path.suffix not in _TEXTS)
     (folder / CARD).write_text(render_card(manifest, size), encoding="utf-8")
     write_manifest(folder, manifest)
@@ -44,10 +44,10 @@ def render_card(manifest: Manifest, size: int) -> str:
 
 
 def _front_matter(manifest: Manifest) -> list[str]:
-    """What sites that show cards read: the task, and the languages."""
+    """Metadata for sites that show cards: the task and the languages."""
     task = _PIPELINES[manifest.task]
     languages = dict.fromkeys((*manifest.languages.source, *manifest.languages.target))
-    # In quotes, for Norwegian's code alone is YAML's word for false.
+    # Quoted, because Norwegian's code is YAML's word for false.
     codes = [f"- {json.dumps(language)}" for language in languages]
     listed = ["language:", *codes] if codes else []
     licence = manifest.recipe.get("imported", {}).get("licence")
@@ -81,7 +81,7 @@ def _facts(manifest: Manifest, size: int) -> Iterator[str]:
     files = manifest.tokenizer
     kind: str = files.kind
     if kind == "pieces":
-        kind = "sentencepiece"  # with the ids of a vocabulary, which is nothing to a reader
+        kind = "sentencepiece"  # with vocabulary ids, which readers need not know
     if kind == "moses":
         kind = "BPE of Moses' tokens"
     own = f"{manifest.source_pieces:,} of the source, " if files.source_vocabulary_file else ""
@@ -101,7 +101,7 @@ def _facts(manifest: Manifest, size: int) -> Iterator[str]:
 
 
 def _engines(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """By what its engines were built, and for which GPU."""
+    """The builders and the GPU of the engines."""
     if manifest.engines:
         first = manifest.engines[0]
         gpu = "any GPU" if first.gpu == ANY_GPU else first.gpu
@@ -149,16 +149,16 @@ def _usage(manifest: Manifest) -> list[str]:
             'print(generator.generate(["..."])[0][0].text)',
         ]
     serve = f"{on_cpu}macaron serve --bundles .    # the folder that holds this one, over HTTP"
-    told: list[str] = []
+    note: list[str] = []
     if on_cpu:
         program = ["import os", "", *program[:2], f'os.environ["{SWITCH}"] = "cpu"', *program[2:]]
-        told = [
+        note = [
             f"With `{SWITCH}=cpu` its graphs run on the CPU, more slowly than those of a bundle "
             "that was exported with `--target cpu`. Leave it out where there is an NVIDIA GPU and "
             f"the package's extra `serve-{target}`.",
             "",
         ]
-    return [*told, "```sh", command, serve, "```", "", "```python", *program, "```"]
+    return [*note, "```sh", command, serve, "```", "", "```python", *program, "```"]
 
 
 def _data(manifest: Manifest) -> Iterator[str]:
@@ -181,7 +181,7 @@ def _data(manifest: Manifest) -> Iterator[str]:
 
 
 def _short(file: str) -> str:
-    """A file with its folder, which names the corpus. Where the folder lay does not matter."""
+    """A file with its folder, which names the corpus, without the rest of its path."""
     return "/".join(PurePath(file).parts[-2:])
 
 
@@ -213,7 +213,7 @@ def _limits(manifest: Manifest) -> Iterator[str]:
         if manifest.languages.pairs:
             yield "- Of its languages it refuses other pairs, on which it was not trained."
         if manifest.sizes.max_source:
-            taken = 1 + manifest.languages.most_before  # the sentence's end is one
+            taken = 1 + manifest.languages.most_before  # eos takes one
             yield f"- A sentence may have {manifest.sizes.max_source - taken} pieces."
     elif manifest.task in _READ:
         yield "- It knows the kinds of text it was trained on; scores tell how it fares on others."

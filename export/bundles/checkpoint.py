@@ -1,8 +1,8 @@
-"""A bundle of one's own back to a checkpoint: weights that training can begin with.
+"""Makes a checkpoint of one's own bundle: weights that training can start from.
 
-Which constant of a bundle's graphs holds which parameter is found out and not kept: a model of the
-same sizes, whose parameters are drawn at random, is made into graphs in the same way, and each of
-its parameters is looked for in them, transposed or times the factors that were folded into it.
+The bundle does not record which constant of its graphs holds which parameter. It is found by
+exporting a model of the same sizes with random parameters, and searching for each parameter in
+these graphs: as it is, transposed, or times a factor that was folded into it.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ from training.runs.checkpoint import save_weights
 _Model = TranslationModel | CausalLanguageModel
 
 _MOST_FACTORS = 3
-"""Of one constant: of queries, keys and values each may have its own."""
+"""Most factors of one constant: queries, keys and values may each have their own."""
 _FEW = 2 * _MOST_FACTORS
 _EQUAL = 1e-4
-"""Relative; a product of two numbers in fp32 is nearer by far."""
+"""Relative tolerance; a product of two fp32 numbers is far more accurate."""
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a parameter stands in a bundle's graphs."""
+    """Place of a parameter in a bundle's graphs."""
 
     file: str
     name: str
     transposed: bool
     factor: Floats
-    """What its values were multiplied with, as they lie there: a number or one for each column."""
+    """Factor of the stored values: one number, or one for each column."""
 
 
 def recover_checkpoint(bundle: Path, out: Path, *, force: bool = False) -> Recipe:
-    """Write the weights of a bundle, with its recipe and vocabulary, as a run's folder `out`.
+    """Write the weights of a bundle, with its recipe and vocabulary, as a run folder `out`.
 
-    Those of an int8 bundle are what it computes with: the levels of its weights times their scales.
-    Returns the recipe. Raises ExportError where the bundle was not made of a run of ours, is for a
-    GPU, or holds weights that are not found, and leaves nothing behind then.
+    For an int8 bundle these are the values that it computes with: levels times scales. Returns the
+    recipe. Raises ExportError, and leaves nothing behind, if the bundle was not made from a run of
+    this project, is for a GPU, or has weights that are not found.
     """
     check_apart(out, [bundle])
     manifest = read_manifest(bundle)
@@ -99,7 +99,7 @@ def _recipe(bundle: Path, manifest: Manifest) -> Recipe:
 
 
 def _draw(network: _Model) -> None:
-    """Give each parameter values that no other one has."""
+    """Give each parameter unique values."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in network.parameters():
@@ -109,7 +109,7 @@ def _draw(network: _Model) -> None:
 
 
 def _places(bundle: Path, network: _Model) -> dict[str, _Place]:
-    """Where each parameter stands; raises ExportError where one is not found."""
+    """The place of each parameter; raises ExportError if one is not found."""
     with tempfile.TemporaryDirectory() as folder:
         drawn = Path(folder)
         if isinstance(network, CausalLanguageModel):
@@ -132,7 +132,7 @@ def _places(bundle: Path, network: _Model) -> dict[str, _Place]:
 
 
 def _constants(file: Path) -> dict[str, Floats]:
-    """The constants of a graph's file by name, those of several graphs among them."""
+    """The constants of a graph by name, including those in shared files."""
     graph = onnx.load(file).graph
     return {each.name: numpy_helper.to_array(each) for each in graph.initializer}
 
@@ -147,11 +147,11 @@ def _find(value: Floats, constants: dict[str, dict[str, Floats]]) -> Iterator[_P
 
 
 def _factor(constant: Floats, value: Floats) -> Floats | None:
-    """What `value` was multiplied with to give that constant; None where it is another one."""
+    """The factor of `value` in a constant; None if the constant is another parameter."""
     if constant.shape != value.shape or constant.dtype != np.float32:
         return None
     factor = constant[:1] / value[:1] if value.ndim == 2 else constant / value
-    if value.size <= _FEW:  # any other numbers would be factors of these
+    if value.size <= _FEW:  # with so few values, any other numbers would be multiples of them
         return np.ones_like(constant) if np.array_equal(constant, value) else None
     if len(np.unique(np.round(np.log(np.abs(factor)), 3))) > _MOST_FACTORS:
         return None
@@ -159,7 +159,7 @@ def _factor(constant: Floats, value: Floats) -> Floats | None:
 
 
 def _read(bundle: Path, places: dict[str, _Place]) -> dict[str, Tensor]:
-    """The parameters as a bundle's graphs have them."""
+    """The parameters with the values in a bundle's graphs."""
     graphs = {file: _constants(bundle / file) for file in {p.file for p in places.values()}}
     return {
         name: torch.from_numpy(_value(bundle, graphs[place.file], place))

@@ -1,4 +1,4 @@
-"""Encoders as subjects of an export; those that were trained here."""
+"""Encoders as subjects of an export, and those of this project's runs."""
 
 from __future__ import annotations
 
@@ -43,33 +43,33 @@ from training.vocabularies.word_pieces import load_word_pieces
 
 ENCODER_TOKENIZER = "tokenizer.json"
 FITTED, COMPARED, LEAST_TEXTS = 64, 512, 16
-"""Texts to which int8 is fitted, the last ones; on which a bundle is compared, the first ones; and
-that a file must hold."""
+"""Number of texts to which int8 is fitted (the last ones), that are compared (the first ones), and
+that a file must have."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class ReadEncoder:
-    """An encoder and what it reads."""
+    """An encoder and its text side."""
 
     model: TextModel
     tokenizer: FastTokenizer
     max_length: int
     """Longest input in ids, special ones included."""
     labels: tuple[str, ...]
-    """Of the classes; none for embeddings."""
+    """Class labels; empty for embeddings."""
     prompts: Mapping[str, str] = field(default_factory=dict)
-    """What may stand before a text whose vector is wanted, by name."""
+    """Prompts before a text whose vector is wanted, by name."""
     default_prompt: str | None = None
-    """The name of what stands before a text that asks for none."""
+    """Name of the default prompt."""
 
     def serialized(self) -> bytes:
         """The file of the tokenizer."""
         return str(self.tokenizer.to_str(pretty=False)).encode()
 
     def text_reader(self) -> EncoderTokenizer:
-        """The tokenizer as the bundle will have it."""
+        """The tokenizer in the bundle's form."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / ENCODER_TOKENIZER
             path.write_bytes(self.serialized())
@@ -78,28 +78,29 @@ class ReadEncoder:
 
 @dataclass(frozen=True)
 class EncoderSubject:
-    """An encoder to make a bundle of, wherever its weights come from."""
+    """An encoder to export, from any source."""
 
     encoder: ReadEncoder
     text_name: str
     texts: list[EncodedText]
-    """On which the bundle is compared."""
+    """Texts for the comparison."""
     task: LabelledTask | None
-    """Labelled texts on which it is scored."""
+    """Labelled texts to score."""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def model(self) -> TextModel:
-        """The checkpoint's."""
+        """The checkpoint's model."""
         return self.encoder.model
 
     @property
     def files(self) -> Mapping[str, bytes]:
-        """The file of the tokenizer."""
+        """The tokenizer file."""
         return {ENCODER_TOKENIZER: self.encoder.serialized()}
 
     def fitting(self) -> Fitting[TextModel]:
-        """The last texts; the change is that of the cosine with what the checkpoint reads."""
+        """Fitting on the last texts; the change is that of the cosine with the checkpoint's
+        outputs."""
         return fitting_to(self.model, self.texts[-FITTED:])
 
     def write_graphs(
@@ -125,7 +126,7 @@ class EncoderSubject:
         return manifest.model_copy(update={"reading": reading})
 
     def compare(self, arithmetic: Arithmetic[TextModel], folder: Path, manifest: Manifest) -> Found:
-        """What is read of the first texts, and the task's metric before and after."""
+        """Compare the outputs on the first texts, and the task's metric before and after."""
         classes, task = manifest.task == "classify", self.task
         bundle = TextEncoder(folder, manifest, default_threads())
         texts = self.texts[:COMPARED]
@@ -170,7 +171,7 @@ def fitting_to(model: TextModel, texts: Sequence[EncodedText]) -> Fitting[TextMo
 
 
 def check_enough(path: Path, count: int) -> None:
-    """Raise ExportError where a file has too few texts to compare on."""
+    """Raise ExportError if a file has too few texts to compare on."""
     if count < LEAST_TEXTS:
         raise ExportError(
             f"{path}: at least {LEAST_TEXTS} lines with words are needed to compare on, got "
@@ -179,10 +180,10 @@ def check_enough(path: Path, count: int) -> None:
 
 
 def trained_encoder(path: Path, texts: Texts) -> EncoderSubject:
-    """An encoder that a run fitted to labelled text, compared on the run's validation lines or on
-    those of another table with the same columns, by the run's metric too.
+    """An encoder that a run fitted to labelled text. It is compared on the run's validation lines,
+    or on those of another table with the same columns, also by the run's metric.
 
-    Raises CheckpointError or ConfigError where `path` is no such run, ExportError where it kept no
+    Raises CheckpointError or ConfigError if `path` is no such run, ExportError if it kept no
     validation lines and none are given.
     """
     trained = load_encoder(path)
@@ -193,7 +194,7 @@ def trained_encoder(path: Path, texts: Texts) -> EncoderSubject:
     encoder = ReadEncoder(trained.model, pieces, data.max_length, labels)
     table, lines = _lines(trained.checkpoint, recipe, texts.text)
     task = read_own_task(table, lines, recipe, encoder.text_reader())
-    # Of each line both texts behind one another.
+    # Both texts of each line, in order.
     compared = list(chain.from_iterable(zip(*task.texts, strict=True)))
     check_enough(table, len(compared))
     return EncoderSubject(encoder, table.name, compared, task, origin_fields(recipe))

@@ -1,4 +1,4 @@
-"""What a manifest reports of a bundle's quality on test texts."""
+"""Quality figures of a bundle on test texts, for its manifest."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from training.metrics.bleu import measure_quality
 logger = logging.getLogger(__name__)
 
 _TEST_CACHE_BYTES = 16 * 2**30
-"""A bound that no test sentence reaches: what a search takes is far below what it may take."""
+"""A memory bound that no test sentence reaches: actual use is far below the worst case."""
 
 
 def translation_figures(bundle: Path, tests: Sequence[tuple[str, DevSet]]) -> tuple[Quality, ...]:
-    """BLEU and chrF2 of texts with their names, translated by the finished bundle with its own
-    defaults."""
+    """BLEU and chrF2 of named texts, translated by the finished bundle with its defaults."""
     limits = BatchLimits(max_cache_bytes=_TEST_CACHE_BYTES)
     translator = Translator(bundle, workers=default_threads(), limits=limits)
     return tuple(figure for test in tests for figure in _scores(translator, *test))
@@ -51,8 +50,7 @@ def _scores(translator: Translator, name: str, text: DevSet) -> Iterator[Quality
 def language_figure(
     reader: DocumentReader, stepper: LanguageStepper, text: DocumentsFile, lines: list[str]
 ) -> Quality:
-    """Rolling perplexity of a text, of which these are the lines, under a bundle, a word and a
-    token."""
+    """Rolling perplexity of a bundle on a text, given as lines, per word and per token."""
     windows = windows_of(reader, text.file, lines)
     loss = bundle_loss(stepper, windows)
     tokens, words = sum(w.scored for w in windows), sum(len(line.split()) for line in lines)

@@ -1,4 +1,4 @@
-"""A bundle's folder, written whole or not at all, and what its manifest says of its making."""
+"""Writes a bundle's folder atomically, and records in its manifest how it was made."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "sentencepiece", "tok
 
 
 def check_free(out: Path, *, force: bool) -> None:
-    """Raise ExportError where there is a bundle already that is not to be replaced."""
+    """Raise ExportError if a bundle exists that must not be replaced."""
     if out.exists() and not force:
         raise ExportError(f"{out} exists already; give --force to replace it")
 
 
 def check_apart(out: Path, read: Iterable[Path]) -> None:
-    """Raise ExportError where something is at `out` already that is, holds or lies in one of the
-    files and folders to `read`: to replace it would delete what the bundle is made of."""
+    """Raise ExportError if `out` exists and is, contains or lies in a file or folder that is read:
+    replacing it would delete the source of the bundle."""
     lost = loses(out, read)
     if lost is not None:
         raise ExportError(
@@ -41,9 +41,9 @@ def check_apart(out: Path, read: Iterable[Path]) -> None:
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
-    """A temporary folder beside `out`, which it becomes if nothing fails.
+    """A temporary folder beside `out`, renamed to it at the end.
 
-    Raises ExportError where it cannot be written; nothing is left behind then.
+    Raises ExportError if it cannot be written; then nothing is left behind.
     """
     folder: Path | None = None
     try:
@@ -69,10 +69,9 @@ def new_folder(out: Path) -> Iterator[Path]:
 
 
 def origin_fields(recipe: Recipe) -> dict[str, Any]:
-    """The fields of a manifest about the run that the bundle is made from.
+    """Manifest fields about the run that the bundle was made from.
 
-    Paths of prepared text, runs and tables are left out: they are places on the machine that
-    trained.
+    Paths of prepared text, runs and tables are left out: they are local to the training machine.
     """
     tree = recipe_to_dict(recipe)
     tree["data"].pop("cache", None)
@@ -86,27 +85,27 @@ def origin_fields(recipe: Recipe) -> dict[str, Any]:
 
 
 def with_makers(manifest: Manifest) -> Manifest:
-    """The manifest with what a bundle was made by: versions, and the repository's commit."""
+    """The manifest with versions of the packages and the commit of the repository."""
     return manifest.model_copy(update={"versions": package_versions(), "commit": commit()})
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of Python and of the packages whose work a bundle is."""
+    """Versions of Python and of the packages that made the bundle."""
     return {"python": platform.python_version()} | {
         name: module_version(name) for name in _PACKAGES
     }
 
 
 def module_version(name: str) -> str:
-    """The version of a module that is imported, as it says itself: `onnxruntime` is the module of
-    two packages, of which the one for GPUs has another name. Raises ImportError without one."""
+    """The version of an imported module, from the module itself: two packages provide
+    `onnxruntime`, under different names. Raises ImportError if it is missing."""
     return str(import_module(name).__version__)
 
 
 def commit() -> str:
-    """The repository's commit, marked where files differ from it; empty outside a repository.
+    """The repository's commit, marked if files differ from it; empty outside a repository.
 
-    An installed package may lie inside somebody else's repository, which does not keep it.
+    An installed package may lie inside an unrelated repository, which does not track it.
     """
     file = Path(__file__)
     kept = ["ls-files", "--error-unmatch", file.name]
@@ -117,7 +116,7 @@ def commit() -> str:
 
 
 def _git(arguments: list[str], folder: Path) -> str | None:
-    """What git prints; None where it fails or is not there."""
+    """Output of git; None if it fails or is missing."""
     try:
         done = subprocess.run(
             ["git", *arguments], cwd=folder, capture_output=True, text=True, check=False

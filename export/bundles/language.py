@@ -1,4 +1,4 @@
-"""Language models as subjects of an export; those that were trained here."""
+"""Language models as subjects of an export, and those of this project's runs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ GENERATION_DEFAULTS = {"max_length": 64, "temperature": 1.0}
 
 @dataclass(frozen=True)
 class LanguageSubject:
-    """A language model to make a bundle of, wherever its weights come from."""
+    """A language model to export, from any source."""
 
     model: CausalLanguageModel
     reader: DocumentReader
@@ -57,17 +57,17 @@ class LanguageSubject:
     facts: Mapping[str, Any]
     text_name: str
     windows: list[Window]
-    """On which the bundle is compared."""
+    """Windows for the comparison."""
     fitted: list[Window]
-    """To which int8 and fp16 are fitted."""
+    """Windows to which int8 and fp16 are fitted."""
     tests: tuple[tuple[DocumentsFile, list[str]], ...] = ()
-    """On which it is scored."""
+    """Texts to score."""
     max_positions: int | None = None
-    """Tokens of prompt and output together; None where length is open."""
+    """Longest prompt and output together, in tokens; None if the length is open."""
 
     def fitting(self) -> Fitting[CausalLanguageModel]:
-        """Windows of a text; the change is the relative one of perplexity, which is that of its
-        logarithm as long as it is small."""
+        """Fitting on windows of a text. The change is the relative one of perplexity, which for
+        small changes is that of its logarithm."""
         return Fitting(
             run=lambda model: [window_logits(model, window) for window in self.fitted],
             changes=lambda twin: _loss_changes(self.model, twin, self.fitted),
@@ -93,7 +93,7 @@ class LanguageSubject:
     def compare(
         self, arithmetic: Arithmetic[CausalLanguageModel], folder: Path, manifest: Manifest
     ) -> Found:
-        """Step logits and perplexity of checkpoint and graph; perplexity of the tests."""
+        """Compare step logits and perplexity of checkpoint and graph; score the test texts."""
         twin, precision = arithmetic.twin, manifest.precision
         found: dict[str, Any] = {}
         quality: tuple[Quality, ...] = ()
@@ -128,18 +128,18 @@ def _loss_changes(
 
 
 def _losses(model: CausalLanguageModel, windows: list[Window]) -> NDArray[np.float64]:
-    """Of each window, in nats."""
+    """Loss of each window, in nats."""
     return np.array([score_windows(model, [window]) for window in windows])
 
 
 def trained_language_model(path: Path, form: Form, texts: Texts) -> LanguageSubject:
-    """A run's language model, compared on its validation text unless another one is given."""
+    """The language model of a run, compared on its validation text unless another one is given."""
     trained = load_language_model(path)
     data = trained.recipe.data
     text = (
         DocumentsFile("--text", texts.text) if texts.text else validation_text(trained.checkpoint)
     )
-    # What is wrong with a file should show before the work.
+    # Errors in files should show before the work.
     tests = tuple((test, test.read(data)) for test in texts.test_texts)
     reader = DocumentReader.of(trained)
     windows = compared_windows(reader, text.file, text.read(data))

@@ -1,4 +1,4 @@
-"""How likely a translation is good, given its score: a logistic curve, fitted on real text.
+"""Calibrates the probability that a translation is good: a logistic curve over its score.
 
 Scales of int8 products come from `export.arithmetic.activation_ranges`.
 """
@@ -22,7 +22,7 @@ from serving.translation.translator import Translator
 from training.corpora.pairs import read_pairs
 
 GOOD_CHRF = 60.0
-"""A translation counts as good from this sentence chrF2 on."""
+"""Sentence chrF2 from which a translation counts as good."""
 _BINS = 10
 _MIN_PAIRS = 100
 _ROUNDS = 50
@@ -38,11 +38,11 @@ def calibrate_probability(
     data: str,
     languages: Direction = (None, None),
 ) -> Manifest:
-    """Translate a text with a bundle, fit on every other pair, measure on the rest, and write the
-    result into the bundle's manifest. `languages` are those of the text, where the bundle has
-    several directions.
+    """Translate a text with a bundle, fit the curve on every other pair, measure it on the rest,
+    and write the result into the manifest. `languages` is the direction of the text, for a bundle
+    of several.
 
-    Raises ExportError for a text that is too small, or of which all is good or nothing.
+    Raises ExportError for a text that is too small, or whose translations are all good or all poor.
     """
     pairs = read_pairs(source, reference)
     translator = Translator(bundle, workers=default_threads())
@@ -65,7 +65,7 @@ def calibrate_probability(
 
 
 def fit(scores: Doubles, good: Doubles, data: str) -> Calibration:
-    """The curve fitted on every other pair, measured on the rest; raises ExportError."""
+    """Fit the curve on every other pair and measure it on the rest; raises ExportError."""
     fitted, held_out = slice(0, None, 2), slice(1, None, 2)
     if len(scores) < _MIN_PAIRS or not 0 < good[fitted].mean() < 1:
         raise ExportError(
@@ -93,7 +93,7 @@ def fit(scores: Doubles, good: Doubles, data: str) -> Calibration:
 
 
 def logistic(scores: Doubles, good: Doubles) -> tuple[float, float]:
-    """Slope and intercept of greatest likelihood, by Newton's method."""
+    """Maximum-likelihood slope and intercept, by Newton's method."""
     inputs_N2 = np.stack([scores, np.ones_like(scores)], axis=1)
     weights_2 = np.zeros(2)
     for _ in range(_ROUNDS):
@@ -108,8 +108,8 @@ def logistic(scores: Doubles, good: Doubles) -> tuple[float, float]:
 
 
 def expected_error(probabilities: Doubles, good: Doubles) -> float:
-    """Expected calibration error: the mean gap between probability and share of good ones, over
-    bins of equal width (Naeini et al. 2015)."""
+    """Expected calibration error: mean gap between probability and share of good ones, over bins of
+    equal width (Naeini et al. 2015)."""
     bin_N = np.minimum((probabilities * _BINS).astype(int), _BINS - 1)
     gaps = [
         abs(float(np.sum(probabilities[bin_N == number] - good[bin_N == number])))

@@ -1,4 +1,4 @@
-"""A run to a bundle, of whichever kind of model it is."""
+"""Makes a bundle of a run, for any kind of model."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def export_run(
     shortlist: bool = False,
     force: bool = False,
 ) -> Manifest:
-    """Write the bundle `out` of a run or a checkpoint folder, whatever the model is for.
+    """Write the bundle `out` of a run or a checkpoint folder.
 
-    int8 and fp16 are fitted to a text, the bundle is compared with the checkpoint on it, and scored
-    on the tests, all on the CPU. With `shortlist` a translation model can choose from shortlists,
-    for which the run's training text is read. Raises ExportError (ParityError) without leaving
-    anything behind.
+    int8 and fp16 are fitted to a text. The bundle is compared with the checkpoint on that text and
+    scored on the tests, all on the CPU. With `shortlist` a translation model gets shortlists,
+    learnt from the run's training text. Raises ExportError (ParityError), and then leaves nothing
+    behind.
     """
     check_apart(out, [path, *texts.files])
     recipe = read_run_recipe(find_checkpoint(path))
@@ -49,7 +49,7 @@ def export_run(
 
 
 def _refuse_others(recipe: Recipe, form: Form, texts: Texts, *, shortlist: bool) -> None:
-    """Raise ExportError for what the recipe's kind of model has no use for."""
+    """Raise ExportError for options that do not apply to the recipe's kind of model."""
     if isinstance(recipe, LanguageRecipe):
         if shortlist:
             raise ExportError("--shortlist belongs to translation: a language model has no source")

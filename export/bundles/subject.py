@@ -1,4 +1,4 @@
-"""A model to a bundle: graphs, files, parity, quality, manifest; whole or not at all."""
+"""The common way of all exports: graphs, files, parity, quality, manifest; atomic."""
 
 from __future__ import annotations
 
@@ -25,51 +25,51 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Form:
-    """What a bundle is to be: its arithmetic, for which machine, and its rank among others."""
+    """The requested form of a bundle: arithmetic, device, and priority."""
 
     precision: str = "int8"
     target: str = "cpu"
     activations: Activations | None = None
-    """Of int8; None is for static ones, where there is a text to which they can be fitted."""
+    """Activations of int8; None means static ones if there is a text to fit them to."""
     priority: int = 0
 
 
 Found = tuple[dict[str, Any], tuple[Quality, ...]]
-"""What a manifest says of parity, as plain data, and of quality."""
+"""Parity as plain data for the manifest, and quality figures."""
 
 
 class Subject(Protocol[ModuleT]):
-    """What a task traces, compares and writes: a model with its text side and the texts to compare
-    it on, wherever its weights come from."""
+    """A model to trace, compare and write, with its text side and its comparison texts, from any
+    source."""
 
     @property
     def model(self) -> ModuleT:
-        """The checkpoint's."""
+        """The checkpoint's model."""
 
     @property
     def files(self) -> Mapping[str, bytes]:
-        """The files of its text side, by name."""
+        """Files of the text side, by name."""
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """Fields of the manifest for the text side, the search and the origin."""
+        """Manifest fields for the text side, the search and the origin."""
 
     @property
     def text_name(self) -> str:
-        """Of the text on which the bundle is compared."""
+        """Name of the comparison text."""
 
     def fitting(self) -> Fitting[ModuleT]:
-        """The text to which its arithmetic is fitted, and how."""
+        """How its arithmetic is fitted to a text."""
 
     def write_graphs(
         self, arithmetic: Arithmetic[ModuleT], folder: Path, name: str, form: Form
     ) -> Manifest:
-        """Write the graphs; returns the manifest of a bundle of that name, which knows no facts
-        yet."""
+        """Write the graphs; returns the manifest of a bundle with that name, still without the
+        facts."""
 
     def compare(self, arithmetic: Arithmetic[ModuleT], folder: Path, manifest: Manifest) -> Found:
-        """Compare what has been written with the checkpoint, and score it; raises ParityError where
-        it is not good enough."""
+        """Compare the written bundle with the checkpoint and score it; raises ParityError if it is
+        not good enough."""
 
 
 def write_bundle(
@@ -80,11 +80,11 @@ def write_bundle(
     *,
     force: bool = False,
 ) -> Manifest:
-    """Write the bundle `out` of the subject that `prepare` reads, fitted to, compared on and scored
-    on these texts, all on the CPU; `force` replaces a bundle that is there.
+    """Write the bundle `out` of the subject that `prepare` reads. It is fitted, compared and scored
+    on these texts on the CPU; `force` replaces an existing bundle.
 
-    `prepare` gets the form with its activations chosen, and raises where a file is wrong.
-    Raises ExportError (ParityError) without leaving anything behind.
+    `prepare` gets the form with its activations chosen, and raises if a file is wrong. Raises
+    ExportError (ParityError), and then leaves nothing behind.
     """
     activations = choose_activations(form.precision, form.target, form.activations)
     form = replace(form, activations=activations)
@@ -109,8 +109,8 @@ def write_bundle(
 def _write(
     subject: Subject[ModuleT], folder: Path, name: str, form: Form, *, half_head: bool
 ) -> Manifest:
-    """Write and compare a bundle's files; returns its manifest. With `half_head` logits have the
-    precision's 16 bits, where it has any."""
+    """Write and compare a bundle's files; returns its manifest. With `half_head` logits are
+    computed in the precision's 16 bits, if it has 16."""
     assert form.activations is not None
     arithmetic = choose_arithmetic(
         subject.model, subject.fitting(), form.precision, form.activations, half_head=half_head

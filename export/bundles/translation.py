@@ -186,7 +186,7 @@ def trained_translation(
     dev = pair.read()
     fitting = fitting_sentences(form.precision, form.activations, pair.source, dev)
     trained = load_trained(path)
-    tests = tuple((name, _told(trained, text, name)) for name, text in test_sets)
+    tests = tuple((name, _with_tags(trained, text, name)) for name, text in test_sets)
     return TranslationSubject(
         trained.model,
         Vocabulary.of(trained.tokenizer),
@@ -196,12 +196,12 @@ def trained_translation(
             "search": SEARCH_DEFAULTS,
             **origin_fields(trained.recipe),
         },
-        ComparedText(pair.name, _told(trained, dev, pair.name), fitting, tests),
+        ComparedText(pair.name, _with_tags(trained, dev, pair.name), fitting, tests),
         shortlist=read_shortlist(trained.recipe, trained.tokenizer) if shortlist else None,
     )
 
 
-def _told(trained: Trained, text: DevSet, name: str) -> DevSet:
+def _with_tags(trained: Trained, text: DevSet, name: str) -> DevSet:
     """A text with the ids that name the target language of each pair; raises ExportError where that
     is not clear."""
     data = trained.recipe.data
@@ -215,8 +215,8 @@ def _told(trained: Trained, text: DevSet, name: str) -> DevSet:
             there = ", ".join(" to ".join(direction) for direction in data.directions)
             raise ExportError(
                 f"{name}: the model translates {there}, and which of these the text is must "
-                "be told: give a test as --test-direction FROM TO; leave --dev out, then the run's "
-                "own pairs are compared on"
+                "be given: name a test as --test-direction FROM TO; leave --dev out, then the "
+                "run's own pairs are compared on"
             ) from error
     return replace(text, prefixes=[prefixes[given] for given in text.languages])
 

@@ -1,4 +1,4 @@
-"""A bundle tried out in a process of its own."""
+"""Tries a bundle in a separate process."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from serving.translation.translator import Translator
 
 
 def try_bundle(folder: Path) -> int:
-    """Load a bundle and decode with it; returns the bytes of memory that this took.
+    """Load a bundle and decode with it; returns the memory that this took, in bytes.
 
-    The process is a new one: in this one, what has been freed before would hide them.
+    The process is new, because memory freed earlier in this one would distort the result.
 
     Raises:
-        BundleError: the bundle cannot be used.
+        BundleError: the bundle is unusable.
     """
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
         try:

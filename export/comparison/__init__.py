@@ -1,2 +1,2 @@
-"""A bundle beside its checkpoint: logits, whole searches, quality and their limits. It writes
+"""Compares a bundle with its checkpoint: logits, whole searches, quality, and their limits. Writes
 nothing."""

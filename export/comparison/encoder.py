@@ -1,5 +1,4 @@
-"""Comparison of an encoder's bundle with its checkpoint: what is read from texts, and what that is
-worth in a task.
+"""Compares an encoder's bundle with its checkpoint: the outputs for texts, and a task's metric.
 
 Shape letters: B texts, W numbers read from each.
 """
@@ -21,37 +20,37 @@ from training.models import TextModel
 from training.models.attention import Packing
 
 LEAST_COSINE = 0.99
-"""Mean over texts, of what a bundle reads and what its checkpoint does."""
+"""Least mean cosine of a bundle's outputs with its checkpoint's."""
 MAX_METRIC_CHANGE = 0.5
-"""Of the task's metric, in points: hundredths."""
+"""Largest loss of the task's metric, in hundredths."""
 MAX_PROBABILITY_CHANGE = 0.02
-"""Of any class, in the mean over texts."""
+"""Largest mean change of a class's probability."""
 MAX_DIFFERENCE = 1e-3
-"""Of fp32 from the checkpoint: any number."""
+"""Largest difference of any fp32 output from the checkpoint."""
 LEAST_TWIN_COSINE = 0.999
-"""int8 against the same arithmetic in PyTorch, mean over texts."""
+"""Least mean cosine of int8 with the same arithmetic in PyTorch."""
 
 
 @dataclass(frozen=True)
 class EncoderParity:
-    """What was found; the manifest keeps it."""
+    """The results of the comparison, for the manifest."""
 
     texts: int
     max_difference: float
-    """Of any number, from the checkpoint in fp32 and from the same arithmetic in PyTorch in
-    int8."""
+    """Largest difference of any output: in fp32 from the checkpoint, in int8 from the same
+    arithmetic in PyTorch."""
     cosine_mean: float
-    """With the checkpoint; of classes it is of their logits."""
+    """Cosine with the checkpoint; for classes, of the logits."""
     cosine_least: float
     twin_cosine: float
-    """With the same arithmetic in PyTorch, in the mean."""
+    """Mean cosine with the same arithmetic in PyTorch."""
     probability_change: float = 0.0
-    """The largest of any class, in the mean over texts; 0 for embeddings."""
+    """Largest mean change of a class's probability; 0 for embeddings."""
 
 
 @torch.no_grad()
 def read_all(model: TextModel, texts: Sequence[EncoderInput]) -> Floats:
-    """What the model reads from each text, [B,W]."""
+    """The model's outputs for each text, [B,W]."""
     found_BW = np.empty((len(texts), model.width), np.float32)
     for numbers in calls([len(text.ids) for text in texts]):
         packed = pack([texts[number] for number in numbers])
@@ -71,7 +70,7 @@ def measure_encoder(
 ) -> EncoderParity:
     """Compare a bundle with its checkpoint.
 
-    `twin` computes in PyTorch what the bundle's precision computes; for fp32 it is the checkpoint.
+    `twin` computes the bundle's arithmetic in PyTorch; for fp32 it is the checkpoint.
     """
     wanted, rounded, found = read_all(model, texts), read_all(twin, texts), bundle.run(texts)
     cosines = cosine(wanted, found)
@@ -87,7 +86,7 @@ def measure_encoder(
 
 
 def check_encoder(parity: EncoderParity, precision: str, *, classes: bool) -> None:
-    """Raise ParityError, naming the figure and its limit, where a bundle is not good enough."""
+    """Raise ParityError, with the figure and its limit, if a bundle is not good enough."""
     # Each condition is written so that NaN fails it.
     found = []
     if precision == "fp32" and not parity.max_difference <= MAX_DIFFERENCE:
@@ -115,7 +114,7 @@ def check_encoder(parity: EncoderParity, precision: str, *, classes: bool) -> No
 
 
 def check_metric(name: str, checkpoint: float, bundle: float) -> None:
-    """Raise ParityError where a task's metric, in points, has changed too much."""
+    """Raise ParityError if a task's metric, in points, changed too much."""
     if not abs(bundle - checkpoint) <= MAX_METRIC_CHANGE:
         raise ParityError(
             f"{name} changes from {checkpoint:.2f} to {bundle:.2f} (limit {MAX_METRIC_CHANGE:g} "

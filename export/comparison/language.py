@@ -1,4 +1,4 @@
-"""Comparison of a language model's bundle with its checkpoint: logits of each step, perplexity.
+"""Compares a language model's bundle with its checkpoint: logits of each step, and perplexity.
 
 Shape letters: T tokens of a window, V vocabulary.
 """
@@ -24,24 +24,24 @@ from training.models import CausalLanguageModel
 from training.results.perplexity import Window, score_windows
 
 MAX_PERPLEXITY_CHANGE = {"fp32": 1e-4, "int8": 0.005, "fp16": 0.001, "bf16": 0.005, "w8a16": 0.005}
-"""Relative, on the validation text."""
+"""Largest relative change of perplexity on the validation text."""
 _ROWS = 8
 
 
 @dataclass(frozen=True)
 class LanguageParity:
-    """What was found; the manifest keeps it."""
+    """The results of the comparison, for the manifest."""
 
     tokens: int
     logits_max_difference: float
     logits_mean_difference: float
-    """Of steps with caches; int8 is compared with the same arithmetic in PyTorch."""
+    """Step logits with caches; int8 is compared with the same arithmetic in PyTorch."""
     perplexity_checkpoint: float
     perplexity_bundle: float
 
     @property
     def perplexity_change(self) -> float:
-        """Of the bundle, relative to its checkpoint; 0 is none."""
+        """Relative change of perplexity from the checkpoint; 0 means none."""
         return self.perplexity_bundle / self.perplexity_checkpoint - 1.0
 
     def to_dict(self) -> dict[str, float]:
@@ -57,7 +57,7 @@ def measure_language(
 ) -> LanguageParity:
     """Compare a bundle with its checkpoint on windows of a text.
 
-    `twin` computes in PyTorch what the bundle's precision computes; for fp32 it is the checkpoint.
+    `twin` computes the bundle's arithmetic in PyTorch; for fp32 it is the checkpoint.
     """
     largest, total, count = 0.0, 0.0, 0
     for window in windows[:LOGIT_WINDOWS]:
@@ -78,15 +78,15 @@ def measure_language(
 def twin_parity(
     model: CausalLanguageModel, twin: CausalLanguageModel, windows: list[Window]
 ) -> LanguageParity:
-    """Compare with its checkpoint what computes a bundle's arithmetic in PyTorch, in the place of
-    the bundle."""
+    """Compare the PyTorch twin of a bundle's arithmetic, in place of the bundle, with its
+    checkpoint."""
     tokens = sum(window.scored for window in windows)
     losses = [score_windows(each, windows) / tokens for each in (model, twin)]
     return LanguageParity(tokens, 0.0, 0.0, *map(math.exp, losses))
 
 
 def check_language(parity: LanguageParity, precision: str) -> None:
-    """Raise ParityError, naming the figure and its limit, where a bundle is not good enough."""
+    """Raise ParityError, with the figure and its limit, if a bundle is not good enough."""
     found = check_logits(
         "lm", precision, parity.logits_max_difference, parity.logits_mean_difference
     )
@@ -101,7 +101,7 @@ def check_language(parity: LanguageParity, precision: str) -> None:
 
 
 def bundle_loss(stepper: LanguageStepper, windows: list[Window]) -> float:
-    """Sum of the negative log-likelihoods of all scored labels, in nats."""
+    """Summed negative log-likelihood of all scored labels, in nats."""
     total = 0.0
     by_chunks: dict[int, list[Window]] = {}
     for window in windows:
@@ -122,7 +122,7 @@ def bundle_loss(stepper: LanguageStepper, windows: list[Window]) -> float:
 
 @torch.no_grad()
 def window_logits(model: CausalLanguageModel, window: Window) -> Floats:
-    """Logits [T,V] of the model as it is trained."""
+    """Logits [T,V] of the model in its training form."""
     ids = torch.from_numpy(window.tokens[:-1].astype(np.int64))[None]
     result: Floats = model.eval()(ids)[0].numpy()
     return result

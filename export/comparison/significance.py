@@ -1,4 +1,4 @@
-"""Whether a change in BLEU is more than noise."""
+"""Significance of a change in BLEU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class BleuChange:
-    """BLEU of a system less BLEU of the reference system."""
+    """BLEU of a system minus BLEU of the reference system."""
 
     mean: float
     low: float
@@ -31,10 +31,10 @@ def bleu_change(before: list[str], after: list[str], references: list[str]) -> B
 def mean_bleu_change(
     pairs: Sequence[tuple[list[str], list[str]]], references: list[str]
 ) -> BleuChange:
-    """The mean change over several (before, after), as two systems have with several seeds.
+    """The mean change over pairs (before, after), as for two systems with several seeds.
 
-    A resample draws the same sentences for all, so the interval shows what the choice of sentences
-    does, not that of seeds.
+    A resample draws the same sentences for all pairs, so the interval covers the choice of
+    sentences, not that of seeds.
     """
     counts = [[_counts(texts, references) for texts in pair] for pair in pairs]
 

@@ -197,8 +197,8 @@ def compare_shortlist(
 ) -> dict[str, float]:
     """The change of BLEU by choosing from shortlists, as plain data.
 
-    Raises ParityError where it costs too much; without references, where BLEU tells how much both
-    agree, it has no limit.
+    Raises ParityError if the loss is too large. Without references BLEU measures the agreement of
+    both, and has no limit.
     """
     texts = []
     for stepper, shortlist in ((bundle, False), (chooser, True)):

@@ -1,4 +1,4 @@
-"""One graph to one TensorRT engine, by the interface that TensorRT and TensorRT-RTX share."""
+"""Builds a TensorRT engine of one graph, by the common interface of TensorRT and TensorRT-RTX."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from serving.runtime.gpu.tensorrt_library import TensorRT
 from training.runs.checkpoint import write_atomically
 
 Shapes = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-"""Least, usual and largest shape of an input."""
+"""Smallest, usual and largest shape of an input."""
 _ATTENTION = "ATTENTION"
 """In the types of layers."""
 
 
 @dataclass(frozen=True)
 class BuiltEngine:
-    """What a builder made of a graph."""
+    """An engine that a builder has made."""
 
     content: bytes
     seconds: float
 
 
 class EngineBuilder:
-    """Builds engines with one library, and keeps what it has timed for the next ones."""
+    """Builds engines with one library and caches its timings for later builds."""
 
     def __init__(self, library: TensorRT, timing_cache: Path | None) -> None:
-        """`timing_cache` is read where it exists, and written after each engine."""
+        """`timing_cache` is read if it exists, and written after each engine."""
         self._library, self._timing_cache = library, timing_cache
 
     def build(self, model: onnx.ModelProto, shapes: Mapping[str, Shapes], name: str) -> BuiltEngine:
-        """The engine of a graph for inputs of such shapes.
+        """Build the engine of a graph for these input shapes.
 
-        Raises ExportError with what the library says: of a node that it cannot read, with the
-        node's name and operator.
+        Raises ExportError with the library's message; for an unsupported node, with its name and
+        operator.
         """
         begin = time.perf_counter()
         trt: Any = self._library.module
@@ -74,8 +74,8 @@ class EngineBuilder:
         return f"{self._library.name} {self._library.version}"
 
     def _read_timing_cache(self, config: Any) -> Any:
-        """The timings of earlier builds, which the builder adds to; None where there are to be
-        none. What is of another GPU or version is not used."""
+        """The timings of earlier builds, to which the builder adds; None without a cache. Timings
+        of another GPU or version are ignored."""
         if self._timing_cache is None:
             return None
         content = self._timing_cache.read_bytes() if self._timing_cache.exists() else b""
@@ -95,7 +95,7 @@ def input_shapes(
     for value in model.graph.input:
         found = list(axes[value.name])
         dims = value.type.tensor_type.shape.dim
-        if len(found) < len(dims):  # caches that `static_caches` gave an axis more
+        if len(found) < len(dims):  # caches with the additional axis of `static_caches`
             found.insert(1, 1)
         sizes = [
             (dim.dim_value,) * 3 if dim.dim_value else spans[str(axis)]
@@ -107,9 +107,9 @@ def input_shapes(
 
 
 def _build(trt: Any, builder: Any, network: Any, config: Any) -> Any:
-    """The engine, where it can be had with memory that the session gives: TensorRT-RTX lets CUDA
-    graphs be captured of such alone, and wants more for some than there is. TensorRT gives no
-    choice."""
+    """Build the engine, if possible with activation memory that the session provides: TensorRT-RTX
+    captures CUDA graphs of such engines only, and some need more memory than exists. TensorRT has
+    no such choice."""
     by_session = getattr(trt.BuilderFlag, "REQUIRE_USER_ALLOCATION", None)
     if by_session is not None:
         config.set_flag(by_session)
@@ -121,14 +121,15 @@ def _build(trt: Any, builder: Any, network: Any, config: Any) -> Any:
 
 
 def _flags(trt: Any) -> int:
-    """Types stand in the graph; version 11 knows no other networks, and has the flag still."""
+    """Types are fixed in the graph; version 11 supports no other networks but still has the
+    flag."""
     flag = getattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
     return 0 if flag is None else 1 << int(flag)
 
 
 def _let_decompose(trt: Any, network: Any) -> None:
-    """Let attention be computed by several kernels where the library has none that does it in one,
-    as in fp32; without this it refuses. The parser leaves layers untyped."""
+    """Allow attention to be computed by several kernels if there is no fused one, as in fp32;
+    otherwise the library refuses. The parser does not type layers."""
     for place in range(network.num_layers):
         layer = network.get_layer(place)
         if _ATTENTION in str(layer.type):
@@ -137,7 +138,7 @@ def _let_decompose(trt: Any, network: Any) -> None:
 
 
 def _tell(errors: list[Any]) -> str:
-    """The first thing that a parser says, with its node; a refused cache is named by several."""
+    """The parser's first error with its node; a refused cache is reported by several nodes."""
     if not errors:
         return "it, and gives no reason"
     first = errors[0]

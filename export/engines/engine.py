@@ -1,4 +1,4 @@
-"""A bundle for CUDA to one that has its graphs as TensorRT engines, too."""
+"""Adds TensorRT engines to a bundle for CUDA."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Plan:
-    """One engine that is to be built."""
+    """One engine to build."""
 
     graph: Graph
     capacity: int | None
     spans: dict[str, Span]
-    """Of the axes that its inputs have."""
+    """Sizes of the axes of its inputs."""
 
     @property
     def file(self) -> str:
@@ -49,7 +49,7 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Machine:
-    """What an engine is built by and for, and so runs on."""
+    """The library and GPU of an engine, which it also needs to run."""
 
     tensorrt: TensorRT
     gpu: str
@@ -65,13 +65,13 @@ def export_engines(
     timing_cache: Path | None = None,
     force: bool = False,
 ) -> Manifest:
-    """Write the bundle `out`: what `bundle` holds, and engines of its graphs.
+    """Write the bundle `out`: the content of `bundle`, and engines of its graphs.
 
-    `profile` is that of `choose_sizes`; `library` is the first one that is installed unless named.
-    What TensorRT has timed is kept in `timing_cache`, a file in the user's cache folder unless
-    named. Engines lie in a folder beside `out` until all are built, from which the same call goes
-    on if it was ended. Raises ExportError for a bundle of which no engines can be built, and
-    BundleError where there is no library or, for TensorRT itself, no GPU.
+    `profile` is that of `choose_sizes`; `library` defaults to the first installed one.
+    `timing_cache` keeps TensorRT's timings, by default in the user's cache folder. Engines are
+    built in a folder beside `out`; an interrupted call is resumed from it. Raises ExportError for a
+    bundle without possible engines, and BundleError if there is no library or, for TensorRT itself,
+    no GPU.
     """
     check_apart(out, [bundle])
     manifest = read_manifest(bundle)
@@ -98,8 +98,8 @@ def build_engines(
     library: Library | None = None,
     timing_cache: Path | None = None,
 ) -> tuple[EngineFile, ...]:
-    """Build the engines of a bundle's graphs into the folder `work`, where those that were built
-    before are found again; arguments and errors are those of `export_engines`."""
+    """Build the engines of a bundle's graphs into the folder `work`, reusing those already built;
+    arguments and errors are those of `export_engines`."""
     plans = list(_plans(manifest, profile))
     machine = _machine(find_tensorrt(library))
     builder = EngineBuilder(machine.tensorrt, _timing_cache(machine, timing_cache))
@@ -112,7 +112,7 @@ def build_engines(
 
 
 def check_engines(bundle: Path, manifest: Manifest) -> None:
-    """Raise ExportError where an engine's file is missing or damaged; no service would use it."""
+    """Raise ExportError if an engine's file is missing or damaged; no service would use it."""
     for engine in manifest.engines:
         try:
             check_file(bundle, engine)
@@ -123,7 +123,7 @@ def check_engines(bundle: Path, manifest: Manifest) -> None:
 
 
 def _check_form(bundle: Path, manifest: Manifest) -> None:
-    """Raise ExportError for a bundle whose graphs TensorRT does not know."""
+    """Raise ExportError for a bundle whose graphs TensorRT does not support."""
     if manifest.target != "cuda":
         raise ExportError(
             f"{bundle}: engines are built from a bundle for cuda, and this one is for "
@@ -155,7 +155,8 @@ def _plans(manifest: Manifest, profile: str | None) -> Iterator[_Plan]:
 
 
 def _machine(tensorrt: TensorRT) -> _Machine:
-    """TensorRT-RTX builds for any GPU that it knows, and needs none; TensorRT for the one here."""
+    """TensorRT-RTX builds for any GPU that it knows and needs none; TensorRT builds for the local
+    one."""
     if tensorrt.name == "tensorrt_rtx":
         return _Machine(tensorrt, ANY_GPU, None)
     try:
@@ -169,8 +170,8 @@ def _machine(tensorrt: TensorRT) -> _Machine:
 
 
 def _timing_cache(machine: _Machine, asked: Path | None) -> Path | None:
-    """The file with what a builder has timed, which holds for one version and one kind of GPU; None
-    where it times nothing, as TensorRT-RTX does. Raises ExportError where one is asked for there.
+    """The timing cache file, which belongs to one version and one kind of GPU. None if the builder
+    keeps no timings, as TensorRT-RTX; raises ExportError if a file is given for that one.
     """
     library = machine.tensorrt
     if library.name == "tensorrt_rtx":
@@ -194,7 +195,7 @@ def _engine(
     builder: EngineBuilder,
     work: Path,
 ) -> tuple[EngineFile, bool]:
-    """The engine of a plan, its file in the folder `work`, and whether it had been built before."""
+    """The engine of a plan, its file in the folder `work`, and whether it was built earlier."""
     key, note = _key(manifest, plan, machine), work / f"{plan.file}.json"
     found = _built_before(work, note, key)
     if found is not None:
@@ -230,7 +231,7 @@ def _engine(
 
 
 def _built_before(work: Path, note: Path, key: str) -> EngineFile | None:
-    """An engine that an earlier call has built from the same graph in the same way."""
+    """An engine that an earlier call built from the same graph in the same way."""
     if not note.exists():
         return None
     try:
@@ -245,7 +246,7 @@ def _built_before(work: Path, note: Path, key: str) -> EngineFile | None:
 
 
 def _key(manifest: Manifest, plan: _Plan, machine: _Machine) -> str:
-    """Names all that an engine depends on."""
+    """A key of everything that an engine depends on."""
     library = machine.tensorrt
     parts = (
         sorted(manifest.files.items()),

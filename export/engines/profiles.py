@@ -1,4 +1,4 @@
-"""For which sizes engines are built: from a bundle's limits, narrowed by whoever builds them."""
+"""The sizes for which engines are built: a bundle's limits, narrowed by a profile."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ KEYS = ("rows", "source", "beam", "capacity")
 _EXAMPLE = "--profile rows=8:32,source=64,beam=5,capacity=64,128,256"
 _LIMITS = BatchLimits()
 _MOST_BEAM = 16
-"""The service's own limit, unless a setting changes it."""
+"""The service's default limit."""
 _USUAL_ROWS, _USUAL_SOURCE, _USUAL_BEAM = 8, 32, 5
 _FIRST_CAPACITY = 64
 _OPEN_CONTEXT = 1024
-"""Slots of the largest engines of a model whose layers see all of any text. Longer texts are for
-the graph, unless larger capacities are asked for: each engine holds all weights."""
+"""Slots of the largest default engines of a model whose layers see all of a text. Longer texts run
+on the graph unless larger capacities are requested: each engine holds all weights."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Least, usual and largest sizes of batches, and the capacities of caches."""
+    """Smallest, usual and largest batch sizes, and cache capacities."""
 
     rows: Span
     source: Span | None
-    """Ids of a source; None for models without."""
+    """Source lengths in ids; None for models without a source."""
     beam: Span
     capacities: tuple[int, ...]
     chunk: int
     """Most tokens of a prefix or prompt that are read at once."""
 
     def spans(self) -> dict[str, Span]:
-        """By letter of the axis."""
+        """Spans by axis letter."""
         _, usual_beam, most_beam = self.beam
         queries = (1, usual_beam, max(most_beam, self.chunk))
         top = min(TOP, 2 * usual_beam) if self.source else TOP
@@ -57,10 +57,10 @@ class Sizes:
 
 
 def choose_sizes(manifest: Manifest, profile: str | None) -> Sizes:
-    """The sizes of a bundle's engines; `profile` narrows those that its limits give.
+    """The sizes of a bundle's engines; `profile` narrows the bundle's limits.
 
-    A profile is a list of KEY=VALUE: the largest of rows, source or beam, or the usual and the
-    largest with a colon between, and all of the capacities. Raises ExportError for what is none.
+    A profile is a list of KEY=VALUE: the largest rows, source or beam, or usual and largest with a
+    colon; and all capacities. Raises ExportError for a malformed one.
     """
     asked = _read(profile or "")
     kind = manifest.decoder_kind
@@ -102,7 +102,7 @@ def _read(profile: str) -> Mapping[str, list[int]]:
 
 
 def _span(asked: Mapping[str, list[int]], key: str, least: int, usual: int, most: int) -> Span:
-    """The span of one key; `most` is what the bundle or the service allows."""
+    """The span of one key; `most` is the limit of the bundle or the service."""
     numbers = asked.get(key, [most])
     if least == ALIGNMENT:
         numbers = [round_up(number) for number in numbers]
@@ -119,7 +119,7 @@ def _span(asked: Mapping[str, list[int]], key: str, least: int, usual: int, most
 
 
 def _capacities(manifest: Manifest, beam: int) -> tuple[int, ...]:
-    """From a short text to the longest, each twice the one before."""
+    """Capacities from a short text to the longest, each twice the one before."""
     kind, reach = manifest.decoder_kind, manifest.sizes.reach
     if kind == "lm":
         needed = max(reach) + CHUNK if reach else _OPEN_CONTEXT

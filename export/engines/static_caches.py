@@ -1,5 +1,5 @@
-"""Graphs as TensorRT takes them: caches of four axes, with a fixed number of slots, and attention
-without a request that its parser refuses."""
+"""Adapts graphs to TensorRT: caches with four axes and a fixed number of slots, and attention
+without an attribute that its parser refuses."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ _AXIS = "cache_axis"
 
 
 def static_caches(model: onnx.ModelProto, names: Collection[str], capacity: int) -> None:
-    """Give the caches of these names, and the outputs that append to them, `capacity` slots.
+    """Give these caches, and the outputs that append to them, `capacity` slots.
 
         before    cache [B,C,D], new [B,Q,D] -> TensorScatter -> [B,C,D] -> Attention
         after     new -> Unsqueeze ---v
                   cache [B,1,64,D] -> TensorScatter -> [B,1,64,D] -> Squeeze -> Attention
 
-    Both are the same bytes. Caches by head, [B,H,C,E], have four axes already. The model is
-    changed.
+    Both have the same bytes. Caches by head, [B,H,C,E], already have four axes. Changes the model.
     """
     graph = model.graph
     users = users_by_value(graph)
@@ -59,8 +58,8 @@ def static_caches(model: onnx.ModelProto, names: Collection[str], capacity: int)
 
 
 def drop_softmax_precision(model: onnx.ModelProto) -> None:
-    """Drop what asks attention to take its softmax in fp32: TensorRT's kernels that compute all of
-    it do so anyway, and its parser refuses to be asked. The model is changed."""
+    """Drop the attribute that requests an fp32 softmax: TensorRT's fused kernels use fp32 anyway,
+    and its parser refuses the attribute. Changes the model."""
     for node in model.graph.node:
         if node.op_type == "Attention":
             kept = [a for a in node.attribute if a.name != "softmax_precision"]

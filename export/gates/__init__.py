@@ -1,1 +1,1 @@
-"""Checks of bundles for a GPU that need none: in PyTorch and in the ONNX reference."""
+"""Checks GPU bundles without a GPU: in PyTorch and in the ONNX reference implementation."""

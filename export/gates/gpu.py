@@ -1,4 +1,4 @@
-"""Where a bundle for a GPU is compared with its checkpoint, as the export needs none."""
+"""Compares a GPU bundle with its checkpoint on the CPU, because an export needs no GPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SESSION = f"the graphs in a session, with step logits, searches and test texts:
 
 
 def check_tests(precision: str, tests: int) -> None:
-    """Raise ExportError where a bundle cannot be scored on test texts."""
+    """Raise ExportError if a bundle cannot be scored on test texts."""
     if tests and not runs_on_cpu(precision):
         raise ExportError(
             f"--precision {precision} cannot be scored on test texts here, for {_NO_BF16}; leave "
@@ -32,12 +32,12 @@ def check_tests(precision: str, tests: int) -> None:
 
 
 def on_cpu(manifest: Manifest) -> Manifest:
-    """The manifest for a run of the graphs on the CPU, whatever they are for."""
+    """The manifest for running the graphs on the CPU, whatever their device."""
     return manifest.model_copy(update={"target": "cpu"})
 
 
 def gate_notes(manifest: Manifest) -> dict[str, Any]:
-    """For the manifest of a GPU's bundle: where its gates ran, and which did not run."""
+    """Manifest notes of a GPU bundle: where its gates ran, and which did not run."""
     if manifest.target == "cpu":
         return {}
     if not runs_on_cpu(manifest.precision):
@@ -49,15 +49,15 @@ def gate_notes(manifest: Manifest) -> dict[str, Any]:
 def compare_rounded(
     precision: str, measure_twin: Callable[[], Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The figures of `measure_twin` for the manifest, which compares a model in PyTorch with its
-    twin, that has all roundings of 16 bits; nothing for other precisions.
+    """Manifest figures of `measure_twin`, which compares a model in PyTorch with a twin that rounds
+    to 16 bits everywhere; empty for other precisions.
 
-    ONNX Runtime's CPU provider leaves many roundings out: it computes products in fp32 and drops
+    ONNX Runtime's CPU provider leaves out many roundings: it computes products in fp32 and drops
     the casts between them.
     """
     if precision not in HALF_TYPES:
         return {}
-    # Logits are those of a model that was compared with itself.
+    # The logits would be those of a model compared with itself.
     figures = {name: value for name, value in measure_twin().items() if name not in _LOGITS}
     return {"rounded_in_pytorch": figures}
 
@@ -69,7 +69,7 @@ def compare_in_reference(
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
 ) -> dict[str, Any]:
-    """The figures of `run_reference` for the manifest; nothing for precisions of 32 bits."""
+    """Manifest figures of `run_reference`; empty for precisions of 32 bits."""
     if manifest.precision not in HALF_TYPES:
         return {}
     run = run_reference(twin, folder, manifest, sources, targets)

@@ -215,11 +215,13 @@ def torch_logits(twin: Network, manifest: Manifest, values: Values) -> NDArray[n
         sources = EncoderGraph(twin)(*read)
     # A language model always gets the positions of slots, a translation model if it asks.
     asks = {"ancestor"} if isinstance(twin, CausalLanguageModel) else {"ancestor", "slot_position"}
-    told = [t for t in step.inputs if not t.is_cache and t.role != "source"]
+    inputs = [t for t in step.inputs if not t.is_cache and t.role != "source"]
     logits = []
     for call in _calls(manifest, values):
-        plain = [torch.from_numpy((values | call)[t.name]) for t in told if t.role not in asks]
-        asked = {t.name: torch.from_numpy((values | call)[t.name]) for t in told if t.role in asks}
+        plain = [torch.from_numpy((values | call)[t.name]) for t in inputs if t.role not in asks]
+        asked = {
+            t.name: torch.from_numpy((values | call)[t.name]) for t in inputs if t.role in asks
+        }
         if isinstance(twin, CausalLanguageModel):
             *_, found, caches = LanguageStepGraph(twin)(*plain, caches, asked)
         else:

@@ -1,1 +1,1 @@
-"""A model to the ONNX files of a bundle: traced, lowered and written. It compares nothing."""
+"""Traces a model, lowers it and writes the ONNX files of a bundle; compares nothing."""

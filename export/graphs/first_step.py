@@ -1,4 +1,4 @@
-"""Whether a step may have one query a sentence: its bits must be those it has among others."""
+"""Whether a step may have one query a sentence: its bits must not depend on the other queries."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import onnx
 from serving.bundle.graph import Graph, Tensor
 
 _ALL_QUERIES = {"Attention", "Einsum"}
-"""ONNX Runtime chooses how it computes these by the number of queries; so it does a MatMul of two
-computed matrices. Functions have kernels, which treat each query alone
+"""Operators whose algorithm in ONNX Runtime depends on the number of queries; so does a MatMul of
+two computed matrices. Functions have kernels that treat each query alone
 (`export.passes.fusing.groups`)."""
 
 
 def name_beams_apart(description: Graph, lowered: onnx.ModelProto) -> Graph:
-    """The step graph's description, in which scores have an axis of their own, K, only where the
-    graph gives a query alone the bits it has among others; else theirs is that of the queries."""
+    """The step graph's description. Scores get an axis K of their own only if a single query has
+    the same bits as among others; otherwise they keep the axis of the queries."""
     constants = {tensor.name for tensor in lowered.graph.initializer}
     functions = {function.name for function in lowered.functions}
     for node in lowered.graph.node:
         computed = node.op_type == "MatMul" and constants.isdisjoint(node.input)
-        # What is made of ancestors may be summed along a middle axis: ONNX Runtime then adds in
+        # Values of ancestors may be summed along a middle axis: ONNX Runtime then adds in
         # another order where there is one query.
         computed = computed or "ancestors" in node.input
         if node.op_type not in functions and (computed or node.op_type in _ALL_QUERIES):

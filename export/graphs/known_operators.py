@@ -1,9 +1,8 @@
-"""A traced program in operators that torch.onnx knows, without tracing it a second time.
+"""Replaces operators that torch.onnx does not know, so that no second trace is needed.
 
-For the few operators that torch.onnx does not know it has PyTorch run the whole program once more,
-which takes as long as tracing it: for views, copies and casts. Here those few are replaced in the
-graph itself. The values of a graph have no storage, so that a copy is the value, and a view a new
-shape.
+For a few unknown operators (views, copies and casts) torch.onnx would have PyTorch decompose the
+whole program, which takes as long as tracing it. Here they are replaced in the graph. Values of a
+graph have no storage, so a copy is the value itself, and a view is a reshape.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
 Size = int | Node
-"""A size as the graph has it: a number, or the node that computes it."""
+"""A size in the graph: a number, or the node that computes it."""
 
 _aten = torch.ops.aten
 _COPIES = {
@@ -29,7 +28,7 @@ _COPIES = {
     _aten.dropout.default,
     _aten.lift_fresh_copy.default,
 }
-"""They return their first argument: dropout too, in evaluation."""
+"""Operators that return their first argument; dropout too, in evaluation."""
 _VIEWS = {_aten.flatten.using_ints, _aten.reshape.default, _aten.unflatten.int}
 _NAMES = {
     _aten.__and__.Tensor: _aten.bitwise_and.Tensor,
@@ -41,13 +40,13 @@ _CHECKS = {
     _aten.promote_types.default,
     _aten.sym_constrain_range_for_size.default,
 }
-"""What PyTorch makes sure of while it traces; nothing uses their results."""
+"""Checks that PyTorch inserts while tracing; nothing uses their results."""
 
 
 def use_known_operators(program: ExportedProgram, known: Collection[Any]) -> bool:
-    """Replace operators in the graph of a program until all are `known`, those that torch.onnx has.
+    """Replace operators in the graph of a program until all are `known` to torch.onnx.
 
-    Returns False, and changes nothing, where there are others for which nothing is known here.
+    Returns False, and changes nothing, if there are others that this module cannot replace.
     """
     graph = program.graph
     replaced = _COPIES | _VIEWS | _NAMES.keys() | _CHECKS | _REWRITES.keys()
@@ -64,7 +63,7 @@ def use_known_operators(program: ExportedProgram, known: Collection[Any]) -> boo
 
 
 def _is_scalar(target: Any) -> bool:
-    """Whether a function works on sizes: Python's own, which torch.onnx knows all that occur of."""
+    """Whether a function works on sizes: Python's own, all of which torch.onnx knows."""
     return not isinstance(target, torch._ops.OpOverload)
 
 
@@ -84,7 +83,7 @@ def _replace(node: Node, sizes: _Sizes) -> None:
 
 
 def _put(node: Node, value: Any) -> None:
-    """Use `value` wherever a node is used; an output keeps its node, which the program names."""
+    """Use `value` in place of a node; an output keeps its node, whose name the program uses."""
     if any(user.op == "output" for user in node.users):
         _call(node, _aten.clone.default, value)
         return
@@ -104,7 +103,7 @@ def _reshape(node: Node, sizes: _Sizes) -> None:
         return
     with node.graph.inserting_before(node):
         new = [sizes.of(size) for size in shape]
-    if None not in new:  # else it stays what it is, which is known too
+    if None not in new:  # otherwise it stays, and is known as well
         _call(node, _aten.reshape.default, value, new)
 
 
@@ -133,7 +132,7 @@ _REWRITES: dict[Any, Callable[..., None]] = {
 
 
 class _Sizes:
-    """The sizes of a graph, each computed once: of its inputs, and products of them."""
+    """The sizes of a graph, each computed once: sizes of inputs, and their products."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -142,7 +141,8 @@ class _Sizes:
         self._inputs = dict(_input_sizes(graph))
 
     def shared(self, node: Node) -> bool:
-        """Whether a node computed a size that another has, which is used in its place now."""
+        """Replace a node by an earlier one that computes the same size; returns whether there is
+        one."""
         value = node.meta.get("val")
         if not isinstance(value, torch.SymInt):
             return False
@@ -152,8 +152,8 @@ class _Sizes:
         return found is not node
 
     def of(self, size: int | torch.SymInt) -> Size | None:
-        """A size for the node before which the graph is being extended; None where it is no
-        product of sizes of inputs."""
+        """A size for the node that is being extended; None if it is no product of sizes of
+        inputs."""
         return size if isinstance(size, int) else self._of(size.node.expr)
 
     def _of(self, expression: Any) -> Size | None:
@@ -189,7 +189,7 @@ class _Sizes:
 
 
 def _input_sizes(graph: Graph) -> Iterable[tuple[Any, tuple[Node, int]]]:
-    """Each size of an input that may vary, with the input and the axis."""
+    """Each variable size of an input, with the input and the axis."""
     for node in graph.nodes:
         value = node.meta.get("val")
         if node.op == "placeholder" and isinstance(value, torch.Tensor):

@@ -1,4 +1,4 @@
-"""What becomes of an exported graph before it is saved: the passes and their order."""
+"""The passes that lower an exported graph, and their order."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RULES = (
     keep_rows_flat,
     drop_reshapes,
 )
-"""Tried in this order at each node, in one walk: what one leaves flat the next takes flat."""
+"""Passes tried in this order at each node, in one walk: one flattens values for the next."""
 FUSIONS = (
     ("LogSoftmax", fuse_candidates),
     ("LogSoftmax", fuse_shortlist_candidates),
@@ -64,7 +64,7 @@ FUSIONS = (
     ("Cast", fuse_embeddings),
     ("Concat", fuse_sinusoids),
 )
-"""Each looks at all nodes of its kind of operator, after those before it."""
+"""Passes that each visit all nodes of one kind of operator, in this order."""
 
 
 def lower(
@@ -74,10 +74,10 @@ def lower(
     flat_outputs: frozenset[str] = frozenset(),
     products: Products = ALIKE,
 ) -> onnx.ModelProto:
-    """The graph for the CPU: fp32, or int8, whose activations have a scale for each row where
-    `products` says nothing else.
+    """The graph for the CPU: fp32 or int8. Activations have a scale for each row unless `products`
+    says otherwise.
 
-    `flat_outputs` are given as [M,*]: ONNX Runtime copies what it reshapes into an output, and
+    `flat_outputs` get the shape [M,*]: ONNX Runtime copies what it reshapes into an output, and
     logits are large.
     """
     fold_transposes(model)
@@ -103,12 +103,12 @@ def lower_for_cuda(
     exact: frozenset[bytes] = frozenset(),
     int8_weights: bool = False,
 ) -> onnx.ModelProto:
-    """The graph for a GPU, of standard operators alone, and MatMulNBits where products in FLOAT16
-    read int8 weights; `element` is FLOAT, FLOAT16 or BFLOAT16.
+    """The graph for a GPU: standard operators only, and MatMulNBits for products in FLOAT16 with
+    int8 weights. `element` is FLOAT, FLOAT16 or BFLOAT16.
 
-    A product whose weights' key is in `exact` stays fp32; `half` names the inputs and outputs of
-    the graph that do not (see `mixed_precision`). Raises ExportError for an operator that has no
-    kernel there, and for attention on what is too large for fp16.
+    A product stays fp32 if `exact` has the key of its weights. `half` names the inputs and outputs
+    that have 16 bits (see `mixed_precision`). Raises ExportError for an operator without a kernel
+    there, and for attention on values that are too large for fp16.
     """
     fold_transposes(model)
     scaled = fold_scalars(model)
@@ -130,7 +130,7 @@ def lower_for_cuda(
 
 
 def fuse(model: onnx.ModelProto) -> None:
-    """Make functions of the groups that have a kernel; the model is changed."""
+    """Turn groups of operators that have a kernel into functions; changes the model."""
     groups = Groups(model)
     for op_type, fuse_at in FUSIONS:
         groups.each(op_type, fuse_at)

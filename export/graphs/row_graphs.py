@@ -1,5 +1,5 @@
-"""The two graphs by which a GPU lays caches out anew. `python -m export.graphs.row_graphs` writes
-them beside the session that runs them, as part of the package, which has no `onnx`."""
+"""The two graphs that re-arrange caches on a GPU. `python -m export.graphs.row_graphs` writes them
+beside the session that runs them; the package ships them because it does not depend on `onnx`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _OPSET, _IR_VERSION = 24, 11
 
 
 def row_graph(*, two: bool) -> onnx.ModelProto:
-    """Gathers rows of an array [T, N, D] of words, whatever these are parts of, by an index. With
-    `two` the rows of a second array count on from those of the first."""
+    """A graph that gathers rows of an array [T, N, D] of words by an index. With `two`, rows of a
+    second array are numbered after those of the first."""
     inputs = ["rows", "others"][: 1 + two]
     values = [
         helper.make_tensor_value_info(name, TensorProto.INT32, ["T", size, "D"])

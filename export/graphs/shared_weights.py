@@ -1,5 +1,5 @@
-"""Weights of a bundle's graphs that lie beside them: those that two graphs have in common, such as
-tied embeddings, once, and those of a graph that is too large for one file."""
+"""Weights outside the graph files: those that two graphs share, such as tied embeddings, and those
+of a graph that is too large for one file."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import onnx
 from onnx.external_data_helper import set_external_data
 
 LEAST_BYTES = 1 << 16
-"""Of a weight that is worth a place beside its graph."""
+"""Least size of a weight that is stored outside, in bytes."""
 MOST_BYTES = (1 << 31) - (1 << 24)
-"""Of weights in a graph's own file: protobuf writes less than 2 GiB, nodes among them."""
+"""Most bytes of weights in a graph's own file: protobuf writes less than 2 GiB, nodes included."""
 _PAGE = 4096
-"""What begins with a page is read in place."""
+"""Alignment: data that starts at a page is read in place."""
 
 
 def share_weights(
@@ -24,10 +24,10 @@ def share_weights(
     least_bytes: int = LEAST_BYTES,
     most_bytes: int = MOST_BYTES,
 ) -> None:
-    """Move initializers that several models hold, and all of a model that has more than
-    `most_bytes` of them, into a file beside them, if there are any; those below `least_bytes` stay.
+    """Move shared initializers, and all initializers of a model with more than `most_bytes` of
+    them, into a file beside the graphs; those below `least_bytes` stay.
 
-    The models are changed in place: they refer to the file by its name.
+    Changes the models in place: they refer to the file by name.
     """
     places: dict[bytes, list[onnx.TensorProto]] = {}
     moved: set[bytes] = set()

@@ -1,4 +1,4 @@
-"""The shortlist of a bundle: the lexicon of its training text, and the graph that chooses from it.
+"""The shortlist of a bundle: a lexicon learnt from its training text, and the graph that uses it.
 
 Shape letters: P pairs of pieces, V vocabulary.
 """
@@ -27,15 +27,16 @@ from training.tasks.translation import read_corpus
 
 FILE = "shortlist.npz"
 COMMON = 128
-"""Pieces that any source may become: the most frequent ones of the target text."""
+"""Number of common pieces: the most frequent ones of the target text."""
 BEST = 32
-"""Translations of one source piece, at most."""
+"""Most translations of one source piece."""
 LEAST_PROBABILITY = 1e-3
-"""Of a translation that is kept."""
+"""Least probability of a translation in the lexicon."""
 
 
 def read_shortlist(recipe: TranslationRecipe, tokenizer: Tokenizer) -> Shortlist:
-    """The shortlist of a recipe's training text; raises CorpusError where it cannot be read."""
+    """Learn the shortlist from a recipe's training text; raises CorpusError if it cannot be
+    read."""
     corpus, data = read_corpus(recipe), recipe.data
     sides = (tokenizer.encode_batch([pair[side] for pair in corpus.train]) for side in (0, 1))
     pairs = list(zip(*sides, strict=True))
@@ -54,10 +55,10 @@ def read_shortlist(recipe: TranslationRecipe, tokenizer: Tokenizer) -> Shortlist
 def build_shortlist(
     pairs: list[IdPair], vocab_size: int, of_tag: Mapping[int, list[IdPair]] | None = None
 ) -> Shortlist:
-    """From encoded sentence pairs, whose sides share a vocabulary.
+    """Learn a shortlist from encoded sentence pairs with a common vocabulary.
 
-    A piece may always stay as it is: names and numbers do. `of_tag` has those pairs whose sources a
-    language's tag stands before: it may become the most frequent pieces of that language.
+    A piece may always stay unchanged, as names and numbers do. `of_tag` has the pairs whose sources
+    start with a language's tag: the tag may become the most frequent pieces of that language.
     """
     common = np.unique([EOS_ID, *_frequent(pairs, vocab_size)])
     tagged = [
@@ -94,7 +95,7 @@ def write_shortlist(
     int8: bool,
     products: Products,
 ) -> tuple[ShortlistFiles, onnx.ModelProto]:
-    """Write the lexicon; returns the step graph, which is to be saved yet."""
+    """Write the lexicon; returns the step graph, which the caller saves."""
     shortlist.save(folder / FILE)
     step, step_graph = export_shortlist_step(model)
     step = lower(step, int8=int8, products=products)

@@ -1,4 +1,4 @@
-"""A module becomes a graph of ONNX, through torch.onnx, at the opset of this project."""
+"""Traces a module into an ONNX graph, through torch.onnx, at the opset of this project."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from serving.bundle.graph import Tensor
 from training.models.operators.traced import OPSET
 
 _REGISTRIES: dict[int, Any] = {}
-"""Operators that were read, by opset."""
+"""Cached operator tables, by opset."""
 
 
 def trace_graph(
@@ -30,9 +30,9 @@ def trace_graph(
     inputs: tuple[Tensor, ...],
     outputs: tuple[Tensor, ...],
 ) -> onnx.ModelProto:
-    """The graph of a module in evaluation, fp32, for example arguments; axes of `inputs` that have
-    a name may have any size. Sizes 0 and 1 and equal sizes of examples would be taken for fixed
-    ones. The values of arguments have no influence on it."""
+    """Trace a module in evaluation mode, in fp32, with example arguments; axes of `inputs` that
+    have a name are variable. Examples must avoid sizes 0 and 1 and equal sizes, which would be
+    taken as fixed. The values of the arguments do not matter."""
     shapes = [
         {i: Dim.DYNAMIC for i, axis in enumerate(tensor.axes) if isinstance(axis, str)}
         for tensor in inputs
@@ -63,9 +63,8 @@ def _like(value: Any, leaves: Iterator[Any]) -> Any:
 
 @contextlib.contextmanager
 def _operators_read_once() -> Iterator[None]:
-    """For each graph torch.onnx reads anew what becomes of each of PyTorch's operators, from the
-    source text of hundreds of functions: as much work as two layers. Here each graph gets a copy of
-    what was read for the first."""
+    """Keep one operator table for all graphs. torch.onnx would read it again for each graph from
+    the source of hundreds of functions, which costs as much as two layers."""
     # Half a second to import, which is not for commands that trace nothing.
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
@@ -79,7 +78,7 @@ def _operators_read_once() -> Iterator[None]:
 
 
 def _copied(read: Callable[..., Any], *, opset_version: int) -> Any:
-    """A registry of its own for a graph, which may add operators to it."""
+    """A copy of the table for one graph, which may add operators to it."""
     if opset_version not in _REGISTRIES:
         _REGISTRIES[opset_version] = read(opset_version=opset_version)
     registry = copy(_REGISTRIES[opset_version])
@@ -89,9 +88,9 @@ def _copied(read: Callable[..., Any], *, opset_version: int) -> Any:
 
 @contextlib.contextmanager
 def _traced_once() -> Iterator[None]:
-    """Keep torch.onnx from tracing a program again for operators that can be replaced in it, and
-    once more for the types of values that the trace has found already; and PyTorch from looking up
-    what it found for like tensors, which takes longer than finding it where sizes are symbols."""
+    """Keep torch.onnx from tracing a program again for replaceable operators and for value types
+    that are already known. Also keep PyTorch from caching results by tensors, since with symbolic
+    sizes the look-up takes longer than the computation."""
     from torch._dynamo import config
     from torch.onnx._internal.exporter import _decomp, _fx_passes
     from torch.onnx._internal.fx.passes import type_promotion
@@ -105,7 +104,7 @@ def _traced_once() -> Iterator[None]:
         return program if use_known_operators(program, known) else trace_again(program, registry)
 
     def promoted(interpreter: Any, node: Node) -> Any:
-        """What a node's arguments are promoted to follows from their types; its value is known."""
+        """Promotion of a node's arguments, from their types alone."""
         with interpreter._set_current_node(node):
             rule = type_promotion.get_type_promotion_rule(node, interpreter.type_promotion_table)
             if rule is not None:
@@ -122,7 +121,7 @@ def _traced_once() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter warns of its own deprecations and of packages it could use."""
+    """Silence the exporter's warnings about its own deprecations and optional packages."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

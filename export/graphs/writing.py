@@ -1,4 +1,4 @@
-"""A model to the ONNX files of a bundle, and to the manifest that describes them."""
+"""Writes the ONNX files of a model, and the manifest that describes them."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ from training.models.embedding import settled
 from training.models.light_attention import layer_reach
 
 _SOFTMAX = {"Attention", "Softmax"}
-"""Operators of ONNX Runtime that weigh what a token looks at."""
+"""Attention operators of ONNX Runtime."""
 
 ALLOWED = {"cpu": ("fp32", "int8"), "cuda": ("fp32", "fp16", "bf16", "w8a16")}
-"""Precisions that can be exported, by target device."""
+"""Supported precisions, by target device."""
 HEAD_UNIT = 8
-"""Features: ONNX Runtime's memory-efficient attention, the one that takes a mask, reads so many at
+"""Features that ONNX Runtime's memory-efficient attention, the only one with a mask, reads at
 once."""
 TOKENIZER_FILE, PROBE_FILE, SHARED_FILE = "tokenizer.model", "probe.onnx", "shared.bin"
 
 
 def check_precision(precision: str, target: str) -> None:
-    """Raise ExportError for a pair that cannot be exported."""
+    """Raise ExportError for an unsupported pair of device and precision."""
     if precision not in ALLOWED.get(target, ()):
         pairs = ", ".join(f"{t} {p}" for t, precisions in ALLOWED.items() for p in precisions)
         raise ExportError(
@@ -63,7 +63,7 @@ def check_precision(precision: str, target: str) -> None:
 
 
 def check_heads(config: ModelConfig, target: str) -> None:
-    """Raise ExportError for heads of a size that attention under a mask does not take on a GPU."""
+    """Raise ExportError for head sizes that masked attention does not support on a GPU."""
     size = config.head_width
     if target == "cuda" and size % HEAD_UNIT:
         raise ExportError(
@@ -73,7 +73,7 @@ def check_heads(config: ModelConfig, target: str) -> None:
 
 
 def check_caps(config: ModelConfig, target: str) -> None:
-    """Raise ExportError for soft caps of attention, which have not been tried on a GPU."""
+    """Raise ExportError for soft caps of attention, which are untested on a GPU."""
     if target == "cuda" and config.attention_soft_cap:
         raise ExportError(
             "--target cuda takes no soft cap of attention (attention_soft_cap "
@@ -82,7 +82,7 @@ def check_caps(config: ModelConfig, target: str) -> None:
 
 
 def check_groups(config: LanguageModelConfig, target: str) -> None:
-    """Raise ExportError for grouped queries, which have not been tried on a GPU."""
+    """Raise ExportError for grouped queries, which are untested on a GPU."""
     if target == "cuda" and config.kv_heads != config.num_heads:
         raise ExportError(
             f"--target cuda takes no grouped queries (num_heads {config.num_heads}, num_kv_heads "
@@ -91,15 +91,16 @@ def check_groups(config: LanguageModelConfig, target: str) -> None:
 
 
 def check_shortlist(target: str) -> None:
-    """Raise ExportError where a bundle for that device cannot have shortlists."""
+    """Raise ExportError if bundles for this device cannot have shortlists."""
     if target != "cpu":
         raise ExportError(f"--shortlist needs --target cpu, got {target}; leave it out")
 
 
 def choose_activations(precision: str, target: str, activations: Activations | None) -> Activations:
-    """What is asked for, or static ones for int8; raises ExportError for what cannot be exported.
+    """The requested activations, or static ones for int8; raises ExportError for an unsupported
+    choice.
 
-    fp32 has no scales: there `row` stands for nothing.
+    fp32 has no scales; there `row` has no effect.
     """
     check_precision(precision, target)
     if activations in ("static", "row16") and precision != "int8":
@@ -120,9 +121,9 @@ def write_graphs(
 ) -> Manifest:
     """Write the encoder and step graphs (and the int8 probe) into `folder`.
 
-    Returns their manifest, which knows neither languages, quality nor hashes yet. The model is left
-    in evaluation mode. `max_source` counts ids with eos. With a `shortlist`, which only the CPU
-    has, there is a graph that chooses from it, too.
+    Returns the manifest, still without languages, quality and hashes. The model is left in
+    evaluation mode. `max_source` counts ids with eos. A `shortlist`, on the CPU only, adds a graph
+    that uses it.
     """
     check_precision(precision, target)
     check_heads(model.config, target)
@@ -167,8 +168,8 @@ def write_language_graphs(
     products: Products = ALIKE,
     max_positions: int | None = None,
 ) -> Manifest:
-    """`write_graphs` for a language model, which has a step graph alone; its length is open, unless
-    it has learnt positions or `max_positions` bounds it."""
+    """As `write_graphs`, for a language model, which has a step graph only. Its length is open
+    unless it has learnt positions or `max_positions` bounds it."""
     check_precision(precision, target)
     check_heads(model.config, target)
     check_groups(model.config, target)
@@ -200,8 +201,8 @@ def write_language_graphs(
 
 
 def _follows(step: onnx.ModelProto, model: CausalLanguageModel) -> bool:
-    """Whether a step may put several tokens into one row (`ModelSizes.follows`): ONNX Runtime's own
-    attention may round otherwise with more queries, and nothing else may tie tokens together."""
+    """Whether a step may put several tokens into one row (`ModelSizes.follows`). ONNX Runtime's own
+    attention may round differently with more queries, and no other operator may combine tokens."""
     needs = model.step_needs
     theirs = _SOFTMAX.intersection(node.op_type for node in step.graph.node)
     return not (theirs or needs.recurrent or needs.ancestors)
@@ -218,8 +219,8 @@ def write_text_graph(
     max_length: int,
     labels: tuple[str, ...],
 ) -> Manifest:
-    """`write_graphs` for an encoder, of which there is one graph: packed texts to what is read from
-    each. With `labels` these are the logits of classes; `max_length` counts special ids."""
+    """As `write_graphs`, for an encoder, which has one graph of packed texts. With `labels` the
+    outputs are class logits; `max_length` counts special ids."""
     role: Role = "class_score" if labels else "vector"
     form = _Form(precision, "cpu", products)
     encoder, graph = form.lower(*export_text_graph(settled(model.eval()), role))
@@ -255,14 +256,14 @@ def write_text_graph(
 
 @dataclass(frozen=True)
 class _Form:
-    """In what arithmetic graphs compute, and for which machine."""
+    """The arithmetic and the device of graphs."""
 
     precision: str
     target: str
     products: Products
 
     def lower(self, proto: onnx.ModelProto, graph: Graph) -> tuple[onnx.ModelProto, Graph]:
-        """An exported graph in this form, and its description."""
+        """Lower an exported graph to this form; returns it with its description."""
         flat = frozenset(t.name for t in graph.outputs if t.axes[0] == "M")
         if self.target == "cpu":
             int8 = self.precision == "int8"
@@ -284,10 +285,10 @@ class _Form:
 
 
 def _with_half_memory(graph: Graph, dtype: DType) -> Graph:
-    """A graph's description, in which keys, values and source tensors are of that type.
+    """A graph's description with keys, values and source tensors of the 16-bit type.
 
-    States of modules stay fp32: neither a product nor attention reads them, a step reads few of
-    them, and what is summed up in one from position to position would be rounded at each.
+    States of modules stay fp32: no product and no attention reads them, a step reads few of them,
+    and a running sum would be rounded at each position.
     """
 
     def typed(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -300,7 +301,7 @@ def _with_half_memory(graph: Graph, dtype: DType) -> Graph:
 
 
 def _save_probe(folder: Path, precision: str) -> None:
-    """For int8, the graph that shows whether a machine computes it exactly."""
+    """For int8: save the graph that shows whether a machine computes it exactly."""
     if precision == "int8":
         _save(probe_model(), folder / PROBE_FILE)
 
@@ -358,7 +359,7 @@ def _save(model: onnx.ModelProto, path: Path) -> None:
 
 
 def forget_origin(model: onnx.ModelProto) -> None:
-    """Drop PyTorch's notes on where each node comes from, which hold paths of this machine."""
+    """Drop PyTorch's notes about the origin of each node, which contain local paths."""
     graph = model.graph
     for part in (graph, *graph.node, *graph.input, *graph.output, *graph.value_info):
         part.ClearField("metadata_props")

@@ -1,2 +1,2 @@
-"""Checkpoints of other projects: recognised, read without running anything of theirs, and given to
-the export as models of `training.models`. No architecture is defined here."""
+"""Imports checkpoints of other projects: recognises them, reads them without executing anything in
+them, and exports them as models of `training.models`. Defines no architecture."""

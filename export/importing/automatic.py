@@ -1,4 +1,4 @@
-"""The precision that nobody has named: the smallest that loses little enough, with the reason."""
+"""Chooses the precision if none is named: the smallest whose loss is within the limits."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ logger = logging.getLogger(__name__)
 
 
 def write_first(write: Callable[[Form], Manifest], form: Form) -> Manifest:
-    """What `write` makes of the first form that loses little enough: int8, that with activations of
-    16 bits, fp32; the activations of `form`, if it names any, are the only ones of int8.
+    """The result of `write` with the first form whose loss is within the limits: int8, int8 with
+    16-bit activations, fp32. If `form` names activations, int8 has only these.
 
-    Raises ExportError for another device than the CPU, ParityError where fp32 loses too much, and
-    what `write` raises.
+    Raises ExportError for a device other than the CPU, ParityError if fp32 loses too much, and the
+    errors of `write`.
     """
     if form.target != "cpu":
         raise ExportError(
@@ -29,12 +29,12 @@ def write_first(write: Callable[[Form], Manifest], form: Form) -> Manifest:
     why = "it loses less than the limits allow"
     for chosen in tried:
         try:
-            return _told(write(chosen), chosen, why)
+            return _announced(write(chosen), chosen, why)
         except ParityError as error:
             reason = str(error).partition("; no bundle was written")[0]
             why = f"{_text(chosen)} loses too much ({reason})"
             logger.info("%s; trying the next", why)
-    return _told(write(last), last, why)
+    return _announced(write(last), last, why)
 
 
 def _forms(form: Form) -> list[Form]:
@@ -45,7 +45,7 @@ def _forms(form: Form) -> list[Form]:
     return [*int8, replace(form, precision="fp32", activations=None)]
 
 
-def _told(manifest: Manifest, chosen: Form, why: str) -> Manifest:
+def _announced(manifest: Manifest, chosen: Form, why: str) -> Manifest:
     logger.info("precision auto chose %s: %s", _text(chosen), why)
     return manifest
 

@@ -1,4 +1,4 @@
-"""Make a bundle of another project's checkpoint: recognise it, read it, export it like a run."""
+"""Makes a bundle of another project's checkpoint: recognises it, reads it, and exports it."""
 
 from __future__ import annotations
 
@@ -52,16 +52,15 @@ from serving.hub.cache import AUTO
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads the checkpoints of one family."""
+    """The reader of one family of checkpoints."""
 
     family: str
-    """The name of a toolkit, or the `model_type` of a folder of `transformers`."""
+    """Name of the toolkit, or the `model_type` of a folder of `transformers`."""
     kind: Kind
     recognises: Callable[[Path], bool]
     """Whether a folder or a file belongs to this family."""
     read: Callable[[Path, Declared], Any]
-    """Returns what the kind makes a subject of. Raises ExportError, with file and entry, for what
-    is not supported."""
+    """Reads a checkpoint. Raises ExportError, with file and entry, for anything unsupported."""
 
 
 def _translation(
@@ -69,7 +68,7 @@ def _translation(
     read: Callable[[Path, LanguageChoice], Imported],
     recognises: Callable[[Path], bool] | None = None,
 ) -> Reader:
-    """A reader that goes by `model_type`, unless `recognises` is given."""
+    """A reader that is chosen by `model_type`, unless `recognises` is given."""
     return Reader(
         family,
         TRANSLATION,
@@ -126,7 +125,7 @@ READERS = (
     _translation("fairseq", read_fairseq, has_fairseq),
     _translation("opennmt-py", read_opennmt, has_checkpoint_file),
 )
-"""All readers. The first that recognises a checkpoint reads it."""
+"""All readers; the first one that recognises a checkpoint reads it."""
 
 _SUPPORTED = ", ".join(reader.family for reader in READERS)
 
@@ -144,8 +143,8 @@ def import_bundle(
 
     The bundle is compared with the checkpoint on a text with references, on a text alone, or else
     on built-in sentences (for a language model, a passage). int8 has static activations only if
-    there is a text to fit them to. The precision AUTO is the smallest that loses little enough.
-    Raises ExportError (ParityError) with file and entry, and then leaves nothing behind.
+    there is a text to fit them to. The precision AUTO is the smallest one whose loss is within the
+    limits. Raises ExportError (ParityError) with file and entry, and then leaves nothing behind.
     """
     check_apart(out, [source, *texts.files])
     reader = recognise(source, declared.family)
@@ -165,8 +164,8 @@ def import_bundle(
 
 
 def recognise(source: Path, family: str | None = None) -> Reader:
-    """The reader of the checkpoint at `source`: that of `family` if it is named, else the first
-    that recognises it. Raises ExportError if there is none, and says what the source is instead."""
+    """The reader of the checkpoint at `source`: that of `family` if given, else the first that
+    recognises it. Raises ExportError, which describes the source, if there is none."""
     refuse_missing(source)
     refuse_adapter(source)
     for reader in READERS:

@@ -1,4 +1,4 @@
-"""What a user names as the source of an import: a path, or a model by its name, downloaded."""
+"""The source of an import as a user names it: a path, or the name of a model to download."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from serving.hub.published import Published, fetched
 
 @dataclass(frozen=True)
 class NamedSource:
-    """A checkpoint that lies on this machine now."""
+    """A checkpoint on this machine."""
 
     path: Path
     origin: str | None
-    """The name with its revision, of what was downloaded."""
+    """Name and revision of a downloaded model."""
 
 
 @contextmanager
 def named_source(given: str, family: str | None = None) -> Iterator[NamedSource]:
-    """The checkpoint that a path or a name stands for; a path that is there wins.
+    """The checkpoint at a path or with a name; an existing path takes precedence.
 
-    What says what a repository holds is looked at before its weights are downloaded. Raises
-    ModelNameError where a name stands for nothing that can be had, and ExportError where it is a
-    bundle already, or nothing reads it.
+    The files that identify a model are checked before its weights are downloaded. Raises
+    ModelNameError for a name without a model, and ExportError if it is already a bundle or no
+    reader supports it.
     """
     name = name_here(given)
     if name is None:
@@ -57,8 +57,8 @@ def _is_bundle(name: Name) -> ExportError:
 
 
 def _check(published: Published, folder: Path, family: str | None) -> None:
-    """Raise ExportError for what no reader reads, where a folder of transformers says what it is;
-    what other toolkits write says so in the weights."""
+    """Raise ExportError if a folder of transformers identifies itself as unsupported; other
+    toolkits store that in the weights."""
     if any((folder / name).is_file() for name in (CONFIG, ADAPTER)):
         try:
             recognise(folder, family)
@@ -67,5 +67,5 @@ def _check(published: Published, folder: Path, family: str | None) -> None:
 
 
 def _named(error: ExportError, place: Path, published: Published) -> ExportError:
-    """The error with the model's name in place of where it lies for a while."""
+    """The error with the model's name in place of its temporary path."""
     return type(error)(str(error).replace(str(place), str(published.name)))

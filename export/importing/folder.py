@@ -1,5 +1,5 @@
-"""A folder of Hugging Face `transformers`: its options, its tensors and its other files, each read
-as data. Errors name the file and the entry."""
+"""Reads a folder of Hugging Face `transformers`: options, tensors and other files, all as data.
+Errors name the file and the entry."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ CONFIG = "config.json"
 _SAFETENSORS, _PICKLED = "model.safetensors", "pytorch_model.bin"
 _WHOLE = (_SAFETENSORS, _PICKLED)
 WEIGHTS = (*_WHOLE, *(f"{name}.index.json" for name in _WHOLE))
-"""Files of which one holds the weights, or says which do."""
+"""Files that hold the weights, or list the files that do; a folder has one."""
 _OTHERS = (".h5", ".msgpack", ".ot", ".onnx", ".ckpt", ".gguf", ".gz", ".zip")
-"""How weights end that are of another form, or packed."""
+"""Endings of weights that are quantised or packed."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; raises ExportError where there is none."""
+    """The object in a JSON file; raises ExportError if there is none."""
     tree = _read_value(path)
     if not isinstance(tree, dict):
         raise ExportError(f"{path}: must be a JSON object, got {type(tree).__name__}")
@@ -36,12 +36,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_optional(path: Path) -> dict[str, Any]:
-    """The object in a JSON file that need not be there; raises ExportError where it is none."""
+    """The object in an optional JSON file; raises ExportError if it is not an object."""
     return read_json(path) if path.exists() else {}
 
 
 def read_objects(path: Path) -> list[dict[str, Any]]:
-    """The objects of a list in a JSON file; raises ExportError where it is none of objects."""
+    """The list of objects in a JSON file; raises ExportError for anything else."""
     trees = _read_value(path)
     if not isinstance(trees, list) or not all(isinstance(tree, dict) for tree in trees):
         raise ExportError(f"{path}: must be a list of JSON objects")
@@ -59,38 +59,38 @@ def _read_value(path: Path) -> Any:
 
 
 def has_config(source: Path) -> bool:
-    """Whether a folder has a `config.json`, which says what it is: it is none of other toolkits."""
+    """Whether a folder has a `config.json`, which excludes other toolkits."""
     return (source / CONFIG).is_file()
 
 
 class Options:
-    """The options of a `config.json`. What nobody has asked for is refused at the end: an option
-    that is not known may change what the model computes."""
+    """The options of a `config.json`. Options that were not read are an error at the end: an
+    unknown one may change what the model computes."""
 
     def __init__(self, path: Path, tree: dict[str, Any]) -> None:
         self.path, self._tree = path, tree
         self._seen: set[str] = set()
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An option's value, or the default where it is not there or null."""
+        """The value of an option; the default if it is missing or null."""
         self._seen.add(name)
         value = self._tree.get(name)
         return default if value is None else value
 
     def given(self, name: str, default: Any) -> Any:
-        """An option's value, null too, or the default where it is not there."""
+        """The value of an option, which may be null; the default if it is missing."""
         self._seen.add(name)
         return self._tree.get(name, default)
 
     def integer(self, name: str) -> int:
-        """An option that must be an integer of 0 or more."""
+        """The value of an option that must be an integer of 0 or more."""
         value = self.get(name)
         if type(value) is not int or value < 0:
             raise ExportError(f"{self.path}: {name} must be an integer >= 0, got {value!r}")
         return value
 
     def need(self, name: str, kind: type) -> Any:
-        """An option that must be there and of that type."""
+        """The value of a required option of a type."""
         value = self.get(name)
         if type(value) is not kind:
             raise ExportError(
@@ -100,7 +100,7 @@ class Options:
         return value
 
     def equal(self, *names: str) -> int:
-        """The value of options that must be one integer in all models here."""
+        """The value of options that must be one equal integer in this project's models."""
         values = [self.integer(name) for name in names]
         if len(set(values)) > 1:
             raise ExportError(
@@ -110,7 +110,7 @@ class Options:
         return values[0]
 
     def must(self, name: str, *supported: Any, default: Any = None) -> Any:
-        """An option that must have one of these values."""
+        """The value of an option that must be one of these."""
         value = self.get(name, default)
         if value not in supported:
             listed = " or ".join(map(repr, supported))
@@ -120,12 +120,12 @@ class Options:
         return value
 
     def must_be(self, value: object, *names: str) -> None:
-        """Options that must have this value, or are not there."""
+        """Check that options have this value or are missing."""
         for name in names:
             self.must(name, value, default=value)
 
     def finish(self, harmless: Iterable[str]) -> None:
-        """Raise ExportError for an option that was not read and is none of the `harmless` ones."""
+        """Raise ExportError for an option that was not read and is not `harmless`."""
         for name in sorted(self._tree.keys() - self._seen - set(harmless)):
             if not name.startswith("_"):
                 raise ExportError(
@@ -137,8 +137,8 @@ class Options:
 def find_pair(
     places: Iterable[Path], pair: tuple[str, str], shared: Sequence[str]
 ) -> tuple[Path, Path] | None:
-    """The files of source and target by their names, or one for both by any of the `shared` names,
-    in the first folder that has them; None where none has."""
+    """The files of source and target by name, or one file for both by one of the `shared` names, in
+    the first folder that has them; None if none has."""
     for place in places:
         own = (place / pair[0], place / pair[1])
         if all(path.is_file() for path in own):
@@ -150,32 +150,32 @@ def find_pair(
 
 
 class Weights:
-    """The tensors of a checkpoint by name, each of which must be taken once."""
+    """The tensors of a checkpoint by name; each must be taken once."""
 
-    def __init__(self, path: Path, tensors: dict[str, Tensor], told_by: str = CONFIG) -> None:
-        """`told_by` is where the options stand that say which tensors there are."""
-        self.path, self._tensors, self._told_by = path, tensors, told_by
+    def __init__(self, path: Path, tensors: dict[str, Tensor], described_by: str = CONFIG) -> None:
+        """`described_by` names the file whose options decide which tensors exist."""
+        self.path, self._tensors, self._described_by = path, tensors, described_by
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a tensor that is there."""
+        """The shape of an existing tensor."""
         return tuple(self._tensors[name].shape)
 
     def same(self, name: str, other: str) -> bool:
-        """Whether two tensors that may be there are, and are one."""
+        """Whether two optional tensors both exist and are equal."""
         pair = self._tensors.get(name), self._tensors.get(other)
         return pair[0] is not None and pair[1] is not None and torch.equal(pair[0], pair[1])
 
     def take(self, name: str, *shape: int) -> Tensor:
-        """A tensor of that shape in fp32; raises ExportError where it is missing or differs."""
+        """A tensor of that shape in fp32; raises ExportError if it is missing or differs."""
         found = self._tensors.pop(name, None)
         if found is None:
             raise ExportError(f"{self.path}: the tensor {name!r} is missing")
         if tuple(found.shape) != shape:
             raise ExportError(
-                f"{self.path}: {name!r} must be {list(shape)} by {self._told_by}, "
+                f"{self.path}: {name!r} must be {list(shape)} by {self._described_by}, "
                 f"got {list(found.shape)}"
             )
         if not found.is_floating_point():
@@ -183,34 +183,34 @@ class Weights:
         return found.float()
 
     def take_one(self, names: Sequence[str], *shape: int) -> Tensor:
-        """The one tensor that several names stand for; only one of them need be there."""
+        """The one tensor that has several names; one of them is enough."""
         present = [name for name in names if name in self] or list(names[:1])
         first, *others = [self.take(name, *shape) for name in present]
         for name, other in zip(present[1:], others, strict=True):
             if not torch.equal(first, other):
                 raise ExportError(
-                    f"{self.path}: {name!r} differs from {present[0]!r}; by {self._told_by} they "
-                    "share one matrix"
+                    f"{self.path}: {name!r} differs from {present[0]!r}; by {self._described_by} "
+                    "they share one matrix"
                 )
         return first
 
     def drop(self, name: str) -> Tensor | None:
-        """A tensor that the model here computes, where it is there."""
+        """Take a tensor, if present, that the model computes here."""
         return self._tensors.pop(name, None)
 
     def finish(self) -> None:
-        """Raise ExportError for a tensor that nothing has taken: a layer that is not known."""
+        """Raise ExportError for a tensor that was not taken: an unknown layer."""
         for name, tensor in sorted(self._tensors.items()):
             raise ExportError(
                 f"{self.path}: the layer {name!r} {list(tensor.shape)} is not known to this family "
-                f"({len(self._tensors)} such tensors); {self._told_by} names the layers that are "
-                "supported"
+                f"({len(self._tensors)} such tensors); {self._described_by} names the layers that "
+                "are supported"
             )
 
 
 def read_weights(folder: Path) -> Weights:
-    """All tensors of a folder; raises ExportError where there are none, or a file is damaged or
-    holds more than tensors. Nothing in it is ever executed."""
+    """All tensors of a folder; raises ExportError if there are none, or a file is damaged or holds
+    anything but tensors. Nothing in it is ever executed."""
     for name in _WHOLE:
         if (folder / name).is_file():
             return Weights(folder / name, _read_file(folder / name))
@@ -252,7 +252,7 @@ def _read_file(path: Path) -> dict[str, Tensor]:
 
 
 def read_pickled(path: Path, advice: str, *, allowed: Sequence[type] = ()) -> Any:
-    """What `torch.save` wrote, of tensors, numbers, texts and their lists, and of objects of the
+    """Reads a file of `torch.save`: tensors, numbers, texts, their lists, and objects of the
     `allowed` types, which must be without code. Raises ExportError, with the advice, for anything
     else, which is never executed."""
     refuse_pointer(path)
@@ -275,13 +275,12 @@ def _cut_off(path: Path, error: Exception) -> ExportError:
 
 
 def has_checkpoint_file(source: Path) -> bool:
-    """Whether the source is a `.pt`, or a folder that holds one alone and no `config.json`."""
+    """Whether the source is a `.pt`, or a folder with exactly one and no `config.json`."""
     return not has_config(source) and _find_checkpoint_file(source) is not None
 
 
 def checkpoint_file(source: Path) -> Path:
-    """The `.pt` that the source is, or the only one in it; raises ExportError where there is
-    none."""
+    """The `.pt` at the source, or the only one in it; raises ExportError if there is none."""
     found = _find_checkpoint_file(source)
     if found is None:
         raise ExportError(f"{source}: must be a checkpoint (.pt), or a folder that holds one")

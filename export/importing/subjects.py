@@ -204,7 +204,7 @@ def _scored(languages: Languages, test: TextPair) -> tuple[str, DevSet]:
     if several and test.languages not in languages.trained:
         raise ExportError(
             f"{test.name}: the model translates {languages.listing}, and which of these the "
-            "text is must be told: give it as --test-direction FROM TO NAME SOURCE REFERENCE"
+            "text is must be given: name it as --test-direction FROM TO NAME SOURCE REFERENCE"
         )
     return test.name, test.read()
 

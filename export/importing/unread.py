@@ -48,10 +48,10 @@ def refuse_adapter(source: Path) -> None:
     path = source / ADAPTER
     if not path.is_file() or any((source / name).exists() for name in WEIGHTS):
         return
-    told = read_json(path)
+    config = read_json(path)
     raise ExportError(
-        f"{path}: an adapter ({told.get('peft_type') or 'PEFT'}) of the model "
-        f"{told.get('base_model_name_or_path')!r}, not a whole model; load it on that model with "
+        f"{path}: an adapter ({config.get('peft_type') or 'PEFT'}) of the model "
+        f"{config.get('base_model_name_or_path')!r}, not a whole model; load it on that model with "
         "the package peft, write both as one with merge_and_unload() and save_pretrained(FOLDER), "
         "and import that FOLDER"
     )
@@ -94,11 +94,11 @@ def unknown(source: Path, supported: str) -> ExportError:
     if pointer is not None:
         return pointed(pointer)
     if (source / CONFIG).is_file():
-        return _untold(source, supported)
+        return _unrecognised(source, supported)
     return _folder(source, supported) if source.is_dir() else _file(source)
 
 
-def _untold(source: Path, supported: str) -> ExportError:
+def _unrecognised(source: Path, supported: str) -> ExportError:
     return ExportError(
         f"{source / CONFIG}: has no model_type, which says what the model is, as the config.json "
         "beside a checkpoint of transformers does; take that file from where the model comes from, "

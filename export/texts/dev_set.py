@@ -18,7 +18,7 @@ class DevSet:
 
     sources: list[str]
     references: list[str] | None
-    """None where there are none: what the checkpoint writes stands for them, and BLEU tells how
+    """None where there are none: the checkpoint's outputs replace them, and BLEU measures how
     much a bundle agrees with it."""
     languages: list[Direction] | None = None
     """Of source and reference of each pair, if known."""
@@ -31,5 +31,5 @@ class DevSet:
         """Each source as a model reads it."""
         none: list[list[int]] = [[]] * len(self.sources)
         encoded = vocabulary.source.encode_batch(self.sources)
-        told = zip(encoded, self.prefixes or none, self.target_prefixes or none, strict=True)
-        return [vocabulary.sentence([*prefix, *ids], options, first) for ids, prefix, first in told]
+        rows = zip(encoded, self.prefixes or none, self.target_prefixes or none, strict=True)
+        return [vocabulary.sentence([*prefix, *ids], options, first) for ids, prefix, first in rows]

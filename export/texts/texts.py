@@ -86,12 +86,12 @@ def validation_pair(checkpoint: Path) -> TextPair:
     Raises ExportError where it kept none.
     """
     for folder in run_folders(checkpoint):
-        told = folder / VALIDATION_LANGUAGES
+        languages_file = folder / VALIDATION_LANGUAGES
         pair = TextPair(
             "validation",
             folder / VALIDATION_SOURCE,
             folder / VALIDATION_TARGET,
-            languages_file=told if told.is_file() else None,
+            languages_file=languages_file if languages_file.is_file() else None,
         )
         if pair.source.is_file() and pair.reference.is_file():
             return pair

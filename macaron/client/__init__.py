@@ -1,7 +1,7 @@
 """A client of a Macaron server, over HTTP: `Client`, and `AsyncClient` for asyncio.
 
-Needs httpx alone, and nothing of the other packages. What an operation sends and how its answer is
-read stands once, in `calls` and `store_calls`; the two clients differ in how they wait.
+Needs httpx only, and no other package of this project. `calls` and `store_calls` define once what
+an operation sends and how its answer is parsed; the two clients differ in how they wait.
 """
 
 from __future__ import annotations

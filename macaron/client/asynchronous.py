@@ -35,11 +35,11 @@ from macaron.client.stored_asynchronous import (
 T = TypeVar("T")
 
 _LOOK_S = 0.5
-"""How often a document is asked for."""
+"""Seconds between requests for the state of a document."""
 
 
 class AsyncClient:
-    """Asks a Macaron server, as `Client` does; close it, or use it in an `async with`."""
+    """Calls a Macaron server, as `Client` does; close it, or use it in an `async with`."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class AsyncClient:
         retries: int = 4,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        """`timeout_s` bounds each wait for the server; `retries` are tries after the first one;
+        """`timeout_s` bounds each wait for the server; `retries` is the number of further attempts;
         `transport` is httpx's, for proxies, certificates and tests."""
         self._retries = Retries(retries)
         self._http = httpx.AsyncClient(
@@ -61,7 +61,7 @@ class AsyncClient:
         self.memories = AsyncMemories(self._call)
         """Translation memories."""
         self.batches = AsyncBatches(self._call)
-        """Files of requests that are answered in time."""
+        """Files of requests that are answered in the background."""
         self.suggestions = AsyncSuggestions(self._call)
         """Better translations."""
 
@@ -97,8 +97,7 @@ class AsyncClient:
         source: str = "auto",
         options: TranslationOptions = calls.DEFAULTS,
     ) -> list[RemoteTranslation]:
-        """Translate texts in one request, as `translate` does; the server says how many may be
-        in one."""
+        """Translate texts in one request, as `translate` does; the server limits their number."""
         return await self._call(calls.translate(texts, source, target, options))
 
     async def stream(
@@ -108,9 +107,9 @@ class AsyncClient:
         source: str = "auto",
         options: TranslationOptions = calls.DEFAULTS,
     ) -> AsyncIterator[RemotePartial | RemoteTranslation]:
-        """Translate a text; gives what becomes certain of its translation, at last the whole one.
+        """Translate a text; yields its certain beginnings, then the whole translation.
 
-        A stream that has begun is not sent again where it breaks off.
+        A stream that breaks off after it has started is not sent again.
         """
         body = {**calls.translation_body([text], source, target, options), "stream": True}
         reader = EventReader()
@@ -136,11 +135,11 @@ class AsyncClient:
         options: TranslationOptions = calls.DEFAULTS,
         progress: Callable[[RemoteDocument], None] | None = None,
     ) -> RemoteDocument:
-        """Have a file translated and write the result; `progress` is called now and then. Of the
-        options the model, the glossary and the memory count.
+        """Translate a file and write the result. `progress` is called regularly. Of the options,
+        model, glossary and memory are used.
 
-        Raises DocumentFailedError where the server cannot translate it, and OSError where a file
-        cannot be read or written. The server forgets the document in any case.
+        Raises DocumentFailedError if the server cannot translate it, and OSError if a file cannot
+        be read or written. The document is deleted from the server in any case.
         """
         path = Path(source_path)
         fields = calls.document_fields(source, target, options)
@@ -166,13 +165,13 @@ class AsyncClient:
     async def rerank(
         self, query: str, texts: Sequence[str], model: str | None = None
     ) -> list[Ranked]:
-        """The texts in the order in which they answer a query, the best first."""
+        """Rank texts by how well they answer a query, best first."""
         return await self._call(calls.rerank(query, texts, model))
 
     async def classify(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, model: str | None = None
     ) -> list[Label]:
-        """The classes of texts; of a model that reads two, `pairs` has the second of each."""
+        """Classify texts; for a model that reads pairs, `pairs` has the second text of each."""
         return await self._call(calls.classify(texts, pairs, model))
 
     async def models(self) -> list[ModelInfo]:
@@ -180,7 +179,7 @@ class AsyncClient:
         return await self._call(calls.models())
 
     async def languages(self) -> dict[str, list[str]]:
-        """The languages that are read, each with those that it can be translated into."""
+        """The source languages, each with its target languages."""
         return await self._call(calls.languages())
 
     async def wait_ready(self, timeout_s: float = 60.0) -> None:

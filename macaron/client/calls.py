@@ -1,4 +1,4 @@
-"""What each operation sends, and how its answer is read: values and pure functions, no waiting."""
+"""The request of each operation and the parser of its answer: values and pure functions, no I/O."""
 
 from __future__ import annotations
 
@@ -27,29 +27,30 @@ DEFAULTS = TranslationOptions()
 
 _PLAIN = ("format", "model", "split_sentences", "alternatives", "alignments", "timeout_s")
 _STORED = ("glossary_id", "memory_id", "memory_threshold", "memory_fuzzy")
-"""Options that are sent as they are; documents have the second ones, too."""
+"""Options that are sent unchanged; documents accept the second group as well."""
 _OF_A_STREAM = 200
-"""The status of an answer in the middle of which an error came."""
+"""Status of an answer that an error interrupted."""
 
 
 @dataclass(frozen=True)
 class RemoteCall(Generic[T]):
-    """One request, and what its answer means."""
+    """One request, and how to parse its answer."""
 
     method: str
     path: str
     read: Callable[[Any], T]
-    """Makes the result of the answer."""
+    """Parses the answer."""
     body: Mapping[str, Any] | None = None
-    """Sent as JSON."""
+    """Body, sent as JSON."""
     query: Mapping[str, str] | None = None
     form: Mapping[str, str] | None = None
-    """Fields of a multipart form, with `files`: the name and the content of each."""
+    """Fields of a multipart form; `files` has the name and the content of each file."""
     files: Mapping[str, tuple[str, bytes]] | None = None
     answer: Literal["json", "bytes", "nothing"] = "json"
-    """What `read` gets: the JSON of the answer, its bytes, or None."""
+    """Input of `read`: the JSON of the answer, its bytes, or None."""
     repeatable: bool = True
-    """Whether it may be sent again where nobody knows if it was done: else two would be made."""
+    """Whether it may be sent again if its outcome is unknown; otherwise a second object could be
+    created."""
 
 
 def translate(
@@ -64,7 +65,7 @@ def translate(
 def translation_body(
     texts: Sequence[str], source: str, target: str, options: TranslationOptions
 ) -> dict[str, Any]:
-    """The body of a request to translate; what is as the server sets it is left out."""
+    """The body of a translation request; default values are left out."""
     body: dict[str, Any] = {"q": list(texts), "source": source, "target": target}
     for name in (*_PLAIN, *_STORED):
         if (value := getattr(options, name)) != getattr(DEFAULTS, name):
@@ -91,7 +92,7 @@ def embed(texts: Sequence[str], model: str | None) -> RemoteCall[RemoteVectors]:
 
 
 def rerank(query: str, texts: Sequence[str], model: str | None) -> RemoteCall[list[Ranked]]:
-    """The texts in the order in which they answer a query, the best first."""
+    """Rank texts by how well they answer a query, best first."""
     body = _with_model({"query": query, "texts": list(texts)}, model)
     return RemoteCall(
         "POST", "/rerank", lambda found: [Ranked(e["index"], e["score"]) for e in found], body
@@ -120,13 +121,13 @@ def classify(
 
 
 def submit(name: str, content: bytes, fields: Mapping[str, str]) -> RemoteCall[RemoteDocument]:
-    """Hand a document in, with what is asked of its translation."""
+    """Upload a document with its options."""
     file = {"file": (name, content)}
     return RemoteCall("POST", "/documents", _document, form=fields, files=file, repeatable=False)
 
 
 def document_fields(source: str, target: str, options: TranslationOptions) -> dict[str, str]:
-    """What a form says of a document's translation."""
+    """Form fields for a document's options."""
     fields = {"source": source, "target": target}
     for name in ("model", *_STORED):
         if (value := getattr(options, name)) != getattr(DEFAULTS, name):
@@ -135,12 +136,12 @@ def document_fields(source: str, target: str, options: TranslationOptions) -> di
 
 
 def translated_file(id: str) -> RemoteCall[bytes]:
-    """The file that a document became."""
+    """Download a translated document."""
     return RemoteCall("GET", f"/documents/{id}/result", bytes, answer="bytes")
 
 
 def document(id: str) -> RemoteCall[RemoteDocument]:
-    """What is known of a document."""
+    """The state of a document."""
     return RemoteCall("GET", f"/documents/{id}", _document)
 
 
@@ -168,25 +169,25 @@ def models() -> RemoteCall[list[ModelInfo]]:
 
 
 def languages() -> RemoteCall[dict[str, list[str]]]:
-    """The languages that are read, each with those that it can be translated into."""
+    """The source languages, each with its target languages."""
     return RemoteCall("GET", "/languages", lambda found: {e["code"]: e["targets"] for e in found})
 
 
 def ready() -> RemoteCall[bool]:
-    """Whether requests should be sent to this server now."""
+    """Whether the server is ready."""
     return RemoteCall("GET", "/readyz", lambda _: True)
 
 
 class EventReader:
-    """Reads the lines of a server-sent stream of a translation."""
+    """Parses the lines of a server-sent stream of a translation."""
 
     def __init__(self) -> None:
         self._event = ""
         self._ended = False
 
     def read(self, line: str) -> Iterator[RemotePartial | list[RemoteTranslation]]:
-        """What a line holds: a part, the translations of all texts, or nothing yet. Raises ApiError
-        for an event `error`."""
+        """Parse a line: a partial text, the translations of all texts, or None. Raises ApiError for
+        an event `error`."""
         if line.startswith("event: "):
             self._event = line.removeprefix("event: ")
         elif line.startswith("data: "):
@@ -200,7 +201,7 @@ class EventReader:
                 raise ApiError(data["error"], status=_OF_A_STREAM, code=data["code"])
 
     def check_end(self) -> None:
-        """Raise ConnectionLostError for a stream that ended before its last event."""
+        """Raise ConnectionLostError if the stream ended before its last event."""
         if not self._ended:
             raise ConnectionLostError("the stream broke off before its end; send the text again")
 

@@ -1,10 +1,10 @@
-"""What goes wrong between a client and its server."""
+"""Errors of the client."""
 
 from __future__ import annotations
 
 
 class ApiError(Exception):
-    """The server has answered with an error."""
+    """The server answered with an error."""
 
     def __init__(
         self,
@@ -19,11 +19,11 @@ class ApiError(Exception):
         self.status = status
         """The HTTP status."""
         self.code = code
-        """What kind of error it is, for programs: `unknown_language`, `overloaded`..."""
+        """Code of the error, for programs: `unknown_language`, `overloaded`..."""
         self.request_id = request_id
-        """Under which the server's log has the request."""
+        """Id of the request in the server's log."""
         self.retry_after_s = retry_after_s
-        """Seconds after which another try makes sense, where the server says so."""
+        """Seconds until a retry makes sense, if the server gives them."""
 
 
 class DocumentFailedError(Exception):
@@ -31,8 +31,8 @@ class DocumentFailedError(Exception):
 
 
 class BatchFailedError(Exception):
-    """The server takes no line of a batch; the message says why."""
+    """The server refuses a whole batch; the message says why."""
 
 
 class ConnectionLostError(Exception):
-    """The server was not reached, or its answer broke off, at the last try as well."""
+    """The server was not reached, or its answer broke off, at the last attempt too."""

@@ -1,4 +1,4 @@
-"""What a client is asked for and what it gives, as values."""
+"""The options and results of the client, as values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationOptions:
-    """How texts are translated; what is not given is as the server and the model set it."""
+    """How texts are translated; missing values are the defaults of the server and the model."""
 
     format: str = "text"
     """`text`, `html`, `markdown` or `xml`."""
@@ -22,9 +22,9 @@ class TranslationOptions:
     glossary: Mapping[str, str] = field(default_factory=dict)
     """Terms and their translations."""
     required: Sequence[str] = ()
-    """Terms that a translation must hold."""
+    """Terms that a translation must contain."""
     forbidden: Sequence[str] = ()
-    """Terms that a translation may not hold."""
+    """Terms that a translation must not contain."""
     alignments: bool = False
     """Whether hypotheses come with word links."""
     glossary_id: str | None = None
@@ -32,12 +32,11 @@ class TranslationOptions:
     memory_id: str | None = None
     """A translation memory (`Client.memories`)."""
     memory_threshold: float | None = None
-    """Percent of likeness from which on a segment of the memory counts."""
+    """Smallest similarity of a memory segment that is used, in percent."""
     memory_fuzzy: Literal["given", "prefix"] = "given"
-    """Whether the translation of a segment that is only like a sentence is given as it is, or gives
-    the beginning."""
+    """Whether the translation of a similar segment is used as it is, or as the beginning."""
     timeout_s: float | None = None
-    """Seconds after which the server gives a request up."""
+    """Seconds after which the server gives up the request."""
     decoding: Mapping[str, Any] = field(default_factory=dict)
     """Options of the search, such as `beam_size`, as `docs/reference/options.md` lists them."""
 
@@ -52,53 +51,53 @@ class RemoteHypothesis:
     finished: bool
     """False where it reached max_length before its end."""
     probability: float | None = None
-    """That it is good, where the bundle was calibrated."""
+    """Probability that it is good, if the bundle is calibrated."""
     alignment: Sequence[Mapping[str, Any]] = ()
-    """Word links, where they were asked for: `source` and `target` (begin and end in code points)
-    and `probability`."""
+    """Word links, if they were requested: `source` and `target` (begin and end in code points) and
+    `probability`."""
 
 
 @dataclass(frozen=True)
 class RemoteOrigin:
-    """Where the translation of a sentence comes from."""
+    """The origin of a sentence's translation."""
 
     sentence: str
     origin: str
-    """`memory`, `model`, or `prefix`: the model, from a beginning in the memory on."""
+    """`memory`, `model`, or `prefix`: the model, with a beginning from the memory."""
     score: float | None = None
-    """Percent of likeness to the segment; None, as the next, where the memory has none."""
+    """Similarity to the segment in percent; None, as the next field, if the memory has none."""
     segment: str | None = None
-    """The sentence that the memory has."""
+    """The sentence of the segment."""
     prefix: str | None = None
-    """What the model went on with."""
+    """The beginning that the model was given."""
 
 
 @dataclass(frozen=True)
 class RemoteTranslation:
-    """What a text became."""
+    """The translation of a text."""
 
     text: str
     hypotheses: Sequence[RemoteHypothesis]
     """Best first; empty for a text without words."""
     warnings: Sequence[str]
-    """What a reader should know, as `docs/reference/serving.md` lists it; often nothing."""
+    """Warnings, listed in `docs/reference/serving.md`; usually empty."""
     model: str
     source: str
-    """Language code of the text, detected where it was left open."""
+    """Language code of the text, detected if it was not given."""
     confidence: float | None = None
-    """Of the detection, 0 to 1; None where the source was given."""
+    """Probability of the detected language, 0 to 1; None if the source was given."""
     quality: float | None = None
-    """How likely the text is good, where the bundle was calibrated."""
+    """Probability that the text is good, if the bundle is calibrated."""
     origins: Sequence[RemoteOrigin] = ()
-    """Of its sentences, where a memory was named."""
+    """Origins of its sentences, if a memory was named."""
 
 
 @dataclass(frozen=True)
 class RemotePartial:
-    """What the translation of a text is certain to begin with, while it is still being decoded."""
+    """The certain beginning of a translation that is still being decoded."""
 
     index: int
-    """Which of the texts."""
+    """Index of the text."""
     text: str
 
 
@@ -112,10 +111,10 @@ class RemoteVectors:
 
 @dataclass(frozen=True)
 class Ranked:
-    """A text among those that were ranked."""
+    """A text of a ranking."""
 
     index: int
-    """Which of the texts."""
+    """Index of the text."""
     score: float
 
 
@@ -137,10 +136,10 @@ class RemoteDocument:
     state: str
     """`queued`, `translating`, `done` or `failed`."""
     done: int
-    """Paragraphs, cells and messages that are translated."""
+    """Number of paragraphs, cells and messages to translate."""
     total: int
     output_name: str
-    """How the translated file is called."""
+    """Name of the translated file."""
     warnings: Sequence[str]
     """What could not be kept or translated."""
     error: str
@@ -148,19 +147,19 @@ class RemoteDocument:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether it has finished or failed."""
         return self.state in ("done", "failed")
 
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """A model that the server has."""
+    """A model of the server."""
 
     name: str
     task: str
     """`translate`, `generate`, `encode` or `classify`."""
     pairs: Sequence[tuple[str, str]]
-    """Source and target of what it translates."""
+    """Language pairs, if it translates."""
     loaded: bool
     card: Mapping[str, Any]
-    """All that the server says of it."""
+    """The whole record of the server."""

@@ -1,4 +1,4 @@
-"""When a request is tried again, and what an error of the server says."""
+"""Retries of requests, and the parsing of a server's errors."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import httpx
 from macaron.client.errors import ApiError
 
 _AGAIN = (429, 502, 503)
-"""Too many requests; a proxy without a server behind it; a full queue, a start or an end. A request
-that took too long (504) is not sent again: it would take as long."""
+"""Too many requests; a proxy without a server; a full queue, or a server that starts or stops. A
+timeout (504) is not retried: it would take as long again."""
 _REFUSED = (429, 503)
 _FIRST_S = 0.25
 _LONGEST_S = 30.0
@@ -19,20 +19,20 @@ _LONGEST_S = 30.0
 
 @dataclass(frozen=True)
 class Retries:
-    """How often a request is tried again, and how long is waited before."""
+    """How often a request is retried, and how long to wait before."""
 
     most: int
-    """Tries after the first one."""
+    """Number of attempts after the first one."""
 
     def wait_s(
         self, tried: int, error: ApiError | None, *, repeatable: bool = True
     ) -> float | None:
-        """Seconds until the next try, after `tried` ones of which the last ended with this error of
-        the server, or was cut off (None); None where there is no next one.
+        """Seconds until the next attempt after `tried` ones, or None if there is none. The last one
+        ended with this error of the server, or with a lost connection (None).
 
-        As long as the server says, up to half a minute; else twice as long each time, with some
-        chance in it, so that clients that were refused together do not come back together. What is
-        not `repeatable` is sent again only where the server itself has refused it.
+        Waits as long as the server asks, up to half a minute. Otherwise the time doubles with each
+        attempt, with a random factor, so that clients do not return all at once. A request that is
+        not `repeatable` is sent again only if the server itself refused it.
         """
         if not repeatable and (error is None or error.status not in _REFUSED):
             return None
@@ -44,18 +44,18 @@ class Retries:
 
 
 def api_error(response: httpx.Response) -> ApiError:
-    """What an answer that is not 2xx says; its body has to be read."""
+    """Parse an error answer; its body must have been read."""
     try:
         body = response.json()
-        told = body["error"] if isinstance(body["error"], dict) else body  # as OpenAI has it
-        message, code = str(told.get("message") or told["error"]), str(told.get("code") or "")
+        error = body["error"] if isinstance(body["error"], dict) else body  # as OpenAI has it
+        message, code = str(error.get("message") or error["error"]), str(error.get("code") or "")
         if hint := body.get("hint"):
             message = f"{message}; {hint}"
     except (ValueError, KeyError, TypeError, AttributeError):
         message, code = response.text.strip()[:500] or response.reason_phrase, ""
     try:
         after = float(response.headers.get("retry-after", ""))
-    except ValueError:  # not there, or a date, which no server of ours sends
+    except ValueError:  # missing, or a date, which our server never sends
         after = None
     return ApiError(
         message,
@@ -67,5 +67,5 @@ def api_error(response: httpx.Response) -> ApiError:
 
 
 def headers(api_key: str | None) -> dict[str, str]:
-    """The head of every request."""
+    """The headers of every request."""
     return {} if api_key is None else {"authorization": f"Bearer {api_key}"}

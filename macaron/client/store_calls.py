@@ -251,10 +251,10 @@ def answers(count: int, contents: Sequence[bytes]) -> list[RemoteAnswer]:
     found: dict[int, RemoteAnswer] = {}
     for content in contents:
         for line in content.splitlines():
-            told = json.loads(line)
-            response = told["response"]
-            found[int(told["custom_id"])] = (
-                RemoteAnswer(0, {"error": told["error"]})
+            record = json.loads(line)
+            response = record["response"]
+            found[int(record["custom_id"])] = (
+                RemoteAnswer(0, {"error": record["error"]})
                 if response is None
                 else RemoteAnswer(response["status_code"], response["body"])
             )

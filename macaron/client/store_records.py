@@ -1,4 +1,4 @@
-"""What a server keeps in its store, as values of a client."""
+"""Records of a server's store, as values of the client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ENDED = ("completed", "failed", "expired", "cancelled")
 
 
 class RemoteDictionary(NamedTuple):
-    """What is known of a glossary's entries for a language pair."""
+    """Metadata of a glossary's entries for a language pair."""
 
     source: str
     target: str
@@ -54,7 +54,7 @@ class RemoteSegment:
 
 @dataclass(frozen=True)
 class RemoteFileRead:
-    """What has come of a TMX file that was read into a memory."""
+    """Result of reading a TMX file into a memory."""
 
     memory: RemoteMemory
     added: int
@@ -69,7 +69,7 @@ class BatchFile:
     id: str
     name: str
     purpose: str
-    """`batch` of what was sent, `batch_output` of answers."""
+    """`batch` for an uploaded file, `batch_output` for answers."""
     num_bytes: int
     created: int
     """Seconds since 1970, in UTC, as the next."""
@@ -78,7 +78,7 @@ class BatchFile:
 
 @dataclass(frozen=True)
 class RemoteBatch:
-    """Requests of a file, which are answered beside others."""
+    """A file of requests that is answered in the background."""
 
     id: str
     endpoint: str
@@ -88,47 +88,47 @@ class RemoteBatch:
     `expired` or `cancelled`."""
     input_file_id: str
     output_file_id: str | None
-    """Of the lines that were answered; None where none was, or not yet."""
+    """File of the answered lines; None if there is none yet."""
     error_file_id: str | None
-    """Of the lines that were refused, or not begun; likewise."""
+    """File of the lines that were refused or not started; None likewise."""
     total: int
-    """Lines, as the next two."""
+    """Number of lines, as the next two."""
     completed: int
     failed: int
     errors: Sequence[str]
-    """What is wrong with the file, where the status is `failed`."""
+    """Faults of the file, if the status is `failed`."""
     metadata: Mapping[str, str]
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether it has ended."""
         return self.status in _ENDED
 
     @property
     def outputs(self) -> Sequence[str]:
-        """The ids of the files that hold answers and errors, those that there are."""
+        """The ids of the existing files of answers and errors."""
         return [id for id in (self.output_file_id, self.error_file_id) if id]
 
 
 @dataclass(frozen=True)
 class RemoteAnswer:
-    """What one request of a batch was answered."""
+    """The answer to one request of a batch."""
 
     status: int
-    """The HTTP status; 0 where it was not begun."""
+    """The HTTP status; 0 if the request was not started."""
     body: Mapping[str, Any]
-    """The answer as the endpoint gives it, or its error."""
+    """The answer of the endpoint, or its error."""
 
     @property
     def ok(self) -> bool:
-        """Whether the server has done what was asked."""
+        """Whether the request succeeded."""
         return 200 <= self.status < 300
 
 
 @dataclass(frozen=True)
 class BatchWebhookAddress:
-    """Whom the server tells that a batch has ended."""
+    """Address that the server notifies when a batch has ended."""
 
     url: str
     secret: str
-    """16 to 256 characters, with which the message is signed."""
+    """Secret of 16 to 256 characters that signs the notification."""

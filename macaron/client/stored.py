@@ -1,4 +1,4 @@
-"""What a server keeps, for the client whose methods wait."""
+"""The store of a server, for the blocking client."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from macaron.client.store_records import (
 T = TypeVar("T")
 
 _LOOK_S = 1.0
-"""How often a batch is asked for."""
+"""Seconds between requests for the state of a batch."""
 
 
 class Sender(Protocol):
-    """Sends a request, again where that makes sense, and reads its answer."""
+    """Sends a request, retries it if that makes sense, and parses the answer."""
 
     def __call__(self, call: RemoteCall[T]) -> T: ...
 
@@ -51,15 +51,15 @@ class RemoteGlossaries:
     def create(
         self, name: str, source: str, target: str, entries: Mapping[str, str]
     ) -> RemoteGlossary:
-        """Make a glossary of terms and their translations, for a language pair."""
+        """Create a glossary of terms and their translations, for a language pair."""
         return self._send(calls.new_glossary(name, (source, target), entries))
 
     def get(self, id: str) -> RemoteGlossary:
-        """What is known of a glossary."""
+        """The record of a glossary."""
         return self._send(calls.glossary(id))
 
     def rename(self, id: str, name: str) -> RemoteGlossary:
-        """Give a glossary another name."""
+        """Rename a glossary."""
         return self._send(calls.change_glossary(id, {"name": name}))
 
     def entries(self, id: str, source: str, target: str) -> dict[str, str]:
@@ -67,22 +67,22 @@ class RemoteGlossaries:
         return self._send(calls.entries(id, (source, target)))
 
     def add(self, id: str, source: str, target: str, entries: Mapping[str, str]) -> RemoteGlossary:
-        """Add entries; a term that is there gets the new translation."""
+        """Add entries; an existing term gets the new translation."""
         changes = calls.more_entries((source, target), entries)
         return self._send(calls.change_glossary(id, changes))
 
     def replace(
         self, id: str, source: str, target: str, entries: Mapping[str, str]
     ) -> RemoteDictionary:
-        """Put entries in the place of all for a language pair, or beside those for others."""
+        """Replace all entries for a language pair; those for other pairs stay."""
         return self._send(calls.new_entries(id, (source, target), entries))
 
     def delete_entries(self, id: str, source: str, target: str) -> None:
-        """Forget the entries for a language pair."""
+        """Delete the entries for a language pair."""
         self._send(calls.no_entries(id, (source, target)))
 
     def delete(self, id: str) -> None:
-        """Forget a glossary."""
+        """Delete a glossary."""
         self._send(calls.no_glossary(id))
 
 
@@ -103,16 +103,16 @@ class RemoteMemories:
     def create(
         self, name: str, source: str, target: str, segments: Mapping[str, str] | None = None
     ) -> RemoteMemory:
-        """Make a memory for a language pair, of sentences and their translations."""
+        """Create a memory for a language pair, with sentences and their translations."""
         return self._send(calls.new_memory(name, (source, target), segments or {}))
 
     def get(self, id: str) -> RemoteMemory:
-        """What is known of a memory."""
+        """The record of a memory."""
         return self._send(calls.memory(id))
 
     def segments(self, id: str, text: str = "") -> Iterator[RemoteSegment]:
         """The segments in the order in which they were added, a thousand a request; with `text`
-        those that hold it in either language."""
+        only those that contain it in either language."""
         page, after = self._send(calls.segments(id, text, -1))
         yield from page
         while after is not None:
@@ -120,21 +120,21 @@ class RemoteMemories:
             yield from page
 
     def add(self, id: str, segments: Mapping[str, str]) -> RemoteMemory:
-        """Add sentences and their translations; a sentence that is there gets the new one."""
+        """Add sentences and their translations; an existing sentence gets the new translation."""
         return self._send(calls.more_segments(id, segments))
 
     def read_tmx(self, id: str, path: str | Path) -> RemoteFileRead:
-        """Add the segments of a TMX file; raises OSError where it cannot be read."""
+        """Add the segments of a TMX file; raises OSError if it cannot be read."""
         file = Path(path)
         return self._send(calls.read_tmx(id, file.name, file.read_bytes()))
 
     def write_tmx(self, id: str, path: str | Path) -> None:
-        """Write a memory as a TMX file; raises OSError where that cannot be written."""
+        """Write a memory as a TMX file; raises OSError if that fails."""
         content = self._send(calls.tmx(id))
         Path(path).write_bytes(content)
 
     def delete(self, id: str) -> None:
-        """Forget a memory."""
+        """Delete a memory."""
         self._send(calls.no_memory(id))
 
 
@@ -149,18 +149,17 @@ class RemoteSuggestions:
         self._send(calls.suggest(text, better, (source, target)))
 
     def write_tmx(self, source: str, target: str, path: str | Path) -> None:
-        """Write what was suggested for a language pair as a TMX file; raises OSError where that
-        cannot be written."""
+        """Write the suggestions for a language pair as a TMX file; raises OSError if that fails."""
         content = self._send(calls.suggestions((source, target)))
         Path(path).write_bytes(content)
 
     def clear(self) -> None:
-        """Forget what was suggested, for all languages."""
+        """Delete the suggestions for all languages."""
         self._send(calls.no_suggestions())
 
 
 class RemoteBatches:
-    """Requests that are sent as a file and answered beside others (`Client.batches`)."""
+    """Files of requests that are answered in the background (`Client.batches`)."""
 
     def __init__(self, send: Sender) -> None:
         self._send = send
@@ -171,12 +170,12 @@ class RemoteBatches:
         bodies: Sequence[Mapping[str, Any]],
         progress: Callable[[RemoteBatch], None] | None = None,
     ) -> Sequence[RemoteAnswer]:
-        """Have an endpoint (`/translate`, `/v1/completions`, `/v1/chat/completions` or
-        `/v1/embeddings`) asked for each of these bodies; waits, and gives the answers in their
+        """Call an endpoint (`/translate`, `/v1/completions`, `/v1/chat/completions` or
+        `/v1/embeddings`) with each of these bodies in one batch; waits, and returns the answers in
         order.
 
-        `progress` is called about once a second. Raises BatchFailedError where the server takes
-        none of it. The files are deleted in any case, and a batch that has not ended is cancelled.
+        `progress` is called about once a second. Raises BatchFailedError if the server refuses the
+        batch. The files are deleted in any case, and an unfinished batch is cancelled.
         """
         file = self.upload(calls.BATCH_FILE, calls.lines(endpoint, bodies))
         batch: RemoteBatch | None = None
@@ -205,12 +204,12 @@ class RemoteBatches:
         metadata: Mapping[str, str] | None = None,
         webhook: BatchWebhookAddress | None = None,
     ) -> RemoteBatch:
-        """Have the lines of a file answered, each a request to the endpoint; `webhook` is told of
-        the end."""
+        """Create a batch from a file with a request to the endpoint on each line; `webhook` is
+        notified of the end."""
         return self._send(calls.new_batch(file_id, endpoint, metadata, webhook))
 
     def get(self, id: str) -> RemoteBatch:
-        """How far a batch is."""
+        """The state of a batch."""
         return self._send(calls.batch(id))
 
     def list(self) -> Iterator[RemoteBatch]:
@@ -222,11 +221,11 @@ class RemoteBatches:
             yield from page
 
     def cancel(self, id: str) -> RemoteBatch:
-        """End a batch; answers that are there stay."""
+        """Cancel a batch; existing answers stay."""
         return self._send(calls.cancel(id))
 
     def upload(self, name: str, content: bytes) -> BatchFile:
-        """Send a file of requests, a line of JSON each."""
+        """Upload a file of requests, one JSON object a line."""
         return self._send(calls.new_file(name, content))
 
     def files(self) -> Sequence[BatchFile]:
@@ -234,13 +233,13 @@ class RemoteBatches:
         return self._send(calls.files())
 
     def file(self, id: str) -> BatchFile:
-        """What is known of a file."""
+        """The record of a file."""
         return self._send(calls.file(id))
 
     def content(self, id: str) -> bytes:
-        """The content of a file: of answers a line of JSON each."""
+        """The content of a file; answers are one JSON object a line."""
         return self._send(calls.content(id))
 
     def delete_file(self, id: str) -> None:
-        """Delete a file; a batch that has not begun to read it fails."""
+        """Delete a file; a batch that has not started to read it fails."""
         self._send(calls.no_file(id))

@@ -1,4 +1,4 @@
-"""The client whose methods wait."""
+"""The blocking client."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from macaron.client.stored import (
 T = TypeVar("T")
 
 _LOOK_S = 0.5
-"""How often a document is asked for."""
+"""Seconds between requests for the state of a document."""
 
 
 class Client:
-    """Asks a Macaron server. Safe to use from several threads; close it, or use it in a `with`.
+    """Calls a Macaron server. Thread-safe; close it, or use it in a `with`.
 
-    A request that finds the server busy or starting, or that is cut off, is sent again, as long
-    after as the server says. Every method raises ApiError where the server refuses, and
-    ConnectionLostError where it cannot be reached.
+    A request is sent again, after the time that the server asks for, if the server is busy or
+    starting or the connection breaks. Every method raises ApiError if the server refuses the
+    request, and ConnectionLostError if it cannot be reached.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Client:
         retries: int = 4,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """`timeout_s` bounds each wait for the server; `retries` are tries after the first one;
+        """`timeout_s` bounds each wait for the server; `retries` is the number of further attempts;
         `transport` is httpx's, for proxies, certificates and tests."""
         self._retries = Retries(retries)
         self._http = httpx.Client(
@@ -66,7 +66,7 @@ class Client:
         self.memories = RemoteMemories(self._call)
         """Translation memories."""
         self.batches = RemoteBatches(self._call)
-        """Files of requests that are answered in time."""
+        """Files of requests that are answered in the background."""
         self.suggestions = RemoteSuggestions(self._call)
         """Better translations."""
 
@@ -102,8 +102,7 @@ class Client:
         source: str = "auto",
         options: TranslationOptions = calls.DEFAULTS,
     ) -> list[RemoteTranslation]:
-        """Translate texts in one request, as `translate` does; the server says how many may be
-        in one."""
+        """Translate texts in one request, as `translate` does; the server limits their number."""
         return self._call(calls.translate(texts, source, target, options))
 
     def stream(
@@ -113,9 +112,9 @@ class Client:
         source: str = "auto",
         options: TranslationOptions = calls.DEFAULTS,
     ) -> Iterator[RemotePartial | RemoteTranslation]:
-        """Translate a text; gives what becomes certain of its translation, at last the whole one.
+        """Translate a text; yields its certain beginnings, then the whole translation.
 
-        A stream that has begun is not sent again where it breaks off.
+        A stream that breaks off after it has started is not sent again.
         """
         body = {**calls.translation_body([text], source, target, options), "stream": True}
         reader = EventReader()
@@ -141,11 +140,11 @@ class Client:
         options: TranslationOptions = calls.DEFAULTS,
         progress: Callable[[RemoteDocument], None] | None = None,
     ) -> RemoteDocument:
-        """Have a file translated and write the result; `progress` is called now and then. Of the
-        options the model, the glossary and the memory count.
+        """Translate a file and write the result. `progress` is called regularly. Of the options,
+        model, glossary and memory are used.
 
-        Raises DocumentFailedError where the server cannot translate it, and OSError where a file
-        cannot be read or written. The server forgets the document in any case.
+        Raises DocumentFailedError if the server cannot translate it, and OSError if a file cannot
+        be read or written. The document is deleted from the server in any case.
         """
         path = Path(source_path)
         fields = calls.document_fields(source, target, options)
@@ -169,13 +168,13 @@ class Client:
         return self._call(calls.embed(texts, model))
 
     def rerank(self, query: str, texts: Sequence[str], model: str | None = None) -> list[Ranked]:
-        """The texts in the order in which they answer a query, the best first."""
+        """Rank texts by how well they answer a query, best first."""
         return self._call(calls.rerank(query, texts, model))
 
     def classify(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, model: str | None = None
     ) -> list[Label]:
-        """The classes of texts; of a model that reads two, `pairs` has the second of each."""
+        """Classify texts; for a model that reads pairs, `pairs` has the second text of each."""
         return self._call(calls.classify(texts, pairs, model))
 
     def models(self) -> list[ModelInfo]:
@@ -183,7 +182,7 @@ class Client:
         return self._call(calls.models())
 
     def languages(self) -> dict[str, list[str]]:
-        """The languages that are read, each with those that it can be translated into."""
+        """The source languages, each with its target languages."""
         return self._call(calls.languages())
 
     def wait_ready(self, timeout_s: float = 60.0) -> None:

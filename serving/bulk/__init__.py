@@ -1,2 +1,2 @@
-"""Whole files, cut into blocks that decoding processes of one machine or of many work through; what
-a text becomes is decided below."""
+"""Translates or scores whole files: cuts them into blocks, which processes on one machine or on a
+cluster decode. How one text is translated is decided in other packages."""

@@ -1,8 +1,8 @@
-"""Files of texts, cut into blocks of rows that are read, and written again, without the others.
+"""Cuts files of texts into blocks of rows; each block is read and written on its own.
 
-The end of the name says the kind: `.jsonl` and `.ndjson` hold one JSON object a line, `.csv` and
-`.tsv` a table whose first line names the columns, `.parquet` is Parquet, and everything else is
-text, a row a line. With `.gz` behind it all but Parquet is compressed.
+The suffix decides the kind: `.jsonl` and `.ndjson` hold one JSON object a line, `.csv` and `.tsv` a
+table whose first line names the columns, `.parquet` is Parquet, and any other file is plain text,
+one row a line. All kinds but Parquet may be gzipped (`.gz`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from serving.lines import LineEncodingError, decode_line
 Kind = Literal["text", "jsonl", "csv", "tsv", "parquet"]
 Form = Literal["text", "texts", "number"]
 Result = str | list[str] | float | None
-"""What a row became: its translation, several of them, the log-probability of a given one, or
-nothing."""
+"""The result of a row: a translation, a list of translations, the log-probability of a given
+translation, or None."""
 _TYPES = {"text": pa.string(), "texts": pa.list_(pa.string()), "number": pa.float64()}
 _SUFFIXES: dict[str, Kind] = {
     ".jsonl": "jsonl",
@@ -39,16 +39,17 @@ _SUFFIXES: dict[str, Kind] = {
 
 
 class RowBlock(NamedTuple):
-    """Rows of a file that are read at once."""
+    """A block of consecutive rows, read in one go."""
 
     number: int
     first: int
-    """Number of the first row in the file, from 0."""
+    """Index of the first row in the file, from 0."""
     rows: int
     start: int = 0
-    """Of lines: where the first begins, in bytes. Of Parquet: the row group."""
+    """Text formats: byte offset of the first line. Parquet: index of the row group."""
     size: int = 0
-    """Of lines: their bytes, ends included. Of Parquet: rows of the group before the first."""
+    """Text formats: length in bytes, line ends included. Parquet: rows of the group before the
+    block."""
 
 
 @dataclass(frozen=True)
@@ -56,32 +57,32 @@ class Row:
     """One row as it was read."""
 
     texts: tuple[str, ...] | None = None
-    """What the named columns hold; None where nothing is to be decoded."""
+    """The texts of the named columns; None if the row is not decoded."""
     value: Any = None
-    """The whole row of a JSONL file or the cells of a table's line, which are written again."""
+    """The whole JSONL object or the cells of the table row; they are written back."""
     error: str = ""
-    """Why it cannot be read; empty where it can."""
+    """Why the row cannot be read; empty if it can."""
 
 
 def kind_of(path: Path) -> Kind:
-    """The kind of a file, by its name."""
+    """The kind of a file, from its name."""
     name = path.with_suffix("") if is_compressed(path) else path
     return _SUFFIXES.get(name.suffix.lower(), "text")
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether a file is compressed by gzip, by its name."""
+    """Whether the name of a file says that it is gzipped."""
     return path.suffix.lower() == ".gz"
 
 
 def open_bytes(path: Path, mode: Literal["rb", "wb"], like: Path) -> IO[bytes]:
-    """Open a file, through gzip where the name `like` says that it is compressed."""
+    """Open a file; decompress it if the name `like` says that it is gzipped."""
     return cast("IO[bytes]", gzip.open(path, mode)) if is_compressed(like) else path.open(mode)
 
 
 def cut(path: Path, rows: int) -> list[RowBlock]:
-    """The blocks of a file, of at most so many rows each, in order; raises InvalidTextError for a
-    file that is not Parquet or gzip though its name says so."""
+    """The blocks of a file, in order, of at most `rows` rows each; raises InvalidTextError if the
+    content is not Parquet or gzip though the name says so."""
     if kind_of(path) != "parquet":
         try:
             blocks = list(_line_blocks(path, rows))
@@ -117,14 +118,13 @@ def _line_blocks(path: Path, rows: int) -> Iterator[RowBlock]:
 
 
 def _records(file: IO[bytes], kind: Kind) -> Iterator[bytes]:
-    """The bytes of each row: a line, or, in CSV, several where a cell between quotes has ends of
-    lines."""
+    """The bytes of each row: one line, or several if a quoted CSV cell contains line breaks."""
     return csv_records(file) if kind == "csv" else iter(file)
 
 
 def check_columns(path: Path, columns: Sequence[str], into: str) -> None:
-    """Raise InvalidTextError where a table lacks one of the columns, holds no text in it, or has
-    one of the name that the results are to get."""
+    """Raise InvalidTextError if a table lacks a column, if a column holds no text, or if a column
+    already has the name of the results."""
     if kind_of(path) in ("csv", "tsv"):
         _check_names(path, header_of(*_head(path)).names, columns, into)
     elif kind_of(path) == "parquet":
@@ -150,7 +150,7 @@ def _check_names(path: Path, names: Sequence[str], columns: Sequence[str], into:
 
 
 def _head(path: Path) -> tuple[Path, bytes, bool]:
-    """A table of lines: the file, its first line, and whether cells may be quoted."""
+    """The file of a table, its first line, and whether its cells may be quoted."""
     kind = kind_of(path)
     with open_bytes(path, "rb", path) as file:
         return path, next(_records(file, kind), b""), kind == "csv"
@@ -159,8 +159,8 @@ def _head(path: Path) -> tuple[Path, bytes, bool]:
 def read(
     path: Path, block: RowBlock, columns: Sequence[str], into: str
 ) -> tuple[list[Row], pa.Table | None]:
-    """The rows of a block, whose results are written to `into`; of Parquet also the table that they
-    stand in."""
+    """Read the rows of a block, whose results go to `into`; for Parquet also the table of the
+    block."""
     kind = kind_of(path)
     if kind == "parquet":
         table = _read_table(path, block)
@@ -240,10 +240,10 @@ def written(
     *,
     form: Form,
 ) -> bytes:
-    """A block of a file with its results, which are all of one form, as a file of its own.
+    """Write a block with its results, which all have the same form, as a separate file.
 
-    `read_rows` is what `read` gave for the block. Lines: each result, or each object with the
-    result as a further member. Tables: the rows with a further column.
+    `read_rows` is what `read` returned for the block. Text: one result a line. JSONL: each object
+    with the result as an additional member. Tables: each row with an additional column.
     """
     rows, table = read_rows
     kind = kind_of(path)
@@ -269,8 +269,8 @@ def written(
 def _table_lines(
     path: Path, block: RowBlock, rows: Sequence[Row], results: Sequence[Result], into: str
 ) -> bytes:
-    """Rows of a table with their results as the last cell; the first block has the columns' names
-    above."""
+    """The rows of a table with the result as the last cell; the first block also gets the
+    header."""
     header = header_of(*_head(path))
     lines = [] if block.number else [record_line([*header.names, into], quoted=header.quoted)]
     for row, result in zip(rows, results, strict=True):
@@ -295,7 +295,7 @@ def _line(result: str | list[str] | float) -> str:
 
 
 def join(kind: Kind, parts: Sequence[Path], file: IO[bytes]) -> None:
-    """Write parts, as `written` made them, behind each other."""
+    """Concatenate parts that `written` made."""
     if kind != "parquet":
         for part in parts:
             file.write(part.read_bytes())

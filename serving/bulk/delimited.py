@@ -1,6 +1,6 @@
-"""Tables of lines: CSV, whose cells may stand between quotes (RFC 4180), and TSV, which has none.
+"""Delimited tables: CSV, whose cells may be quoted (RFC 4180), and TSV, which has no quotes.
 
-Cells are read and written again as they are; only the quotes of CSV are set anew where needed.
+Cells are written back as they were read; only the quotes of CSV are set again where needed.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from serving.lines import LineEncodingError, decode_line
 
 @dataclass(frozen=True)
 class Header:
-    """What the first line of a table says."""
+    """The parsed header of a table."""
 
     names: tuple[str, ...]
     quoted: bool
-    """Whether cells may stand between quotes: of CSV."""
+    """Whether cells may be quoted (CSV)."""
 
 
 def csv_records(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The bytes of each row: lines are joined until quotes are closed."""
+    """The bytes of each record; lines are joined until the quotes are closed."""
     record, open_quote = b"", False
     for line in lines:
         record += line
@@ -40,8 +40,8 @@ def csv_records(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def header_of(path: Path, line: bytes, quoted: bool) -> Header:
-    """The columns that a first line names; raises InvalidTextError where it names none, or two
-    alike."""
+    """Parse the first line of a table; raises InvalidTextError if it names no column or one
+    twice."""
     try:
         text = decode_line(line.removeprefix(codecs.BOM_UTF8), 1)
     except LineEncodingError as error:
@@ -55,12 +55,12 @@ def header_of(path: Path, line: bytes, quoted: bool) -> Header:
 
 
 def delimited_row(line: str, header: Header) -> list[str]:
-    """The cells of a row without its end."""
+    """The cells of a record, without its line end."""
     return _cells(line, quoted=header.quoted)
 
 
 def record_line(cells: Sequence[str], *, quoted: bool) -> str:
-    """Cells as a row, with its end. In TSV, tabs and ends of lines in a cell become blanks."""
+    """Format cells as a line, with its end. TSV: tabs and line breaks in a cell become spaces."""
     if not quoted:
         return "\t".join(" ".join(cell.splitlines()).replace("\t", " ") for cell in cells) + "\n"
     buffer = io.StringIO()

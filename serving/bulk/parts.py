@@ -1,5 +1,5 @@
-"""The parts of an output that are done: they lie beside it until all are, so that a run that was
-ended, in whatever way, goes on behind them."""
+"""The finished parts of an output file. They stay on disk until all parts are done, so that an
+interrupted run can be resumed."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _PLAN = "plan.json"
 
 
 class BulkError(ServingError):
-    """A file that cannot be worked through, or not to the end."""
+    """A file cannot be processed, or not to its end."""
 
 
 class Parts:
-    """The folder OUT.parts: the plan, and two files for each block that is done."""
+    """The folder OUT.parts: the plan, and two files for each finished block."""
 
     def __init__(self, out: Path, plan: dict[str, Any]) -> None:
-        """Make the folder, or go on with one of the same plan.
+        """Create the folder, or resume one that has the same plan.
 
-        Raises BulkError where the folder was begun with another input, bundle or options.
+        Raises BulkError if the folder belongs to another input, bundle or set of options.
         """
         self._out = out
         self.folder = out.with_name(f"{out.name}.parts")
@@ -44,18 +44,18 @@ class Parts:
         _write(path, json.dumps(plan, indent=1).encode())
 
     def missing(self, numbers: Sequence[int]) -> list[int]:
-        """Those blocks of these that are not done."""
+        """The given blocks that are not finished."""
         return [number for number in numbers if not self._part(number).exists()]
 
     def add(self, number: int, content: bytes, failures: Sequence[Failure]) -> None:
-        """Keep a block that is done; it is there whole or not at all."""
+        """Store a finished block, atomically."""
         lines = [json.dumps(failure._asdict(), ensure_ascii=False) for failure in failures]
         _write(self._failed(number), "".join(f"{line}\n" for line in lines).encode())
         _write(self._part(number), content)
 
     def finish(self, kind: Kind, numbers: Sequence[int], side: Path) -> int:
-        """Make the output of all parts, and the side file of the rows that failed, if any has;
-        returns how many have. The folder is removed."""
+        """Write the output from all parts, and the file of failed rows if there are any; returns
+        the number of failed rows. Removes the folder."""
         failed = b"".join(self._failed(number).read_bytes() for number in numbers)
         whole = self.folder / "whole"
         with open_bytes(whole, "wb", self._out) as file:

@@ -1,4 +1,4 @@
-"""A whole file, decoded by the workers of Ray Data: a Ray of this machine alone, or a cluster."""
+"""Decodes a whole file with Ray Data workers, on a local Ray or on a cluster."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from serving.progress import ProgressLine
 from serving.threads import default_threads
 
 BLOCK_ROWS = 1000
-"""Rows of a block: what is lost where a worker dies, and room enough for batches of like length."""
+"""Rows of a block: what a dying worker loses, yet enough to batch rows of like length."""
 _TRIES = 3
-"""How often a block is tried whose worker dies each time."""
+"""How often a block is tried if its worker dies each time."""
 
 
 def run(
@@ -32,15 +32,15 @@ def run(
     address: str | None = None,
     force: bool = False,
 ) -> int:
-    """Decode every row of `task.file` into `out`; returns how many rows have no result, which
-    `failed_rows(out)` then lists with their reasons.
+    """Decode every row of `task.file` into `out`; returns the number of rows without a result.
+    `failed_rows(out)` lists them with the reasons.
 
-    `workers` (default: one for each processor of this machine, or of the cluster at `address`) each
-    load the bundle. Where the run is ended before its end, the same call goes on behind the blocks
-    that are done. How far it is stands on stderr.
+    Each of the `workers` (default: one for each processor of this machine or of the cluster at
+    `address`) loads the bundle. An interrupted run is resumed by the same call: finished blocks are
+    not decoded again. Progress goes to stderr.
 
-    Raises BulkError where it cannot be done, `out` that exists without `force` included, and what
-    `Translator` raises for the bundle and the options.
+    Raises BulkError if the run is not possible, also if `out` exists and `force` is not set. Raises
+    what `Translator` raises for the bundle and the options.
     """
     _check(task, out, workers, force=force)
     BulkWorker(task).check()  # what is wrong for every row is reported before Ray is started
@@ -74,7 +74,7 @@ def run(
 
 
 def _check(task: BulkTask, out: Path, workers: int | None, *, force: bool) -> None:
-    """Raise BulkError for files and numbers with which nothing can be done."""
+    """Raise BulkError for unusable files or numbers."""
     if not task.file.is_file():
         raise BulkError(f"{task.file}: there is no such file")
     if kind_of(task.file) != kind_of(out):
@@ -106,7 +106,7 @@ def failed_rows(out: Path) -> Path:
 
 
 def _plan(task: BulkTask) -> dict[str, Any]:
-    """What a run that goes on must have in common with the one that has begun."""
+    """What a resumed run must have in common with the first one."""
     asked = dataclasses.asdict(task) | {"columns": list(task.columns)}
     for name in ("bundle", "file", "threads", "zero_shot"):
         del asked[name]
@@ -119,8 +119,8 @@ def _plan(task: BulkTask) -> dict[str, Any]:
 def _decode(
     task: BulkTask, blocks: list[RowBlock], workers: int | None, address: str | None
 ) -> Iterator[tuple[int, bytes, list[Failure]]]:
-    """Each block's number, content and failures, as they end; a block that ends its worker each
-    time is left out."""
+    """Yield the number, content and failures of each finished block. A block whose worker dies at
+    every attempt is left out."""
     if not blocks:
         return
     ray = _start_ray(workers, task.threads, address)
@@ -148,7 +148,7 @@ def _decode(
 
 
 def _check_nodes(ray: Any, threads: int) -> None:
-    """Raise BulkError where no node has the processors for one worker, which Ray would wait for."""
+    """Raise BulkError if no node has enough processors for one worker: Ray would wait forever."""
     most = max(node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"])
     if threads > most:
         raise BulkError(

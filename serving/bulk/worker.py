@@ -1,4 +1,4 @@
-"""What one process does with a block: read it, decode it, and give back what is to be written."""
+"""Decodes one block in one process: reads it, decodes it and returns what is to be written."""
 
 from __future__ import annotations
 
@@ -19,47 +19,47 @@ from serving.translation.translator import Translator, Wishes
 
 @dataclass(frozen=True, kw_only=True)
 class BulkTask:
-    """What is asked of every row."""
+    """What to do with every row."""
 
     bundle: Path
     file: Path
     columns: tuple[str, ...]
-    """Of the text; of source and translation where translations are scored."""
+    """Column of the text; columns of source and translation if translations are scored."""
     into: str
-    """The column, or member, that results are written to."""
+    """Column, or member, that receives the results."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the search that differ from the bundle's own."""
+    """Search options that differ from the bundle's defaults."""
     target_prefix: str = ""
     format: Format = "text"
     split: bool = True
     source: str | None = None
-    """Language of the texts, and of their translations: for a bundle of several directions."""
+    """Language codes of the texts and of their translations, for a bundle of several directions."""
     target: str | None = None
     zero_shot: bool = False
     n_best: int = 0
-    """How many translations of each row are wanted; 0 is the best one, not in a list."""
+    """Number of translations of each row; 0 returns the best one, not in a list."""
     threads: int = 1
-    """Of one process."""
+    """Threads of one process."""
 
     @property
     def form(self) -> Form:
-        """What a result is: where two columns are named, translations are given, and scored."""
+        """The form of a result: if two columns are named, the given translations are scored."""
         if len(self.columns) == 2:
             return "number"
         return "texts" if self.n_best else "text"
 
 
 class Failure(NamedTuple):
-    """A row that has no result."""
+    """A row without a result."""
 
     row: int
-    """Its number in the file, from 1."""
+    """Number of the row in the file, from 1."""
     reason: str
 
 
 class BulkWorker:
-    """Decodes blocks with a bundle that is loaded once. Ray calls it with a block as a mapping, and
-    gets one back."""
+    """Decodes blocks with a bundle that is loaded once. Ray calls it with a block as a mapping and
+    gets a mapping back."""
 
     def __init__(self, task: BulkTask) -> None:
         keep_numpy_single()
@@ -85,18 +85,19 @@ class BulkWorker:
         }
 
     def check(self) -> None:
-        """Raise a RequestError for what would be wrong with every row."""
+        """Raise the RequestError that every row would cause."""
         self._translator.texts.encode_target(self._task.target_prefix, "target_prefix")
         check_shortlist(self._options, self._translator.manifest)
         self._translator.direction(self._task.source, self._task.target)
 
     def decode(self, block: RowBlock) -> tuple[bytes, list[Failure]]:
-        """The block with its results, as `blocks.written` makes it, and the rows that have none."""
+        """Decode a block; returns its content with the results (`blocks.written`) and the failed
+        rows."""
         task = self._task
         rows, table = read(task.file, block, task.columns, task.into)
         failures, results = [], list[Result]()
         for index, (row, found) in enumerate(zip(rows, self._found(rows), strict=True)):
-            reason = row.error or (_told(found) if isinstance(found, Exception) else "")
+            reason = row.error or (_reason(found) if isinstance(found, Exception) else "")
             if reason:
                 failures.append(Failure(block.first + index + 1, reason))
             results.append(None if isinstance(found, Exception) else found)
@@ -104,8 +105,8 @@ class BulkWorker:
         return content, failures
 
     def _found(self, rows: Sequence[Row]) -> list[Result | Exception]:
-        """What each row became. Where something fails that is no row's own fault as far as it
-        tells, halves are tried, so that one row costs no other's result."""
+        """The result of each row. If a batch fails and the error names no row, its halves are
+        decoded separately, so that one bad row does not cost the others their results."""
         try:
             return self._scored(rows) if self._task.form == "number" else self._translated(rows)
         except Exception as error:
@@ -151,6 +152,6 @@ class BulkWorker:
         return [scores[index].cumulative if index in scores else None for index in range(len(rows))]
 
 
-def _told(error: Exception) -> str:
-    """A failure in words; of what was not foreseen, its kind too."""
+def _reason(error: Exception) -> str:
+    """An error as text; an unforeseen one with its type."""
     return str(error) if isinstance(error, ServingError) else f"{type(error).__name__}: {error}"

@@ -1,1 +1,1 @@
-"""What a bundle folder holds, read and checked; no session is opened here."""
+"""Reads and checks the files of a bundle folder; opens no session."""

@@ -1,4 +1,5 @@
-"""Texts and pairs of texts to what an encoder reads, by a tokenizer of the `tokenizers` library."""
+"""Tokenizes texts and pairs of texts for an encoder, with a tokenizer of the `tokenizers`
+library."""
 
 from __future__ import annotations
 
@@ -13,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class EncodedText(NamedTuple):
-    """The ids that an encoder reads, and of which part of the text each is."""
+    """The token ids of an input, and the segment (first or second text) of each."""
 
     ids: tuple[int, ...]
     segments: tuple[int, ...]
 
 
 class EncoderTokenizer:
-    """A tokenizer file with its special ids, and the longest input that the model reads."""
+    """A tokenizer file with its special ids and the longest input of the model."""
 
     def __init__(self, path: Path, vocab_size: int, max_length: int) -> None:
-        """Raises BundleError where the file is no tokenizer, or one of more ids than the model."""
+        """Raises BundleError if the file is no tokenizer, or has more ids than the model."""
         from tokenizers import Tokenizer  # which takes memory in a server without encoders, too
 
         try:
@@ -40,10 +41,10 @@ class EncoderTokenizer:
         self._vocab_size, self.max_length = vocab_size, max_length
 
     def encode(self, text: str, pair: str | None = None, *, truncate: bool = False) -> EncodedText:
-        """The ids of a text, or of two, with special ones.
+        """Token ids of a text or of a pair, with special ones.
 
-        With `truncate` what is too long loses its end, of a pair the longer text first; else
-        TooLongError is raised.
+        With `truncate`, an input that is too long is cut at its end (a pair: the longer text
+        first); otherwise it raises TooLongError.
         """
         first = self._plain(text)
         second = None if pair is None else self._plain(pair)
@@ -60,9 +61,10 @@ class EncoderTokenizer:
         return EncodedText(tuple(whole.ids), tuple(whole.type_ids))
 
     def complete(self, ids: Sequence[int], *, truncate: bool = False) -> EncodedText:
-        """What `encode` gives for a text of which these are the ids, without special ones.
+        """Add the special ids to token ids that have none; the result is that of `encode`.
 
-        Raises RequestError for an id that the model has not, and TooLongError as `encode` does.
+        Raises RequestError for an id that the model does not have, and TooLongError as `encode`
+        does.
         """
         wrong = [number for number in ids if not 0 <= number < self._vocab_size]
         if wrong:
@@ -90,8 +92,8 @@ class EncoderTokenizer:
 
 
 def _shortened(lengths: Sequence[int], room: int) -> tuple[int, int]:
-    """How many ids two texts keep, the longer one of which loses its end first; of two that both do
-    the longer, or else the second, keeps an odd one."""
+    """How many ids each text of a pair keeps. The longer text is cut first. If both are cut, the
+    longer one keeps an odd id, or the second one if both are equally long."""
     first, second = lengths
     half = room // 2
     if first <= half:

@@ -1,4 +1,4 @@
-"""What a manifest says of TensorRT engines, and whether an engine's file is the one it means."""
+"""The TensorRT engines of a manifest, and the check of an engine's file against its hash."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from serving.bundle.strict import Strict
 Library = Literal["tensorrt", "tensorrt_rtx"]
 ANY_GPU = "any"
 Span = tuple[NonNegativeInt, NonNegativeInt, NonNegativeInt]
-"""Least, usual and largest size of an axis; an engine is tuned for the second."""
+"""Smallest, usual and largest size of an axis; an engine is tuned for the usual one."""
 
 
 class EngineFile(Strict):
-    """One graph as compiled by TensorRT: for some sizes, and for one GPU or for any.
+    """One graph compiled by TensorRT, for a range of sizes, and for one GPU or any.
 
-    The graph itself stays in the bundle: it is run where the engine does not fit.
+    The graph itself stays in the bundle. It is run if the engine does not fit.
     """
 
     file: str
     graph: str
-    """Name of the ONNX file that it was built from."""
+    """Name of the ONNX file that the engine was built from."""
     capacity: PositiveInt | None = None
-    """How many slots its caches have; null where it has none."""
+    """Number of cache slots; null if the graph has no caches."""
     library: Library
     version: str
-    """Of that library, which reads no engine of another one."""
+    """Version of that library. An engine runs with the version that built it only."""
     gpu: str
-    """Name of the GPU for which it was built, or `any`."""
+    """Name of the GPU that the engine was built for, or `any`."""
     compute_capability: str | None = None
-    """Of that GPU, such as 9.0; null for any."""
+    """Compute capability of that GPU, such as 9.0; null for any GPU."""
     precision: Literal["fp32", "fp16", "bf16"]
     profile: dict[str, Span]
-    """Sizes of axes, by letter, for which it runs."""
+    """Sizes that the engine accepts, by axis letter."""
     bytes: PositiveInt
     build_seconds: NonNegativeFloat
     sha256: str
-    """Of the file. `files` of the manifest leaves engines out: a damaged one is not run, and its
-    graph is."""
+    """SHA-256 of the engine's file. `files` of the manifest does not list engines: if one is
+    damaged, the graph is run instead."""
 
     @field_validator("file")
     @classmethod
@@ -51,7 +51,7 @@ class EngineFile(Strict):
         return name
 
     def takes(self, sizes: Mapping[str, int]) -> bool:
-        """Whether it runs for these sizes of axes, by letter."""
+        """Whether the engine accepts these sizes, given by axis letter."""
         capacity = self.capacity is None or self.capacity == sizes["C"]
         spans = self.profile.items()
         return capacity and all(low <= sizes[axis] <= high for axis, (low, _, high) in spans)

@@ -1,5 +1,5 @@
-"""A vocabulary that comes as a file of the `tokenizers` library: merges of bytes, or of characters
-with bytes for those that are no piece."""
+"""Vocabularies of the `tokenizers` library: byte-level BPE, or BPE with bytes for unknown
+characters."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 class FastVocabulary:
     """Text to ids and back.
 
-    The control pieces are the file's special tokens, and ids of the model that the file does not
-    have. No text of a caller's is encoded to them, however it is written; `encode_marked` reads
-    what a chat template has written. Raises ValueError where the file is no tokenizer of a model
-    that writes text, or has ids that the model has not.
+    Control pieces are the special tokens of the file, and ids of the model that the file does not
+    list. Text of a caller is never encoded to them; `encode_marked` reads special tokens that a
+    chat template has written. Raises ValueError if the file is no tokenizer of a generating model,
+    or has ids that the model does not have.
     """
 
     def __init__(self, path: Path, vocab_size: int, special_ids: SpecialIds) -> None:
-        """`vocab_size` is the model's, which may have rows for ids that no piece has."""
+        """`vocab_size` is the model's; it may have rows for ids without a piece."""
         self._content = path.read_bytes()
         tree = _read_tree(self._content)
         self._tokenizer = self._load(marked=False)
@@ -43,7 +43,7 @@ class FastVocabulary:
             if not 0 <= found < vocab_size:
                 raise ValueError(f"{name} must be in [0, {vocab_size - 1}], got {found}")
         self.vocab_size = vocab_size
-        """How many ids there are, special ones and those without a piece included."""
+        """Number of ids, special ones and those without a piece included."""
         self.unk_id, self.eos_id = special_ids.unk, special_ids.eos
         self._written = [f"<unused{number}>" for number in range(vocab_size)]
         self._control = set(range(vocab_size)) - set(ids.values())
@@ -65,12 +65,13 @@ class FastVocabulary:
 
     @property
     def special_tokens(self) -> list[str]:
-        """The written forms of those that the file names; `encode_marked` reads them."""
+        """The written forms of the file's special tokens; `encode_marked` reads them."""
         added = self._tokenizer.get_added_tokens_decoder().values()
         return [token.content for token in added if token.special]
 
     def encode(self, text: str) -> list[int]:
-        """Ids of one text; what is written in it as a special token is text like any other."""
+        """Token ids of one text. A special token that the text spells out is treated as ordinary
+        text."""
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
@@ -79,28 +80,27 @@ class FastVocabulary:
         return [list(each.ids) for each in found]
 
     def encode_marked(self, text: str) -> list[int]:
-        """Ids of a text in which special tokens are written out."""
+        """Token ids of a text whose special tokens are written out."""
         return list(self._marked.encode(text, add_special_tokens=False).ids)
 
     def decode(self, ids: list[int]) -> str:
-        """Text of the given ids; control pieces vanish, and bytes that are no character are U+FFFD,
-        which stands for at least one of them."""
+        """Text of the given ids. Control pieces are dropped; each run of bytes that is no character
+        becomes one or several U+FFFD."""
         kept = [number for number in ids if number not in self._control]
         return str(self._tokenizer.decode(kept, skip_special_tokens=False))
 
     def pieces(self, ids: list[int]) -> list[str]:
-        """The written form of each id: its text, or its bytes where these are no whole
-        characters."""
+        """The written form of each id: its text, or its bytes if they are no whole characters."""
         return [self._written[number] for number in ids]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where in a text each of its ids begins and ends, in characters; several that are parts of
-        one character have it all."""
+        """Begin and end of each id in a text, in characters; ids that share a character all get its
+        span."""
         return list(self._tokenizer.encode(text, add_special_tokens=False).offsets)
 
     def decoded_spans(self, ids: list[int]) -> list[tuple[int, int]]:
-        """Where in the text of `decode` each id begins and ends; of several that are parts of one
-        character the last has it all."""
+        """Begin and end of each id in the text of `decode`; if several ids share a character, the
+        last one gets its span."""
         ends = [0]
         for count, number in enumerate(ids, start=1):
             text = self.decode(ids[:count])
@@ -109,12 +109,12 @@ class FastVocabulary:
         return list(pairwise(ends))
 
     def segmentations(self, text: str) -> list[list[int]]:
-        """The one way to write a text that merges know."""
+        """The only segmentation of a text."""
         return [self.encode(text)]
 
     def is_byte(self, token_id: int) -> bool:
-        """Whether the id has bytes that are no whole character: those of its text's beginning or
-        end may be parts of one."""
+        """Whether the bytes of an id are no whole characters: it may begin or end within a
+        character."""
         return token_id in self._bytes
 
     def is_control(self, token_id: int) -> bool:
@@ -131,8 +131,8 @@ class FastVocabulary:
 
     @cached_property
     def _marked(self) -> FastTokenizer:
-        """The same tokenizer, which reads special tokens; one that does not is never changed, for
-        several threads use it."""
+        """A copy of the tokenizer that reads special tokens. The copy is needed because threads
+        share the original, which must not change."""
         return self._load(marked=True)
 
     def _load(self, *, marked: bool) -> FastTokenizer:
@@ -143,8 +143,8 @@ class FastVocabulary:
         return tokenizer
 
     def _add_bytes(self, number: int, content: bytes) -> None:
-        """Note the bytes of an id. Those of U+2581 are written as bytes, for written forms mean a
-        space by it."""
+        """Note the bytes of an id. U+2581 is stored as bytes, because it means a space in written
+        forms."""
         try:
             text = content.decode()
         except UnicodeDecodeError:
@@ -154,7 +154,7 @@ class FastVocabulary:
         self._written[number] = text if whole else "".join(f"<0x{byte:02X}>" for byte in content)
 
     def _read_beginning(self) -> tuple[int, ...]:
-        """What the file puts before a text; raises ValueError where it puts something behind it."""
+        """The ids that the file puts before a text; raises ValueError if it puts any behind it."""
         encoded = self._tokenizer.encode("a")
         plain = self.encode("a")
         behind = len(encoded.ids) - len(plain)
@@ -171,15 +171,15 @@ def _read_tree(content: bytes) -> dict[str, Any]:
 
 
 def _kinds(decoder: dict[str, Any]) -> Iterator[str]:
-    """The names of a decoder and of those that it is made of."""
+    """The names of a decoder and of its components."""
     yield str(decoder.get("type"))
     for part in decoder.get("decoders", ()):
         yield from _kinds(part)
 
 
 def _byte_characters() -> dict[str, int]:
-    """The characters that stand for bytes in merges of these (Radford et al. 2019): printable
-    Latin-1 as it is, the others from U+0100 on in their order."""
+    """The characters that stand for bytes in byte-level BPE (Radford et al. 2019): printable
+    Latin-1 characters for themselves, the others from U+0100 on, in order."""
     printable: Sequence[int] = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     found = {chr(byte): byte for byte in printable}
@@ -187,4 +187,4 @@ def _byte_characters() -> dict[str, int]:
 
 
 BYTES = _byte_characters()
-"""By the characters that stand for them."""
+"""Bytes, by the characters that stand for them."""

@@ -1,4 +1,4 @@
-"""The folder of a bundle: its manifest is read, checked and written, and so are its files' hashes.
+"""Reads, checks and writes the manifest of a bundle folder and the hashes of its files.
 
 This is the only module that reads or writes a manifest.
 """
@@ -68,8 +68,8 @@ def parse_manifest(folder: Path) -> Manifest:
 
 
 def _check_decoding(path: Path, manifest: Manifest) -> None:
-    """Raise BundleError where a bundle lacks what decoding with it needs, or says what cannot be of
-    it."""
+    """Raise BundleError if a bundle lacks something that decoding needs, or if its manifest says
+    something that cannot be true of it."""
     sizes = manifest.sizes
     if manifest.step is None or manifest.special_ids is None or not sizes.num_decoder_layers:
         raise BundleError(
@@ -114,7 +114,7 @@ def _check_decoding(path: Path, manifest: Manifest) -> None:
 
 
 def _check_reading(path: Path, manifest: Manifest) -> None:
-    """Raise BundleError where a bundle of an encoder lacks what reading with it needs."""
+    """Raise BundleError if the bundle of an encoder lacks something that reading needs."""
     encoder, reading = manifest.encoder, manifest.reading
     if encoder is None or reading is None or manifest.sizes.max_source is None:
         raise BundleError(
@@ -128,8 +128,8 @@ def _check_reading(path: Path, manifest: Manifest) -> None:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest into the folder, with the hashes of all files there but the card and
-    engines, which have theirs."""
+    """Write the manifest into the folder, with the hashes of all files but the card and the
+    engines, which have hashes of their own."""
     others = {MANIFEST, CARD, *(engine.file for engine in manifest.engines)}
     files = {
         path.name: file_hash(path)

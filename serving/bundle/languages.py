@@ -1,4 +1,4 @@
-"""The languages of a model, and which pair of them a request means."""
+"""The languages of a model, and the choice of a language pair for a request."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from serving.bundle.strict import Strict
 from serving.errors import UnknownLanguageError
 
 _MOST_LISTED = 40
-"""Pairs of languages in one message."""
+"""Language pairs listed in one message."""
 _MOST_SUBTAGS = 4
-"""Behind the language: script, region and variants."""
+"""The subtags after the language: script, region and variants."""
 
 
 def match_language(asked: str, known: Collection[str]) -> str | None:
-    """The one of the `known` codes that is asked for, None where there is none.
+    """The one of the `known` codes that matches a requested code; None if none does.
 
-    A code counts as it is written, else without regard to case and with `_` for `-`, else without
-    its last parts: `zh-Hans-CN` is `zh-Hans` or `zh`, and `EN_gb` is `en` (RFC 4647, lookup).
+    A code matches exactly, else without regard to case and with `_` for `-`, else without its last
+    subtags: `zh-Hans-CN` matches `zh-Hans` or `zh`, and `EN_gb` matches `en` (RFC 4647, lookup).
     """
     if asked in known:
         return asked
@@ -38,9 +38,9 @@ def _folded(code: str) -> str:
 class Languages(Strict):
     """Language codes (ISO 639-1) that the model reads and writes.
 
-    A model of several directions was trained on `pairs` of them, or, where none are named, on all.
-    It is told the languages by tags: pieces that no text is encoded to, or in words. For others all
-    of these are empty, and left out of the file.
+    A model of several directions was trained on `pairs`, or on all pairs if none are listed. Its
+    input names the languages: by tags (pieces that no text is encoded to) or in words. For other
+    models all these fields are empty and left out of the file.
     """
 
     source: tuple[str, ...]
@@ -51,10 +51,10 @@ class Languages(Strict):
     source_tags: dict[str, str] = Field(default={}, exclude_if=lambda tags: not tags)
     """The piece of each source language that stands before each source, first of all."""
     prefixes: dict[str, tuple[str, ...]] = Field(default={}, exclude_if=lambda found: not found)
-    """The pieces of each target language that stand before each source, behind tags: a task in
-    words, as T5 is told it. They may be any."""
+    """The pieces of each target language that stand before each source, after the tags: a task in
+    words, as for T5. They may be any pieces."""
     first_pieces: dict[str, str] = Field(default={}, exclude_if=lambda tags: not tags)
-    """The piece of each target language with which each translation begins."""
+    """The piece of each target language that begins each translation."""
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -64,7 +64,7 @@ class Languages(Strict):
             raise ValueError("pairs hold a language that target does not")
         if self.pairs and not self.is_multilingual:
             raise ValueError(
-                "pairs need tags, prefixes or first_pieces, by which the model is told of them"
+                "pairs need tags, prefixes or first_pieces, which name the languages to the model"
             )
         for name, codes in (
             ("tags", self.target),
@@ -79,12 +79,12 @@ class Languages(Strict):
 
     @property
     def is_multilingual(self) -> bool:
-        """Whether the model has to be told the target language."""
+        """Whether the input of the model must name the target language."""
         return bool(self.tags or self.prefixes or self.first_pieces)
 
     @property
     def most_before(self) -> int:
-        """How many pieces stand before a source at most."""
+        """The largest number of pieces before a source."""
         words = max(map(len, self.prefixes.values()), default=0)
         return bool(self.source_tags) + bool(self.tags) + words
 
@@ -102,7 +102,7 @@ class Languages(Strict):
         return known and (source != target or not self.is_multilingual)
 
     def zero_shot(self, source: str, target: str) -> bool:
-        """Whether the model knows both languages and was not trained on the pair."""
+        """Whether the model knows both languages but was not trained on the pair."""
         known = source in self.source and target in self.target
         return known and source != target and not self.translates(source, target)
 
@@ -114,11 +114,12 @@ class Languages(Strict):
         allowing: str = "",
         zero_shot: bool = False,
     ) -> tuple[str, str]:
-        """The pair that is meant, where what is None is clear from the rest; codes are matched by
-        `match_language`.
+        """Choose the language pair of a request. A code that is None is filled in if only one pair
+        fits; codes are matched by `match_language`.
 
-        Raises UnknownLanguageError, which lists the pairs, where none is, or several, and for a
-        pair that the model was not trained on unless `zero_shot` is set; `allowing` tells how.
+        Raises UnknownLanguageError, which lists the pairs, if no pair fits or several do. It is
+        also raised for a pair that the model was not trained on, unless `zero_shot` is set;
+        `allowing` is the advice in that message.
         """
         given = f"{source or 'any language'} to {target or 'any language'}"
         source = source and (match_language(source, self.source) or source)
@@ -145,7 +146,7 @@ class Languages(Strict):
 
     @property
     def listing(self) -> str:
-        """The trained pairs, for people; of very many the languages alone."""
+        """The trained pairs, for messages; if there are very many, the languages only."""
         if len(self.trained) <= _MOST_LISTED:
             return ", ".join(" to ".join(pair) for pair in self.trained)
         sides = dict.fromkeys((*self.source, *self.target))

@@ -1,4 +1,4 @@
-"""Loading a bundle's vocabulary, of whichever kind it is."""
+"""Loads the vocabularies of a bundle, of any kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from serving.search.ids import SpecialIds
 
 
 def load_tokenizers(folder: Path, manifest: Manifest) -> tuple[TextTokenizer, TextTokenizer]:
-    """The tokenizers of source and target, which may be one; raises as `load_tokenizer` does."""
+    """The tokenizers of source and target, which may be the same; raises as `load_tokenizer`
+    does."""
     files = manifest.tokenizer
     target = load_tokenizer(folder, files.target_file, manifest)
     if files.source_vocabulary_file is None and files.source_file == files.target_file:
@@ -24,9 +25,11 @@ def load_tokenizers(folder: Path, manifest: Manifest) -> tuple[TextTokenizer, Te
 def load_tokenizer(
     folder: Path, file: str, manifest: Manifest, *, source: bool = False
 ) -> TextTokenizer:
-    """Read one of the tokenizers that a manifest names, by its file; that of the `source` may have
-    a vocabulary of its own. Raises BundleError where it is not one of the kind and the size that
-    the manifest says, or one of an encoder."""
+    """Load a tokenizer that a manifest names; the `source` may have a vocabulary of its own.
+
+    Raises BundleError if the file does not have the kind and size that the manifest says, or if it
+    is the tokenizer of an encoder.
+    """
     files, vocab_size = manifest.tokenizer, manifest.sizes.vocab_size
     vocabulary_file = files.vocabulary_file
     if source and files.source_vocabulary_file is not None:

@@ -1,8 +1,8 @@
-"""Vocabularies of texts that were cut by BPE (Sennrich et al. 2016) into parts of Moses' tokens
-(Koehn et al. 2007), as many checkpoints of other projects were.
+"""Vocabularies of Moses tokens (Koehn et al. 2007) split by BPE (Sennrich et al. 2016), as many
+checkpoints of other projects have them.
 
-What makes tokens and texts is `sacremoses`, and what cuts them `subword-nmt`, which come with the
-extra `moses`: this module is imported for such bundles alone.
+`sacremoses` tokenizes and `subword-nmt` splits. Both come with the extra `moses`, so this module is
+imported for such bundles only.
 """
 
 from __future__ import annotations
@@ -36,38 +36,38 @@ _SIGNS = {
     "&bra;": "[",
     "&ket;": "]",
 }
-"""As which Moses, and older versions of it, write signs that mean something to it."""
+"""The escapes of special characters in Moses, and in older versions of it."""
 _UNIT = re.compile("|".join(_SIGNS) + "|.", re.DOTALL)
 _VERSION = re.compile(r"#version: 0\.[12](\.0+)*")
 _MOST_CACHED = 100_000
-"""Words whose pieces are kept."""
+"""Number of words whose pieces are cached."""
 
 Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class MosesRules:
-    """How the texts of one side were cut."""
+    """How the texts of one side are tokenized and split."""
 
     language: str
-    """By whose rules there are tokens (ISO 639-1)."""
+    """Language of the Moses rules (ISO 639-1)."""
     escape: bool
-    """Whether signs are written as `&apos;` is."""
+    """Whether special characters are escaped, such as `&apos;`."""
     hyphens: bool
-    """Whether hyphens within words are tokens, `@-@`."""
+    """Whether hyphens within words become the token `@-@`."""
     lowercase: bool
-    """Whether texts have no capitals."""
+    """Whether texts are in small letters."""
     codes: str
-    """The merges, as a file of subword-nmt has them, with its version."""
+    """The BPE merges: the content of a file of subword-nmt, with its version line."""
 
     def to_bytes(self) -> bytes:
-        """The content of a bundle's file, which `read_rules` reads."""
+        """The content of a bundle's file; `read_rules` reads it."""
         return (json.dumps(asdict(self), ensure_ascii=False, indent=0) + "\n").encode()
 
 
 def read_rules(content: bytes) -> MosesRules:
-    """The rules in a bundle's file; raises ValueError where it is none, or has merges that
-    subword-nmt does not read."""
+    """Parse the rules of a bundle's file; raises ValueError if it is not such a file, or if
+    subword-nmt cannot read the merges."""
     tree = json.loads(content)
     kinds = {
         field.name: {"str": str, "bool": bool}[str(field.type)] for field in fields(MosesRules)
@@ -89,10 +89,9 @@ def read_rules(content: bytes) -> MosesRules:
 class MosesVocabulary:
     """Text to the ids of a vocabulary and back.
 
-    `rules` is the content of a file of `MosesRules`, `vocabulary` that of a JSON file as
-    `PieceVocabulary` has it. There are no pieces of bytes: characters that the vocabulary does not
-    hold are unknown. Raises ValueError where a file is none, or the special ids are not within the
-    vocabulary.
+    `rules` is the content of a file of `MosesRules`, `vocabulary` that of a JSON file as in
+    `PieceVocabulary`. There are no byte pieces: characters outside the vocabulary are unknown.
+    Raises ValueError if a file is malformed, or if a special id lies outside the vocabulary.
     """
 
     def __init__(self, rules: bytes, vocabulary: bytes, special_ids: SpecialIds) -> None:
@@ -133,8 +132,8 @@ class MosesVocabulary:
         return [self._pieces[i] for i in ids]
 
     def spans(self, text: str) -> list[Span]:
-        """Where in a text each of its ids begins and ends, in characters; several that are parts of
-        one sign have it all."""
+        """Begin and end of each id in a text, in characters; ids that share a character all get its
+        span."""
         found: list[Span] = []
         for word in self._words(text):
             parts = [_part(piece) for piece in self._cut(word)]
@@ -155,7 +154,7 @@ class MosesVocabulary:
         return spans[1:]
 
     def segmentations(self, text: str) -> list[list[int]]:
-        """The one way to write a text that merges know."""
+        """The only segmentation of a text."""
         return [self.encode(text)]
 
     def is_byte(self, token_id: int) -> bool:
@@ -164,8 +163,8 @@ class MosesVocabulary:
         return False
 
     def is_open(self, token_id: int) -> bool:
-        """Whether what the id ends with depends on the next one: a word that goes on, or a sign,
-        which a hyphen may follow."""
+        """Whether the next id may change the text of this one: a word that continues, or a sign
+        that a hyphen may follow."""
         piece = self._pieces[token_id]
         last = _UNIT.findall(piece)[-1:]
         return piece.endswith(GOES_ON) or not all(_SIGNS.get(unit, unit).isalnum() for unit in last)
@@ -183,7 +182,8 @@ class MosesVocabulary:
         return self._content
 
     def _folded(self, text: str) -> str:
-        """The text with as many characters, and no capitals where there are none."""
+        """The text in small letters if the vocabulary has no capitals; the length stays the
+        same."""
         if not self._rules.lowercase:
             return text
         return "".join(
@@ -205,7 +205,7 @@ class MosesVocabulary:
         return list(self._bpe.segment_tokens([word]))
 
     def _joined(self, ids: Sequence[int]) -> list[list[tuple[int, str]]]:
-        """Words, each of the parts of its pieces, with their places among the ids."""
+        """The words, each as the parts of its pieces, with the indices of the ids."""
         words: list[list[tuple[int, str]]] = []
         goes_on = False
         for number, token_id in enumerate(ids):
@@ -219,9 +219,8 @@ class MosesVocabulary:
         return words
 
     def _lay(self, parts: Sequence[str], text: str, at: int) -> list[Span]:
-        """Where in a text the parts of a word are, which is the next from `at` on. Texts have the
-        characters of their words in the same order; between them are spaces and what Moses passes
-        over."""
+        """Find the parts of the next word in a text, from `at` on. The text has the characters of
+        its words in the same order; spaces and characters that Moses drops stand between them."""
         word = "".join(parts)
         units = [word] if word == HYPHEN else _UNIT.findall(word) if self._rules.escape else word
         begins, ends = [], []
@@ -241,5 +240,5 @@ class MosesVocabulary:
 
 
 def _part(piece: str) -> str:
-    """What a piece has of its word."""
+    """The text of a piece within its word."""
     return piece.removesuffix(GOES_ON)

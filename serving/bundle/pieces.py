@@ -1,5 +1,5 @@
-"""SentencePiece models whose pieces have the ids of a vocabulary of their own, as in checkpoints of
-other projects: separate models of source and target may share one vocabulary."""
+"""SentencePiece models whose pieces have ids of a separate vocabulary, as in checkpoints of other
+projects. The models of source and target may share one vocabulary."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class PieceVocabulary:
     """Text to the ids of a vocabulary and back, by a SentencePiece model.
 
     The vocabulary is the content of a JSON file: `pieces` has the written form of each id,
-    `control` the ids that no text is encoded to and that vanish in `decode`. What the model splits
-    off and the vocabulary does not hold is unknown; there need be no pieces of bytes. Raises
-    ValueError where it is no such vocabulary, or the special ids are not within it.
+    `control` the ids that no text is encoded to and that `decode` drops. A piece of the model that
+    the vocabulary does not have is unknown; byte pieces are optional. Raises ValueError if the
+    content is malformed, or if a special id lies outside the vocabulary.
     """
 
     def __init__(self, model: Path, vocabulary: bytes, special_ids: SpecialIds) -> None:
@@ -84,8 +84,7 @@ class PieceVocabulary:
         return spans[1:]
 
     def segmentations(self, text: str) -> list[list[int]]:
-        """Ways to write a text as pieces, the likeliest first, not all of them; a model of merges
-        knows one."""
+        """Segmentations of a text, the likeliest first, not all of them; a BPE model has one."""
         try:
             found = self._model.nbest_encode_as_pieces(text, nbest_size=_SEGMENTATIONS)
         except RuntimeError:
@@ -109,30 +108,30 @@ class PieceVocabulary:
         return bytes(self._model.serialized_model_proto())
 
     def _ids_of(self, pieces: Sequence[str]) -> list[int]:
-        """What the model does not know it splits off as it stands: the vocabulary, which has the
-        other side's pieces too, may."""
+        """Ids of pieces. A piece that the model does not know is looked up as it is: the vocabulary
+        also has the pieces of the other side."""
         return [self._ids.get(piece, self.unk_id) for piece in pieces]
 
     def _written(self, ids: Sequence[int]) -> list[str]:
         return [self._pieces[i] for i in ids if i not in self._control]
 
     def _lead(self, pieces: Sequence[str]) -> int:
-        """Characters before the text: the model takes the space from before its own first piece
-        alone."""
+        """Number of characters before the text: the model drops the leading space of its own first
+        piece only."""
         foreign = bool(pieces) and pieces[0] not in self._known
         return 1 if foreign and pieces[0].startswith(_SPACE) else 0
 
 
 def check_special_ids(special_ids: SpecialIds, size: int) -> None:
-    """Raise ValueError where what texts are given is not within a vocabulary of this size. The
-    decoder's start and padding may be behind a source's vocabulary."""
+    """Raise ValueError if a special id of texts lies outside a vocabulary of this size. The start
+    and padding ids of the decoder may lie behind the source's vocabulary."""
     for name, found in (("unk", special_ids.unk), ("eos", special_ids.eos)):
         if not 0 <= found < size:
             raise ValueError(f"{name} must be in [0, {size - 1}], got {found}")
 
 
 def read_vocabulary(content: bytes) -> tuple[list[str], frozenset[int]]:
-    """The pieces and the control ids of a vocabulary file; raises ValueError where it is none."""
+    """The pieces and control ids of a vocabulary file; raises ValueError if it is malformed."""
     tree = json.loads(content)
     fits = isinstance(tree, dict) and tree.keys() == {"pieces", "control"}
     fits = fits and all(isinstance(part, list) for part in tree.values())

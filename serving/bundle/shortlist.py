@@ -1,4 +1,4 @@
-"""The target pieces that a source may become: the output layer leaves out all others.
+"""Shortlists: the target pieces that a source may become; the output layer leaves out the others.
 
 Shape letters: V source pieces, T target pieces of all of them, C common pieces.
 """
@@ -16,9 +16,9 @@ from serving.errors import BundleError
 
 
 class Shortlist:
-    """A lexicon by source piece, and pieces that any source may become.
+    """A lexicon by source piece, and common pieces that any source may become.
 
-    The list follows from the source alone, so that a sentence's translation depends on no other.
+    A list depends on its source alone, so a sentence's translation does not depend on the batch.
     """
 
     def __init__(self, common_C: Ints, start_V1: Ints, target_T: Ints) -> None:
@@ -45,8 +45,8 @@ class Shortlist:
 
 
 def load_shortlist(path: Path, vocab_size: int, eos: int, source_size: int) -> Shortlist:
-    """Read a shortlist for vocabularies of these sizes, the target's first, and that end of a
-    target; raises BundleError where it is damaged or for other vocabularies."""
+    """Read a shortlist for vocabularies of these sizes and this end of a target; raises BundleError
+    if the file is damaged or belongs to other vocabularies."""
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             common, start, target = (

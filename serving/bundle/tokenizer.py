@@ -1,5 +1,5 @@
-"""Text to ids and back with SentencePiece; ids are `pad 0, unk 1, bos 2, eos 3`. `TextTokenizer` is
-what all kinds of vocabularies have in common."""
+"""SentencePiece tokenizers with the ids `pad 0, unk 1, bos 2, eos 3`. `TextTokenizer` is the
+interface of all kinds of vocabularies."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _SEGMENTATIONS = 64
 
 
 class TextTokenizer(Protocol):
-    """What texts need of a vocabulary, of whichever kind it is."""
+    """The operations of a vocabulary that texts need."""
 
     @property
     def unk_id(self) -> int:
-        """The id of what the vocabulary does not hold."""
+        """The id of unknown pieces."""
         ...
 
     @property
@@ -96,7 +96,7 @@ class Tokenizer:
 
     unk_id, eos_id = UNK_ID, EOS_ID
     beginning = (EOS_ID,)
-    """Which ends the text before."""
+    """The id that ends the text before a new one."""
 
     def __init__(self, path: str | Path) -> None:
         self._model = sentencepiece.SentencePieceProcessor(model_file=str(path))
@@ -134,8 +134,8 @@ class Tokenizer:
         return [str(self._model.id_to_piece(i)) for i in ids]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where in a text each of its ids begins and ends, in characters; of the bytes of one
-        character only the last has its width."""
+        """Begin and end of each id in a text, in characters; of a character's bytes only the last
+        one has its width."""
         return list(self._model.encode(text, return_type="offset_mapping")["offsets"])
 
     def decoded_spans(self, ids: list[int]) -> list[tuple[int, int]]:
@@ -161,8 +161,8 @@ class Tokenizer:
         return bool(self._model.is_control(token_id))
 
     def control_id(self, piece: str) -> int | None:
-        """The id of a control piece, which no text is encoded to and which vanishes in `decode`;
-        None where there is no such piece."""
+        """The id of a control piece, which no text is encoded to and which `decode` drops; None if
+        there is no such piece."""
         found = int(self._model.piece_to_id(piece))
         return found if self._model.is_control(found) else None
 

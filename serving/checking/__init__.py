@@ -1,2 +1,1 @@
-"""What a translation must have in common with its source, and what to do where it has not; no
-models, no HTTP."""
+"""Checks a translation against its source and repairs faults; no models, no HTTP."""

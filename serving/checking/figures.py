@@ -1,7 +1,7 @@
-"""The figures of a sentence and of its translation, read by the conventions of both languages.
+"""Compares the numbers of a sentence and of its translation, by the conventions of both languages.
 
-Whatever may be right is: a figure in words, a date with its month's name, `19:15` for `7:15 pm`,
-`1990s` for `90er`. What remains has been changed, lost or made up.
+A number counts as correct if any reading allows it: in words, as a month's name, `19:15` for `7:15
+pm`, `1990s` for `90er`. All others were changed, lost or made up.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ _GROUPED = {
         r"(?![0-9]|[.,][0-9])"
     ),
 }
-"""Thousands, and German decimals that English would read as such; one that ends in a zero may be
-written in the English manner."""
+"""Numbers with thousands separators, and German decimals that English would read as such. A decimal
+that ends in zero may be written in English style."""
 _GROUPING = {"en": ",", "de": ".", "fr": ".", "es": ".,"}
 _DECIMAL = {"en": ".", "de": ",", "fr": ",", "es": ".,"}
 _EITHER = ".,"
 _BLANKS = " \u00a0\u202f'’"
 _HOURS = 24
 _SMALL = 100
-"""Figures up to here are often written in words."""
+"""Numbers up to this one are often written in words."""
 _MOST = 500
-"""Groups of digits of a text: each figure of one side is compared with each of the other."""
+"""Most digit groups of a text: each number of one side is compared with each of the other."""
 _HALF = re.compile(
     r"half|quarter|past|\bto\b|halb|viertel|\bvor\b|\bnach\b|demi|quart|moins|media|cuarto|menos",
     re.IGNORECASE,
@@ -63,7 +63,7 @@ _CENTURY = re.compile(r"centur|jahrhundert|siècle|siglo|[0-9]0['’]?s\b", re.I
 
 @dataclass(frozen=True)
 class Figure:
-    """A number in a text: where, and all that it may mean, each meaning one string."""
+    """A number in a text: its span and its possible meanings, each as one string."""
 
     span: Span
     text: str
@@ -71,32 +71,33 @@ class Figure:
 
     @property
     def significant(self) -> str:
-        """Its digits without zeros at the ends: what `1.5 million` and `1,500,000` share."""
+        """The digits without leading and trailing zeros: equal for `1.5 million` and
+        `1,500,000`."""
         digits = "".join(_GROUPS.findall(self.text))
         return digits.strip("0") or "0"
 
     @property
     def value(self) -> float:
-        """The least that it may mean."""
+        """The smallest possible value."""
         values = [float(r) for r in self.readings if re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", r)]
         return min(values, default=float("inf"))
 
 
 @dataclass(frozen=True)
 class Unmatched:
-    """What has no partner on the other side, and nothing that excuses it."""
+    """Numbers without a counterpart on the other side and without an excuse."""
 
     missing: tuple[Figure, ...] = ()
-    """Of the source."""
+    """Numbers of the source."""
     extra: tuple[Figure, ...] = ()
-    """Of the output."""
+    """Numbers of the output."""
 
 
 def unmatched(
     source: str, output: str, source_language: str | None, target_language: str | None
 ) -> Unmatched:
-    """The figures that have been changed, lost or made up; none where anything speaks for them, nor
-    where a side has more than 500 groups of digits: no sentence has."""
+    """Numbers that were changed, lost or made up. Empty if a correct reading exists, or if a side
+    has more than 500 digit groups, which no sentence has."""
     if not (_DIGIT.search(source) or _DIGIT.search(output)):
         return Unmatched()
     if max(len(_GROUPS.findall(text)) for text in (source, output)) > _MOST:
@@ -134,8 +135,8 @@ def unmatched(
 def figures(
     text: str, language: str | None, whole: Collection[tuple[str, ...]] = ()
 ) -> Iterator[Figure]:
-    """Each number of a text in order; dates, versions and telephone numbers as their parts, but for
-    those of the groups of `whole`, which mean nothing."""
+    """The numbers of a text, in order. Dates, versions and telephone numbers are split into their
+    parts. A number whose digit groups are in `whole` is not split and has no meaning."""
     at = 0
     while number := _NUMBER.search(text, at):
         begin = number.start()
@@ -157,8 +158,8 @@ def figures(
 
 
 def written(figure: str, source_language: str | None, target_language: str | None) -> str:
-    """A number of the source in the target's grouping and decimal signs, where both are certain;
-    else as it is."""
+    """A number of the source in the target's format, if the format of both languages is certain;
+    otherwise unchanged."""
     ours, theirs = source_language or "", target_language or ""
     time = _TIME.fullmatch(figure)
     if time and time["half"] and theirs != "en":
@@ -182,7 +183,8 @@ def written(figure: str, source_language: str | None, target_language: str | Non
 
 
 def _value(token: str, language: str | None) -> frozenset[str] | None:
-    """What a token may mean as one number; None where it is none, but a date or the like."""
+    """The possible values of a token read as one number; None if it is no number but a date,
+    say."""
     groups, seps = _GROUPS.findall(token), re.findall(r"[^0-9]", token)
     if not seps:
         return frozenset((_plain(token),))
@@ -211,14 +213,14 @@ def _is_grouped(groups: Sequence[str], seps: Sequence[str], allowed: str) -> boo
 
 
 def _is_time(match: re.Match[str]) -> bool:
-    """Whether it is more than a number that an hour could be: `:` alone may stand in a score."""
+    """Whether a match is a time: `:` alone may also stand in a score."""
     behind = match.string[match.end() : match.end() + 8].lstrip(_BLANKS).lower()
     units = ("uhr", "h", "heure", "hora", "o'clock", "o’clock", "oclock", "o clock")
     return bool(match["minute"] or match["half"]) or behind.startswith(units)
 
 
 def _time(match: re.Match[str]) -> frozenset[str]:
-    """A time of day in the 24 hours that it may be; a whole hour is a number as well."""
+    """The possible times on a 24-hour clock; a whole hour may also be a plain number."""
     hour, minute = int(match["hour"]), int(match["minute"] or 0)
     if match["half"] and hour <= 12:
         hours = {hour % 12 + 12 * (match["half"] in "pP")}
@@ -240,8 +242,8 @@ def _plain(digits: str) -> str:
 
 
 def _same_groups(source: str, output: str) -> bool:
-    """Whether both have the same digits between their signs, in whatever order; times of day have
-    halves beside them, which that does not show."""
+    """Whether both texts have the same digit groups, in any order. False if a time has am or pm,
+    because digit groups do not show the half of the day."""
     if re.search(r"[0-9]\s?[ap]\.?\s?m\b", source + " " + output, re.IGNORECASE):
         return False
     return Counter(_GROUPS.findall(source)) == Counter(_GROUPS.findall(output))
@@ -250,15 +252,15 @@ def _same_groups(source: str, output: str) -> bool:
 def _misread(
     source: str, output: str, source_language: str | None, target_language: str | None
 ) -> frozenset[tuple[str, ...]]:
-    """The groups of digits of numbers that stand in the output with signs that mean another number
-    there, or none: `10,000` in German, `12.345,67` in English."""
+    """Digit groups of numbers that the output writes in a format that means another number, or
+    none: `10,000` in German, `12.345,67` in English."""
     if source_language not in ("de", "en") or target_language not in ("de", "en", "fr"):
         return frozenset()
     found = set()
     for match in _GROUPED[source_language].finditer(source):
         meant, groups = _value(match[0], source_language), _GROUPS.findall(match[0])
         if meant is None or (len(groups) == 4 and all(int(group) < 256 for group in groups)):
-            continue  # an address on the internet
+            continue  # an IP address
         same = [n[0] for n in _NUMBER.finditer(output) if _GROUPS.findall(n[0]) == groups]
         if same and not any(meant & (_value(n, target_language) or meant - meant) for n in same):
             found.add(tuple(groups))
@@ -287,8 +289,8 @@ def _in_a_word(figure: Figure, text: str) -> bool:
 def _without_parts(
     missing: Sequence[Figure], extra: Sequence[Figure]
 ) -> tuple[list[Figure], list[Figure]]:
-    """Without those that have blanks between their digits and are several numbers, all of which
-    the other side has."""
+    """Drop numbers with spaces between digit groups that are several numbers, if the other side has
+    all of these."""
     ours, theirs = _without_pairs(_in_parts(missing), _in_parts(extra), _same)
     return (
         [f for f in missing if any(_within(part, f) for part in ours)],
@@ -321,7 +323,7 @@ def _same_but_scale(ours: Figure, theirs: Figure) -> bool:
 
 
 def _same_year(ours: Figure, theirs: Figure) -> bool:
-    """`1998` and `98`, `1990s` and `90er`."""
+    """`1998` matches `98`, and `1990s` matches `90er`."""
     short, long = sorted((ours.text, theirs.text), key=len)
     return (
         len(short) == 2
@@ -331,7 +333,7 @@ def _same_year(ours: Figure, theirs: Figure) -> bool:
 
 
 def _same_hour(ours: Figure, theirs: Figure) -> bool:
-    """`8:30` for `8 y media`, `half past eight` beside a figure, or `halb 9`."""
+    """`8:30` matches `8 y media`, `half past eight` beside a figure, and `halb 9`."""
     hours = [
         {int(r[1:].partition(":")[0] if r[0] == "t" else r) % 12 for r in figure.readings}
         for figure in (ours, theirs)
@@ -341,7 +343,7 @@ def _same_hour(ours: Figure, theirs: Figure) -> bool:
 
 
 def _same_half_day(ours: Figure, theirs: Figure) -> bool:
-    """`19 und 21 Uhr` for `7 and 9 pm`: the first of them is a plain number."""
+    """`19 und 21 Uhr` matches `7 and 9 pm`: the first of these is a plain number."""
     if not (ours.text.isdecimal() and theirs.text.isdecimal()):
         return False
     low, high = sorted((int(ours.text), int(theirs.text)))
@@ -349,7 +351,7 @@ def _same_half_day(ours: Figure, theirs: Figure) -> bool:
 
 
 def _year_again(figure: Figure, other: str) -> bool:
-    """Whether it is a year that the other side has as well, but not as often: one of a range."""
+    """Whether a number is a year that the other side has less often, as in a range."""
     return (
         re.fullmatch(r"1[5-9][0-9]{2}|20[0-9]{2}", figure.text) is not None
         and re.search(rf"(?<![0-9]){figure.text}(?![0-9])", other) is not None
@@ -361,7 +363,7 @@ def _digits(found: Sequence[Figure]) -> str:
 
 
 def _excused(figure: Figure, other: str, language: str | None) -> bool:
-    """Whether the other side may have the figure in words, or need not have it."""
+    """Whether the other side may write the number in words or leave it out."""
     if figure.value <= 1:
         return True
     if re.fullmatch("1[5-9][0-9]0|20[0-9]0|[0-9]000", figure.text):  # the seventies, a millennium

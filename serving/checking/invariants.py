@@ -1,8 +1,8 @@
-"""What holds between every sentence and a right translation of it: a table of invariants.
+"""Invariants between a sentence and a correct translation, as a table of checks.
 
-Each compares the two and gives the faults that it is sure of. Where anything speaks for the
-translation there is none, so that a right one is practically never changed. Whether a negation was
-lost is not looked at: it cannot be known without a parser of both languages.
+Each check compares both texts and returns only certain faults, so that a correct translation is
+practically never changed. Lost negations are not checked: that would need a parser of both
+languages.
 """
 
 from __future__ import annotations
@@ -25,67 +25,67 @@ FAULT_KINDS = frozenset(get_args(FaultKind))
 
 _CYCLE_WORDS, _CYCLE_TIMES = 8, 4
 _LONGEST, _LEAST_LONG = 4, 80
-"""How many times longer than its source, and how many characters besides, a translation may be."""
+"""Largest ratio of the lengths of a translation and its source, and the characters allowed on
+top."""
 _SHORTEST, _LEAST_SHORT = 6, 90
 _FIGURE = re.compile("[0-9$€£¥%]")
 _CODE = r"[@#$%{}\[\]<>\\_`|~=/*^&]|[.:][A-Za-z]"
 _CODES = re.compile(_CODE)
 _SERIAL = re.compile(r"\b(?=[0-9A-Za-z]{10})[0-9A-Za-z]*[0-9][A-Za-z]+[0-9][0-9A-Za-z]*\b")
-"""Digits and letters by turns, as in check sums, keys and numbers of accounts."""
+"""Alternating digits and letters, as in check sums, keys and account numbers."""
 _NOTEWORTHY = re.compile(rf"[0-9]|[^\x00-\x7f\u00a0-\u00ff\u2010-\u2026\u0152\u0153\u20ac]|{_CODE}")
 _LAST_PART = re.compile(r"(?<=\w)-[^\W\d_]{3,}\Z|['’]s\Z")
-"""Of a compound, as `.doc-Format`, or of a genitive: a word like others."""
+"""Suffix of a compound, as in `.doc-Format`, or of a genitive: an ordinary word."""
 _NUMBERED = re.compile(r"\w*#[0-9]+")
-"""`#5` and `Bug#5`, which are `n° 5` and `Fehler 5` as well; the figure is looked at as such."""
+"""`#5` and `Bug#5` may become `n° 5` and `Fehler 5`; their number is checked as a number."""
 _CONVERSION = re.compile(r"(?:(?<=\w)|\A)(%(?:[0-9]+\$)?[-0-9.]*[sdifgxc])(?:\w*| [$€£¥])\Z")
-"""At the end of a thing, with letters or a currency's sign at it: `to%s`, `%1$ss`, `%d $`."""
+"""Suffix of a code with a letter or a currency sign at its end: `to%s`, `%1$ss`, `%d $`."""
 _ENDING = re.compile(r"\.([A-Za-z]{2,4})")
-"""Of a file's name, which stands in any case and without its dot: `MSI-Datei` for `.msi`."""
+"""A file name extension; it may appear in any case and without its dot: `MSI-Datei` for `.msi`."""
 _BROKEN_WORD = re.compile("[^\\W\\d_]*[\ufffd\u2600-\u27bf\U0001f000-\U0001faff]+[^\\W\\d_]*")
 """A word with a broken character or a picture in it."""
 _CLOSING = ".,;:!?"
 _REMEMBERED = 64
-"""Sources whose codes are kept: each is compared with several hypotheses."""
+"""Number of sources whose codes are cached: each is compared with several hypotheses."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a translation, or missing in it."""
+    """A fault of a translation, or something missing in it."""
 
     kind: FaultKind
     what: str
-    """The part of the source that is missing, or of the output that is too much."""
+    """The missing part of the source, or the superfluous part of the output."""
     source: Span | None = None
-    """Where the source has what is missing; None where the output has too much."""
+    """Its span in the source if something is missing; None if the output has too much."""
     target: Span | None = None
-    """Where the output has what is wrong; None where something is missing."""
+    """Its span in the output if that is wrong; None if something is missing."""
     wanted: str | None = None
-    """What the output should hold, in the target's form; None where that is not known."""
+    """The expected text in the output, in the target's form; None if unknown."""
     elsewhere: bool = False
-    """Whether it is put right, and reported, where the text is put together of its sentences."""
+    """Whether the fault is repaired, and reported, when the text is joined from its sentences."""
 
 
 Languages = tuple[str | None, str | None]
-"""Of a source and of its translation; None where one is not known."""
+"""Language codes of a source and of its translation; None if unknown."""
 Invariant = Callable[[str, str, str | None, str | None], Iterator[Fault]]
-"""Takes source, output and the two languages, each None where it is not known."""
+"""Takes source, output and the two languages; a language is None if it is unknown."""
 
 
 def faults(source: str, output: str, languages: Languages) -> list[Fault]:
-    """What is wrong with a translation, in the order of the table; empty where nothing certainly
-    is."""
+    """The faults of a translation, in the order of the table; empty if none is certain."""
     return [fault for invariant in INVARIANTS for fault in invariant(source, output, *languages)]
 
 
 def is_noteworthy(text: str) -> bool:
-    """Whether a sentence may have more to keep than words: figures, other letters, codes, tags."""
+    """Whether a sentence may contain more than words: numbers, other alphabets, codes or tags."""
     return _NOTEWORTHY.search(text) is not None
 
 
 def figures(
     source: str, output: str, source_language: str | None, target_language: str | None
 ) -> Iterator[Fault]:
-    """Numbers are the same by the conventions of both languages, and so are signs of currencies."""
+    """Checks that numbers and currency signs agree, by the conventions of both languages."""
     if not (_FIGURE.search(source) or _FIGURE.search(output)):
         return
     found = unmatched(source, output, source_language, target_language)
@@ -102,8 +102,8 @@ def figures(
 def letters(
     source: str, output: str, source_language: str | None, target_language: str | None
 ) -> Iterator[Fault]:
-    """No broken characters, no pictures or scripts that the source has not, and words in other
-    letters whole."""
+    """Checks for broken characters, for pictures and scripts that the source does not have, and for
+    lost words in other alphabets."""
     if output.isascii() and source.isascii():
         return
     strange = list(strange_letters(source, output, target_language))
@@ -120,7 +120,7 @@ def letters(
 def codes(
     source: str, output: str, source_language: str | None, target_language: str | None
 ) -> Iterator[Fault]:
-    """Placeholders, links, codes and tags stand as often as in the source."""
+    """Checks that placeholders, links, codes and tags occur as often as in the source."""
     if not (_CODES.search(source) or _SERIAL.search(source)):
         return
     for thing, span in _things(source):
@@ -131,7 +131,8 @@ def codes(
 def names(
     source: str, output: str, source_language: str | None, target_language: str | None
 ) -> Iterator[Fault]:
-    """The names that stand for kept things are there, in whatever form, and none is doubled."""
+    """Checks that the names of kept objects are present, in any form, and that none occurs
+    twice."""
     for name in MASKS:
         places = list(re.finditer(rf"\b{name}\b", source)) if name in source else []
         if not places:
@@ -146,7 +147,7 @@ def names(
 def shape(
     source: str, output: str, source_language: str | None, target_language: str | None
 ) -> Iterator[Fault]:
-    """Not empty, not in circles, and not much longer or shorter than its source."""
+    """Checks that the output is not empty, does not loop, and has a plausible length."""
     if not output.strip():
         if any(map(str.isalnum, source)):
             yield Fault("shape", "empty")
@@ -159,12 +160,12 @@ def shape(
 
 
 INVARIANTS: tuple[Invariant, ...] = (figures, letters, codes, names, shape)
-"""All that is looked at."""
+"""All checks."""
 
 
 @functools.lru_cache(_REMEMBERED)
 def _things(source: str) -> tuple[tuple[str, Span], ...]:
-    """Codes, links and tags of a source, each once, and where it has them."""
+    """Codes, links and tags of a source, each once, with their spans."""
     spans = [p.span for p in placeholders(source) if p.kind == "word"]
     spans += [span for span, _, _ in likely_tags(source)]
     serials = [match.span() for match in _SERIAL.finditer(source)]
@@ -177,7 +178,7 @@ def _things(source: str) -> tuple[tuple[str, Span], ...]:
 
 
 def _kept(thing: str, source: str, output: str) -> bool:
-    """Whether a translation has a thing as often as its source, or what matters of it."""
+    """Whether a translation has an object, or its essential part, as often as its source."""
     if _NUMBERED.fullmatch(thing) or _count(thing, output) == _count(thing, source):
         return True
     conversion, ending = _CONVERSION.search(thing), _ENDING.fullmatch(thing)
@@ -187,12 +188,12 @@ def _kept(thing: str, source: str, output: str) -> bool:
 
 
 def _count(thing: str, text: str) -> int:
-    """How often a text has a thing, whatever blanks are in it."""
+    """Number of occurrences of an object in a text; spaces within it are ignored."""
     return "".join(text.split()).count("".join(thing.split()))
 
 
 def _in_circles(text: str) -> bool:
-    """Whether a cycle of up to 8 words stands four times in a row at the end."""
+    """Whether a cycle of up to 8 words is repeated four times at the end."""
     words = text.split()
     for length in range(1, _CYCLE_WORDS + 1):
         end = words[-length * _CYCLE_TIMES :]

@@ -1,5 +1,5 @@
-"""The letters of a sentence and of its translation: what stands there that cannot come from the
-source, and which names and words of other alphabets are missing."""
+"""Checks the letters of a translation: characters that cannot come from the source, and missing
+names and words of other alphabets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from serving.text.alignment import Span
 _LATIN = frozenset(
     "ca cs da de en es et eu fi fr ga gl hr hu id is it lt lv nl no pl pt ro sk sl sv tr".split()  # noqa: SIM905
 )
-"""Languages that are written in Latin letters."""
+"""Languages in Latin script."""
 _OWN = {
     "de": "äöüß",
     "en": "",
@@ -23,22 +23,22 @@ _OWN = {
 _STRANGE = re.compile(
     "[\ufffd\u2600-\u27bf\u0370-\u1dff\u2c00-\uabff\uac00-\uf8ff\U00010000-\U0010ffff]+"
 )
-"""What only may be out of place: pictures, and letters that are not Latin."""
+"""Characters that may be out of place: pictures and non-Latin letters."""
 _ACCENTED = re.compile(r"[^\W\d_]*[\u00c0-\u024f\u1e00-\u1eff][^\W\d_]*")
 _OTHER_WORD = re.compile(
     "[\u0370-\u1dff\u2c80-\ua6ff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002ffff]+"
 )
 _WORD = re.compile(r"[^\W\d_]+")
 _SIMILAR = 0.5
-"""Likeness from which a word is taken for another's form in the other language."""
+"""Similarity from which a word counts as another form of a name."""
 _FOLDED = str.maketrans(
     {"ł": "l", "ø": "o", "đ": "d", "ı": "i", "ß": "ss", "æ": "ae", "œ": "oe", "ð": "d", "þ": "th"}  # noqa: RUF001
 )
 
 
 def strange_letters(source: str, output: str, target_language: str | None) -> Iterator[Span]:
-    """Where the output has broken characters, and pictures and letters of scripts that neither the
-    source nor the target language has."""
+    """Spans of broken characters, and of pictures and letters of scripts that neither the source
+    nor the target language has."""
     for match in _STRANGE.finditer(output):
         strange = set(match[0]).difference(source)
         if any(_out_of_place(character, source, target_language) for character in strange):
@@ -53,10 +53,10 @@ def lost_words(
     *,
     broken: bool = False,
 ) -> Iterator[Span]:
-    """Names and words of the source in letters that neither language has, or with any accent where
-    the output is `broken`, which the output has in no form.
+    """Words of the source that the output has in no form.
 
-    A form without its marks is one, and any word that is like it.
+    Checks words in letters of neither language; if the output is `broken`, also words with an
+    accent. A form without diacritics counts, and so does any similar word.
     """
     if target_language not in _LATIN or source_language not in _OWN:
         return
@@ -97,13 +97,13 @@ def _script(character: str) -> str:
 
 
 def _is_greek_sign(word: str) -> bool:
-    """Whether it is a letter of a formula, which words may stand for, or one of Cyrillic that looks
-    like a Latin one."""
+    """Whether it is a letter of a formula, which words may replace, or a Cyrillic letter that looks
+    Latin."""
     return len(word) == 1 and _script(word) in ("GREEK", "CYRILLIC", "MODIFIER", "COMBINING")
 
 
 def has_similar(word: str, output: str) -> bool:
-    """Whether a text has a word that may be a form of this one: `Tomás` is one of `Tom`."""
+    """Whether a text has a word that may be a form of this one: `Tomás` may be a form of `Tom`."""
     folded = _fold(word)
     return any(
         other[:1] == folded[:1] and difflib.SequenceMatcher(None, folded, other).ratio() >= _SIMILAR

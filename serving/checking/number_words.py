@@ -1,7 +1,7 @@
-"""Words that stand for numbers, in the languages whose conventions are known here.
+"""Words that stand for numbers, by language.
 
-They are looked for to excuse a figure that is missing on one side: `two dogs` for `2 Hunde`. So the
-lists are broad, and a word that only may be a number, as `second`, is one.
+They excuse a number that is missing on one side: `two dogs` for `2 Hunde`. So the lists are broad
+and include words that may be something else, such as `second`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ROMAN = r"""
       (?<=[MDCLXVI]) (?: \b | er?\b | ème\b | º )
     | [IVX] (?: er?\b | ème\b | º ) | [VX]\b ))
 """
-"""Of a single letter only what no word is: `I`, `Der` and `Le` stand in most sentences."""
+"""Single letters only if they are no word: `I`, `Der` and `Le` occur in most sentences."""
 _PATTERNS = {
     language: re.compile(rf"{words} | {_MONTHS[language]} | {_ROMAN}", re.VERBOSE | re.IGNORECASE)
     for language, words in _WORDS.items()
@@ -71,19 +71,19 @@ _LARGE = {
 
 
 def known(language: str | None) -> bool:
-    """Whether the words of a language are listed."""
+    """Whether number words of a language are listed."""
     return language in _PATTERNS
 
 
 def has_number_word(text: str, language: str | None) -> bool:
-    """Whether a text may hold a number in words, a name of a month or a Roman number; True for
-    a language whose words are not known."""
+    """Whether a text may contain a number in words, a month's name or a Roman number; True for a
+    language without a list."""
     pattern = _PATTERNS.get(language or "")
     return pattern is None or pattern.search(text) is not None
 
 
 def has_large_word(text: str, language: str | None) -> bool:
-    """Whether a text may hold a word for a hundred or more, such as `million`; True for a language
-    whose words are not known."""
+    """Whether a text may contain a word for a hundred or more, such as `million`; True for a
+    language without a list."""
     pattern = _LARGE.get(language or "")
     return pattern is None or pattern.search(text) is not None

@@ -1,5 +1,5 @@
-"""What is done about a translation with faults, from the least to the most: another hypothesis,
-words that a second search must or must not write, and the source's own form at its place."""
+"""Repairs of a faulty translation, mildest first: another hypothesis, a second search with required
+and forbidden terms, and the source's own form at its place."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ RepairedBy = Literal["hypothesis", "search", "source"]
 
 @dataclass(frozen=True)
 class Repair:
-    """What was wrong with the translation of a sentence, and how it was put right."""
+    """A fault of a translation and how it was repaired."""
 
     kind: FaultKind
     what: str
-    """The part of the source that was missing, or of the output that was too much."""
+    """The missing part of the source, or the superfluous part of the output."""
     by: RepairedBy
-    """`hypothesis`: the next best that has no fault; `search`: it was decoded again; `source`: what
-    was missing was put at its place."""
+    """`hypothesis`: the best hypothesis without a fault was taken; `search`: the sentence was
+    decoded again; `source`: the missing part was inserted."""
 
 
 @dataclass(frozen=True)
 class SecondSearch:
-    """What a second search for a translation has to hold to."""
+    """Terms that a second search must and must not write."""
 
     required: tuple[str, ...]
     forbidden: tuple[str, ...]
@@ -40,20 +40,20 @@ class SecondSearch:
 
 @dataclass(frozen=True)
 class Edit:
-    """A part of a translation, and what is to stand in its place."""
+    """A span of a translation and its replacement."""
 
     span: Span
     text: str
 
 
 def repairs(found: Sequence[Fault], by: RepairedBy) -> tuple[Repair, ...]:
-    """One for each thing that was wrong."""
+    """One repair for each distinct fault."""
     return tuple(dict.fromkeys(Repair(fault.kind, fault.what, by) for fault in found))
 
 
 def left_of(wrong: Sequence[Fault], source: str, output: str, languages: Languages) -> list[Fault]:
-    """The faults of another output, and those of the first, `wrong`, that it has as well: a word
-    that stood there in broken characters may be missing without any trace."""
+    """The faults of another output, with those of `wrong` that it still has. A word that was broken
+    in the first output may be missing here without leaving a fault of its own."""
     found = faults(source, output, languages)
     lost = (fault for fault in wrong if fault.kind == "letters" and fault.wanted)
     return found + [
@@ -66,7 +66,7 @@ def left_of(wrong: Sequence[Fault], source: str, output: str, languages: Languag
 def first_without_faults(
     source: str, outputs: Sequence[str], languages: Languages, wrong: Sequence[Fault]
 ) -> int | None:
-    """The number of the first output of which nothing is `left_of` what was `wrong`."""
+    """Index of the first output for which `left_of` is empty; None if there is none."""
     return next(
         (n for n, output in enumerate(outputs) if not left_of(wrong, source, output, languages)),
         None,
@@ -74,9 +74,9 @@ def first_without_faults(
 
 
 def wishes(found: Sequence[Fault]) -> SecondSearch:
-    """What would keep a second search from the same faults.
+    """Terms for a second search that would avoid the faults.
 
-    A figure that is too much is not forbidden where another is required: it may be part of that.
+    A superfluous figure is not forbidden if another one is required: it may be part of that.
     """
     required = tuple(dict.fromkeys(f.wanted for f in found if f.wanted))
     strange = dict.fromkeys(f.what for f in found if f.target and f.kind == "letters")
@@ -88,9 +88,11 @@ def wishes(found: Sequence[Fault]) -> SecondSearch:
 def put_right(
     source: str, output: str, links: Sequence[Link], languages: Languages
 ) -> list[Edit] | None:
-    """What makes an output right by putting the source's own forms where they belong: at what is
-    too much, if that has the same digits or is the only thing, else at the words that are linked
-    to them. None where the result would still have a fault."""
+    """Edits that put the source's forms into the output, or None if a fault would remain.
+
+    A missing form replaces a superfluous one if that has the same digits or is the only one;
+    otherwise it replaces the words linked to it.
+    """
     found = faults(source, output, languages)
     missing = [fault for fault in found if fault.source and fault.wanted]
     extra = [fault for fault in found if fault.target]
@@ -116,7 +118,7 @@ def put_right(
 
 
 def edited(text: str, edits: Sequence[Edit]) -> str:
-    """A text with its edits, which are in order and apart."""
+    """Apply edits, which are in order and do not overlap."""
     parts, done = [], 0
     for edit in edits:
         parts += [text[done : edit.span[0]], edit.text]
@@ -125,7 +127,7 @@ def edited(text: str, edits: Sequence[Edit]) -> str:
 
 
 def edited_links(links: Sequence[Link], edits: Sequence[Edit]) -> tuple[Link, ...]:
-    """Links whose targets lie in the edited text; a word that is replaced keeps its link."""
+    """Links with their targets moved to the edited text; a replaced word keeps its link."""
     moved = []
     for link in links:
         begin, end = link.target
@@ -135,8 +137,8 @@ def edited_links(links: Sequence[Link], edits: Sequence[Edit]) -> tuple[Link, ..
 
 
 def _moved(place: int, edits: Sequence[Edit], *, at_end: bool) -> int:
-    """Where a place is after the edits; one within an edit becomes the end of what stands there
-    then, or its begin."""
+    """Position after the edits. A position within an edit moves to the begin, or with `at_end` to
+    the end, of the replacement."""
     by = 0
     for edit in edits:
         begin, end = edit.span
@@ -148,8 +150,8 @@ def _moved(place: int, edits: Sequence[Edit], *, at_end: bool) -> int:
 
 
 def _linked(fault: Fault, links: Sequence[Link]) -> Span | None:
-    """From the first to the last word that translates what is missing; None where they are not
-    side by side, or none is."""
+    """Span of the target words that translate the missing part; None if there are none, or if they
+    are not contiguous."""
     if fault.source is None:
         return None
     found = sorted(link.target for link in links if _overlap(link.source, fault.source))
@@ -165,7 +167,7 @@ def _linked(fault: Fault, links: Sequence[Link]) -> Span | None:
 
 
 def _whole_words(text: str, span: Span | None) -> Span | None:
-    """A span with the letters that touch it: `��ukasz` is all of a broken name."""
+    """The span extended to whole words: for `��ukasz`, all of a broken name."""
     if span is None:
         return None
     begin, end = span

@@ -1,4 +1,4 @@
-"""Units that stand beside figures: currencies, and measures of length and weight."""
+"""Units beside numbers: currencies, and measures of length and weight."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _ANY_SIGN = re.compile("[$€£¥%]")
 
 
 def strange_sign(source: str, output: str) -> tuple[str, Span] | None:
-    """The sign of a currency of which the source has neither sign nor name, though it has those of
-    another, or one that stands twice in a row."""
+    """A currency sign of the output that the source has neither as a sign nor as a name, though it
+    has another currency; or a sign that occurs twice in a row."""
     if not _ANY_SIGN.search(output):
         return None
     double = _DOUBLE_SIGN.search(output)
@@ -45,6 +45,6 @@ def strange_sign(source: str, output: str) -> tuple[str, Span] | None:
 
 
 def other_units(source: str, output: str) -> bool:
-    """Whether one is in pounds, miles and the like, and the other in kilograms."""
+    """Whether one text has imperial units and the other metric ones."""
     theirs, ours = bool(_IMPERIAL.search(output)), bool(_IMPERIAL.search(source))
     return theirs != ours and _METRIC.search(source if theirs else output) is not None

@@ -1,6 +1,6 @@
-"""Words in several styles, with things between them, as a unit whose tags are placed by word links.
+"""Text in several styles, with objects in it, as a unit whose tags are placed by word links.
 
-What a style, a thing or a wrap is, is known to whoever numbers them.
+Callers number the styles, objects and wraps; this module does not interpret the numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from serving.documents.unit import Unit
 
 @dataclass(frozen=True)
 class Words:
-    """Text in a style."""
+    """Text in one style."""
 
     text: str
     style: int = 0
@@ -23,17 +23,17 @@ class Words:
 
 @dataclass(frozen=True)
 class Thing:
-    """What stays as it is: a picture, a note's mark, or with `divides` a line break or tab."""
+    """An object that is kept: a picture, a note's mark, or with `divides` a line break or tab."""
 
     number: int
     divides: bool = False
     word: str = ""
-    """What is read of it, where it stands for a word of the sentence."""
+    """The text by which the model reads the object, if it stands for a word of the sentence."""
 
 
 @dataclass(frozen=True)
 class Wrap:
-    """What stands around others: a link, or an insertion."""
+    """Markup around other inlines: a link, or an insertion."""
 
     number: int
     inside: tuple[Inline, ...]
@@ -50,7 +50,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class Line:
-    """The inlines of a paragraph: what is translated, and the things before and behind it."""
+    """The inlines of a paragraph: the part to translate, and the objects before and after it."""
 
     before: tuple[Inline, ...]
     inside: tuple[Inline, ...]
@@ -58,19 +58,19 @@ class Line:
 
     @property
     def has_words(self) -> bool:
-        """Whether there is a letter in it."""
+        """Whether it contains a letter."""
         return any(any(map(str.isalpha, words.text)) for words in _words(self.inside))
 
     @property
     def unit(self) -> Unit:
-        """What is to be translated: plain where all is of one style."""
+        """The text to translate; plain if it has a single style."""
         if len(self.inside) == 1 and isinstance(self.inside[0], Words):
             return Unit(self.inside[0].text)
         return Unit(_encoded(self.inside, _base(self)), "html")
 
     def translated(self, text: str) -> list[Inline]:
-        """The inlines of the whole paragraph with the unit's translation; each thing and each wrap
-        comes once."""
+        """The inlines of the whole paragraph with the unit's translation; each object and each wrap
+        appears once."""
         if self.unit.format == "text":
             inside: list[Inline] = [Words(text, _base(self))]
         else:
@@ -79,7 +79,7 @@ class Line:
 
 
 def line_of(inlines: Sequence[Inline]) -> Line:
-    """The inlines of a paragraph, those of one style that follow each other made one."""
+    """The inlines of a paragraph; neighbours of the same style are merged."""
     joined = list(_joined(inlines))
     begin, end = 0, len(joined)
     while begin < end and _is_outside(joined[begin]):
@@ -124,7 +124,7 @@ def _words(inlines: Sequence[Inline]) -> Iterator[Words]:
 
 
 def _base(line: Line) -> int:
-    """The style that comes most often, of most characters where several do: it needs no tags."""
+    """The most frequent style, by number of characters on a tie: it needs no tags."""
     counts: dict[int, tuple[int, int]] = {}
     for words in _words(line.inside):
         count, length = counts.get(words.style, (0, 0))

@@ -1,4 +1,4 @@
-"""Texts that stand at places of a file, which is written again with others there."""
+"""Texts at known places of a file, which is written again with other texts in these places."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class Slot:
 
     begin: int
     end: int
-    """What is replaced, in characters."""
+    """The span that is replaced, in characters."""
     unit: Unit
     written: Callable[[str], str]
-    """How a translation is written there."""
+    """Formats a translation for this place."""
     replaces_source: bool = True
-    """Whether the source stands there, and not a place for its translation."""
+    """Whether the span holds the source rather than an empty target."""
 
 
 def file_with_slots(source: Decoded, slots: Sequence[Slot]) -> FileInUnits:
-    """A file whose slots, in order, are filled; those without letters stay as they are."""
+    """A file with the given slots, in order; slots without letters stay unchanged."""
     filled = [slot for slot in slots if any(map(str.isalpha, slot.unit.text))]
     units = [slot.unit for slot in filled]
     check_lengths(units)

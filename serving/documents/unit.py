@@ -1,4 +1,4 @@
-"""What a file is to whoever translates it: units of text, and a way to write it with others."""
+"""A file as the translator sees it: units of text, and writers that put translations back."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from serving.text.placing.placement import Translated
 __all__ = ["FileFormat", "FileInUnits", "Format", "Link", "Translated", "Unit", "WrittenFile"]
 
 MAX_UNIT_CHARACTERS = 100_000
-"""What a paragraph, a cell or a message may have."""
+"""Largest number of characters of a unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A paragraph, a message, or what else is translated by itself."""
+    """A paragraph, a message or another text that is translated by itself."""
 
     text: str
     format: Format = "text"
     links: bool = False
-    """Whether the translation needs its word links."""
+    """Whether the translation needs word links."""
 
 
 @dataclass(frozen=True)
@@ -37,32 +37,32 @@ class WrittenFile:
 
 @dataclass(frozen=True)
 class FileInUnits:
-    """A file that has been read; its writers take a translation for each unit, in order."""
+    """A file that was read. Its writers take a translation for each unit, in order."""
 
     units: Sequence[Unit]
     write: Callable[[Sequence[Translated]], WrittenFile]
     write_bilingual: Callable[[Sequence[Translated]], WrittenFile] | None = None
-    """Keeps the source beside; None where the format has no room for it."""
+    """Writes the translations beside the source; None if the format has no room for both."""
     warnings: tuple[str, ...] = ()
     write_as: Mapping[str, Callable[[Sequence[Translated]], WrittenFile]] = field(
         default_factory=dict
     )
-    """How it is written as another kind, by the suffix of that; not empty where a file cannot be
-    written as its own kind: `write` is the first of them then."""
+    """Writers of other kinds of files, by suffix. If the file cannot be written as its own kind,
+    this is not empty and `write` is its first entry."""
 
 
 @dataclass(frozen=True)
 class FileFormat:
-    """One kind of file; `read` raises DocumentError for a file that it cannot read."""
+    """One kind of file; `read` raises DocumentError if it cannot read a file."""
 
     name: str
     suffixes: tuple[str, ...]
-    """How names of such files end, in small letters: with a dot, or the whole name."""
+    """How names of such files end, in small letters: a suffix with its dot, or a whole name."""
     read: Callable[[bytes], FileInUnits]
     read_into: Callable[[bytes, str], FileInUnits] | None = None
-    """Reads a file that holds several languages, of which the one that is named is filled."""
+    """Reads a file of several languages; the named language is filled."""
     written_as: tuple[str, ...] = ()
-    """The suffixes of what it becomes, the usual one first; empty where that is its own kind."""
+    """Suffixes of the output, the usual one first; empty if the output has the same kind."""
 
 
 def check_lengths(units: Sequence[Unit]) -> None:

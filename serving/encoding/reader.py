@@ -1,4 +1,4 @@
-"""The Python interface of encoders: texts to vectors, or to classes with their probabilities.
+"""The Python interface of encoders: vectors of texts, or classes with their probabilities.
 
 Shape letters: B texts, D features, C classes.
 """
@@ -23,16 +23,16 @@ from serving.text.characters import check_text
 from serving.threads import default_threads
 
 Input = str | tuple[str, str]
-"""A text, or two that are read together."""
+"""A text, or a pair of texts read together."""
 
 
 class TextReader:
-    """An encoder's bundle: tokenizer and graph."""
+    """A bundle of an encoder: tokenizer and graph."""
 
     def __init__(self, folder: Path | str, threads: int | None = None, *, workers: int = 1) -> None:
-        """Load a bundle for `encode` or `classify`, which a path or a model's name stands for, with
-        as many threads as there are processors unless told; raises BundleError. A server has
-        `workers` batches read at once."""
+        """Load a bundle for `encode` or `classify`, given by path or model name. `threads` defaults
+        to the number of processors. `workers` is the number of batches that a server reads at the
+        same time. Raises BundleError."""
         folder = bundle_folder(folder)
         self.manifest: Manifest = read_manifest(folder)
         reading, length = self.manifest.reading, self.manifest.sizes.max_source
@@ -53,10 +53,10 @@ class TextReader:
         truncate: bool = False,
         prompt_name: str | None = None,
     ) -> EncodedText:
-        """The ids of a text, a pair or ids without special ones; raises RequestError for what the
-        model cannot read, and for an empty text.
+        """Token ids of a text, a pair, or ids without special ones; raises RequestError for an
+        input that the model cannot read, and for an empty text.
 
-        Before a text stands the bundle's prompt of that name, or its default one, if it has any.
+        The bundle's prompt of this name, or its default prompt, stands before a text.
         """
         if isinstance(given, str):
             _check(given)
@@ -88,7 +88,8 @@ class Embedder(TextReader):
     """Vectors of texts, by a bundle for `encode`."""
 
     def __init__(self, folder: Path | str, threads: int | None = None) -> None:
-        """Load a bundle as `TextReader` does; raises BundleError for one of another task, too."""
+        """Load a bundle as `TextReader` does; raises BundleError also for a bundle of another
+        task."""
         super().__init__(folder, threads)
         _check_task(self.manifest, "encode")
 
@@ -99,11 +100,11 @@ class Embedder(TextReader):
         truncate: bool = False,
         prompt_name: str | None = None,
     ) -> Floats:
-        """The vectors [B,D] of texts, or the vector [D] of one text, each behind the bundle's
-        prompt of that name, or its default one.
+        """The vectors [B,D] of texts, or the vector [D] of one text. The bundle's prompt of this
+        name, or its default prompt, stands before each text.
 
-        Raises RequestError for a text that cannot be read, and for a prompt that the bundle has
-        not; with `truncate` one that is too long is cut off at its end.
+        Raises RequestError for a text that cannot be read and for an unknown prompt. With
+        `truncate` a text that is too long is cut at its end.
         """
         given = [texts] if isinstance(texts, str) else texts
         vectors_BD = self.read(given, truncate=truncate, prompt_name=prompt_name)
@@ -117,7 +118,8 @@ class Classifier(TextReader):
     """Classes of texts, by a bundle for `classify`."""
 
     def __init__(self, folder: Path | str, threads: int | None = None) -> None:
-        """Load a bundle as `TextReader` does; raises BundleError for one of another task, too."""
+        """Load a bundle as `TextReader` does; raises BundleError also for a bundle of another
+        task."""
         super().__init__(folder, threads)
         _check_task(self.manifest, "classify")
 
@@ -134,8 +136,8 @@ class Classifier(TextReader):
     def classify(
         self, texts: str | Sequence[Input], *, truncate: bool = False
     ) -> list[tuple[str, float]] | list[list[tuple[str, float]]]:
-        """The labels of each text or pair with their probabilities, the likeliest first; of one
-        text, given alone, its labels. Raises as `Embedder.embed` does."""
+        """The labels of each text or pair with their probabilities, likeliest first; for a single
+        text, its labels. Raises as `Embedder.embed` does."""
         if isinstance(texts, str):
             return self.classify([texts], truncate=truncate)[0]
         found_BC = probabilities(self.read(texts, truncate=truncate))
@@ -154,7 +156,7 @@ def ranked(labels: Sequence[str], scores_C: Floats) -> list[tuple[str, float]]:
 
 
 def probabilities(logits_BC: Floats) -> Floats:
-    """Softmax over the classes; of a single one the logistic function."""
+    """Softmax over the classes; for a single class, the logistic function."""
     if logits_BC.shape[1] == 1:
         found: Floats = np.reciprocal(1.0 + np.exp(-logits_BC), dtype=np.float32)
         return found

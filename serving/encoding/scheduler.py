@@ -1,4 +1,4 @@
-"""Texts of one encoder, on their way to engines that read them in batches."""
+"""The scheduler of an encoder: reads texts in batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from serving.queue.ticket import Ticket
 from serving.runtime.text_encoder import TextEncoder
 
 ReadTicket = Ticket[Floats]
-"""Ends with what is read from one text: a vector, or the logits of classes."""
+"""Ends with the output for one text: a vector, or class logits."""
 
 
 class TextWork(Work[EncodedText, None, Floats]):
@@ -30,14 +30,14 @@ class TextWork(Work[EncodedText, None, Floats]):
         self._ticket = ticket
 
     def expire(self) -> bool:
-        """Whether the request has ended, or is overdue and fails now."""
+        """Whether the request has ended; an overdue one fails now."""
         return self._ticket.expire()
 
     def tell(self, news: None) -> None:
-        """Nothing is told before the end."""
+        """Ignored: an encoder has no partial output."""
 
     def finish(self, outcome: Floats) -> Sequence[TextWork]:
-        """Deliver what was read."""
+        """Deliver the output."""
         self._ticket.complete(outcome)
         return ()
 
@@ -47,8 +47,8 @@ class TextWork(Work[EncodedText, None, Floats]):
 
 
 class TextEngine:
-    """The `Engine` of an encoder, which reads on the thread that calls it: all that has joined, in
-    one step."""
+    """The `Engine` of an encoder; it reads everything that has joined in one step, in the calling
+    thread."""
 
     lost, company = False, 0
 
@@ -57,12 +57,12 @@ class TextEngine:
         self.restart()
 
     def restart(self) -> None:
-        """Drop all and begin anew."""
+        """Drop all texts and start again."""
         self._texts: dict[int, EncodedText] = {}
         self._progress: Progress[None, Floats] = Progress()
 
     def join(self, tasks: Mapping[int, EncodedText]) -> None:
-        """Take texts, which the next step reads."""
+        """Add texts; the next step reads them."""
         self._texts.update(tasks)
         lengths = tuple(len(text.ids) for text in self._texts.values())
         self._progress.joined.append(Joined(tuple(tasks), time.monotonic(), 0.0, lengths))
@@ -70,12 +70,12 @@ class TextEngine:
         self._progress.rested.append(group)  # more may come before the next step
 
     def cancel(self, numbers: Iterable[int]) -> None:
-        """Drop texts, those that have been read already aside."""
+        """Drop texts; those that were read are ignored."""
         for number in numbers:
             self._texts.pop(number, None)
 
     def step(self) -> Progress[None, Floats]:
-        """Read what has joined."""
+        """Read the texts that have joined."""
         if self._texts:
             found_BW = self._encoder.run(list(self._texts.values()))
             for number, found_W in zip(self._texts, found_BW, strict=True):
@@ -89,14 +89,14 @@ class TextEngine:
         return progress
 
     def wake(self) -> None:
-        """Nothing to do: steps here compute, and never wait to be woken."""
+        """Does nothing: `step` computes and never waits."""
 
     def close(self) -> None:
-        """Nothing is held between steps."""
+        """Does nothing: an engine holds nothing between steps."""
 
 
 class _NoCaches:
-    """What an encoder keeps of texts between steps: nothing."""
+    """The caches of an encoder: none."""
 
     repack_every, most_states, reach = 1, None, None
 
@@ -117,7 +117,7 @@ class TextScheduler(Scheduler[EncodedText, None, Floats]):
         workers: int = 1,
         observer: Observer | None = None,
     ) -> None:
-        """Start `workers` engines, which share the session; each has `limits` of its own."""
+        """Start `workers` engines, which share the session; `limits` apply to each."""
         super().__init__(
             [TextEngine(encoder) for _ in range(workers)],
             _NoCaches(),
@@ -133,8 +133,8 @@ class TextScheduler(Scheduler[EncodedText, None, Floats]):
         timeout_s: float | None = None,
         max_wait_s: float | None = None,
     ) -> list[ReadTicket]:
-        """Queue texts that arrive together, all or none; raises OverloadedError, also where they
-        would wait longer than `max_wait_s`."""
+        """Queue texts that arrive together, all or none; raises OverloadedError, also if reading
+        would not start within `max_wait_s`."""
         tickets = [ReadTicket(timeout_s) for _ in texts]
         self._open.add(tickets)
         works = [TextWork(*each) for each in zip(texts, tickets, strict=True)]

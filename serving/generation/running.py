@@ -1,8 +1,8 @@
-"""Prompts that a language model goes on from: one running batch, which others join and leave
-between steps.
+"""The engine of a language model: prompts join and leave its running batch between steps.
 
-Sampled and greedy outputs of all prompts are decoded in one batch. Beam searches have batches of
-their own, which take turns with it; so do prompts, which are read a chunk between two steps.
+Sampled and greedy outputs of all prompts share one batch. Each beam search has a batch of its own;
+they take turns with the shared batch, and so do new prompts, which are read one chunk between two
+steps.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ PromptProgress = Progress[PromptRead | Delta, GenerationDone]
 
 @dataclass(eq=False)
 class _Prompt:
-    """A prompt being read, searched from or continued."""
+    """A prompt that is being read, searched or continued."""
 
     number: int
     task: PromptTask
     choices: dict[int, ChoiceBuilder] = field(default_factory=dict)
-    """Its sampled outputs, in order, by the keys of their rows."""
+    """Its sampled outputs, in order, by row key."""
     tokens: tuple[TokenScore, ...] = ()
-    """The prompt's own with their log-probabilities, where these were asked for."""
+    """Scores of the prompt's own tokens, if they were requested."""
 
 
 class RunningPrompts:
-    """The `Engine` of a language model, which decodes on the thread that calls it."""
+    """The `Engine` of a language model; it decodes in the calling thread."""
 
     lost, company = False, 0
 
@@ -52,18 +52,18 @@ class RunningPrompts:
         self.restart()
 
     def restart(self) -> None:
-        """Drop all and begin anew."""
+        """Drop all prompts and start again."""
         self._progress: PromptProgress = Progress()
         self._prompts: dict[int, _Prompt] = {}
         self._batch = GenerationBatch(self._stepper, guesses=True)
         self._rows: dict[int, tuple[_Prompt, int]] = {}
-        """The prompt of each row of the batch and which of its choices it is, by the row's key."""
+        """The prompt and choice of each row, by row key."""
         self._readings: deque[_Reading] = deque()
         self._searches: dict[int, BeamSearch] = {}
 
     def join(self, tasks: Mapping[int, PromptTask]) -> None:
-        """Begin to read prompts, those of one number of chunks together, and to search from those
-        that need not be read before."""
+        """Start reading prompts; those with the same number of chunks are read together. Searches
+        that need no reading start at once."""
         began = time.monotonic()
         joining = [_Prompt(number, task) for number, task in tasks.items()]
         self._prompts.update((prompt.number, prompt) for prompt in joining)
@@ -88,17 +88,18 @@ class RunningPrompts:
                 self._readings.append(_Reading(part, self._stepper, score=score))
 
     def cancel(self, numbers: Iterable[int]) -> None:
-        """Drop prompts, those that have left already aside."""
+        """Drop prompts; those that have left are ignored."""
         for number in numbers:
             if number in self._prompts:
                 self._drop(self._prompts[number])
 
     def step(self) -> PromptProgress:
-        """One chunk of a prompt, one token of every output, one step of every beam search."""
+        """Read one chunk of a prompt, draw one token of each output, and do one step of each
+        search."""
         if self._readings:
             self._read()
         for event in self._batch.step():
-            if event.key in self._rows:  # else another output of its prompt has failed
+            if event.key in self._rows:  # missing if another output of its prompt has failed
                 prompt, choice = self._rows[event.key]
                 try:
                     self._push(prompt, choice, event)
@@ -110,19 +111,20 @@ class RunningPrompts:
         return progress
 
     def wake(self) -> None:
-        """Nothing to do: steps here compute, and never wait to be woken."""
+        """Does nothing: `step` computes and never waits."""
 
     def close(self) -> None:
-        """Drop all that is running, and give the memory of its caches back."""
+        """Drop all prompts and free the memory of their caches."""
         self._batch.close()
 
     def _read(self) -> None:
-        """One chunk of the prompts that have waited longest; at their end they join."""
+        """Read one chunk of the prompts that have waited longest; start their outputs at the
+        end."""
         reading = self._readings[0]
         reading.prompts = [p for p in reading.prompts if p.number in self._prompts]
         try:
             done = not reading.prompts or reading.advance()
-        except Exception as error:  # the others must outlive any failure of these
+        except Exception as error:  # a failure must not affect other prompts
             self._readings.popleft()
             for prompt in reading.prompts:
                 self._fail(prompt, error)
@@ -133,7 +135,7 @@ class RunningPrompts:
                 self._finish_reading(reading)
 
     def _finish_reading(self, reading: _Reading) -> None:
-        """Let the outputs of prompts that have been read join the batch."""
+        """Add the outputs of prompts that have been read to the batch."""
         assert reading.result is not None
         prompted, scores = reading.result
         sharers: list[list[SampledOutput]] = [[] for _ in reading.rows]
@@ -149,8 +151,8 @@ class RunningPrompts:
             self._stepper.free(prompted.state)
 
     def _begin(self, prompt: _Prompt, scores: PromptScores | None) -> list[SampledOutput]:
-        """Tell that a prompt has been read, and go on from it; returns its sampled outputs, which
-        are to join the batch."""
+        """Report that a prompt has been read, and continue it; returns its sampled outputs, which
+        must join the batch."""
         request, ids, seed = prompt.task
         options = request.options
         if scores is not None:
@@ -173,7 +175,7 @@ class RunningPrompts:
         return []
 
     def _push(self, prompt: _Prompt, choice: int, event: Generated) -> None:
-        """Add a token to an output, and end what is complete."""
+        """Add a token to an output; end the prompt if it is complete."""
         if event.error is not None:
             raise event.error
         builder = prompt.choices[event.key]
@@ -187,7 +189,7 @@ class RunningPrompts:
                 self._deliver(prompt, [other.finished() for other in prompt.choices.values()])
 
     def _search(self, prompt: _Prompt) -> None:
-        """One step of a beam search."""
+        """Do one step of a beam search."""
         try:
             for finished in self._searches[prompt.number].step():
                 self._deliver_whole(prompt, self._texts.complete_search(prompt.task.ids, finished))
@@ -195,14 +197,14 @@ class RunningPrompts:
             self._fail(prompt, error)
 
     def _deliver_whole(self, prompt: _Prompt, choices: list[Generation]) -> None:
-        """Deliver outputs of which no event has been sent yet."""
+        """Deliver outputs for which no event was sent."""
         for number, choice in enumerate(choices):
             delta = Delta(number, choice.text, choice.tokens, choice.finish_reason)
             self._progress.news.append((prompt.number, delta))
         self._deliver(prompt, choices)
 
     def _deliver(self, prompt: _Prompt, generated: list[Generation]) -> None:
-        """Deliver the outputs, or of those the best that were asked for."""
+        """Deliver the outputs, or the best ones if `best_of` was requested."""
         choices = tuple(best_choices(generated, prompt.task.request.options))
         count = sum(choice.num_generated for choice in generated)
         done = GenerationDone(choices, prompt.tokens, len(prompt.task.ids), count)
@@ -225,20 +227,21 @@ class RunningPrompts:
 
 
 class _Reading:
-    """Prompts of one number of chunks that are being read."""
+    """Prompts with the same number of chunks that are being read."""
 
     def __init__(self, prompts: list[_Prompt], stepper: LanguageStepper, *, score: bool) -> None:
         self.prompts = prompts
         unique = dict.fromkeys(tuple(prompt.task.ids) for prompt in prompts)
         self.rows = {ids: row for row, ids in enumerate(unique)}
-        """Of each prompt, which several tasks may share."""
+        """Token ids of each prompt; several tasks may share one."""
         labels = [ids[1:] for ids in unique] if score else None
         self.result: tuple[Prompted, PromptScores | None] | None = None
-        """Once all has been read."""
+        """Set once everything has been read."""
         self._chunks = self._run(stepper.read([ids[:-1] for ids in unique], labels))
 
     def advance(self) -> bool:
-        """Read a chunk; returns whether all has been read, which takes a call of its own."""
+        """Read one chunk; returns True once everything has been read, which takes one extra
+        call."""
         next(self._chunks, None)
         return self.result is not None
 

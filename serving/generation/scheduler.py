@@ -1,4 +1,4 @@
-"""Prompts of one language model, on their way to engines that go on from them."""
+"""The scheduler of a language model: submits prompts to its engines."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from serving.search.stepper import Stepper
 
 
 class GenerationModel(Protocol):
-    """A language model's bundle with engines, of which `engine` gives one for each worker, for the
-    caller to close."""
+    """A loaded language model; `engine` creates an engine, which the caller closes."""
 
     @property
     def prompts(self) -> PromptProcessor: ...
@@ -48,9 +47,9 @@ class GenerationScheduler(Scheduler[PromptTask, PromptRead | Delta, GenerationDo
         workers: int = 1,
         observer: Observer | None = None,
     ) -> None:
-        """Start `workers` engines; they share the memory of `limits`, the other limits are each
-        one's own. `max_context_tokens` bounds prompt and output together, and so does what the
-        model itself can read."""
+        """Start `workers` engines. They share the cache memory of `limits`; the other limits apply
+        to each of them. Prompt and output together are bounded by `max_context_tokens` and by the
+        model."""
         self._prompts, self._stepper = model.prompts, model.stepper
         self._max_context, limits = max_context_tokens, limits or BatchLimits()
         self._max_rows = limits.max_rows
@@ -72,8 +71,8 @@ class GenerationScheduler(Scheduler[PromptTask, PromptRead | Delta, GenerationDo
     def submit_all(
         self, requests: Sequence[GenerationRequest], max_wait_s: float | None = None
     ) -> list[GenerationTicket]:
-        """Queue requests that arrive together, all or none; raises what `submit` does, and
-        OverloadedError also where they would wait longer than `max_wait_s`."""
+        """Queue requests that arrive together, all or none. Raises what `submit` does, and
+        OverloadedError also if decoding would not start within `max_wait_s`."""
         tickets: list[GenerationTicket] = []
         works: list[PromptWork] = []
         for request in requests:
@@ -90,7 +89,7 @@ class GenerationScheduler(Scheduler[PromptTask, PromptRead | Delta, GenerationDo
         return tickets
 
     def _check_size(self, task: PromptTask, demand: Demand) -> None:
-        """Raise TooLongError for what could never be decoded here."""
+        """Raise TooLongError for a prompt that no batch can hold."""
         self._prompts.check_length(task.ids, task.request.options, self._max_context)
         if task.rows > self._max_rows:
             raise TooLongError(

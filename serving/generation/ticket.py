@@ -1,4 +1,4 @@
-"""A prompt that has been submitted, and what happens to it."""
+"""A submitted prompt and its events."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from serving.search.sampling_options import GenerationOptions
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationRequest:
-    """One prompt to go on from."""
+    """A prompt to continue."""
 
     prompt: Prompt
     options: GenerationOptions = field(default_factory=GenerationOptions)
     score_prompt: bool = False
     """Whether the log-probabilities of the prompt's own tokens are wanted."""
     timeout_s: float | None = None
-    """Seconds from submission to the deadline; None is no deadline."""
+    """Seconds from submission to the deadline; None sets no deadline."""
 
 
 @dataclass(frozen=True)
@@ -27,18 +27,18 @@ class PromptRead:
     """The first event of a ticket: the prompt has been read."""
 
     tokens: tuple[TokenScore, ...]
-    """Empty where its log-probabilities were not asked for."""
+    """Scores of the prompt's tokens; empty if they were not requested."""
 
 
 @dataclass(frozen=True)
 class Delta:
-    """What has become certain of one output."""
+    """New certain output of one choice."""
 
     choice: int
     text: str
     tokens: tuple[TokenScore, ...]
     finish_reason: str
-    """Empty while it goes on."""
+    """Why the output ended; empty while it goes on."""
 
 
 @dataclass(frozen=True)
@@ -47,25 +47,25 @@ class GenerationDone:
 
     choices: tuple[Generation, ...]
     prompt_tokens: tuple[TokenScore, ...]
-    """Empty where they were not asked for."""
+    """Scores of the prompt's tokens; empty if they were not requested."""
     num_prompt_tokens: int
     num_generated_tokens: int
-    """Of all outputs, those that `best_of` drops included."""
+    """Number of tokens of all outputs, including those that `best_of` drops."""
 
 
 Event = PromptRead | Delta | GenerationDone
 
 
 class GenerationTicket(Ticket[GenerationDone]):
-    """A submitted request, whose events can be followed."""
+    """A submitted request whose events can be followed."""
 
     def __init__(self, timeout_s: float | None = None) -> None:
         super().__init__(timeout_s)
         self._told: list[PromptRead | Delta] = []
 
     async def events(self) -> AsyncIterator[Event]:
-        """What happens to the request, from its beginning, ending with GenerationDone; raises the
-        ServingError that ends it. Leaving the loop early does not cancel, `cancel` does."""
+        """Yield the events of the request from its start to GenerationDone; raises the ServingError
+        that ends it. Leaving the loop early does not cancel the request; `cancel` does."""
         seen = 0
         async for done in self._changes():
             with self._lock:
@@ -77,7 +77,7 @@ class GenerationTicket(Ticket[GenerationDone]):
                 yield self.result()
 
     def tell(self, event: PromptRead | Delta) -> None:
-        """Let whoever listens have this event, after those told before it."""
+        """Append an event for the listeners."""
         with self._lock:
             self._told.append(event)
         self._wake()

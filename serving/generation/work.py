@@ -1,4 +1,4 @@
-"""A prompt on its way through the scheduler, and what it takes of an engine."""
+"""A prompt on its way through the scheduler, and its demand on an engine."""
 
 from __future__ import annotations
 
@@ -24,50 +24,50 @@ from serving.search.stepper import CacheCosts
 
 
 class PromptTask(NamedTuple):
-    """What an engine is to do with a prompt."""
+    """A prompt as an engine sees it."""
 
     request: GenerationRequest
     ids: list[int]
-    """Of the prompt, at least one."""
+    """Token ids of the prompt, at least one."""
     seed: int
-    """The request's or its own: what is decoded again comes out the same."""
+    """Seed of the request, or a generated one; a repeated decoding gives the same output."""
 
     @property
     def rows(self) -> int:
-        """Outputs drawn at once; a beam search counts as one."""
+        """Number of outputs drawn at the same time; a beam search counts as one."""
         options = self.request.options
         return 1 if options.beam_size > 1 else options.num_choices
 
     @property
     def group(self) -> Group:
-        """The batch that the prompt may join: prompts of as many outputs share one."""
+        """The batch that the prompt can join: prompts with the same number of outputs share one."""
         return Group(self.request.options.beam_size, shortlisted=False)
 
 
 class PromptWork(Work[PromptTask, PromptRead | Delta, GenerationDone]):
-    """A prompt to go on from, with the ticket that waits for it."""
+    """A prompt to continue, with the ticket that waits for it."""
 
     def __init__(
         self, task: PromptTask, ticket: GenerationTicket, demand: Demand, observer: Observer
     ) -> None:
         super().__init__(task, demand, ticket.submitted, ticket.deadline)
         self._ticket, self._observer = ticket, observer
-        self._text_began = task.request.options.max_length == 0  # there will be none
+        self._text_began = task.request.options.max_length == 0  # no text will come
         self._told: Counter[int | None] = Counter()
-        """Events by now, by their choice; None is for the prompt's."""
+        """Number of events so far, by choice; None stands for the prompt."""
         self._heard: Counter[int | None] = Counter()
-        """Likewise since it was taken into a batch for the last time."""
+        """The same since the work last joined a batch."""
 
     def expire(self) -> bool:
-        """Whether the request has ended, or is overdue and fails now."""
+        """Whether the request has ended; an overdue one fails now."""
         return self._ticket.expire()
 
     def start(self, began: float, encode_s: float, batch_size: int) -> None:
-        """Note when it was taken into a batch; of several times each begins anew."""
+        """Record the time of joining a batch; each attempt starts again."""
         self._heard.clear()
 
     def tell(self, news: PromptRead | Delta) -> None:
-        """Add an event to those of the ticket, unless an earlier batch has told it."""
+        """Deliver an event, unless an earlier attempt has delivered it."""
         choice = news.choice if isinstance(news, Delta) else None
         self._heard[choice] += 1
         if self._heard[choice] <= self._told[choice]:
@@ -79,7 +79,7 @@ class PromptWork(Work[PromptTask, PromptRead | Delta, GenerationDone]):
         self._ticket.tell(news)
 
     def finish(self, outcome: GenerationDone) -> Sequence[PromptWork]:
-        """Deliver the outputs and count their tokens; nothing more is to be decoded."""
+        """Deliver the outputs and count their tokens; returns no further works."""
         self._observer.decoded(outcome.num_generated_tokens)
         self._ticket.complete(outcome)
         return ()
@@ -90,10 +90,10 @@ class PromptWork(Work[PromptTask, PromptRead | Delta, GenerationDone]):
 
 
 def prompt_demand(task: PromptTask, sizes: CacheCosts, reach: int | None) -> Demand:
-    """What going on from a prompt may take: sampled outputs of all prompts share one cache, which
-    is as long as the longest needs. A query sees `reach` positions; None is all."""
+    """The demand of a prompt. All sampled outputs share one cache, which is as long as the longest
+    output needs. A query sees `reach` positions; None means all."""
     options, read = task.request.options, len(task.ids)
     if options.beam_size == 1 and reach is not None:
-        read = min(read, reach + CHUNK)  # longer prompts are dropped as they are read
+        read = min(read, reach + CHUNK)  # the start of a longer prompt is dropped while it is read
     slots = most_slots(read, options.beam_size, options.max_length, sizes.repack_every, reach)
     return Demand(options.beam_size, 0, slots, rows=task.rows)

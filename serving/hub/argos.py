@@ -27,9 +27,9 @@ def look(name: ArgosName) -> Published:
 
     Raises ModelNameError where the index cannot be read, or has no such pair.
     """
-    told = str(name)
+    label = str(name)
     index = f"{os.environ.get('ARGOS_PACKAGE_INDEX', '').strip() or _INDEX}index.json"
-    listed = read_json(told, index)
+    listed = read_json(label, index)
     if not isinstance(listed, list):
         raise ModelNameError(f"{name}: {index} gives no list of packages")
     entry = _newest(name, [each for each in listed if isinstance(each, dict)], index)
@@ -38,17 +38,17 @@ def look(name: ArgosName) -> Published:
     if not urls:
         raise ModelNameError(f"{name}: {index} has no link to it that begins with http")
     key = hashlib.sha256(f"{version} {urls[0]}".encode()).hexdigest()
-    file = RemoteFile(f"{key[:12]}.argosmodel", urls, size_of(told, urls), name.sha256)
+    file = RemoteFile(f"{key[:12]}.argosmodel", urls, size_of(label, urls), name.sha256)
     return Published(
         name,
         name.sha256 or f"{version}-{key}",
         None,
         urlsplit(urls[0]).netloc,
         file.size,
-        missing_bytes(told, [file]),
-        downloads_folder(told),
+        missing_bytes(label, [file]),
+        downloads_folder(label),
         whole,
-        partial(_fetch, told, file),
+        partial(_fetch, label, file),
         remark="" if name.sha256 else "the index gives no hash; #sha256=HASH behind it names one",
     )
 

@@ -32,11 +32,11 @@ def look(name: FirefoxName) -> Published:
 
     Raises ModelNameError where the list cannot be read, or has no such pair.
     """
-    told = str(name)
+    label = str(name)
     server = (os.environ.get("MACARON_FIREFOX_URL", "").strip() or _SERVER).rstrip("/")
-    records = read_pages(told, f"{server}/{_RECORDS}")
+    records = read_pages(label, f"{server}/{_RECORDS}")
     newest = _newest(name, [record for record in records if _pair(record) == name.pair], records)
-    base = read_json(told, f"{server}/")
+    base = read_json(label, f"{server}/")
     try:
         place = str(base["capabilities"]["attachments"]["base_url"])
         files = [_file(record, place) for record in newest]
@@ -49,10 +49,10 @@ def look(name: FirefoxName) -> Published:
         None,
         server,
         sum(file.size for file in files),
-        missing_bytes(told, files),
-        downloads_folder(told),
+        missing_bytes(label, files),
+        downloads_folder(label),
         whole,
-        partial(_fetch, told, files),
+        partial(_fetch, label, files),
     )
 
 

@@ -46,7 +46,7 @@ def look(name: HubName) -> Published:
     Raises ModelNameError for a repository that is not there, that is closed to this user, or that
     holds no model.
     """
-    with _told(name):
+    with _reported(name):
         resolved = HfApi().resolve_revision(name.repository, revision=name.revision).resolved
         sizes, licence = _listing(name, resolved)
         bundle = _bundle_files(name, resolved) if MANIFEST in sizes else None
@@ -84,7 +84,7 @@ class _Repository:
         """Download files into the library's cache, and put links to them into a folder."""
         if not files:
             return
-        with _told(self._name):
+        with _reported(self._name):
             place = Path(
                 snapshot_download(
                     self._name.repository, revision=self._commit, allow_patterns=list(files)
@@ -133,7 +133,7 @@ def _bundle_files(name: HubName, commit: str) -> tuple[str, ...] | None:
 
 
 @contextmanager
-def _told(name: HubName) -> Iterator[None]:
+def _reported(name: HubName) -> Iterator[None]:
     """Raise what the library raises as one line that says what to do."""
     hub = constants.ENDPOINT
     try:

@@ -56,8 +56,8 @@ class Published:
     @property
     def origin(self) -> str:
         """The name with what says which revision of it this is."""
-        told = str(self.pinned)
-        return told if self.revision in told else f"{told}, {self.revision[:_REVISION_SHOWN]}"
+        pinned = str(self.pinned)
+        return pinned if self.revision in pinned else f"{pinned}, {self.revision[:_REVISION_SHOWN]}"
 
     @property
     def label(self) -> str:
@@ -91,7 +91,7 @@ def _announce(published: Published) -> None:
     """Say what is about to be downloaded, and under which licence it may be used."""
     if published.size and not published.missing and published.licence is None:
         return  # it was said when it was downloaded
-    size = size_text(published.size) if published.size else "of a size that is not told"
+    size = size_text(published.size) if published.size else "of unknown size"
     missing = size_text(published.missing)
     if published.size and missing != size:
         size += f", of which {missing} are to be downloaded"

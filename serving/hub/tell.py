@@ -1,4 +1,4 @@
-"""What a user reads while a model is fetched."""
+"""Messages for the user while a model is downloaded."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ _UNITS = (("kB", 1), ("MB", 2), ("GB", 3))
 
 
 def tell(text: str) -> None:
-    """Write a line to stderr, at once."""
+    """Write a line to stderr, unbuffered."""
     print(text, file=sys.stderr, flush=True)
 
 
 def size_text(count: int) -> str:
-    """So many bytes in the unit that is read best: 512 B, 3.2 kB, 106 MB, 2.4 GB."""
+    """A number of bytes in a readable unit: 512 B, 3.2 kB, 106 MB, 2.4 GB."""
     if count < 1000:
         return f"{count} B"
     unit, power = next((u, p) for u, p in _UNITS if count < 999.5 * 1000**p or u == "GB")

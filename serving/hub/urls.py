@@ -18,18 +18,18 @@ def look(name: UrlName) -> Published:
 
     Raises ModelNameError where its server does not answer.
     """
-    told = str(name)
-    file = RemoteFile(name.file, (name.url,), size_of(told, (name.url,)), name.sha256)
+    label = str(name)
+    file = RemoteFile(name.file, (name.url,), size_of(label, (name.url,)), name.sha256)
     return Published(
         name,
         name.sha256,
         None,
         urlsplit(name.url).netloc,
         file.size,
-        missing_bytes(told, [file]),
-        downloads_folder(told),
+        missing_bytes(label, [file]),
+        downloads_folder(label),
         whole,
-        partial(_fetch, told, file),
+        partial(_fetch, label, file),
         is_bundle=None,
     )
 

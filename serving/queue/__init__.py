@@ -1,2 +1,2 @@
-"""Requests that wait, tickets that answer them, and the threads that see to engines, whatever the
-task; no model, no HTTP."""
+"""The request queue, tickets and the threads that drive engines, for any task; no model, no
+HTTP."""

@@ -1,10 +1,10 @@
-"""Requests of one model, whatever the task: queued, and decoded by one or several engines.
+"""A queue of requests for one model, and the threads that decode it with one or several engines.
 
-A thread sees to each engine: it gives it what waits, and delivers what comes of it.
+One thread drives each engine: it passes waiting requests to the engine and delivers the results.
 
-All that an engine decodes shares one budget of rows, padded source tokens and cache memory. What is
-done leaves at once, what is cancelled or overdue within a twentieth of a second. What does not fit
-the memory of a device is decoded again from its beginning, half as many rows at once.
+All requests that an engine decodes share one budget of rows, padded source tokens and cache memory.
+A finished request leaves at once; a cancelled or overdue one within 50 ms. If a batch does not fit
+the device's memory, its requests are decoded again from the start, half as many rows at a time.
 """
 
 from __future__ import annotations
@@ -27,21 +27,22 @@ from serving.queue.ticket import OpenTickets
 from serving.search.stepper import CacheCosts
 
 MAX_OVERTAKEN_S = 0.5
-"""Seconds for which smaller works may be taken before one that does not fit."""
+"""How long smaller requests may overtake one that does not fit, in seconds."""
 
 _LOOK_S, _RETRY_S = 1.0, 1.0
-"""Between looks whether an idle engine is there, and between tries to start one again."""
+"""Seconds between checks for an idle engine, and between attempts to restart one."""
 _YIELD_S = 0.001
-"""For which one leaves what waits to another that can begin sooner."""
+"""Seconds to leave waiting requests to another decoder that can start sooner."""
 FEWER_S = 60.0
-"""Seconds with half the rows, after more did not fit the device's memory, until all are tried
-again."""
+"""After a batch did not fit the device's memory: seconds with half the rows until the full number
+is tried again."""
 
 logger = logging.getLogger(__name__)
 
 
 class Decoder(Generic[Task, News, Outcome]):
-    """Decodes what waits in a queue, perhaps beside others like it, on a thread of its own."""
+    """Decodes the requests of a queue in a thread of its own; several decoders may share a
+    queue."""
 
     def __init__(
         self,
@@ -51,48 +52,49 @@ class Decoder(Generic[Task, News, Outcome]):
         limits: BatchLimits,
         observer: Observer,
     ) -> None:
-        """`limits` are this engine's own."""
+        """`limits` apply to this engine alone."""
         self._engine, self._sizes, self._queue, self._limits = engine, sizes, queue, limits
         self._observer = observer
         self._works: dict[int, Work[Task, News, Outcome]] = {}
-        """What the engine decodes, by number."""
+        """The works that the engine decodes, by number."""
         self._numbers = itertools.count()
         self._resting: set[Hashable] = set()
-        """Groups that others have just joined."""
+        """Groups that new works have just joined; they wait until the engine is ready again."""
         self._most_rows, self._fewer_since = limits.max_rows, -math.inf
-        """Rows that are to fit, and since when these are fewer, by the monotonic clock."""
+        """The largest number of rows after an out-of-memory error, and when that was set
+        (monotonic)."""
         self._others: Sequence[Decoder[Any, Any, Any]] = ()
         self.idle = True
-        """Whether it could begin at once; that ends while the queue is locked."""
+        """Whether it could start at once. Set to False while the queue is locked."""
         self._thread = threading.Thread(target=self._run, name="decoder", daemon=True)
 
     def start(self, others: Sequence[Decoder[Any, Any, Any]]) -> None:
-        """Begin, beside others that take from the same queue."""
+        """Start the thread; `others` take works from the same queue."""
         self._others = others
         self._thread.start()
 
     def join(self, timeout: float | None) -> None:
-        """Wait until all is decoded, once the queue is closed."""
+        """Wait until everything is decoded; the queue must be closed."""
         self._thread.join(timeout)
 
     @property
     def num_rows(self) -> int:
-        """Rows being decoded; what is read or searched for counts with the rows that it asks
-        for."""
+        """Number of rows being decoded. A prompt that is still being read counts with all the rows
+        that it will have."""
         return sum(work.demand.rows for work in list(self._works.values()))
 
     @property
     def company(self) -> int:
-        """Rows that are decoded beside its own, for other models."""
+        """Number of rows that the engine's process decodes for other models."""
         return self._engine.company
 
     @property
     def open(self) -> bool:
-        """Whether others could join at once what it decodes."""
+        """Whether new works could join the running batch at once."""
         return bool(self._works) and not self._resting
 
     def wake(self) -> None:
-        """Have it look at the queue, though nothing of its own happens."""
+        """Make the decoder check the queue now."""
         self._engine.wake()
 
     def _run(self) -> None:
@@ -116,8 +118,8 @@ class Decoder(Generic[Task, News, Outcome]):
         self._engine.close()
 
     def _join(self) -> None:
-        """Take what fits beside what runs, oldest first; what comes is for those that idle, if any
-        do, and of these for the one whose processor has the least to do."""
+        """Add waiting works that fit beside the running ones, oldest first. Idle decoders come
+        first; among them the one whose processor is least busy."""
         if not len(self._queue) or any(map(self._gives_way, self._others)):
             return
         now = time.monotonic()
@@ -127,7 +129,7 @@ class Decoder(Generic[Task, News, Outcome]):
 
         def choose(work: Work[Task, News, Outcome]) -> bool | None:
             if work.demand.group in self._resting:
-                room.hold(work.demand)  # it is its turn soon
+                room.hold(work.demand)  # its turn comes soon
                 return False
             if room.admit(work.demand):
                 self.idle = False
@@ -145,24 +147,25 @@ class Decoder(Generic[Task, News, Outcome]):
             self._engine.join(tasks)
 
     def _gives_way(self, other: Decoder[Any, Any, Any]) -> bool:
-        """Whether another can begin sooner with what waits."""
+        """Whether the other decoder can start sooner on the waiting works."""
         return other.idle and bool(self._works or other.company < self.company)
 
     def _takers(self) -> int:
-        """Threads that could begin with what waits now: this one and all that idle."""
+        """Number of threads that could start now on the waiting works: this one and the idle
+        ones."""
         return 1 + sum(other.idle for other in self._others)
 
     def _limits_at(self, now: float) -> BatchLimits:
-        """What a batch may hold now: as few rows as at last, while any is decoded that has not
-        fitted, so that this one ends."""
+        """The current limits of a batch. They stay reduced as long as a work that did not fit is
+        being decoded again."""
         if now - self._fewer_since > FEWER_S and not any(w.again for w in self._works.values()):
             return self._limits
         return replace(self._limits, max_rows=self._most_rows)
 
     def _note(self, progress: Progress[News, Outcome]) -> None:
-        """Pass on the news of an engine; drop what nobody waits for any more.
+        """Deliver the progress of an engine, and cancel works that nobody waits for.
 
-        Raises the DeviceMemoryError with which any task has left.
+        Raises the DeviceMemoryError of a failed task, if there is one.
         """
         works = self._works
         self._resting.difference_update(progress.rested)
@@ -201,8 +204,8 @@ class Decoder(Generic[Task, News, Outcome]):
         self._observer.joined(waits_s, joined.lengths)
 
     def _halve(self, error: DeviceMemoryError) -> None:
-        """All that was running goes back to the queue, from which half as many rows are taken at
-        once for a while; what does not fit alone fails."""
+        """Put all running works back into the queue and take half as many rows for a while. A
+        single work that does not fit fails."""
         works = list(self._works.values())
         rows = self.num_rows
         self._works.clear()
@@ -232,7 +235,7 @@ class Decoder(Generic[Task, News, Outcome]):
         self._start_again()
 
     def _fail_all(self, error: Exception) -> None:
-        """All that was running fails, with an error after which clients may try again."""
+        """Fail all running works, with an error that clients may retry."""
         logger.error("a decoder failed", exc_info=error)
         if not isinstance(error, ServingError):
             cause, error = error, DecoderLostError("decoding has failed; try again")
@@ -257,7 +260,7 @@ class Decoder(Generic[Task, News, Outcome]):
                 logger.exception("it cannot be started, next try in %g s", _RETRY_S)
             retry = time.monotonic() + _RETRY_S
             while self._works and time.monotonic() < retry:
-                try:  # what it had begun it may bring to an end all the same
+                try:  # the works that it has begun may still finish
                     self._note(self._engine.step())
                 except Exception as error:
                     self._fail_all(error)
@@ -268,7 +271,7 @@ class Decoder(Generic[Task, News, Outcome]):
 
 
 class Scheduler(Generic[Task, News, Outcome]):
-    """Decodes works of one model; the subclass of each task makes them of requests."""
+    """Decodes the works of one model; the subclass of each task turns requests into works."""
 
     def __init__(
         self,
@@ -280,11 +283,11 @@ class Scheduler(Generic[Task, News, Outcome]):
         unit: str,
         observer: Observer,
     ) -> None:
-        """Start a thread for each engine, which it is to close at the end. They share the memory of
-        `limits`; the other limits are each one's own. `unit` is what messages call a request, in
-        the plural."""
+        """Start a thread for each engine; the thread closes its engine at the end. The engines
+        share the cache memory of `limits`; the other limits apply to each of them. `unit` is the
+        plural noun for a request in messages."""
         self.limits = limits
-        """What a batch may hold; its memory is that of all engines together."""
+        """Limits of a batch; the cache memory is that of all engines together."""
         each = replace(limits, max_cache_bytes=limits.max_cache_bytes // len(engines))
         self._open = OpenTickets()
         self._queue: RequestQueue[Work[Task, News, Outcome]] = RequestQueue(max_queue, unit)
@@ -294,25 +297,25 @@ class Scheduler(Generic[Task, News, Outcome]):
 
     @property
     def queue_depth(self) -> int:
-        """How many works wait that no engine has taken yet."""
+        """Number of works that no engine has taken yet."""
         return len(self._queue)
 
     @property
     def num_held(self) -> int:
-        """Rows being decoded: 0 where nothing goes on."""
+        """Number of rows being decoded."""
         return sum(decoder.num_rows for decoder in self._decoders)
 
     @property
     def answer_cache_bytes(self) -> int:
-        """Bytes held by a cache of answers; 0 where the task has none."""
+        """Bytes held by the cache of answers; 0 if the task has none."""
         return 0
 
     def abandon(self) -> None:
-        """Fail whatever has not ended, with NotReadyError."""
+        """Fail all unfinished requests with NotReadyError."""
         self._open.abandon()
 
     def retire(self) -> None:
-        """Accept nothing more; what was accepted is finished, then the threads end."""
+        """Accept no new works. Accepted works are finished, then the threads end."""
         self._queue.close()
 
     def close(self, timeout: float | None = None) -> None:
@@ -324,10 +327,10 @@ class Scheduler(Generic[Task, News, Outcome]):
     def _put(
         self, works: Sequence[Work[Task, News, Outcome]], max_wait_s: float | None = None
     ) -> None:
-        """Queue works, all or none; raises OverloadedError, also where they would not be begun in
-        `max_wait_s`, or NotReadyError once retired."""
+        """Queue works, all or none. Raises OverloadedError, also if decoding would not start within
+        `max_wait_s`, and NotReadyError once retired."""
         self._queue.put(works, max_wait_s)
-        # Have one that decodes take what has come; those that idle watch the queue themselves.
+        # Wake one of the busy decoders; idle ones wait on the queue themselves.
         if not any(decoder.idle for decoder in self._decoders):
             decoders = [decoder for decoder in self._decoders if decoder.open]
             if decoders:

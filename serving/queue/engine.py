@@ -1,9 +1,8 @@
-"""Works that wait to be decoded, what a scheduler asks of an engine that decodes them, and what the
-engine tells.
+"""The interface between a scheduler and the engines that decode: works, tasks and progress.
 
-An engine is given the tasks of works, reports news of them while they run, and ends each with an
-outcome; what these are is the business of translation and of generation. Tasks go by numbers, which
-the caller chooses and never uses twice.
+An engine gets tasks, reports news of them while they run, and ends each with an outcome.
+Translation and generation define what tasks, news and outcomes are. The caller numbers the tasks
+and never uses a number twice.
 """
 
 from __future__ import annotations
@@ -23,73 +22,74 @@ Outcome = TypeVar("Outcome")
 
 @dataclass(eq=False, repr=False)
 class Work(ABC, Generic[Task, News, Outcome]):
-    """A task on its way through a scheduler; the subclass of each kind knows who waits for it."""
+    """A task on its way through a scheduler; each subclass knows who waits for it."""
 
     task: Task
     demand: Demand
     submitted: float
-    """By the monotonic clock, as the deadline."""
+    """Submission time and deadline, on the monotonic clock."""
     deadline: float
     began: bool = field(default=False, init=False)
-    """Whether it has been taken into a batch."""
+    """Whether the work has joined a batch."""
     again: bool = field(default=False, init=False)
-    """Whether a batch with it did not fit the device's memory, so that it is decoded anew."""
+    """Whether a batch with this work did not fit the device's memory, so that it is decoded
+    again."""
 
     @abstractmethod
     def expire(self) -> bool:
-        """Whether nobody waits for it any more; who is overdue fails now."""
+        """Whether nobody waits for the work any more; an overdue one fails now."""
 
     def start(self, began: float, encode_s: float, batch_size: int) -> None:
-        """Note when it was taken into a batch, by the monotonic clock, the seconds that the encoder
-        took, and the rows of the batch; of some kinds nobody asks."""
+        """Record the time of joining a batch (monotonic), the seconds of the encoder, and the
+        number of rows in the batch. Some kinds of works ignore this."""
 
     @abstractmethod
     def tell(self, news: News) -> None:
-        """Pass on what has become certain."""
+        """Deliver news: output that is certain by now."""
 
     @abstractmethod
     def finish(self, outcome: Outcome) -> Sequence[Work[Task, News, Outcome]]:
-        """Take what has come of the task; returns what is to be decoded in its place, if anything
-        is, before all that waits."""
+        """Take the outcome of the task. Returns works to decode in its place, if there are any;
+        they go to the head of the queue."""
 
     @abstractmethod
     def fail(self, error: Exception) -> None:
-        """End it for all who wait."""
+        """Fail the work for everyone who waits for it."""
 
 
 @dataclass(frozen=True)
 class Joined:
-    """Tasks have joined what runs."""
+    """Reports that tasks have joined the running batch."""
 
     numbers: tuple[int, ...]
     began: float
-    """By the monotonic clock, which all processes of a machine share."""
+    """Time of joining (monotonic, which all processes of a machine share)."""
     encode_s: float
     lengths: tuple[int, ...]
-    """Source ids, or prompt tokens, of every row that now runs beside them, their own included."""
+    """Source ids, or prompt tokens, of each row that is now in the batch, the new ones included."""
 
 
 @dataclass(slots=True)
 class Progress(Generic[News, Outcome]):
-    """What has happened since an engine was last asked."""
+    """Everything that has happened since the last report."""
 
     joined: list[Joined] = field(default_factory=list)
     news: list[tuple[int, News]] = field(default_factory=list)
-    """What has become certain of tasks that may go on; in order, and before their outcomes."""
+    """Certain output of tasks that may continue; in order, and before their outcomes."""
     outcomes: list[tuple[int, Outcome]] = field(default_factory=list)
-    """Of tasks that are done and have left."""
+    """Outcomes of tasks that have finished and left."""
     failed: list[tuple[int, Exception]] = field(default_factory=list)
-    """Tasks that have left with an error which is theirs alone."""
+    """Tasks that have left with an error of their own."""
     rested: list[Hashable] = field(default_factory=list)
-    """Groups that others may join again."""
+    """Groups that accept new tasks again."""
 
     @property
     def matters(self) -> bool:
-        """Whether anyone waits for it: all but what is noted of tasks that join."""
+        """Whether the caller must act on it: anything but notes of joined tasks."""
         return bool(self.news or self.outcomes or self.failed or self.rested)
 
     def extend(self, later: Progress[News, Outcome]) -> None:
-        """Add what has happened after that."""
+        """Append a later report."""
         self.joined += later.joined
         self.news += later.news
         self.outcomes += later.outcomes
@@ -98,13 +98,14 @@ class Progress(Generic[News, Outcome]):
 
 
 class Engine(Protocol[Task_contra, News, Outcome]):
-    """Decodes tasks, perhaps in a process beside this one, where `company` tasks of other models
-    are decoded too.
+    """Decodes tasks, possibly in another process, which may also decode `company` rows of other
+    models.
 
-    `join` takes some of one group, which then rests until the engine says otherwise. `step` goes
-    on for a moment, or waits for news, or until another thread calls `wake`. `lost` is
-    whether it needs a `restart` before it can take anything more; what it has taken goes on or
-    fails, as it tells. Whatever `step` or `join` raises costs all that was running, and a restart.
+    `join` adds tasks of one group; the group then accepts no others until the engine reports that
+    it has `rested`. `step` advances decoding, or waits for news or until another thread calls
+    `wake`. If `lost` is set, the engine needs a `restart` before it accepts tasks; it reports for
+    each running task whether it goes on or fails. If `step` or `join` raises, all running tasks are
+    lost and a restart is needed.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""What one batch may hold, what a piece of work asks for, and whether it fits beside the others."""
+"""Limits of a batch, the demand of a work, and whether a work fits into a batch."""
 
 from __future__ import annotations
 
@@ -11,69 +11,69 @@ from serving.search.stepper import CacheCosts
 
 @dataclass(frozen=True, kw_only=True)
 class BatchLimits:
-    """What one batch may hold."""
+    """Limits of one batch."""
 
     max_rows: int = 32
-    """Sentences."""
+    """Number of sentences."""
     max_tokens: int = 2048
-    """Rows x longest source, padding included."""
+    """Rows x longest source, in tokens, padding included."""
     max_cache_bytes: int = 2 * 2**30
-    """Memory of the cache, were every beam to go its own way until the last step."""
+    """Bytes of the cache in the worst case: no two beams share a slot."""
 
 
 GPU_LIMITS = BatchLimits(max_rows=256, max_tokens=16_384)
-"""A GPU takes hardly longer for a step of 256 rows than for one of 32, which keep a CPU busy."""
+"""On a GPU a step of 256 rows takes hardly longer than one of 32, which keep a CPU busy."""
 
 
 def usual_limits(device: str) -> BatchLimits:
-    """What a batch may hold on a device (`cpu`, `cuda`, `tensorrt`) where nobody says otherwise.
+    """The default limits for a device (`cpu`, `cuda`, `tensorrt`).
 
-    Engines of TensorRT are built for batches as large as the CPU's.
+    Engines of TensorRT are built for batches of the CPU's size.
     """
     return GPU_LIMITS if device == "cuda" else BatchLimits()
 
 
 @dataclass(frozen=True, order=True)
 class Demand:
-    """What one piece of work asks for."""
+    """What one work needs of a batch."""
 
     beam_size: int
     source_length: int
-    """Ids, eos included."""
+    """Source length in ids, eos included."""
     slots: int
-    """A bound on the cache slots of a row."""
+    """Upper bound of the cache slots of a row."""
     shortlisted: bool = False
     rows: int = 1
 
     @cached_property
     def group(self) -> Group:
-        """Rows of one group share a batch."""
+        """Rows of one group can share a batch."""
         return Group(self.beam_size, self.shortlisted)
 
 
 @dataclass
 class BatchRoom:
-    """Counts what is decoded at once while it is put together: batches, one for each group, that
+    """Counts demands while a batch is put together. There is one batch for each group; all of them
     share the limits."""
 
     sizes: CacheCosts
     limits: BatchLimits
     _held: dict[Group, tuple[int, Demand]] = field(default_factory=dict, init=False)
-    """Rows and the largest demands, by group."""
+    """Number of rows and largest demands, by group."""
 
     @property
     def full(self) -> bool:
-        """Whether no further row fits, however small."""
+        """Whether not even the smallest row fits."""
         return sum(rows for rows, _ in self._held.values()) >= self.limits.max_rows
 
     def hold(self, demand: Demand) -> None:
-        """Count it, whether it fits or not."""
+        """Count a demand, whether or not it fits."""
         self._held[demand.group] = self._with(demand)
 
     def admit(self, demand: Demand) -> bool:
-        """Whether it fits beside what is held, in which case it is counted.
+        """Count a demand if it fits beside those held; returns whether it does.
 
-        The first always does: what is too large for any batch is refused before it gets here.
+        The first demand always fits: one that is too large for any batch is refused earlier.
         """
         held = self._held | {demand.group: self._with(demand)}
         if self._held and not self._fits(held):

@@ -1,4 +1,5 @@
-"""Where requests wait: filled by the server's threads, emptied by those that decode."""
+"""The queue between the server's threads, which fill it, and the decoding threads, which empty
+it."""
 
 from __future__ import annotations
 
@@ -14,21 +15,21 @@ _LOOK_EVERY_S = 0.02
 _TAKES = 64
 _LONGEST_RETRY_S = 60.0
 WAITING_SHARE = 0.5
-"""Of the time that a request has, the part it may spend waiting; the rest is for decoding."""
+"""Share of a request's time that it may spend waiting; the rest is for decoding."""
 _FORGET_S = 10.0
-"""Seconds without a take after which nothing is known of the pace, once all has been taken."""
+"""Once the queue is empty and nothing was taken for that long, the measured pace is forgotten."""
 
 
 class Expiring(Protocol):
-    """What may wait in the queue: it has a deadline, and can end while it waits."""
+    """An item of the queue; it has a deadline and can end while it waits."""
 
     @property
     def deadline(self) -> float:
-        """When it must have ended, by the monotonic clock."""
+        """The time by which it must have ended (monotonic)."""
         ...
 
     def expire(self) -> bool:
-        """Whether it has ended, or is overdue and fails now."""
+        """Whether it has ended; an overdue one fails now."""
         ...
 
 
@@ -36,22 +37,22 @@ Item = TypeVar("Item", bound=Expiring)
 
 
 class RequestQueue(Generic[Item]):
-    """A bounded queue, oldest first; ended and overdue requests leave it.
+    """A bounded queue, oldest first; ended and overdue requests are removed.
 
-    What would wait too long, at the pace of the last takes, is refused at once: it would only keep
-    others waiting. Nothing is refused for that while nothing waits or no pace is known.
+    At the pace of the last takes, a request that would wait too long is refused at once: it would
+    only delay others. No request is refused for this while the queue is empty or the pace unknown.
     """
 
     def __init__(self, max_size: int, unit: str) -> None:
-        """`unit` is what messages call a request, in the plural."""
+        """`unit` is the plural noun for a request in messages."""
         self._max_size, self._unit = max_size, unit
         self._waiting: deque[Item] = deque()
         self._changed = threading.Condition()
         self._takes: deque[tuple[float, int]] = deque(maxlen=_TAKES)
-        """Of late: seconds between two takes, the first of which left some waiting, and how many
-        the second took. Only such show the pace: else there was room for all that came."""
+        """Recent takes that left requests waiting: the seconds until the next take, and the number
+        that this next one took. Other takes do not show the pace, since they emptied the queue."""
         self._left_at: float | None = None
-        """When the last take left some waiting."""
+        """Time of the last take, if it left requests waiting."""
         self._taken_at = 0.0
         self._next_look = 0.0
         self._closing = False
@@ -60,10 +61,10 @@ class RequestQueue(Generic[Item]):
         return len(self._waiting)
 
     def put(self, items: Sequence[Item], max_wait_s: float | None = None) -> None:
-        """Add requests, all or none; raises OverloadedError, or NotReadyError once closed.
+        """Add requests, all or none. Raises OverloadedError, or NotReadyError once closed.
 
-        `max_wait_s` are the seconds that what waits already may take until they are begun, besides
-        the share of their deadline that may be spent so; None sets no bound.
+        `max_wait_s` bounds the seconds until decoding of the new requests may start. It applies
+        beside the share of their deadline that they may spend waiting; None sets no bound.
         """
         with self._changed:
             if self._closing:
@@ -84,7 +85,8 @@ class RequestQueue(Generic[Item]):
             self._changed.notify_all()
 
     def put_back(self, item: Item) -> None:
-        """Add what has been decoded before, ahead of all others, whatever the bound."""
+        """Put back requests that were decoded before, ahead of all others; the bound does not
+        apply."""
         with self._changed:
             self._waiting.appendleft(item)
             self._changed.notify_all()
@@ -92,10 +94,11 @@ class RequestQueue(Generic[Item]):
     def take(
         self, choose: Callable[[Item], bool | None], takers: Callable[[], int] = lambda: 1
     ) -> list[Item]:
-        """Remove those that are chosen, asked oldest first until the answer is None.
+        """Remove and return the requests that `choose` accepts, oldest first; stop when it returns
+        None.
 
-        No more are taken than the share of one of the `takers`. The queue is locked while either is
-        called.
+        Takes at most one share of `takers()` equal shares. The queue is locked during both
+        callbacks.
         """
         if not self._waiting:
             return []
@@ -121,8 +124,8 @@ class RequestQueue(Generic[Item]):
             return taken
 
     def drop_ended(self) -> None:
-        """Let requests that have ended or are overdue leave, which fails the overdue; to be called
-        often, looks now and then."""
+        """Remove requests that have ended; fail and remove overdue ones. Call it often: it checks
+        only now and then."""
         now = time.monotonic()
         if self._waiting and now >= self._next_look:
             self._next_look = now + _LOOK_EVERY_S
@@ -130,19 +133,19 @@ class RequestQueue(Generic[Item]):
                 self._drop_ended()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until there is a request, at most that long; False once the queue is closed and
-        empty."""
+        """Wait for a request, at most `timeout_s` seconds; returns False once the queue is closed
+        and empty."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing, timeout_s)
             return bool(self._waiting) or not self._closing
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more is accepted."""
+        """Whether the queue accepts no more requests."""
         return self._closing
 
     def close(self) -> None:
-        """Accept nothing more and wake whoever waits to take; what waits already stays."""
+        """Accept no more requests, and wake the waiting threads. Requests in the queue stay."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -151,8 +154,8 @@ class RequestQueue(Generic[Item]):
         self._waiting = deque(item for item in self._waiting if not item.expire())
 
     def _check_wait(self, deadline: float, max_wait_s: float | None) -> None:
-        """Raise OverloadedError where what waits takes longer than a request may wait that must
-        have ended by the deadline."""
+        """Raise OverloadedError if the wait is too long for a request with this deadline or this
+        `max_wait_s`."""
         wait_s, left_s = self._wait_s(), deadline - time.monotonic()
         waiting = f"{len(self._waiting)} {self._unit} wait, which takes about {wait_s:.1f} s"
         if 0 < WAITING_SHARE * left_s < wait_s:  # one that is overdue fails by itself
@@ -165,14 +168,14 @@ class RequestQueue(Generic[Item]):
             )
 
     def _forget_pace(self) -> None:
-        """Forget what was measured long ago: what comes after a rest may be of another kind."""
+        """Forget an old pace: after a pause the load may be of another kind."""
         if time.monotonic() - self._taken_at > _FORGET_S:
             self._takes.clear()
             self._left_at = None
 
     def _wait_s(self) -> float:
-        """Seconds until all that waits has been taken, at the pace of late; 0 where none is
-        known."""
+        """Estimated seconds until all waiting requests have been taken; 0 if the pace is
+        unknown."""
         if not self._takes:
             return 0.0
         seconds = sum(interval for interval, _ in self._takes)

@@ -1,4 +1,4 @@
-"""A submitted request: its outcome, which threads and coroutines can wait for, and its deadline."""
+"""Tickets: the outcome of a submitted request, for threads and coroutines, and its deadline."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class RequestTiming:
-    """Where the time of a request went, in seconds."""
+    """How the time of a request was spent, in seconds."""
 
     queue_s: float
     encode_s: float
-    """In the encoder, together with those that joined at the same time."""
+    """Seconds in the encoder, together with requests that joined at the same time."""
     decode_s: float
     batch_size: int
-    """Rows being decoded when it joined them, its own included."""
+    """Number of rows in the batch after it joined, its own included."""
 
 
 class Ticket(Generic[Result]):
-    """One request on its way through a scheduler; it ends once, in whatever way comes first."""
+    """One request on its way through a scheduler; the first event that ends it wins."""
 
     def __init__(self, timeout_s: float | None = None) -> None:
-        """`timeout_s` are the seconds from now to the deadline; None is no deadline."""
+        """`timeout_s` is the time to the deadline, in seconds; None sets no deadline."""
         self.submitted = time.monotonic()
         self.deadline = self.submitted + (float("inf") if timeout_s is None else timeout_s)
         self._future: Future[Result] = Future()
@@ -46,20 +46,20 @@ class Ticket(Generic[Result]):
         return self._future.result(timeout)
 
     async def wait(self) -> Result:
-        """`result` for coroutines: the event loop goes on meanwhile."""
+        """`result` for coroutines."""
         inner = asyncio.wrap_future(self._future)
-        # Where nobody waits any more, an error is nobody's.
+        # If nobody waits any more, no one must retrieve the error.
         inner.add_done_callback(lambda future: future.cancelled() or future.exception())
         return await asyncio.shield(inner)
 
     def when_done(self, act: Callable[[BaseException | None], None]) -> None:
-        """Call `act` with the error, or None, once the request has ended, on the thread that ends
-        it; at once if it has."""
+        """Call `act` with the error, or None, when the request ends, in the thread that ends it; at
+        once if it has ended."""
         self._future.add_done_callback(lambda future: act(future.exception()))
 
     async def _changes(self) -> AsyncIterator[bool]:
-        """Whether it has ended, asked before each look at its news: at first, whenever
-        there were some, and for the last time at the end."""
+        """Yield, before each look at the news, whether the request has ended: once at first, then
+        after each change, and once more at the end."""
         changed = asyncio.Event()
         with self._lock:
             self._listeners.append((asyncio.get_running_loop(), changed))
@@ -79,34 +79,34 @@ class Ticket(Generic[Result]):
                 loop.call_soon_threadsafe(changed.set)
 
     def cancel(self) -> None:
-        """Give the request up; its rows are freed soon."""
+        """Cancel the request; its rows are freed soon."""
         self.fail(CancelledError("the request was cancelled"))
 
     @property
     def done(self) -> bool:
-        """Whether the request has ended, in whatever way."""
+        """Whether the request has ended, for whatever reason."""
         return self._future.done()
 
     def complete(self, outcome: Result) -> None:
-        """Deliver the outcome, unless the request has ended already."""
+        """Deliver the outcome; ignored if the request has ended."""
         with contextlib.suppress(InvalidStateError):
             self._future.set_result(outcome)
 
     def timing(self, started: float, encode_s: float, batch_size: int) -> RequestTiming:
-        """Where its time went by now, if a batch of so many rows started then; that may have been
-        for another request, which this one joined."""
+        """The timing so far, if a batch of `rows` rows started at the given time. That batch may
+        have been for an equal request that this one joined."""
         began = max(started, self.submitted)
         encode_s = max(0.0, encode_s - (began - started))
         decode_s = time.monotonic() - began - encode_s
         return RequestTiming(began - self.submitted, encode_s, decode_s, batch_size)
 
     def fail(self, error: BaseException) -> None:
-        """End the request with an error, unless it has ended already."""
+        """End the request with an error; ignored if it has ended."""
         with contextlib.suppress(InvalidStateError):
             self._future.set_exception(error)
 
     def expire(self) -> bool:
-        """Whether the request has ended, or is overdue and fails now."""
+        """Whether the request has ended; an overdue one fails now."""
         if self.done:
             return True
         if time.monotonic() <= self.deadline:
@@ -116,19 +116,19 @@ class Ticket(Generic[Result]):
 
 
 class OpenTickets:
-    """Tickets of a scheduler that someone still holds."""
+    """The tickets of a scheduler that are still referenced."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tickets: WeakSet[Ticket[Any]] = WeakSet()
 
     def add(self, tickets: Iterable[Ticket[Any]]) -> None:
-        """Remember these, for as long as somebody else holds them."""
+        """Remember tickets, as long as others hold references to them."""
         with self._lock:
             self._tickets.update(tickets)
 
     def abandon(self) -> None:
-        """Fail those that have not ended, with NotReadyError."""
+        """Fail the unfinished ones with NotReadyError."""
         with self._lock:
             tickets = list(self._tickets)
         for ticket in tickets:

@@ -1,4 +1,4 @@
-"""What this service computes on, and which bundles that leaves out."""
+"""The device that this service computes on, and which bundles it accepts."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _SWITCHES = ("auto", "cpu", "cuda", "tensorrt")
 
 
 def runs_on_cpu(precision: str) -> bool:
-    """Whether graphs of a precision run on the CPU, whatever they are for.
+    """Whether the CPU can run graphs of a precision, whatever device they were exported for.
 
-    All do but those in bf16, for which ONNX Runtime's CPU provider has no attention.
+    All except bf16: ONNX Runtime's CPU provider has no attention for it.
     """
     return precision != "bf16"
 
 
 def wanted() -> str:
-    """What the switch says; raises SettingsError where that is none of its values."""
+    """The value of the switch; raises SettingsError for an invalid one."""
     switch = os.environ.get(SWITCH, "").strip().lower() or "auto"
     if switch not in _SWITCHES:
         raise SettingsError(f"{SWITCH} must be {', '.join(_SWITCHES)}, got {switch!r}")
@@ -35,22 +35,22 @@ def wanted() -> str:
 
 
 def computes_on_cpu(manifest: Manifest) -> bool:
-    """Whether a bundle that this service runs takes processors, not a GPU."""
+    """Whether this service runs a bundle on processors rather than on a GPU."""
     return manifest.target == "cpu" or wanted() == "cpu"
 
 
 def batches_at_once(manifest: Manifest, workers: int) -> int:
-    """How many batches of a bundle are decoded at once where so many are wanted: on a GPU no more
-    than it has streams for, on each of which CUDA graphs are captured anew. Raises SettingsError
-    where the number of streams is none."""
+    """Number of batches of a bundle that are decoded at the same time, at most `wanted`. On a GPU
+    it is limited to the number of streams, because CUDA graphs are captured for each. Raises
+    SettingsError for an invalid number of streams."""
     return workers if computes_on_cpu(manifest) else min(workers, streams_wanted(os.environ))
 
 
 def open_device(folder: Path, manifest: Manifest, cache_bytes: int = 0, batches: int = 1) -> Device:
-    """The device that a bundle runs on, of which so many batches are decoded at once, whose caches
-    may fill `cache_bytes` together.
+    """Open the device for a bundle that decodes several batches at the same time; their caches may
+    take `cache_bytes` together.
 
-    Raises as `check_device` does, and BundleError where the device cannot be used or has too little
+    Raises as `check_device` does, and BundleError if the device is unusable or has too little
     memory.
     """
     check_device(folder, manifest)
@@ -59,7 +59,7 @@ def open_device(folder: Path, manifest: Manifest, cache_bytes: int = 0, batches:
         return CpuDevice(ON_CPU)
     if wanted() == "cpu":
         return CpuDevice(DeviceUse("cpu", f"the bundle is for {target}, but {SWITCH}=cpu"))
-    # Who asks for the CPU has no use for them.
+    # Not needed on the CPU.
     from serving.runtime.gpu.cuda_device import NoDeviceError, open_cuda
     from serving.runtime.gpu.tensorrt_device import open_tensorrt
 
@@ -74,12 +74,12 @@ def open_device(folder: Path, manifest: Manifest, cache_bytes: int = 0, batches:
 
 
 def check_device(folder: Path, manifest: Manifest) -> None:
-    """Raise BundleError for a bundle that this service cannot run, or should not run unasked, as
-    far as the installed ONNX Runtime tells.
+    """Raise BundleError for a bundle that this service cannot run, or runs on request only, as far
+    as the installed ONNX Runtime shows.
 
-    The CPU computes fp32 and fp16 graphs of any target right, yet more slowly than a bundle of its
-    own; others (`runs_on_cpu`) not at all. Raises SettingsError where the switch has another value
-    than it may.
+    The CPU computes fp32 and fp16 graphs of any target correctly, but slower than a bundle of its
+    own, and others (`runs_on_cpu`) not at all. Raises SettingsError for an invalid value of the
+    switch.
     """
     target, precision, switch = manifest.target, manifest.precision, wanted()
     if target == "cpu" and switch not in ("auto", "cpu"):
@@ -107,7 +107,7 @@ def check_device(folder: Path, manifest: Manifest) -> None:
 
 
 def _way_out(manifest: Manifest) -> str:
-    """What to do with a bundle whose device is not there."""
+    """Advice for a bundle whose device is missing."""
     other = "export the checkpoint with --target cpu"
     if not runs_on_cpu(manifest.precision):
         return other

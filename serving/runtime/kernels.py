@@ -87,8 +87,8 @@ def find_compiler(environment: Mapping[str, str]) -> str | None:
 
 
 def build_library(compiler: str, folder: Path, processor: str) -> Path:
-    """Compile the operators into a folder, unless that was done there for such a processor, as
-    `processor_features` tells of it.
+    """Compile the operators into a folder, unless it has a library for such a processor, as
+    described by `processor_features`.
 
     Raises OSError and subprocess.SubprocessError.
     """

@@ -123,7 +123,7 @@ class LanguageStepper(CacheSizes):
         want_logits: bool,
         attention_rows: Sequence[int] = (),
     ) -> StepOutputs:
-        """One step of beam search; there is no source, so nothing is told of attention to it."""
+        """One step of beam search; there is no source, so the outputs have no attention to it."""
         del attention_rows
         count = self._kept * inputs.token_ids_BQ.shape[1]
         outputs = self._run(state, inputs, count)

@@ -85,7 +85,7 @@ class Packed(NamedTuple):
 
 
 class _Places(NamedTuple):
-    """What the graph is told of texts beside their ids: the same for any of the same lengths."""
+    """The inputs of the graph beside the ids; they depend on the lengths of the texts only."""
 
     position: Ints
     slot: Ints

@@ -116,8 +116,8 @@ class OnnxStepper(CacheSizes):
         """
         super().__init__(manifest)
         self._sizes, self._step_graph = manifest.sizes, step or manifest.step_graph
-        # Earlier bundles do not tell beams from queries, and ONNX Runtime's own attention gives one
-        # query other bits than several.
+        # Earlier bundles do not distinguish beams and queries, and ONNX Runtime's attention gives
+        # one query other bits than several.
         scores = next(tensor for tensor in self._step_graph.inputs if tensor.role == "score")
         self.one_query_first = "K" in scores.axes and has_kernels()
         device = device or open_device(folder, manifest)

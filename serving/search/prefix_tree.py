@@ -1,4 +1,4 @@
-"""Bookkeeping of the prefix-tree cache: which slots each hypothesis may see.
+"""The prefix tree behind the cache: which slots each hypothesis may see.
 
 Shape letters: B sentences, K beams, Q queries, C cache slots, W ancestors.
 
@@ -25,8 +25,8 @@ from serving.arrays import Bools, Ints
 Number = TypeVar("Number", np.float32, np.int64)
 
 REPACK_EVERY = {"cross": 8, "joint": 2, "lm": 16}
-"""Steps between repacks by kind of decoder: slots of a joint model are S times as large, and most
-rows of a language model have one query, so that none of their slots dies."""
+"""Steps between repacks by kind of decoder. Slots of a joint model are S times as large. Most rows
+of a language model have one query, so that their slots never die."""
 ALIGNMENT = 8  # capacities and source lengths are multiples of this
 
 
@@ -36,8 +36,8 @@ def round_up(length: int) -> int:
 
 
 def round_capacity(slots: int) -> int:
-    """The capacity for that many slots: long caches grow in larger steps, each of which is a copy
-    of the whole cache."""
+    """Capacity for a number of slots. Long caches grow in larger steps, because each step copies
+    the whole cache."""
     unit = ALIGNMENT if slots <= 256 else 32 if slots <= 1024 else 128
     return -(-slots // unit) * unit
 
@@ -49,8 +49,8 @@ def most_slots(
     repack_every: int,
     reach: int | None = None,
 ) -> int:
-    """A bound on the capacity that a sentence can ever ask for, were no slot dropped but those that
-    are out of reach: these go at the first repack."""
+    """Upper bound of the capacity that a sentence can need if only slots out of reach are dropped,
+    which happens at the first repack."""
     slots = prefix_length + beam_size * (steps + repack_every)
     if reach is not None:
         first = prefix_length + beam_size * repack_every
@@ -59,7 +59,7 @@ def most_slots(
 
 
 _HEADROOM = 2
-"""Unused slots, in steps of growth, beyond which a cache is laid out anew, smaller."""
+"""Unused slots, in growth steps, beyond which a cache is shrunk."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Repack:
     slots_BC: Ints
     used_B: Ints
     in_place: bool
-    """All rows stay, and so does the capacity."""
+    """Whether all rows and the capacity stay."""
 
     def moves(self) -> tuple[Ints, Ints, Ints]:
         """Row, old slot and new slot of every slot that moves, where `in_place`."""
@@ -84,15 +84,16 @@ class Repack:
 
 
 def fill_rows(first: NDArray[Any], second: NDArray[Any], rows: Ints) -> NDArray[Any]:
-    """The second's first entries in the place of these of the first's, the others behind all."""
+    """The first array with the second's entries in the given rows; the remaining ones are
+    appended."""
     filled = np.concatenate([first, second[len(rows) :]])
     filled[rows] = second[: len(rows)]
     return filled
 
 
 def places(rows: Ints, count: int, added: int) -> list[int]:
-    """Where sentences that are added to `count` stand: the first in these idle rows, the others
-    behind all."""
+    """Rows of added sentences: first the idle rows, then rows appended to the `count` existing
+    ones."""
     return [*rows.tolist(), *range(count, count + added - len(rows))]
 
 
@@ -103,8 +104,8 @@ def fill_padded(
     total: int,
     filler: float,
 ) -> NDArray[Number]:
-    """The first with the second's rows in these rows of `total`, and its second axis filled up
-    where the second's is longer; the very same array where it has room."""
+    """The first array with the second's rows in the given rows of `total`. The second axis is
+    padded to the longer one; the same array is returned if it has room."""
     length = max(first.shape[1], second.shape[1])
     filled = first
     if (total, length) != first.shape[:2]:
@@ -117,15 +118,15 @@ def fill_padded(
 
 
 def _lengthen(array: NDArray[Any], size: int, filler: float) -> NDArray[Any]:
-    """The array with a last axis of that size."""
+    """The array with its last axis extended to this size."""
     longer = np.full((*array.shape[:-1], size), filler, dtype=array.dtype)
     longer[..., : array.shape[-1]] = array
     return longer
 
 
 def chain(used: int, queries: int, lookback: int) -> Ints:
-    """The slots [Q,W] of the nearest ancestors of tokens that follow each other and take the slots
-    from `used` on, nearest first; -1 where there is none."""
+    """Slots [Q,W] of the nearest ancestors, nearest first, of successive tokens that take the slots
+    from `used` on; -1 if there is none."""
     slots: Ints = used + np.arange(queries)[:, None] - 1 - np.arange(lookback)
     return np.maximum(slots, -1)
 
@@ -150,20 +151,20 @@ class PrefixTree:
         lookback: int = 0,
         first_position: int = 0,
     ) -> None:
-        """`used` slots of each sentence hold its prefix, from `first_position` on, visible to every
-        beam. Slots that lie `reach` positions or more before the next token are dropped too.
-        `lookback` is the number of ancestors, W, less than `reach`."""
+        """The first `used` slots of each sentence hold its prefix, from `first_position` on,
+        visible to every beam. Slots that lie `reach` positions or more before the next token are
+        dropped as well. `lookback` is the number of ancestors, W; it is less than `reach`."""
         self.beam_size, self.repack_every, self.reach = beam_size, repack_every, reach
         self.lookback = lookback
         self.used, self._peak = used.copy(), used.copy()
         self.num_steps = 0
-        """Steps that this tree has done, whichever sentences it had."""
+        """Number of steps that this tree has done, for any sentences."""
         self._joined = np.zeros_like(used)
-        """How many of them there had been when each sentence joined."""
+        """Number of steps when each sentence joined."""
         self._next = used + first_position
-        """The position of each sentence's next token."""
+        """Position of each sentence's next token."""
         self._wait = 0
-        """Steps for which no sentence is due to drop its dead slots."""
+        """Number of steps until the first sentence is due to drop dead slots."""
         self._beams = np.arange(beam_size)
         prefix_BC = np.where(self._in_use(self._capacity()), np.float32(0), np.float32(-np.inf))
         self.visible = np.repeat(prefix_BC[:, None, :], beam_size, axis=1)
@@ -175,7 +176,7 @@ class PrefixTree:
 
     @property
     def capacity(self) -> int:
-        """How many cache slots each sentence has room for."""
+        """Number of cache slots of each sentence."""
         return int(self.visible.shape[2])
 
     @property
@@ -195,27 +196,28 @@ class PrefixTree:
 
     @property
     def due(self) -> bool:
-        """Whether `repack` has something to look at while the same rows stay."""
+        """Whether `repack` has anything to do if the rows stay the same."""
         return self._wait <= 0
 
     @property
     def steps_left(self) -> int:
-        """Steps until `repack` has something to look at, for which there is room."""
+        """Number of steps until `repack` has anything to do; there is room for them."""
         return self._wait
 
-    def told_ancestors(self, queries: int) -> Ints | None:
-        """The ancestors of the first `queries` of each sentence; None where nobody looks back."""
+    def query_ancestors(self, queries: int) -> Ints | None:
+        """Ancestors of the first `queries` of each sentence; None if the model does not look
+        back."""
         return self.ancestors[:, :queries] if self.lookback else None
 
     def write(self) -> Ints:
-        """Give each query its own new slot; returns the write index [B]."""
+        """Give each query a new slot; returns the write index [B]."""
         used_B1 = self.used[:, None]
         self.visible.reshape(-1)[self._visible_BK + used_B1] = 0
         self.slot_positions.reshape(-1)[self._slots_BK + used_B1] = self._next[:, None]
         return self.used
 
     def clear(self, row: int) -> int:
-        """Make a row idle: its queries see their own slots only, written from slot 0 on. Returns
+        """Make a row idle: its queries see only their own slots, written from slot 0 on. Returns
         the most slots that its sentence has used."""
         self._peak = self.peak
         self.used[row] = self._next[row] = 0
@@ -241,9 +243,9 @@ class PrefixTree:
         self._wait -= 1
 
     def repack(self, rows: Ints) -> Repack | None:
-        """Drop other rows, and the dead slots of sentences whose step count is due.
+        """Drop all other rows, and the dead slots of sentences that are due.
 
-        Returns what the model's caches must do, or None where nothing changes.
+        Returns what the caches of the model must do, or None if nothing changes.
         """
         same_rows = len(rows) == len(self.used)
         if same_rows and not self.due:
@@ -280,8 +282,8 @@ class PrefixTree:
         return Repack(rows, slots_BC, used, in_place)
 
     def extend(self, other: PrefixTree, rows: Ints) -> None:
-        """Put the other's sentences, which keep their slots, into these idle rows, the rest behind
-        all; it must have the same beam size."""
+        """Add the sentences of another tree, with their slots: first into idle rows, then at the
+        end. Both trees must have the same beam size."""
         capacity = max(self.capacity, other.capacity)
         for tree in (self, other):
             if tree.capacity < capacity:
@@ -298,17 +300,17 @@ class PrefixTree:
         self._number()
 
     def _renumber_ancestors(self, rows: Ints, kept_BC: Bools) -> None:
-        """Say where the ancestors are, now that of these rows only some slots are kept. All of a
-        live beam's are: it sees them, and `reach` is longer than the way back to them."""
+        """Renumber ancestors after a repack. All ancestors of a live beam are kept: it sees them,
+        and `reach` is longer than the way back to them."""
         old_BKW, new_BC = self.ancestors[rows], kept_BC.cumsum(axis=1) - 1
         flat_BX = np.maximum(old_BKW, 0).reshape(len(rows), -1)
         new_BKW = np.take_along_axis(new_BC, flat_BX, axis=1).reshape(old_BKW.shape)
         self.ancestors = np.where(old_BKW < 0, -1, new_BKW)
 
     def _number(self) -> None:
-        """Note where the arrays, as they now are, have each query's own slot were none in use.
+        """Compute the index of each query's first slot in the flattened arrays.
 
-        One index into all of an array costs a third of one for each of its axes.
+        Indexing flattened arrays costs a third of indexing each axis.
         """
         self._rows_B1 = np.arange(len(self.used))[:, None]
         queries_BK = self._rows_B1 * self.beam_size + self._beams
@@ -320,6 +322,6 @@ class PrefixTree:
         return np.arange(capacity) < self.used[:, None]
 
     def _capacity(self) -> int:
-        """Room until the next repack of whichever sentence needs most."""
+        """Capacity needed until the next repack of any sentence."""
         steps_left = self.repack_every - self.steps % self.repack_every
         return round_capacity(int((self.used + steps_left * self.beam_size).max(initial=1)))

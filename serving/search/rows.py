@@ -181,7 +181,7 @@ class Rows:
             visible_BQC=self.tree.visible[:, :queries],
             scores_BK=self.scores_BK,
             slot_positions_BC=self.tree.slot_positions,
-            ancestors_BQW=self.tree.told_ancestors(queries),
+            ancestors_BQW=self.tree.query_ancestors(queries),
         )
 
     def advance(self, beams: NextBeams) -> None:

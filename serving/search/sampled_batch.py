@@ -304,7 +304,7 @@ def step_inputs(tree: PrefixTree, tokens_B: Ints) -> StepInputs:
         visible_BQC=tree.visible,
         scores_BK=np.zeros((len(tokens_B), 1), dtype=np.float32),
         slot_positions_BC=tree.slot_positions,
-        ancestors_BQW=tree.told_ancestors(1),
+        ancestors_BQW=tree.query_ancestors(1),
     )
 
 

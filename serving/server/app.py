@@ -1,4 +1,4 @@
-"""The ASGI app: every route of every dialect, and around them what all requests have in common."""
+"""The ASGI app: the routes of all dialects, and the middleware around them."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ logger = logging.getLogger(__name__)
 def create_app(
     registry: Registry, settings: Settings, dialects: Sequence[Dialect[Any]] = DIALECTS
 ) -> Starlette:
-    """The app over a registry, which is started and closed by the caller.
+    """The app over a registry, which the caller starts and closes.
 
-    Raises SettingsError where the API keys or the store cannot be used, StoreUnavailableError where
-    the store does not answer.
+    Raises SettingsError if the API keys or the store are unusable, StoreUnavailableError if the
+    store does not respond.
     """
     metrics = HttpMetrics()
     describe = functools.cache(functools.partial(document, dialects, settings.root_path))
@@ -100,7 +100,7 @@ def create_app(
 
 
 def _gatekeeper(settings: Settings, store: Store | None) -> Gatekeeper:
-    """Who is let in, by the settings and by what is stored; closes the store where that fails."""
+    """The gatekeeper by the settings and the store; closes the store if that fails."""
     if store is None:
         return Gatekeeper(settings)
     # Only here: they are of no use without a store.
@@ -122,8 +122,8 @@ def _gatekeeper(settings: Settings, store: Store | None) -> Gatekeeper:
 def _served(
     dialect: Dialect[EndpointsT], backend: Backend, answering: dict[str, Answering]
 ) -> Iterator[tuple[Route, KeyRule]]:
-    """The routes of a dialect as Starlette serves them, and where the key of each stands; notes
-    those that batches may ask, and what answers there."""
+    """The routes of a dialect for Starlette, and where each looks for its key. Records the
+    endpoints that batches may use."""
     endpoints = dialect.endpoints(backend)
     for route in dialect.routes:
         if route.batch:
@@ -138,8 +138,8 @@ def _served(
 def _starlette_route(
     path: str, routes: Mapping[str, DialectRoute[EndpointsT]], endpoints: EndpointsT
 ) -> Route:
-    """The routes of a path, by method, as Starlette serves them: it hands the endpoint the context
-    of the request."""
+    """The routes of a path, by method, for Starlette: it passes the context of the request to the
+    endpoint."""
 
     async def handle(request: Request) -> Response:
         # Starlette answers HEAD as GET, without the body.
@@ -150,7 +150,7 @@ def _starlette_route(
 
 
 def _shared(dialects: Sequence[Dialect[Any]]) -> dict[str, dict[str, frozenset[str]]]:
-    """The paths that several routes share: those that share each, with the fields that tell."""
+    """Paths with several routes: the alternatives, each with the fields that identify it."""
     found: dict[str, dict[str, frozenset[str]]] = {}
     for route in (route for dialect in dialects for route in dialect.routes):
         for path, fields in route.shares.items():
@@ -159,8 +159,8 @@ def _shared(dialects: Sequence[Dialect[Any]]) -> dict[str, dict[str, frozenset[s
 
 
 def _cors(origins: str) -> list[Middleware]:
-    """The middleware that lets pages of other origins in, or nothing where none are allowed; it
-    stands outside of the gate, so that a page can read refusals too."""
+    """The CORS middleware, or None if no other origins are allowed. It is outside the gate, so that
+    a page can read refusals too."""
     allowed = [origin for origin in re.split(r"[\s,]+", origins) if origin]
     if not allowed:
         return []
@@ -170,7 +170,7 @@ def _cors(origins: str) -> list[Middleware]:
             allow_origins=allowed,
             allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
             allow_headers=["*"],
-            # A page anywhere may then ask a server in the reader's own network.
+            # Any page may then call a server in the reader's own network.
             allow_private_network="*" in allowed,
             expose_headers=[REQUEST_ID, "Retry-After"],
         )
@@ -179,7 +179,7 @@ def _cors(origins: str) -> list[Middleware]:
 
 @asynccontextmanager
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
-    """Go on with batches when a server starts that tells the app so; close the store at its end."""
+    """Resume batches when the server starts, and close the store when it stops."""
     app.state.backend.batches.start()
     yield
     await app.state.backend.batches.close()
@@ -187,7 +187,7 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
 
 
 async def _refused(refuse: Refusal, request: Request, error: Exception) -> Response:
-    """The answer where an endpoint has raised an error of ours."""
+    """The response to an error of ours that an endpoint raised."""
     assert isinstance(error, ServingError)
     extra = {"request_id": request.scope[CONTEXT].request_id}
     if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, OverloadedError):
@@ -198,7 +198,7 @@ async def _refused(refuse: Refusal, request: Request, error: Exception) -> Respo
 
 
 async def _no_route(refuse: Refusal, request: Request, error: Exception) -> Response:
-    """The answer where there is no such route, or none for this method."""
+    """The response if there is no such route, or none for this method."""
     assert isinstance(error, HTTPException)
     phrase = HTTPStatus(error.status_code).phrase
     refused = RequestError(f"{phrase}: {request.method} {request.url.path}; see /openapi.json")

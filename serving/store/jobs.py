@@ -1,4 +1,5 @@
-"""Jobs: asked for once, claimed by one server at a time, and gone on with where one has ended."""
+"""Jobs in the database: added once, claimed by one server at a time, resumed if that server
+ends."""
 
 from __future__ import annotations
 
@@ -32,9 +33,9 @@ from serving.store.database import METADATA, Database, now
 from serving.store.records.job import MAX_ATTEMPTS, JobState, KeptJob
 
 _GIVEN_UP_S = 86_400.0
-"""How long it can be seen that a job was given up."""
+"""Seconds for which a job that was given up stays visible."""
 _LAST = 50
-"""Jobs of an owner by which it is told when the last turn of that was."""
+"""Number of an owner's latest jobs that are searched for the owner's last turn."""
 
 _JOBS = Table(
     "jobs",
@@ -47,7 +48,7 @@ _JOBS = Table(
     Column("deadline", Float, nullable=False),
     Column("state", String(16), nullable=False),
     Column("claim", String(64), nullable=False),
-    Column("lease", Float, nullable=False),  # of one that waits: of the last turn
+    Column("lease", Float, nullable=False),  # of a waiting job: time of its last turn
     Column("attempts", Integer, nullable=False),
     Column("started", Float),
     Column("cancelling", Float),
@@ -66,14 +67,14 @@ _UNENDED = _JOBS.c.state.in_(("waiting", "running"))
 
 
 class JobQueue:
-    """The jobs of one database; safe to use from several threads, and from several servers."""
+    """The job queue of one database; safe for several threads and several servers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add(self, job: KeptJob, most: int, most_kept: int) -> None:
-        """Keep a new job; raises QuotaExceededError where so many of its owner and kind have not
-        ended, or so many are there with those that have."""
+        """Store a new job. Raises QuotaExceededError if its owner has `most` unfinished jobs of
+        this kind, or `most_kept` jobs including finished ones."""
         alike = (_JOBS.c.owner == job.owner, _JOBS.c.kind == job.kind)
         count = select(func.count()).where(*alike)
         last = select(_JOBS.c.lease).where(*alike).order_by(_JOBS.c.created.desc()).limit(_LAST)
@@ -87,18 +88,18 @@ class JobQueue:
                     f"at most {most_kept} jobs of a key are kept; try again when the time of one "
                     "that has ended is over"
                 )
-            # The turn of its owner is no earlier because the jobs before this one have ended.
+            # The owner's turn does not move forward because earlier jobs have ended.
             turn = max(connection.execute(last).scalars(), default=0.0)
             connection.execute(insert(_JOBS).values(lease=turn, **asdict(job)))
 
     def get(self, owner: str, id: str) -> KeptJob | None:
-        """The job of that id, where it is this owner's."""
+        """The job with this id, if it belongs to the owner; otherwise None."""
         with self._database.reading() as connection:
             return _one(connection, owner, id)
 
     def page(self, owner: str, kind: str, after: str | None, most: int) -> list[KeptJob]:
-        """At most so many jobs of an owner and a kind, the newest first, of those that stand behind
-        the one `after`; none where there is no such one."""
+        """At most `most` jobs of an owner and a kind, newest first, starting behind the job
+        `after`; an empty list if there is no such job."""
         query = select(*_FIELDS).where(_JOBS.c.owner == owner, _JOBS.c.kind == kind)
         with self._database.reading() as connection:
             if after is not None:
@@ -111,14 +112,14 @@ class JobQueue:
             return [KeptJob(**row) for row in connection.execute(query).mappings()]
 
     def claim(self, kind: str, lease_s: float) -> KeptJob | None:
-        """A job of a kind that waits, or one whose runner has not told of itself within its lease;
-        from here on it is the caller's, for so many seconds. None where there is none.
+        """Claim a waiting job, or a running one whose lease has expired, for `lease_s` seconds.
+        Returns None if there is no such job.
 
-        Owners take turns, and the jobs of one do: it is that of the owner who has had none for
-        longest, and of its jobs that of which the same is true, or the oldest.
+        Owners take turns, and so do the jobs of an owner: the owner whose last turn is longest ago
+        comes first; of the owner's jobs, the one whose last turn is longest ago, then the oldest.
 
-        One that was begun MAX_ATTEMPTS times and came no further is `given_up`: it is given once
-        more, to be ended, and has failed where that does not come to an end either.
+        After MAX_ATTEMPTS attempts without progress a job is `given_up`. It is claimed once more,
+        so that it can be ended; if that attempt does not finish either, the job fails.
         """
         moment = now()
         free = _is_free(moment, lease_s)
@@ -130,14 +131,14 @@ class JobQueue:
             .order_by(func.max(_JOBS.c.lease), func.min(_JOBS.c.created), _JOBS.c.owner)
             .limit(1)
         )
-        with self._database.reading() as connection:  # whoever looks in vain holds up no writer
+        with self._database.reading() as connection:  # a search without result blocks no writer
             owner = connection.execute(turn).scalar_one_or_none()
         if owner is None:
             return None
         next = (
             select(*_FIELDS)
             .where(_JOBS.c.kind == kind, free)
-            # Of another owner only where others have just taken all of this one.
+            # Another owner's job only if other servers have just taken all of this owner's.
             .order_by(_JOBS.c.owner != owner, _JOBS.c.lease, _JOBS.c.created, _JOBS.c.id)
             .limit(1)
             .with_for_update(skip_locked=True)  # on SQLite there is one writer at a time
@@ -159,7 +160,7 @@ class JobQueue:
         return None
 
     def is_waiting(self, kind: str, lease_s: float) -> bool:
-        """Whether there is a job of a kind to be claimed for so many seconds."""
+        """Whether there is a job of this kind that can be claimed for `lease_s` seconds."""
         free = select(_JOBS.c.id).where(_JOBS.c.kind == kind, _is_free(now(), lease_s)).limit(1)
         with self._database.reading() as connection:
             return connection.execute(free).first() is not None
@@ -167,8 +168,8 @@ class JobQueue:
     def beat(
         self, job: KeptJob, lease_s: float, done: int, failed: int, total: int
     ) -> KeptJob | None:
-        """Tell that the runner of a job is alive, and how far it is; gives the job as it stands,
-        which may have been cancelled. None where it is not the runner's any more."""
+        """Renew the lease of a running job and store its progress. Returns the job as stored, which
+        may have been cancelled; None if the claim is no longer valid."""
         further = _JOBS.c.done + _JOBS.c.failed < done + failed
         values = {
             "lease": now() + lease_s,
@@ -190,9 +191,8 @@ class JobQueue:
         keep_s: float,
         then: KeptJob | None = None,
     ) -> bool:
-        """Note how a job has ended and what came of it, which stays for so many seconds, and keep
-        another one that follows it; False, and nothing of both, where the job is not the runner's
-        any more."""
+        """Store the end of a job and its result, which is kept for `keep_s` seconds, and add the
+        follow-up job `then`. Returns False, and stores nothing, if the claim is no longer valid."""
         moment = now()
         values = {
             "state": state,
@@ -212,17 +212,17 @@ class JobQueue:
             return True
 
     def give_back(self, job: KeptJob) -> bool:
-        """Let another one go on with a job, which does not count as an attempt; False as with
-        `finish`."""
+        """Release a job so that another server can continue it; this does not count as an attempt.
+        Returns False if the claim is no longer valid."""
         back = _of_claim(job).values(state="waiting", claim="", attempts=_JOBS.c.attempts - 1)
         with self._database.writing() as connection:
             return bool(connection.execute(back).rowcount)
 
     def cancel(self, owner: str, id: str, keep_s: float) -> KeptJob | None:
-        """Have a job end, where it has not; gives it as it stands, or None as `get` does.
+        """Cancel a job that has not ended. Returns the job as stored, or None as `get` does.
 
-        One that was never begun ends at once, and is kept for so many seconds; whoever runs
-        another, or claims it, sees that it is cancelled.
+        A job that was never started ends at once and is kept for `keep_s` seconds. The runner of a
+        started job sees the cancellation at its next beat or claim.
         """
         moment = now()
         mine = update(_JOBS).where(_JOBS.c.id == id, _JOBS.c.owner == owner)
@@ -235,28 +235,28 @@ class JobQueue:
             return _one(connection, owner, id)
 
     def unended(self, ids: Collection[str]) -> frozenset[str]:
-        """Those of at most some hundred ids that are jobs which have not ended, whoever's."""
+        """Those of at most a few hundred ids that belong to unfinished jobs of any owner."""
         with self._database.reading() as connection:
             found = connection.execute(select(_JOBS.c.id).where(_JOBS.c.id.in_(ids), _UNENDED))
             return frozenset(found.scalars())
 
     def remove_expired(self) -> list[str]:
-        """Remove the jobs whose time is over; gives their ids."""
+        """Delete expired jobs; returns their ids."""
         over = delete(_JOBS).where(_JOBS.c.expires < now()).returning(_JOBS.c.id)
         with self._database.writing() as connection:
             return list(connection.execute(over).scalars())
 
 
 def _is_free(moment: float, lease_s: float) -> ColumnElement[bool]:
-    """Whether a job may be claimed. A lease that ends later than any is one of a clock that was
-    wrong, whose runner would have put it right."""
+    """Whether a job can be claimed. A lease too far in the future comes from a wrong clock, since a
+    live runner would have corrected it."""
     over = or_(_JOBS.c.lease < moment, _JOBS.c.lease > moment + 2 * abs(lease_s))
     orphaned = and_(_JOBS.c.state == "running", over)
     return or_(_JOBS.c.state == "waiting", orphaned)
 
 
 def _of_claim(job: KeptJob) -> Any:
-    """An update of a job that is still its runner's."""
+    """An UPDATE that applies only while the claim is valid."""
     return update(_JOBS).where(_JOBS.c.id == job.id, _JOBS.c.claim == job.claim)
 
 

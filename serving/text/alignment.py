@@ -1,4 +1,4 @@
-"""Which word of a translation comes from which word of its source, from the model's attention.
+"""Word alignment between a translation and its source, from the model's attention.
 
 Shape letters: T target pieces, S source pieces, I target words, J source words.
 """
@@ -17,13 +17,13 @@ Span = tuple[int, int]
 """Begin and end in a text, in characters (code points)."""
 
 MIN_PROBABILITY = 0.2
-"""A word whose best source word gets less has no link (docs/background/engine.md)."""
+"""Smallest attention share of a linked source word (docs/background/engine.md)."""
 _WORD = re.compile(r"[\w\u0300-\u036f]+(?:['’-][\w\u0300-\u036f]+)*|[^\w\s]")
 
 
 @dataclass(frozen=True)
 class Link:
-    """A word of the target and the word of the source that it translates."""
+    """A target word and the source word that it translates."""
 
     source: Span
     target: Span
@@ -32,7 +32,7 @@ class Link:
 
 
 def word_spans(text: str) -> list[Span]:
-    """Words, with inner hyphens and apostrophes, and every other sign by itself."""
+    """Words, with inner hyphens and apostrophes, and each other sign on its own."""
     return [match.span() for match in _WORD.finditer(text)]
 
 
@@ -43,10 +43,10 @@ def word_weights(
     target_words: Sequence[Span],
     target_pieces: Sequence[Span],
 ) -> Doubles:
-    """The share of each target word's attention that each source word gets, [I, J].
+    """Share of each target word's attention that each source word gets, [I, J].
 
-    A source word's share is the sum over its pieces, a target word's the mean over its pieces; a
-    piece that lies in several words is divided by characters. Attention to eos goes to no word.
+    Shares are summed over the pieces of a source word and averaged over those of a target word. A
+    piece within several words is divided by characters. Attention to eos counts for no word.
     """
     shares_SJ = _shares(source_pieces, source_words)
     shares_TI = _shares(target_pieces, target_words)
@@ -79,8 +79,8 @@ def word_links(
 
 
 def _shares(pieces: Sequence[Span], words: Sequence[Span]) -> Doubles:
-    """How much of each piece lies in each word, [pieces, words]; a row's sum is 1, or 0 where the
-    piece lies in no word."""
+    """Share of each piece that lies in each word, [pieces, words]; a row's sum is 1, or 0 if the
+    piece is in no word."""
     begin_P, end_P = np.array(pieces, dtype=np.int64).reshape(-1, 2).T
     begin_W, end_W = np.array(words, dtype=np.int64).reshape(-1, 2).T
     end_P = np.maximum(end_P, begin_P + 1)  # of a character's bytes only one has its width

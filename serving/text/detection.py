@@ -1,4 +1,4 @@
-"""Which language a text is in: py3langid, whose model comes with it."""
+"""Language detection with py3langid, which includes its model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from py3langid.langid import MODEL_FILE, LanguageIdentifier
 from serving.text.languages import LANGUAGE_NAMES
 
 MAX_CHARS = 2000
-"""Characters of a text that are looked at: more change nothing and take time."""
+"""Characters used for detection: more take time and change nothing."""
 
 
 def detect(text: str) -> list[tuple[str, float]]:
@@ -26,10 +26,11 @@ def detect(text: str) -> list[tuple[str, float]]:
 
 
 def detect_among(text: str, sources: Sequence[str], target: str) -> tuple[str, float]:
-    """The likeliest of `sources`, or `target` where a text is rather in that than in all others
-    together; and its probability among all that `detect` knows.
+    """The likeliest of the languages `sources`, or `target` if that is likelier than all of them
+    together; with its probability among all languages that `detect` knows.
 
-    A text that is in none of them has the likeliest source all the same, with a probability near 0.
+    If a text is in none of these languages, the result is the likeliest of them, with a probability
+    near 0.
     """
     probabilities = dict(detect(text))
     if probabilities.get(target, 0.0) > 0.5:
@@ -39,7 +40,7 @@ def detect_among(text: str, sources: Sequence[str], target: str) -> tuple[str, f
 
 
 def load_detector() -> None:
-    """Load the model now rather than at the first text: it takes most of a second, and 70 MB."""
+    """Load the model now rather than at the first text: it takes most of a second and 70 MB."""
     _identifier()
 
 
@@ -47,7 +48,7 @@ def load_detector() -> None:
 def _identifier() -> LanguageIdentifier:
     whole = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
     whole.set_languages(set(LANGUAGE_NAMES) & set(whole.labels))
-    # It keeps what it has of all other languages, 20 MB; one that is made of the rest does not.
+    # A restricted identifier keeps 20 MB for the other languages; one built from the rest does not.
     return LanguageIdentifier(
         whole.nb_ptc,
         whole.nb_pc,

@@ -33,12 +33,12 @@ Format = Literal["text", "html", "markdown", "xml"]
 
 
 class Document:
-    """A text that is read."""
+    """A parsed text."""
 
     def __init__(self, source: str, format: Format, ignored: Collection[str] = ()) -> None:
-        """The contents of `ignored` elements of HTML or XML, named in small letters, stay as they
-        are. Raises InvalidTextError for XML that is not well-formed, and InvalidOptionError for a
-        format that there is not."""
+        """The contents of `ignored` elements of HTML or XML, named in small letters, stay
+        unchanged. Raises InvalidTextError for XML that is not well-formed, and InvalidOptionError
+        for an unknown format."""
         if format not in _MARKUPS:
             raise InvalidOptionError(
                 f"format must be one of {', '.join(_MARKUPS)}, got {format!r}", parameter="format"
@@ -48,16 +48,16 @@ class Document:
         self._parts = read_parts(source, self._tokens, self._escaped)
         self._languages = ("", "")
         self.sentences: list[str] = []
-        """What a model is to translate; what has no letter stays as it is."""
+        """The sentences to translate; text without letters stays unchanged."""
         self._in_capitals: list[bool] = []
-        """Which of them stand in capitals in the text."""
+        """Whether each sentence is in capitals in the text."""
         self._places: list[tuple[Passage, Span]] = []
-        """Where each of them is."""
+        """The position of each sentence."""
         self.warnings: list[str] = []
-        """`long_word`: one that is longer than the model reads stays as it is; and of what has been
-        rendered, `placeholder`: the model lost or doubled one, which was put where it belongs most
-        likely, and `untranslated`: an element of XML has the words of the source, for the
-        translation has too few."""
+        """Warnings. `long_word`: a word longer than the model reads was kept. After rendering also
+        `placeholder`: the model lost or doubled one, which was put at its likeliest place; and
+        `untranslated`: an XML element got the words of the source, because the translation has too
+        few."""
 
     def divide(
         self,
@@ -68,11 +68,11 @@ class Document:
         target: str = "",
         spells: Spells | None = None,
     ) -> None:
-        """Find the sentences; `fits` says which the model can read in one go, `spells` what its
-        vocabulary has in pieces of letters: other words are kept.
+        """Split the text into sentences. `fits` says whether the model can read a text in one go;
+        `spells` whether its vocabulary can write it without single bytes: other words are kept.
 
-        Without `split` a text, or a block of markup, is one sentence, however long. Figures are
-        written as in the `target` language.
+        If `split` is false, a text, or a block of markup, is one sentence of any length. Figures
+        are written in the format of the `target` language.
         """
         self._languages = (language, target)
         others = (passage.text for passage in self._passages if not passage.text.isascii())
@@ -117,17 +117,17 @@ class Document:
 
     @property
     def visible(self) -> str:
-        """What a reader sees, with words in place of things that are kept."""
+        """The visible text, with masks in place of kept objects."""
         return "\n".join(passage.text for passage in self._passages)
 
     @property
     def needs_links(self) -> bool:
-        """Whether there is markup whose place follows from word alignments."""
+        """Whether markup has to be placed by word links."""
         return any(passage.inlines for passage in self._passages)
 
     def as_in_text(self, number: int, words: str) -> str:
-        """Words of a sentence, or of its translation, with the things of the text in place of the
-        words that stand for them."""
+        """Text of a sentence, or of its translation, with the kept objects in place of their
+        masks."""
         passage, (begin, end) = self._places[number]
         things = {
             passage.text[thing.begin : thing.end]: thing.opening
@@ -140,7 +140,7 @@ class Document:
         return re.sub(pattern, lambda found: things[found[0]], words)
 
     def as_given(self, number: int) -> str:
-        """A sentence as a reader of the text sees it, with the things that are kept."""
+        """A sentence as the reader sees it, with its kept objects."""
         passage, (begin, end) = self._places[number]
         parts = []
         for thing in self._things(number):
@@ -149,9 +149,9 @@ class Document:
         return "".join([*parts, passage.text[begin:end]])
 
     def take(self, number: int, translation: str) -> str | None:
-        """Take a translation of `as_given` that somebody else has made: gives it with words in
-        place of the things that are kept, as a model writes it. None where it has not each thing
-        as often as the sentence; then nothing is taken. Figures stay as they are written in it."""
+        """Accept an existing translation of `as_given`; returns it with masks in place of the kept
+        objects, as a model would write it. Returns None, and accepts nothing, if it does not
+        contain each object as often as the sentence. Figures stay as written in it."""
         passage, span = self._places[number]
         masks: dict[str, list[str]] = {}
         for thing in self._things(number):
@@ -168,24 +168,24 @@ class Document:
         every = [word for words in masks.values() for word in words]
         for word in every:
             if len(re.findall(mask_pattern(word), translation)) != every.count(word):
-                return None  # the translation says so of itself
+                return None  # the translation contains its own figures
         _drop_figures(passage.inlines, span)
         _drop_figures(passage.masked, span)
         return translation
 
     def _things(self, number: int) -> list[Inline]:
-        """Those of a sentence for which words stand, in order."""
+        """The masked objects of a sentence, in order."""
         passage, (begin, end) = self._places[number]
         return [thing for thing in passage.masked if begin <= thing.begin < end]
 
     @property
     def untranslated(self) -> str:
-        """A text without sentences, as it is."""
+        """A text without sentences, unchanged."""
         return self.render([]).text
 
     def gaps(self) -> list[str]:
-        """What is written before, between and behind the translations of the sentences, where no
-        markup goes into these."""
+        """The text before, between and after the translated sentences, if no markup goes into
+        these."""
         gaps = [""]
         for part in self._parts:
             if isinstance(part, str):
@@ -199,8 +199,9 @@ class Document:
         return gaps
 
     def written(self, number: int, translation: str, *, ended: bool) -> str:
-        """A sentence's translation as it is written, where no markup goes into it; of a beginning,
-        what is certain: as long as it is the sentence's own it may stay as that is written."""
+        """A sentence's translation as written, if no markup goes into it. For a partial
+        translation, the certain beginning: while it equals the source, the source's spelling may
+        still be used."""
         sentence = self.sentences[number]
         passage, span = self._places[number]
         if translation == sentence if ended else sentence.startswith(translation):
@@ -214,7 +215,7 @@ class Document:
         return escaped(translation, self._escaped, passage.quotes)
 
     def render(self, translations: Sequence[Translated]) -> Translated:
-        """The translation of the text; its links are between the texts as they are written."""
+        """The translation of the text; its links are between the texts as written."""
         return self._render(self._parts, iter(enumerate(translations)))
 
     def _render(
@@ -237,7 +238,7 @@ class Document:
     def _render_passage(
         self, passage: Passage, rest: Iterator[tuple[int, Translated]]
     ) -> tuple[Placed, Rendered]:
-        """A passage is written as it was where its translation is the same."""
+        """Render a passage; if its translation equals its text, the source is used."""
         translations = [next(rest) for _ in passage.sentences]
         same = all(given.text == self.sentences[number] for number, given in translations)
         openings: dict[int, str] = {}
@@ -281,7 +282,7 @@ def _tokens(source: str, format: Format, ignored: Collection[str]) -> Sequence[T
 
 
 def _passages(parts: Sequence[Passage | str]) -> Iterator[Passage]:
-    """Each passage, and after it those within its kept things."""
+    """Each passage, followed by those within its kept objects."""
     for part in parts:
         if isinstance(part, Passage):
             yield part
@@ -290,14 +291,14 @@ def _passages(parts: Sequence[Passage | str]) -> Iterator[Passage]:
 
 
 def _drop_figures(inlines: list[Inline], span: Span) -> None:
-    """Forget the figures of a sentence: its translation has its own."""
+    """Drop the recorded figures of a sentence: its translation has its own."""
     inlines[:] = [each for each in inlines if not (each.figure and span[0] <= each.begin < span[1])]
     for each in inlines:
         _drop_figures(each.children, span)
 
 
 def _places_of(thing: str, text: str) -> list[Span]:
-    """Where a thing stands in a text as a whole."""
+    """The span of an object in the whole text."""
     before = r"(?<![\w.,])" if thing[:1].isalnum() else ""
     after = r"(?!\w|[.,]\d)" if thing[-1:].isalnum() else ""
     return [match.span() for match in re.finditer(before + re.escape(thing) + after, text)]
@@ -308,7 +309,7 @@ def _is_long_word(text: str) -> bool:
 
 
 def _without(text: str, spans: Sequence[Span]) -> str:
-    """The text with spaces in place of some parts."""
+    """The text with spaces in place of the given spans."""
     for begin, end in spans:
         text = text[:begin] + " " * (end - begin) + text[end:]
     return text

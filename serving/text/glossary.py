@@ -1,4 +1,4 @@
-"""The terms of a glossary that a text holds, in whatever form, and their places in it."""
+"""Finds the terms of a glossary in a text, in any inflected form."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from serving.text.alignment import Span
 from serving.text.inflection import stem
 
 MOST_IN_SENTENCE = 64
-"""Terms of one sentence that count; what is more is hardly a sentence."""
+"""Most terms of one sentence that are used."""
 _ALONE = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-"""Letters of scripts that put no spaces between words: each is a token."""
+"""Letters of scripts without spaces between words: each is a token."""
 _LETTERS = rf"(?:(?![{_ALONE}])[\w\u0300-\u036f])+"
 _TOKEN = re.compile(rf"[{_ALONE}]|{_LETTERS}(?:-{_LETTERS})*|[^\w\s]")
-"""A word with hyphens is one: `Mail` is no part of `E-Mail`."""
+"""A hyphenated word is one token: `Mail` does not match within `E-Mail`."""
 
 
 @dataclass(frozen=True)
 class Match:
-    """A term that a text holds."""
+    """A term found in a text."""
 
     span: Span
-    """Where, in characters."""
+    """Span in characters."""
     source: str
-    """The term, as the glossary has it."""
+    """The term as written in the glossary."""
     target: str
-    """Its translation, as the glossary has it."""
+    """Its translation as written in the glossary."""
 
 
 @dataclass(frozen=True)
 class TermWord:
-    """A word, or a sign by itself."""
+    """A word, or a single sign."""
 
     span: Span
     text: str
@@ -40,11 +40,10 @@ class TermWord:
 
 
 class TermIndex:
-    """The entries of a glossary for one pair of languages, so that those of a text are found at
-    once; it never changes."""
+    """The entries of a glossary for one language pair, indexed for lookup; immutable."""
 
     def __init__(self, entries: Iterable[tuple[str, str]], source: str, target: str) -> None:
-        """`entries` are terms and their translations; `source` and `target` language codes."""
+        """`entries` are pairs of term and translation; `source` and `target` are language codes."""
         self.source, self.target = source, target
         self._entries: dict[tuple[str, ...], list[tuple[str, str]]] = {}
         lengths: dict[str, set[int]] = {}
@@ -56,12 +55,12 @@ class TermIndex:
         self._lengths = {first: sorted(found) for first, found in lengths.items()}
 
     def __len__(self) -> int:
-        """How many entries it has."""
+        """Number of entries."""
         return sum(map(len, self._entries.values()))
 
     def found(self, words: Sequence[TermWord], text: str) -> list[tuple[int, int, Match]]:
-        """Every term among the tokens of a text, overlapping ones too, with the number of its first
-        token and how many it has."""
+        """All terms among the tokens of a text, overlapping ones too, each with the index of its
+        first token and its number of tokens."""
         stems = [word.stem for word in words]
         matches = []
         for start, first in enumerate(stems):
@@ -86,8 +85,8 @@ def tokens(text: str, language: str) -> list[TermWord]:
 
 
 def matched_terms(glossary: Sequence[TermIndex], text: str) -> tuple[Match, ...]:
-    """The terms of a text, in its order, none of which overlap: the longest win, and of equally
-    long ones those of the index that stands first. All indexes have one source language."""
+    """The non-overlapping terms of a text, in order: the longest win, then those of the first
+    index. All indexes have the same source language."""
     if not glossary:
         return ()
     words = tokens(text, glossary[0].source)
@@ -107,9 +106,9 @@ def matched_terms(glossary: Sequence[TermIndex], text: str) -> tuple[Match, ...]
 
 
 def _likest(form: str, entries: Sequence[tuple[str, str]]) -> tuple[str, str] | None:
-    """Of entries whose terms are forms of one word the one for this form: the same to the letter,
-    else the same but for capitals, else with the same first letter. What is written in capitals
-    alone is another word than one in small letters: `US` is not `us`."""
+    """Choose among entries whose terms are forms of one word: an exact match, else one that differs
+    in capitals only, else one with the same first letter. A term in capitals never matches a word
+    in small letters: `US` is not `us`."""
     fitting = [entry for entry in entries if not is_acronym(entry[0]) or form.isupper()]
     return max(
         fitting,
@@ -123,5 +122,5 @@ def _likest(form: str, entries: Sequence[tuple[str, str]]) -> tuple[str, str] | 
 
 
 def is_acronym(term: str) -> bool:
-    """Whether a term is written in capitals alone."""
+    """Whether a term is written in capitals only."""
     return len(term) > 1 and term.isupper()

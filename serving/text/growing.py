@@ -1,4 +1,4 @@
-"""Texts that grow while their sentences are translated."""
+"""Partial texts: the certain beginning of each text while its sentences are translated."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from serving.text.document import Document
 
 
 class GrowingTexts:
-    """What is certain of the translations of some documents, whose sentences are numbered through.
+    """The certain beginnings of the translations of several documents; sentences are numbered
+    through.
 
-    A document with markup grows all at once: where its markup goes is known at the end.
+    A document with markup is delivered as a whole: its markup is placed at the end.
     """
 
     def __init__(self, documents: Sequence[Document]) -> None:
@@ -21,13 +22,13 @@ class GrowingTexts:
             for place in range(len(document.sentences))
         ]
 
-    def told(self, number: int, text: str) -> tuple[int, str] | None:
-        """Note with what a sentence begins; returns its document's number and what is certain of
-        it, if that has grown."""
+    def update(self, number: int, text: str) -> tuple[int, str] | None:
+        """Set the certain beginning of a sentence; returns the number of its document and the
+        certain text, if that has grown."""
         return self._noted(number, text, ended=False)
 
     def ended(self, number: int, text: str) -> tuple[int, str] | None:
-        """Note a whole sentence, as `told` does."""
+        """Set the final text of a sentence; returns the same as `update`."""
         return self._noted(number, text, ended=True)
 
     def _noted(self, number: int, text: str, *, ended: bool) -> tuple[int, str] | None:
@@ -37,7 +38,7 @@ class GrowingTexts:
 
 
 class _GrowingText:
-    """One of them: every sentence up to `_current` is written, then what that one begins with."""
+    """One text: sentences before `_current` are final, then follows the beginning of that one."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -49,11 +50,11 @@ class _GrowingText:
         self._given = 0
 
     def note(self, place: int, text: str, *, ended: bool) -> str | None:
-        """Note with what a sentence begins; returns the text, if more of it is certain now."""
+        """Set the beginning of a sentence; returns the text if more of it is certain now."""
         self._texts[place] = self._document.written(place, text, ended=ended)
         self._ended[place] = ended
         if not self._gaps or place != self._current:
-            return None  # with what stands before it
+            return None  # until the sentences before it are final
         while self._current < len(self._texts) and self._ended[self._current]:
             self._written += self._texts[self._current] + self._gaps[self._current + 1]
             self._current += 1

@@ -1,4 +1,4 @@
-"""What the inflected forms of a word have in common, by Snowball's stemmers."""
+"""Stems of words, by Snowball's stemmers."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ _ALGORITHMS = {
     "tr": "turkish",
 }
 _REMEMBERED = 100_000
-"""Words whose stems are kept: most of any text are among the last of so many."""
+"""Number of words whose stems are cached."""
 _own = threading.local()
 
 
 @functools.lru_cache(_REMEMBERED)
 def stem(word: str, language: str) -> str:
-    """What the forms of a word share, in small letters: `haus` of Haus, Häuser, HÄUSERN.
+    """The stem of a word, in small letters: `haus` for Haus, Häuser, HÄUSERN.
 
-    In a language that no stemmer knows it is the word itself in small letters.
+    For a language without a stemmer it is the word itself in small letters.
     """
     small = unicodedata.normalize("NFC", word).lower()
     algorithm = _ALGORITHMS.get(language.lower().partition("-")[0])
@@ -61,10 +61,10 @@ def stem(word: str, language: str) -> str:
 
 
 def _stemmer(algorithm: str) -> Any:
-    """The stemmer of this thread: while it works it holds its word."""
+    """The stemmer of this thread; a stemmer has state and cannot be shared."""
     stemmers = vars(_own)
     if algorithm not in stemmers:
-        import snowballstemmer  # only here: most servers have no glossary, and it takes time
+        import snowballstemmer  # here: slow to import, and few servers have a glossary
 
         stemmers[algorithm] = snowballstemmer.stemmer(algorithm)
     return stemmers[algorithm]

@@ -1,4 +1,4 @@
-"""Token ids to text as they come: whole characters only, and nothing of a stop string."""
+"""Turns token ids into text as they come: whole characters only, and no part of a stop string."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 _CONTEXT = 8
-"""Ids kept before the next one: a piece's text depends on whether something stands before it."""
+"""Ids kept for context: a piece's text depends on whether another precedes it."""
 _LONGEST = 64
 _REPLACEMENT = "\ufffd"
 
 
 class Detokenizer(Protocol):
-    """What turning ids into text takes."""
+    """The operations that turn ids into text."""
 
     def decode(self, ids: list[int]) -> str:
         """Text of the given ids."""
@@ -29,15 +29,15 @@ class Detokenizer(Protocol):
 
 @runtime_checkable
 class Revising(Protocol):
-    """A vocabulary whose text of an id may depend on all ids before it and on the next one."""
+    """A vocabulary in which the text of an id may depend on all earlier ids and on the next one."""
 
     def is_open(self, token_id: int) -> bool:
-        """Whether the text up to the id may change with the next one."""
+        """Whether the next id may change the text up to this one."""
         ...
 
 
 class TextStream:
-    """The text that follows a prompt."""
+    """The text after a prompt."""
 
     def __init__(
         self, tokenizer: Detokenizer, prompt: Sequence[int], stops: Sequence[str] = ()
@@ -45,12 +45,12 @@ class TextStream:
         self._tokenizer, self._stops = tokenizer, stops
         self._revising = tokenizer if isinstance(tokenizer, Revising) else None
         self._window = [i for i in prompt[-_CONTEXT:] if not tokenizer.is_control(i)]
-        self._given = len(self._whole())  # characters of the window's text that are not news
-        self._held = ""  # decoded, but perhaps the beginning of a stop string
+        self._given = len(self._whole())  # characters of the window's text that were delivered
+        self._held = ""  # decoded, but possibly the beginning of a stop string
         self.length = 0
-        """Characters decoded so far, held back ones included."""
+        """Characters decoded so far, including held back ones."""
         self.stopped = False
-        """A stop string was met; nothing follows."""
+        """Whether a stop string was found; no text follows it."""
 
     def push(self, token_id: int) -> str:
         """Add a token; returns the text that is now certain."""
@@ -63,7 +63,7 @@ class TextStream:
         whole = text.rstrip(_REPLACEMENT) if self._tokenizer.is_byte(token_id) else text
         new, self._given = whole[self._given :], max(self._given, len(whole))
         long = len(self._window) > _LONGEST and self._revising is None
-        if long and whole == text:  # else in the midst of a character
+        if long and whole == text:  # otherwise within a character
             self._window = self._window[-_CONTEXT:]
             self._given = len(self._whole())
         self.length += len(new)
@@ -71,16 +71,16 @@ class TextStream:
 
     @property
     def released(self) -> int:
-        """Characters given out so far."""
+        """Number of characters delivered so far."""
         return self.length - len(self._held)
 
     def finish(self) -> str:
-        """The text that was held back, at the end; a character that lacks bytes is left out."""
+        """The held back text, at the end; an incomplete character is left out."""
         rest, self._held = self._held, ""
         return rest
 
     def _whole(self) -> str:
-        """The window's text without a character whose bytes may not have come yet."""
+        """The window's text without a character that may still be incomplete."""
         text = self._tokenizer.decode(self._window)
         if self._window and self._tokenizer.is_byte(self._window[-1]):
             return text.rstrip(_REPLACEMENT)
@@ -101,13 +101,13 @@ class TextStream:
 
 
 def readable(tokenizer: Detokenizer, ids: Sequence[int]) -> str:
-    """The text of ids, without a character that lacks bytes at its end."""
+    """The text of ids, without an incomplete character at its end."""
     stream = TextStream(tokenizer, ())
     return "".join(map(stream.push, ids))
 
 
 def _overlap(text: str, stop: str) -> int:
-    """Characters at the text's end with which the stop string may begin."""
+    """Number of characters at the end of the text that may begin the stop string."""
     for count in range(min(len(text), len(stop) - 1), 0, -1):
         if stop.startswith(text[len(text) - count :]):
             return count

@@ -1,15 +1,15 @@
-"""Characters that stand between words without being any: symbols, and what nobody sees.
+"""Characters that stand between words: symbols, and invisible characters.
 
-Unicode's classes say which, not a bundle's vocabulary: a text is read before its model is known
-(its language may still have to be detected), and in the same way for every model. What a vocabulary
-has only as bytes belongs to these classes but for letters, and a model that does know a symbol
-loses little where that is put back at its place.
+Unicode's classes define them rather than a bundle's vocabulary, because a text is parsed before its
+model is known (its language may have to be detected), and in the same way for every model. Apart
+from letters, characters that a vocabulary has as bytes only belong to these classes. A model that
+knows a symbol loses little if the symbol is put back at its place.
 """
 
 from __future__ import annotations
 
 BLANKS = " \u00a0\u2002-\u200a\u202f\u205f\u3000"
-"""White space that divides no text, as the inside of a character class."""
+"""White space that separates no text, as the inside of a character class."""
 CLOSING_SIGNS = frozenset(",.;:!?)]}>»”’…%،؛؟。，、！？；：」』）")  # noqa: RUF001
 """Signs that belong to the word before them."""
 _SYMBOL = (
@@ -32,10 +32,10 @@ SYMBOLS = (
 )
 """Pattern of symbols in a row; an emoji with what is joined to it is one."""
 SCRIPTS = "\u00aa\u00b2\u00b3\u00b9\u00ba\u2070\u2074-\u208e"
-"""Raised and lowered signs, as the inside of a character class."""
+"""Superscript and subscript signs, as the inside of a character class."""
 
 _JOINING = "\u0600-\u08ff\u0900-\u0dff\u0e00-\u109f\u1780-\u18af\ufb50-\ufdff\ufe70-\ufefc"
-"""Scripts that are spelt with joiners, and some that divide their words by spaces of no width."""
+"""Scripts that are spelt with joiners, or separate words by zero-width spaces."""
 _CONTROLS = "\x01-\x08\x0e-\x1a\x7f-\x84\x86-\x9f\ufff0-\ufffb\U000e0000-\U000e0fff"
 """Controls of devices, of annotations and of languages, as the inside of a character class."""
 INVISIBLE = (
@@ -43,14 +43,14 @@ INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200e\u200f\u2060-\u2064\u206a-\u206f"
     f"\ufe00-\ufe0f\ufeff]|(?<![{_JOINING}])[\u200b-\u200d])"
 )
-"""Pattern of a character that no reader sees and no word is spelt with."""
+"""Pattern of an invisible character that no word is spelt with."""
 OPENING_BIDI = {"\u202c": "\u202a\u202b\u202d\u202e", "\u2069": "\u2066\u2067\u2068"}
-"""By the control that ends it, what begins a stretch of text with a direction of its own."""
+"""Start of each stretch with a text direction of its own, by the control that ends it."""
 BIDI = "[\u202a-\u202e\u2066-\u2069]"
 UNSEEN_ENDS = "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
-"""What is no part of a sentence at its ends, as the inside of a character class."""
+"""Characters that are not part of a sentence at its ends, as the inside of a character class."""
 SPECIAL = (
     rf"[{_SYMBOL}{SCRIPTS}{UNSEEN_ENDS}{_CONTROLS}\u115f\u1160\u17b4\u17b5\ufe00-\ufe0f"
     r"\u20e3\u2139\x1b{}\[%$@#&<>_*=~^`\\]"
 )
-"""Pattern of a character without which a text has few kinds of placeholders, and no symbols."""
+"""Pattern of characters without which a text has few kinds of placeholders and no symbols."""

@@ -1,4 +1,4 @@
-"""Terms that a request names as text, and what they are to the search."""
+"""Required and forbidden terms of a request, and their form for the search."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _SIGN = "("
 
 @dataclass(frozen=True)
 class Terms:
-    """What a translation must and must not hold, case and all."""
+    """Terms that a translation must and must not contain, case-sensitive."""
 
     required: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
     glossary: tuple[tuple[str, str], ...] = ()
-    """Source and target: where the source holds the one, in whatever case, the target must hold the
-    other."""
+    """Pairs of source and target term: if the source contains the first, in any case, the target
+    must contain the second."""
 
 
 NO_TERMS = Terms()
 
 
 class TermReader:
-    """Turns terms into ids of the target's pieces."""
+    """Converts terms into ids of the target vocabulary."""
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer
-        # Where a text begins with a word of its own in any case, the space is no part of its ids.
+        # The ids of a word at the beginning of a text do not contain its space.
         self._before = " " if tokenizer.encode(" a") != tokenizer.encode("a") else ""
         pieces = tokenizer.pieces(list(range(tokenizer.vocab_size)))
         self._signs = frozenset(
@@ -41,10 +41,10 @@ class TermReader:
         )
 
     def constraints(self, text: str, terms: Terms) -> Constraints | None:
-        """What `terms` mean for the translation of `text`; None where they mean nothing.
+        """The constraints that `terms` imply for the translation of `text`; None if there are none.
 
-        Raises InvalidOptionError for a term that is blank or that the model cannot write, and for
-        one that is both wanted and forbidden.
+        Raises InvalidOptionError for a blank term, one that the model cannot write, and one that is
+        both required and forbidden.
         """
         _check_consistent(terms)
         wanted = [self._ids(term, "required") for term in terms.required]
@@ -68,16 +68,16 @@ class TermReader:
         return ids
 
     def _segmentations(self, term: str) -> list[Ids]:
-        """Ways to write a term as a word of its own, the likeliest at least."""
+        """Segmentations of a term as a separate word, at least the likeliest."""
         self._ids(term, "forbidden")
         found = self._tokenizer.segmentations(self._before + term)
         return [tuple(ids) for ids in found]
 
     def _without_space(self, term: str) -> list[Ids]:
-        """Ways to write a term right after a sign."""
+        """Segmentations of a term right after a sign."""
         found = []
         for ids in self._tokenizer.segmentations(_SIGN + term):
-            for cut in (1, 2):  # the sign may have a space's piece before it
+            for cut in (1, 2):  # a piece for the space may precede the sign
                 if self._tokenizer.decode(ids[:cut]) == _SIGN:
                     found.append(tuple(ids[cut:]))
                     break
@@ -95,6 +95,6 @@ def _check_consistent(terms: Terms) -> None:
 
 
 def _occurs(term: str, text: str) -> bool:
-    """Whether a text holds a term, neither end within a word."""
+    """Whether a text contains a term as whole words."""
     found = re.search(rf"(?<!\w){re.escape(term.strip())}(?!\w)", text, re.IGNORECASE)
     return bool(term.strip()) and found is not None

@@ -1,10 +1,10 @@
-"""The beginning of a translation, from that of a sentence that is like it.
+"""Starts a translation with the translation of a similar sentence (the draft).
 
-The draft's translation is read by the model first, as a translation of the draft: its attention
-tells which words of it come from words that the sentence has as well. Then the sentence is decoded
-with those before the first other one as a prefix. What the model finds far less likely there than
-in the draft, such as an article of another gender, translates other words: it is cut off, and the
-sentence decoded once more.
+The model first reads the draft's translation as a given output. Its attention shows which words of
+that output come from words that both sentences share. The sentence is then decoded with the words
+before the first other one as a forced prefix. If a prefix word is far less likely for the sentence
+than it was for the draft, such as an article of another gender, the prefix is cut before it and the
+sentence is decoded once more.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ from serving.search.sentence import Beginning, Drafted, Hypothesis, Sentence
 from serving.text.alignment import Span, word_spans
 
 _CHANGED = 0.15
-"""The share of a word's attention that goes to words which the sentence does not have, from which
-on it comes from these (docs/background/decisions.md)."""
+"""A word of the output comes from a changed word of the draft if at least this share of its
+attention goes to changed words (docs/background/decisions.md)."""
 _LESS_LIKELY = 1.0
-"""How much lower a word's log-probability may be in the sentence than in the draft; likewise."""
+"""Largest drop of a word's log-probability from the draft to the sentence (same page)."""
 
 
 def first_changed(weights_IJ: Doubles, changed: Span) -> int:
-    """How many words of a draft's translation stand before the first that comes from words which
-    the sentence does not have, given the share of each one's attention that each word of the draft
-    gets. 0 where none comes from those: then nobody knows where the beginning ends."""
+    """Number of words of a draft's translation before the first one that comes from a changed word.
+
+    `weights_IJ` is the share of each output word's attention that each word of the draft gets;
+    `changed` is the range of changed words. Returns 0 if no output word comes from them, because
+    then the end of the common beginning is unknown.
+    """
     shares_I = weights_IJ[:, slice(*changed)].sum(axis=1)
     found = (shares_I >= _CHANGED).nonzero()[0]
     return int(found[0]) if len(found) else 0
@@ -37,8 +40,8 @@ def first_changed(weights_IJ: Doubles, changed: Span) -> int:
 def begun(
     drafted: Drafted, hypothesis: Hypothesis, first_length: int, count: int, target: TextTokenizer
 ) -> Sentence:
-    """The sentence, to be decoded from the first `count` ids of the draft's translation on, before
-    which `first_length` ids of the language stand."""
+    """The sentence with the first `count` ids of the draft's translation as its forced prefix,
+    after the `first_length` ids of the language."""
     end = first_length + count
     prefix = hypothesis.tokens[:end]
     if not count:
@@ -50,7 +53,7 @@ def begun(
 def shortened(
     sentence: Sentence, found: Hypothesis, first_length: int, target: TextTokenizer
 ) -> Sentence | None:
-    """The sentence, to be decoded from a shorter beginning on; None where all of it may stay."""
+    """The sentence with a shorter forced prefix, or None if the whole prefix may stay."""
     assert sentence.beginning is not None
     ids = list(sentence.target_prefix[first_length:])
     ends = [first_length + end for end in ids_before(ids, word_spans(target.decode(ids)), target)]
@@ -65,6 +68,6 @@ def shortened(
 
 
 def ids_before(ids: Sequence[int], words: Sequence[Span], target: TextTokenizer) -> list[int]:
-    """For each word of the text of these ids, how many of them it takes to write up to its end."""
+    """For each word, the number of ids needed to write the text up to its end."""
     ends = [end for _, end in target.decoded_spans(list(ids))]
     return [sum(end <= word_end for end in ends) for _, word_end in words]

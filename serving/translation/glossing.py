@@ -1,7 +1,7 @@
-"""A translation with the terms of a glossary in it, each where its source is translated.
+"""Puts the terms of a glossary into a translation.
 
-The model translates as it would; then what stands for a term's source, as its attention says, makes
-room for the term. Beams that are held to a term put rare ones anywhere (docs/how-to/store.md).
+The model translates freely. Then the words that its attention links to a term's source are replaced
+by the term. Constrained beams would put rare terms anywhere (docs/how-to/store.md).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from serving.text.glossary import Match, TermWord, is_acronym, tokens
 from serving.translation.results import TextHypothesis, Translation
 
 _MISSING = "constraints"
-"""The warning of a translation without a term that it should have."""
+"""Warning for a translation that lacks a required term."""
 _INDEFINITE = re.compile(r"\b([Aa])n? $")
 _SMALL_WORDS = {
     "de": "der die das den dem des ein eine einen einem einer eines von zu",
@@ -27,16 +27,16 @@ _SMALL_WORDS = {
     "nl": "de het een van",
     "pt": "o a os as um uma uns umas de",
 }
-"""Words around a noun that are often linked to the noun of the source: they stay."""
+"""Words around a noun that are often linked to the source's noun; they are not replaced."""
 
 
 def with_terms(
     translation: Translation, text: str, terms: Sequence[Match], target: str
 ) -> Translation:
-    """The translation of `text` into the language `target` with these of its terms.
+    """The translation of `text` into the language `target` with the given terms.
 
-    Needs hypotheses with word links. A term that is there in some form stays in that form; where
-    one is not, and the links do not tell its place, there is a warning.
+    Needs hypotheses with word links. A term that occurs in some inflected form stays in that form.
+    If the term does not occur and the links do not show its place, there is a warning.
     """
     if not terms or not translation.hypotheses:
         return translation
@@ -51,9 +51,9 @@ def with_terms(
 def _put(
     hypothesis: TextHypothesis, text: str, terms: Sequence[Match], target: str
 ) -> tuple[TextHypothesis, int]:
-    """A hypothesis with the terms, and how many of them it lacks."""
+    """A hypothesis with its terms, and the number of missing ones."""
     first = terms[0]
-    if text.strip() == first.source == text[slice(*first.span)]:  # nothing but a term
+    if text.strip() == first.source == text[slice(*first.span)]:  # the text is just a term
         whole = [Edit((0, len(hypothesis.text)), first.target)]
         links = edited_links(hypothesis.alignment or (), whole)
         return replace(hypothesis, text=first.target, alignment=links), 0
@@ -78,13 +78,13 @@ def _put(
 
 
 class _Taken:
-    """Parts of a translation that belong to a term."""
+    """Spans of a translation that belong to terms."""
 
     def __init__(self) -> None:
         self._spans: list[Span] = []
 
     def claim(self, places: Iterable[Span]) -> bool:
-        """Take the first of the places that is free; False where none is."""
+        """Take the first free span; returns False if none is free."""
         for place in places:
             if all(place[1] <= begin or end <= place[0] for begin, end in self._spans):
                 self._spans.append(place)
@@ -93,7 +93,7 @@ class _Taken:
 
 
 def _places(term: str, words: Sequence[TermWord], language: str) -> list[Span]:
-    """Where a term stands among words, in whatever form."""
+    """Spans of a term among words, in any inflected form."""
     wanted = [token.stem for token in tokens(term, language)]
     count = len(wanted)
     return [
@@ -105,7 +105,7 @@ def _places(term: str, words: Sequence[TermWord], language: str) -> list[Span]:
 
 
 def _is_large(word: str, small: frozenset[str]) -> bool:
-    """Whether a word is neither one of the small ones nor a sign."""
+    """Whether a word is neither a function word nor a sign."""
     return word.lower() not in small and any(map(str.isalnum, word))
 
 
@@ -114,8 +114,8 @@ def _language(code: str) -> str:
 
 
 def _linked(source: Span, links: Sequence[Link]) -> Span | None:
-    """The words side by side that translate a part of the source, those with the most attention
-    where there are several such groups; None where there are none."""
+    """The adjacent words that translate a span of the source; if there are several groups, the one
+    with the most attention; None if there is none."""
     best, best_weight = None, 0.0
     begin, weight = -1, 0.0
     for link in sorted(links, key=lambda link: link.target):
@@ -130,8 +130,8 @@ def _linked(source: Span, links: Sequence[Link]) -> Span | None:
 
 
 def _edit(output: str, span: Span, text: str, term: Match) -> Edit:
-    """The term in the place of a part of the output: in capitals where its source stands in
-    capitals, with a capital first where it begins the sentence as another word did."""
+    """Replace a span of the output by the term: in capitals if its source is, and with a capital
+    first if it begins the sentence in place of another word."""
     form, target = text[slice(*term.span)], term.target
     if form.isupper() and len(form) > 1 and not term.source.isupper():
         return Edit(span, target.upper())
@@ -142,8 +142,8 @@ def _edit(output: str, span: Span, text: str, term: Match) -> Edit:
 
 
 def _with_article(output: str, edit: Edit) -> Edit:
-    """The edit with the indefinite article before it, where that has to change: English has `an`
-    before vowels. Before u and h it may be either, and stays."""
+    """The edit with a changed indefinite article, if needed: English has `an` before vowels. Before
+    u and h both are possible, and the article stays."""
     article, letter = _INDEFINITE.search(output[: edit.span[0]]), edit.text[:1].lower()
     if article is None or letter in "uh" or not letter.isalpha():
         return edit

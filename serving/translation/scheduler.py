@@ -1,5 +1,5 @@
-"""Texts of one translation model: made into sentences, of which equal ones in flight are decoded
-once, and those decoded before not at all."""
+"""The scheduler of a translation model. Equal sentences in flight are decoded once; cached ones are
+not decoded again."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ from serving.translation.ticket import Completed, Request, TranslationTicket
 
 
 class TranslationBundle(Protocol):
-    """A translation bundle with engines that decode its sentences: `engine` gives one for each of
-    the `workers`, for the caller to close. `warm_up` has something translated, since the first
-    time takes longer."""
+    """A loaded translation model: `engine` creates an engine for one of the `workers`, which the
+    caller closes. `warm_up` translates something, because the first call takes longer."""
 
     @property
     def texts(self) -> TextProcessor: ...
@@ -66,8 +65,8 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         answer_cache_bytes: int = 0,
         observer: Observer | None = None,
     ) -> None:
-        """Start `workers` engines; they share the memory of `limits`, the other limits are each
-        one's own."""
+        """Start `workers` engines. They share the cache memory of `limits`; the other limits apply
+        to each of them."""
         self.texts, self._observer = model.texts, observer or Observer()
         self._answers = AnswerCache(answer_cache_bytes) if answer_cache_bytes else None
         self._submitting = threading.Lock()
@@ -90,8 +89,8 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
     ) -> list[TranslationTicket]:
         """Queue requests that arrive together, all or none.
 
-        A RequestError says by its `index` which of them is at fault; an OverloadedError comes also
-        where they would wait longer than `max_wait_s`.
+        `index` of a RequestError is the index of the request at fault. OverloadedError is also
+        raised if decoding would not start within `max_wait_s`.
         """
         tickets: list[TranslationTicket] = []
         prepared: list[tuple[Sentence, Demand, TranslationTicket]] = []
@@ -106,20 +105,20 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
             tickets.append(ticket)
             if sentence and asked:
                 prepared.append((sentence, asked, ticket))
-            else:  # a blank text
+            else:  # blank text
                 ticket.complete(Completed(Translation(""), ticket.timing(ticket.submitted, 0.0, 0)))
         try:
             with self._submitting:
                 self._enqueue(prepared, max_wait_s)
         except BaseException:
-            for ticket in tickets:  # of which some may have joined others already
+            for ticket in tickets:  # some may already have joined equal requests
                 ticket.cancel()
             raise
         return tickets
 
     @property
     def answer_cache_bytes(self) -> int:
-        """Bytes held by the cache of answers; 0 where there is none."""
+        """Bytes held by the cache of answers; 0 if there is none."""
         return 0 if self._answers is None else self._answers.num_bytes
 
     def _enqueue(
@@ -127,7 +126,7 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         prepared: Sequence[tuple[Sentence, Demand, TranslationTicket]],
         max_wait_s: float | None,
     ) -> None:
-        """Queue what is not in flight already."""
+        """Queue the sentences that are not in flight already."""
         new: dict[object, SentenceWork] = {}
         for sentence, asked, ticket in prepared:
             if self._answered(sentence.key, ticket):
@@ -150,7 +149,7 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         self._in_flight.update(new)
 
     def _answered(self, key: tuple[object, ...], ticket: TranslationTicket) -> bool:
-        """Whether the cache has the answer, which the ticket then gets."""
+        """Whether the cache has the answer; if so, it is delivered to the ticket."""
         if self._answers is None:
             return False
         found = self._answers.get(key)
@@ -164,7 +163,7 @@ _TranslationWork = Work[Sentence, list[int], SentenceOutcome]
 
 
 class SentenceWork(_TranslationWork):
-    """A sentence to decode, with every ticket that waits for it."""
+    """A sentence to decode, with all tickets that wait for it."""
 
     def __init__(
         self,
@@ -177,11 +176,11 @@ class SentenceWork(_TranslationWork):
         answers: AnswerCache | None,
         observer: Observer,
     ) -> None:
-        """`asked` is what the sentence may take; `stream` makes text of the news; `answers`, where
-        there is a cache, gets the translation."""
+        """`asked` is the demand of the sentence; `stream` turns news into text; `answers` is the
+        cache that stores the translation, if there is one."""
         super().__init__(sentence, asked, ticket.submitted, ticket.deadline)
         self._key = sentence.key
-        """What it is asked, before the loop guard changes anything."""
+        """The original sentence, before the loop guard changes its options."""
         self._sizes, self._answers, self._observer = sizes, answers, observer
         self._started = self._encode_s = 0.0
         self._batch_size = 0
@@ -195,7 +194,7 @@ class SentenceWork(_TranslationWork):
         """Translations of the sentences that it was split into, as they come."""
 
     def share(self, ticket: TranslationTicket) -> bool:
-        """Let another ticket wait for the same, unless it is too late."""
+        """Let another ticket wait for the same result; returns False if it is too late."""
         with self._lock:
             if not self._ended:
                 self._tickets.append(ticket)
@@ -210,14 +209,13 @@ class SentenceWork(_TranslationWork):
             return self._ended
 
     def start(self, began: float, encode_s: float, batch_size: int) -> None:
-        """Note when it was taken into a batch, of several times the first, and what the encoder
-        took in all."""
+        """Record the first time of joining a batch, and the total time in the encoder."""
         self._started = self._started or began
         self._encode_s += encode_s
         self._batch_size = batch_size
 
     def tell(self, news: list[int]) -> None:
-        """Stream what is certain, prefix included."""
+        """Stream the certain beginning, prefix included."""
         if self._stream is None or len(news) <= len(self._agreed):
             return
         new = "".join(map(self._stream.push, news[len(self._agreed) :]))
@@ -230,7 +228,7 @@ class SentenceWork(_TranslationWork):
                 ticket.tell(self._text)
 
     def finish(self, outcome: SentenceOutcome) -> Sequence[_TranslationWork]:
-        """Deliver the translation, or go on with what the outcome asks for; what has been told
+        """Deliver the translation, or return the works that the outcome asks for. Streamed text
         stays."""
         match outcome:
             case Done(translation):
@@ -247,12 +245,12 @@ class SentenceWork(_TranslationWork):
                 ]
 
     def fail(self, error: Exception) -> None:
-        """End it for all who wait for it."""
+        """Fail the sentence for all waiting tickets."""
         for ticket in self._end():
             ticket.fail(error)
 
     def take_part(self, number: int, translation: Translation) -> None:
-        """Note the translation of one of its parts; the last to come completes it."""
+        """Add the translation of a part; the last part completes the sentence."""
         with self._lock:
             self._parts[number] = translation
             parts = [part for part in self._parts if part is not None]
@@ -260,7 +258,7 @@ class SentenceWork(_TranslationWork):
             self._complete(gathered(parts))
 
     def _replace(self, sentence: Sentence) -> None:
-        """Have another sentence decoded in its place, which goes on from what has been streamed."""
+        """A new sentence to decode instead; streaming continues where it was."""
         prefix = len(sentence.target_prefix)
         if len(self._agreed) > prefix:
             counted = sentence.counted + len(self._agreed) - prefix
@@ -268,7 +266,7 @@ class SentenceWork(_TranslationWork):
         self.task, self.demand = sentence, demand(sentence, self._sizes)
 
     def _complete(self, translation: Translation) -> None:
-        """Deliver the translation to all who wait for it."""
+        """Deliver the translation to all waiting tickets."""
         if self._answers is not None:
             self._answers.put(self._key, translation)
         tickets = self._end()
@@ -289,8 +287,8 @@ class SentenceWork(_TranslationWork):
 
 
 class PartWork(_TranslationWork):
-    """One of the sentences that a work was split into; it goes on as long as anyone waits for the
-    whole, and fails the whole where it fails."""
+    """A part of a split sentence. It lives as long as anyone waits for the whole, and fails the
+    whole if it fails."""
 
     def __init__(
         self, whole: SentenceWork, number: int, sentence: Sentence, sizes: CacheCosts
@@ -303,10 +301,10 @@ class PartWork(_TranslationWork):
         return self._whole.expire()
 
     def tell(self, news: list[int]) -> None:
-        """What is made of parts is not streamed."""
+        """Ignored: split sentences are not streamed."""
 
     def finish(self, outcome: SentenceOutcome) -> Sequence[_TranslationWork]:
-        """Add the translation to the whole; a part is never split."""
+        """Add the translation to the whole; a part is never split again."""
         match outcome:
             case Done(translation):
                 self._whole.take_part(self._number, translation)
@@ -318,5 +316,5 @@ class PartWork(_TranslationWork):
                 raise ValueError("a part of a sentence cannot be split again")
 
     def fail(self, error: Exception) -> None:
-        """One part that fails is enough: the sentence that it is a part of fails."""
+        """Fail the whole sentence."""
         self._whole.fail(error)

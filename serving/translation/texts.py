@@ -1,4 +1,5 @@
-"""What a translation bundle makes of texts, and of what the search finds; it runs no model."""
+"""Converts texts into sentences to decode and results into texts, for a translation bundle; runs no
+model."""
 
 from __future__ import annotations
 
@@ -43,12 +44,12 @@ from serving.translation.ticket import Request
 from serving.translation.verification import original_of, verified
 
 _REMEMBERED = 256
-"""Texts whose pieces are kept."""
+"""Number of texts whose pieces are cached."""
 _LOOP_LENGTH, _LOOP_TIMES, _GUARD_NGRAM = 8, 4, 3
 
 
 class TextProcessor:
-    """A translation bundle's tokenizers, limits and defaults, which are all that texts take."""
+    """Tokenizers, limits and defaults of a translation bundle."""
 
     def __init__(
         self,
@@ -58,9 +59,9 @@ class TextProcessor:
         sizes: CacheCosts,
         max_cache_bytes: int,
     ) -> None:
-        """`sizes` are what sentences take of the caches, of which one may have at most
-        `max_cache_bytes`. Raises BundleError for a language's tag that is no piece out of reach of
-        texts, and for a prefix of others than pieces."""
+        """`sizes` are the cache sizes; one sentence may take at most `max_cache_bytes`. Raises
+        BundleError for a language tag that a text could be encoded to, and for a prefix with
+        unknown pieces."""
         languages = manifest.languages
         self.manifest, self.target = manifest, target
         self.sizes, self._max_cache_bytes = sizes, max_cache_bytes
@@ -73,8 +74,8 @@ class TextProcessor:
         self._start, self._ends = manifest.decoding_ids.bos, manifest.ends
         self._source_end = [manifest.decoding_ids.eos] if manifest.tokenizer.source_end else []
         self.first_length = 1 if self._first_pieces else 0
-        """How many ids of a language stand before each translation."""
-        # Asked for twice, whether a text fits and when it is submitted.
+        """Number of language ids at the beginning of each translation."""
+        # Needed twice: to check whether a text fits, and at its submission.
         self._source_pieces = functools.lru_cache(_REMEMBERED)(source.encode)
         self._spells = functools.lru_cache(_REMEMBERED)(functools.partial(_spells, source))
         self._of_bytes = not _spells(source, "a")
@@ -87,15 +88,15 @@ class TextProcessor:
 
     @functools.cached_property
     def default_options(self) -> SearchOptions:
-        """The bundle's own search options."""
+        """The default search options of the bundle."""
         return parse_options(self.manifest.search)
 
     def prepare(self, request: Request) -> Sentence | None:
         """The sentence to decode, or None for a blank text, which stays blank.
 
         Raises InvalidTextError, TooLongError, UnknownLanguageError, or InvalidOptionError for a
-        shortlist that the bundle does not have and for a term that the model cannot write. What
-        decoding the sentence takes is not looked at: `demand` does.
+        shortlist that the bundle does not have and for a term that the model cannot write. The
+        memory that decoding takes is not checked here: `demand` does that.
         """
         text, options, terms = request.text, request.options, request.terms
         if options.shortlist:
@@ -120,7 +121,7 @@ class TextProcessor:
             text=text if request.alignments else None,
             constraints=None if terms is NO_TERMS else self._terms.constraints(text, terms),
             original=original,
-            # What may still be put right is streamed when it is.
+            # A translation that may still be repaired is streamed afterwards.
             streamed=request.stream
             and draft is None
             and not (options.return_alternatives or (original and original.noteworthy)),
@@ -131,8 +132,8 @@ class TextProcessor:
         return first_tokens(sentence)
 
     def _drafted(self, sentence: Sentence, draft: Draft, request: Request) -> Sentence:
-        """The draft, to be read before the sentence is decoded; the sentence itself where nothing
-        of the draft's beginning is its own, and where the model cannot read the draft."""
+        """The draft, to be read before the sentence is decoded. Returns the sentence itself if it
+        shares no beginning with the draft, or if the model cannot read the draft."""
         self.demand(sentence)
         changed = changed_words(request.text, draft.source)
         if changed is None or not draft.target:
@@ -147,7 +148,7 @@ class TextProcessor:
         return dataclasses.replace(reading, text=draft.source, draft_of=Drafted(sentence, changed))
 
     def _begun(self, sentence: Sentence, drafted: Drafted, read: Hypothesis) -> Sentence:
-        """The sentence of a draft that has been read, with the beginning that both share."""
+        """The sentence of a draft that was read, with the shared beginning as its prefix."""
         *ids, _ = sentence.target_prefix[self.first_length :]
         words = word_spans(self.target.decode(ids))
         alike = 0
@@ -158,7 +159,7 @@ class TextProcessor:
         return begun(drafted, read, self.first_length, count, self.target)
 
     def _to_score(self, source: list[int], language: str | None, target: list[int]) -> Sentence:
-        """A sentence whose translation is given: one step behind its end tells all its scores."""
+        """A sentence with a given translation: one step after its end yields all scores."""
         return Sentence(
             source,
             SearchOptions(beam_size=1, max_length=len(target) + 2, loop_guard=False, verify=False),
@@ -170,22 +171,22 @@ class TextProcessor:
         )
 
     def fits(self, text: str) -> bool:
-        """Whether a sentence is short enough for the model, in pieces."""
+        """Whether a sentence has few enough pieces for the model."""
         return self._most_before + len(self._source_pieces(text)) < self._max_source
 
     def spells(self, text: str) -> bool:
-        """Whether the source's vocabulary has a text without single bytes and unknown pieces; one
-        of nothing but bytes spells everything."""
+        """Whether the source's vocabulary can write a text without single bytes and unknown pieces;
+        always True for a vocabulary of bytes only."""
         return self._of_bytes or self._spells(text)
 
     def text_stream(self) -> TextStream:
-        """Makes text of a translation's pieces as they come."""
+        """A stream that turns pieces into text as they come."""
         return TextStream(self.target, ())
 
     def complete(self, sentence: Sentence, finished: Finished) -> SentenceOutcome:
-        """What becomes of a sentence that the search is done with.
+        """The next action for a sentence whose search has ended.
 
-        Raises DecodingError where the model failed on this sentence.
+        Raises DecodingError if the model failed on this sentence.
         """
         if finished.error is not None:
             raise finished.error
@@ -227,7 +228,7 @@ class TextProcessor:
     def encode_source(
         self, text: str, source: str | None = None, target: str | None = None
     ) -> list[int]:
-        """Marks of the languages where the bundle needs them, piece ids and, where sources
+        """Token ids of a source: language tags if the bundle has them, piece ids and, if sources
         have one, eos; raises InvalidTextError, TooLongError or UnknownLanguageError."""
         check_text(text)
         pieces, limit = self._source_pieces(text), self._max_source - self._most_before
@@ -246,18 +247,18 @@ class TextProcessor:
         ]
 
     def first_pieces(self, target: str | None) -> Sequence[int]:
-        """The ids of the target language with which each translation begins, `first_length` in
-        number; raises UnknownLanguageError."""
+        """The `first_length` ids of the target language that begin each translation; raises
+        UnknownLanguageError."""
         return _chosen(self._first_pieces, "target", target)
 
     def demand(self, sentence: Sentence) -> Demand:
-        """What decoding a sentence may take; raises as `check_memory` does."""
+        """The demand of a sentence; raises as `check_memory` does."""
         asked = demand(sentence, self.sizes)
         self.check_memory(asked)
         return asked
 
     def check_memory(self, demand: Demand) -> None:
-        """Raise TooLongError for a row that could outgrow the cache alone."""
+        """Raise TooLongError for a row that alone could exceed the cache."""
         limit = self._max_cache_bytes
         needed = self.sizes.cache_bytes(1, demand.source_length, demand.slots)
         if needed > limit:
@@ -270,7 +271,8 @@ class TextProcessor:
             )
 
     def encode_target(self, text: str, name: str) -> list[int]:
-        """Piece ids; raises as `encode_source` does, calling the text by its `name`."""
+        """Piece ids of a target; raises as `encode_source` does and calls the text by its
+        `name`."""
         if not text:
             return []
         check_text(text, name)
@@ -308,8 +310,7 @@ class TextProcessor:
         )
 
     def _scored(self, hypothesis: Hypothesis, sentence: Sentence) -> Translation:
-        """The translation that was given, with its scores; what was said behind its end is left
-        out."""
+        """The given translation with its scores; the step after its end is left out."""
         *tokens, _ = sentence.target_prefix[self.first_length :]
         token_scores = hypothesis.token_scores[self.first_length : len(sentence.target_prefix)]
         cumulative = sum(token_scores)
@@ -338,8 +339,8 @@ class TextProcessor:
     def _attention(
         self, attention_TS: Floats, sentence: Sentence, words: Sequence[Span], ids: list[int]
     ) -> tuple[Floats, Sequence[Span], Sequence[Span], Sequence[Span], Sequence[Span]]:
-        """The attention of ids to the text of a sentence, and its words and pieces with those of
-        the ids: what `word_weights` takes."""
+        """The arguments of `word_weights`: attention of ids to a sentence, and the words and pieces
+        of both."""
         text = sentence.text or ""
         own = len(self._source_pieces(text)) + len(self._source_end)
         return (
@@ -352,7 +353,7 @@ class TextProcessor:
 
 
 def demand(sentence: Sentence, sizes: CacheCosts) -> Demand:
-    """What decoding a sentence may take."""
+    """The demand of a sentence."""
     beam_size, shortlisted = sentence.group
     prefix = len(sentence.target_prefix)
     slots = most_slots(prefix, beam_size, sentence.max_steps, sizes.repack_every)
@@ -360,9 +361,9 @@ def demand(sentence: Sentence, sizes: CacheCosts) -> Demand:
 
 
 def load_texts(folder: Path, workers: int, limits: BatchLimits | None) -> TextProcessor:
-    """Check a bundle and read what texts take; raises BundleError where it cannot be used.
+    """Check a bundle and load what texts need; raises BundleError if it is unusable.
 
-    `workers` batches, decoded at once, share the memory of `limits`.
+    `workers` batches are decoded at the same time and share the memory of `limits`.
     """
     if workers < 1:
         raise InvalidOptionError(f"workers must be >= 1, got {workers}", parameter="workers")
@@ -377,7 +378,7 @@ def load_texts(folder: Path, workers: int, limits: BatchLimits | None) -> TextPr
 def _chosen(
     ids: Mapping[str, Sequence[int]], parameter: str, language: str | None
 ) -> Sequence[int]:
-    """The ids of a language; none where the model gets none."""
+    """The ids of a language; empty if the model uses none."""
     if not ids:
         return ()
     if language is None or language not in ids:
@@ -390,7 +391,7 @@ def _chosen(
 def _prefix_ids(
     name: str, prefixes: Mapping[str, Sequence[str]], tokenizer: TextTokenizer
 ) -> dict[str, tuple[int, ...]]:
-    """The ids that stand before each language's sources in the bundle of that name."""
+    """The ids before each language's sources in the bundle of this name."""
     ids = ids_of_pieces(tokenizer) if prefixes else {}
     missing = {piece for pieces in prefixes.values() for piece in pieces} - ids.keys()
     if missing:
@@ -406,7 +407,7 @@ def _prefix_ids(
 def _tag_ids(
     name: str, tags: Mapping[str, str], tokenizer: TextTokenizer
 ) -> dict[str, tuple[int, ...]]:
-    """The id of each language's tag in the bundle of that name."""
+    """The id of each language's tag in the bundle of this name."""
     ids: dict[str, tuple[int, ...]] = {}
     for language, tag in tags.items():
         found = tokenizer.control_id(tag)
@@ -420,7 +421,7 @@ def _tag_ids(
 
 
 def ends_in_loop(tokens: Sequence[int]) -> bool:
-    """Whether a cycle of 1 to 8 tokens stands four times in a row at the end."""
+    """Whether a cycle of 1 to 8 tokens is repeated four times at the end."""
     for length in range(1, _LOOP_LENGTH + 1):
         end = list(tokens[-length * _LOOP_TIMES :])
         if len(end) == length * _LOOP_TIMES and end == end[:length] * _LOOP_TIMES:

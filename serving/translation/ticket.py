@@ -1,4 +1,4 @@
-"""A text that has been submitted, and what happens to it."""
+"""A submitted text and its events."""
 
 from __future__ import annotations
 
@@ -14,36 +14,35 @@ from serving.translation.results import Translation
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One sentence to translate, and what its client asks of the translation. It goes whole from
-    the client to what makes ids of it."""
+    """One sentence to translate, with the wishes of its client. It is passed on unchanged to the
+    tokenizer."""
 
     text: str
     source: str | None = None
-    """The language of the text, which some models of several directions need."""
+    """Language code of the text; some models of several directions need it."""
     target: str | None = None
-    """The language of the translation, which a model of several directions needs."""
+    """Language code of the translation; models of several directions need it."""
     options: SearchOptions = field(default_factory=SearchOptions)
     target_prefix: str = ""
     given: bool = False
-    """Whether `target_prefix` is the whole translation, of which only the scores are wanted; the
-    options count for nothing then."""
+    """Whether `target_prefix` is the whole translation and only its scores are wanted; then the
+    options are ignored."""
     alignments: bool = False
     """Whether each hypothesis gets word links."""
     terms: Terms = NO_TERMS
     draft: Draft | None = None
-    """A sentence like this one with its translation, which gives this one's its beginning, as far
-    as that is the translation of the same words. Neither with a prefix of the client's nor with
-    `return_alternatives`; the translation is not streamed."""
+    """A similar sentence with its translation. This sentence begins as far as possible as that
+    translation does. It excludes a prefix and `return_alternatives`; the translation is not
+    streamed."""
     stream: bool = False
-    """Whether its ticket streams what is certain before it ends."""
+    """Whether the ticket streams certain text before the end."""
     timeout_s: float | None = None
-    """Seconds from submission to the deadline; None is no deadline."""
+    """Seconds from submission to the deadline; None sets no deadline."""
 
 
 @dataclass(frozen=True)
 class PartialTranslation:
-    """The text with which the translation begins, whatever still comes; each begins with the one
-    before."""
+    """The certain beginning of the translation; each extends the one before."""
 
     text: str
 
@@ -57,23 +56,22 @@ class Completed:
 
 
 class TranslationTicket(Ticket[Completed]):
-    """A text that was submitted: ends with its translation, and may stream its beginning
-    before."""
+    """A submitted text: ends with its translation and may stream its beginning before."""
 
-    _told = ""
+    _text = ""
 
     async def events(self) -> AsyncIterator[PartialTranslation | Completed]:
-        """What happens to the request, ending with Completed; raises the ServingError that ends it.
-        Leaving the loop early does not cancel, `cancel` does."""
+        """Yield the events of the request up to Completed; raises the ServingError that ends it.
+        Leaving the loop early does not cancel the request; `cancel` does."""
         seen = ""
         async for done in self._changes():
-            if self._told != seen:
-                seen = self._told
+            if self._text != seen:
+                seen = self._text
                 yield PartialTranslation(seen)
             if done:
                 yield self.result()
 
     def tell(self, text: str) -> None:
-        """What is certain by now."""
-        self._told = text
+        """Set the text that is certain by now."""
+        self._text = text
         self._wake()

@@ -147,12 +147,12 @@ LONGEST_LINE = 120
 
 
 def prose(document: Path) -> Iterator[tuple[int, str]]:
-    """Lines that are neither in a table, in code, nor printed by a command, with their numbers."""
+    """Lines with their numbers, without those of tables, code and printed output."""
     kept = True
     for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
         if line.startswith(("```", "<!-- end")):
             kept = not kept
-        elif line.startswith("<!-- run:"):
+        elif line.startswith(("<!-- run:", "<!-- measured:")):
             kept = False
         elif kept and not line.startswith(("|", "[", "<!--")):
             yield number, line

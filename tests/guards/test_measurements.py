@@ -7,19 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from bench.reports.measurement import MeasuredTable, Measurement, read, rendered
-from bench.reports.tables import MEASUREMENTS
+from bench.reports.measurement import (
+    MeasuredTable,
+    Measurement,
+    markdown,
+    read,
+    read_page_table,
+    rendered,
+)
+from bench.reports.tables import MEASUREMENTS, PAGE_TABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"<!-- run: ([^\n]+) -->\n(.*?)\n<!-- end -->", re.DOTALL)
+PAGE_BLOCK = re.compile(r"<!-- measured: ([^\n]+) -->\n(.*?)\n<!-- end -->", re.DOTALL)
 FILES = sorted(MEASUREMENTS.glob("*.json"))
 
 
-def shown() -> dict[str, str]:
-    """The tables of all documents, by their commands."""
+def shown(block: re.Pattern[str]) -> dict[str, str]:
+    """The tables of all documents, by their commands or names."""
     found: dict[str, str] = {}
     for page in sorted(ROOT.glob("docs/**/*.md")):
-        for command, text in BLOCK.findall(page.read_text(encoding="utf-8")):
+        for command, text in block.findall(page.read_text(encoding="utf-8")):
             assert command not in found, f"{page}: shown twice: {command}"
             found[command] = text
     return found
@@ -27,8 +35,22 @@ def shown() -> dict[str, str]:
 
 def test_every_table_of_a_command_is_the_rendering_of_its_data() -> None:
     data = {found.command: rendered(found) for found in map(read, FILES)}
-    assert shown() == data, "run: python -m bench tables"
+    assert shown(BLOCK) == data, "run: python -m bench tables"
     assert all(read(path).file == path.name for path in FILES)
+
+
+def test_every_table_that_was_written_by_hand_is_the_rendering_of_its_data() -> None:
+    files = sorted((MEASUREMENTS / PAGE_TABLES).glob("*.json"))
+    data = {path.stem: markdown(read_page_table(path).table) for path in files}
+    assert shown(PAGE_BLOCK) == data, "run: python -m bench tables PAGE"
+    assert all(read_page_table(path).name == path.stem for path in files)
+
+
+def test_every_row_of_a_table_that_was_written_by_hand_has_all_columns() -> None:
+    for path in (MEASUREMENTS / PAGE_TABLES).glob("*.json"):
+        table = read_page_table(path).table
+        widths = {len(row) for row in (table.columns, *table.rows)}
+        assert widths == {table.rule.count("|") - 1}, path.name
 
 
 def measurement(begins: str) -> Measurement:

@@ -1,1 +1,2 @@
-"""Ids in batches: by budgets, in segments, packed, masked, streamed; no model and no loss."""
+"""Makes batches of ids: by token budget, in segments, packed, masked, streamed; no model, no
+loss."""

@@ -26,14 +26,14 @@ from training.vocabularies.subwords import make_sampler
 
 IdPair = tuple[list[int], list[int]]
 Cost = Callable[[int, int], int]
-"""What a row counts in the token budget, from the longest source and target of its batch."""
+"""Cost of a row in the token budget, from the longest source and target of its batch."""
 
 _HASHED_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Ids padded on the right."""
+    """A batch of id pairs, padded on the right."""
 
     source_BS: Tensor
     """Source pieces with eos behind them, then padding."""
@@ -42,7 +42,7 @@ class PairBatch:
     labels_BT: Tensor
     """Pieces and eos; padding is 0."""
     links_BTS: Tensor | None = None
-    """How probable it is that each label translates each source piece, where that is known."""
+    """Probability that each label translates each source piece, if it is known."""
 
     @property
     def num_labels(self) -> int:
@@ -50,11 +50,11 @@ class PairBatch:
         return int((self.labels_BT != PAD_ID).sum())
 
     def to(self, device: torch.device) -> PairBatch:
-        """The same batch on a device; out of pinned memory it is copied while others compute."""
+        """The batch on a device; from pinned memory it is copied asynchronously."""
         return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> PairBatch:
-        """The same batch in memory that a GPU can read by itself."""
+        """The batch in pinned memory, which a GPU can read directly."""
         return self._map(Tensor.pin_memory)
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> PairBatch:
@@ -64,48 +64,47 @@ class PairBatch:
 
 
 class Chunk(NamedTuple):
-    """Some pairs of one corpus that are trained on, each in its best segmentation."""
+    """Training pairs of one corpus, each in its best segmentation."""
 
     origin: int
     weight: float
-    """How often each of them comes in an epoch."""
+    """How often each pair comes in an epoch."""
     texts: list[tuple[str, str]]
     ids: list[IdPair]
-    """With the tags."""
+    """Source ids, tags included."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusOptions:
-    """How the pairs of all corpora are read and cut into batches, whichever pairs they are."""
+    """Options for reading and batching the pairs of all corpora."""
 
     token_budget: int
-    """What a batch counts at most: rows times `cost`."""
+    """Largest cost of a batch: rows times `cost`."""
     max_pieces: int
-    """Pieces of a side, the prefix among them; a pair with more is left out."""
+    """Most pieces of a side, prefix included; a longer pair is dropped."""
     cost: Cost = max
     subword_alpha: float = 0.0
     bpe_dropout: float = 0.0
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     prefixes: Sequence[list[int]] = ([],)
-    """Of each corpus the ids that are put before its sources (`encode_prefix`)."""
+    """Ids before the sources of each corpus (`encode_prefix`)."""
     until: Sequence[int | None] = (None,)
-    """Of each corpus the step that ends it; None for one that does not end."""
+    """Last step of each corpus; None if it does not end."""
 
     @property
     def reads_text(self) -> bool:
-        """Whether ids do not suffice: with noise, and where pieces are sampled."""
+        """Whether ids alone do not suffice: with noise, and with subword sampling."""
         return bool(self.noise != NoiseConfig() or self.subword_alpha or self.bpe_dropout)
 
 
 class BatchedCorpus:
-    """Pairs of ids cut into batches; each pair comes once an epoch, or as often as its weight says.
+    """Pairs of ids in batches. Each pair comes once an epoch, or as often as its weight says.
 
-    `weights` has a number for each pair: a whole number is how often it comes, a fraction is the
-    probability of once more, drawn anew each epoch. `origins` says of each pair which corpus it is
-    from; `ids` are those of `encode_pairs` where they are known already. The order, these draws,
-    noise and, with subword sampling, the pieces depend only on (seed, epoch), so a resumed run sees
-    what an unbroken one would. `dropped` counts, by corpus, pairs left out because a side has no
-    piece, or more than `max_pieces`.
+    `weights` has a number for each pair: the whole part is how often it comes; the fraction is the
+    probability of one more copy, drawn anew each epoch. `origins` gives the corpus of each pair.
+    `ids` are the result of `encode_pairs`, if known already. Order, copies, noise and sampled
+    pieces depend on (seed, epoch) only, so a resumed run sees what an uninterrupted one would.
+    `dropped` counts, by corpus, pairs with a side that is empty or longer than `max_pieces`.
     """
 
     def __init__(
@@ -124,7 +123,7 @@ class BatchedCorpus:
         self.dropped: dict[int, Counter[str]] = defaultdict(Counter)
         self.texts: list[tuple[str, str]] = []
         self.ids: list[IdPair] = []
-        """The pairs that are left, tags included, each in its best segmentation."""
+        """The remaining pairs, tags included, each in its best segmentation."""
         self.origins: list[int] = []
         kept_weights: list[float] = []
         weights = [1.0] * len(pairs) if weights is None else weights
@@ -151,14 +150,14 @@ class BatchedCorpus:
 
     @cached_property
     def trained_on(self) -> list[int]:
-        """How many of these pairs each corpus has."""
+        """Number of training pairs of each corpus."""
         counts = Counter(self.origins)
         return [counts[origin] for origin in range(len(self._options.prefixes))]
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the ids and of weights other than 1: a run resumed on other text would not
-        repeat the unbroken one."""
+        repeat the uninterrupted one."""
         hasher = hashlib.sha256()
         end = [EOS_ID]
         for first in range(0, len(self.ids), _HASHED_AT_ONCE):
@@ -170,7 +169,7 @@ class BatchedCorpus:
         return hasher.hexdigest()
 
     def chunks(self) -> Iterator[Chunk]:
-        """All pairs, a corpus at a time; those of a corpus have one weight."""
+        """All pairs, one corpus at a time; the pairs of a corpus have the same weight."""
         for origin, count in enumerate(self.trained_on):
             if count:
                 places = [i for i, of_pair in enumerate(self.origins) if of_pair == origin]
@@ -178,7 +177,7 @@ class BatchedCorpus:
                 yield Chunk(origin, float(self.weights[places[0]]), texts, ids)
 
     def epoch(self, epoch: int, begun: int = 0) -> list[list[IdPair]]:
-        """The batches of an epoch that begins after so many steps, as lists of id pairs."""
+        """The batches of an epoch that starts at the given step, as lists of id pairs."""
         generator = np.random.default_rng((self._seed, epoch))
         chosen: Sequence[int] = range(len(self.ids))
         if self._weighted:
@@ -198,7 +197,7 @@ class BatchedCorpus:
         return [[pairs[i] for i in batch] for batch in batches]
 
     def _draw_copies(self, generator: np.random.Generator) -> list[int]:
-        """Indices of the pairs of an epoch, each as often as its weight says."""
+        """Indices of the pairs of an epoch, each repeated by its weight."""
         whole = np.floor(self.weights)
         once_more = generator.random(len(whole)) < self.weights - whole
         return np.repeat(np.arange(len(whole)), (whole + once_more).astype(int)).tolist()
@@ -229,8 +228,8 @@ class BatchedCorpus:
         chosen: Sequence[int],
         epoch: int,
     ) -> list[list[int]]:
-        """One side of each pair; one that grew too long keeps the ids that it has without noise in
-        its best segmentation."""
+        """Encode one side of each pair. A side that became too long keeps the ids of its best
+        segmentation without noise."""
         found = [self.ids[i][side] for i in chosen]
         if self._sampler:
             places: Sequence[int] = range(len(texts))
@@ -250,8 +249,8 @@ class BatchedCorpus:
     def _join(
         self, pairs: list[IdPair], groups: list[list[int]], origins: list[int]
     ) -> list[IdPair]:
-        """Each group as one pair, with one prefix, in the place of its first; the pieces of several
-        texts in one line are those of each. A group that would be too long stays apart."""
+        """Join each group into one pair with one prefix, at the place of its first member. The
+        pieces are those of the members. A group that would be too long stays separate."""
         gone = set()
         for first, *others in groups:
             before = len(self._options.prefixes[origins[first]])
@@ -272,9 +271,9 @@ def encode_pairs(pairs: Sequence[tuple[str, str]], tokenizer: Tokenizer) -> list
 
 
 def encode_prefix(tokenizer: Tokenizer, language_tag: str | None, tag: str | None) -> list[int]:
-    """The ids before a source: of the tag of its target language, and of that of its corpus.
+    """The ids before a source: the tag of its target language, then that of its corpus.
 
-    Raises ConfigError for one that is no piece of the vocabulary.
+    Raises ConfigError if a tag is no piece of the vocabulary.
     """
     language = [] if language_tag is None else encode_language_tag(tokenizer, language_tag)
     return language + ([] if tag is None else encode_tag(tokenizer, tag))
@@ -283,7 +282,7 @@ def encode_prefix(tokenizer: Tokenizer, language_tag: str | None, tag: str | Non
 def encode_language_tag(tokenizer: Tokenizer, tag: str) -> list[int]:
     """The id of a target language's tag, which no text is encoded to.
 
-    Raises ConfigError where it is no such piece.
+    Raises ConfigError if it is no such piece.
     """
     id_ = tokenizer.control_id(tag)
     if id_ is None:
@@ -295,9 +294,9 @@ def encode_language_tag(tokenizer: Tokenizer, tag: str) -> list[int]:
 
 
 def encode_tag(tokenizer: Tokenizer, tag: str) -> list[int]:
-    """The ids of a corpus' tag before a text.
+    """The ids of a corpus tag before a text.
 
-    Raises ConfigError where it is no piece of its own.
+    Raises ConfigError if the tag is no piece of its own.
     """
     ids = tokenizer.encode(tag)
     if tokenizer.pieces(ids)[-1] != tag:
@@ -311,7 +310,8 @@ def encode_tag(tokenizer: Tokenizer, tag: str) -> list[int]:
 def cut_by_budget(
     order: list[int], sizes: Sequence[tuple[int, int]], token_budget: int, cost: Cost = max
 ) -> list[list[int]]:
-    """Consecutive runs of `order` with rows x cost within the budget, one row at least.
+    """Split `order` into consecutive runs whose rows x cost fit the budget; each has at least one
+    row.
 
     `sizes` are the lengths of source and target; a run's cost follows from its longest of each.
     """

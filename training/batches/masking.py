@@ -1,4 +1,4 @@
-"""Inputs of an encoder in pre-training: parts of documents in which ids are to be predicted."""
+"""Inputs for pre-training an encoder: parts of documents in which ids are to be predicted."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from serving.arrays import Int32s
 from training.vocabularies.word_pieces import CLS_ID, MASK_ID, SEP_ID, SPECIAL
 
 HIDDEN, CHANGED = 0.8, 0.1
-"""Of the ids to predict: shares that are the mask, and another id (Devlin et al. 2019,
-section 3.1); the rest stay."""
+"""Shares of the predicted ids that are masked and that are replaced by another id (Devlin et al.
+2019, section 3.1); the rest stay."""
 LEAST_PART = 4
-"""Ids of a part; what is left of a document beyond its last part may be fewer, and is left out."""
+"""Smallest length of a part in ids; a shorter rest of a document is left out."""
 Span = tuple[int, int]
 
 
@@ -28,16 +28,16 @@ class MaskedText(NamedTuple):
     segments: Int32s
     """0 in the first part and its special ids, 1 in the second."""
     places: Int32s
-    """Of the ids to predict."""
+    """Positions of the ids to predict."""
     labels: Int32s
-    """What stood there."""
+    """The original ids."""
     follows: bool | None
-    """Whether the second part follows the first; None where there is no second."""
+    """Whether the second part follows the first in the text; None if there is no second."""
 
 
 class DocumentCorpus:
-    """The inputs of each epoch, which depend on (seed, epoch) alone: cut, paired and masked anew,
-    so that a resumed run sees what an unbroken one would."""
+    """The inputs of each epoch. They depend on (seed, epoch) only and are cut, paired and masked
+    anew, so that a resumed run sees what an uninterrupted one would."""
 
     def __init__(
         self,
@@ -49,8 +49,8 @@ class DocumentCorpus:
         next_sentence: bool,
         seed: int,
     ) -> None:
-        """`documents` are the ids of their lines, none empty; two at least with
-        `next_sentence`."""
+        """`documents` are the ids of their lines; none is empty, and `next_sentence` needs at least
+        two."""
         lines = [line for document in documents for line in document]
         self._stream: Int32s = np.array([id_ for line in lines for id_ in line], np.int32)
         ends = np.cumsum([0, *map(len, lines)])
@@ -63,7 +63,7 @@ class DocumentCorpus:
 
     @property
     def num_tokens(self) -> int:
-        """Ids of the text, no special ones."""
+        """Number of ids in the text, without special ones."""
         return len(self._stream)
 
     @cached_property
@@ -73,12 +73,12 @@ class DocumentCorpus:
 
     @property
     def has_inputs(self) -> bool:
-        """Whether some document is long enough for one."""
+        """Whether a document is long enough for an input."""
         return any(end - start >= self._least for start, end in self._spans)
 
     @property
     def _least(self) -> int:
-        """Ids of the shortest input, special ones left out."""
+        """Length of the shortest input in ids, without special ones."""
         return 2 * LEAST_PART if self._next_sentence else LEAST_PART
 
     def epoch(self, epoch: int) -> list[MaskedText]:
@@ -94,9 +94,9 @@ class DocumentCorpus:
     def _parts(
         self, number: int, random: np.random.Generator
     ) -> Iterator[tuple[Span, Span | None, bool | None]]:
-        """The inputs of one document as spans of the text, with whether the second follows.
+        """Spans of one document's inputs, and whether the second part follows the first.
 
-        The first is shorter by chance, so that the cuts move from epoch to epoch.
+        The first one has a random length, so that the cuts move from epoch to epoch.
         """
         place, end = self._spans[number]
         length = int(random.integers((self._room + 1) // 2, self._room + 1))
@@ -116,14 +116,14 @@ class DocumentCorpus:
                 place = cut
 
     def _cut(self, number: int, place: int, stop: int, random: np.random.Generator) -> int:
-        """Where the second part begins: with a line, if one begins in between."""
+        """Start of the second part: at a line, if one begins in between."""
         low, high = place + LEAST_PART, stop - LEAST_PART
         starts = self._line_starts[number]
         within = starts[np.searchsorted(starts, low) : np.searchsorted(starts, high, "right")]
         return int(random.choice(within) if len(within) else random.integers(low, high + 1))
 
     def _elsewhere(self, number: int, length: int, random: np.random.Generator) -> Span:
-        """So many ids, or fewer, from the beginning of a line of another document on."""
+        """At most so many ids from the start of a line in another document."""
         other = int(random.integers(len(self._spans) - 1))
         other += other >= number
         start = int(random.choice(self._line_starts[other]))
@@ -132,7 +132,8 @@ class DocumentCorpus:
     def _mask(
         self, first: Span, second: Span | None, follows: bool | None, random: np.random.Generator
     ) -> MaskedText:
-        """An input of these parts, `mask_share` of whose ids, one at least, are to be predicted."""
+        """Make an input of these parts; at least one id, and about `mask_share` of them, are
+        predicted."""
         parts = [self._stream[slice(*span)] for span in (first, second) if span is not None]
         ids = np.concatenate([[CLS_ID], *((*part, SEP_ID) for part in parts)], dtype=np.int32)
         segments = np.zeros(len(ids), np.int32)

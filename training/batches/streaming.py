@@ -1,4 +1,4 @@
-"""Corpora that are larger than memory: prepared once on disk, shuffled and laid out in parts."""
+"""Corpora larger than memory: prepared once on disk, then shuffled and batched in parts."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ logger = logging.getLogger(__name__)
 
 _SIDES = ("source", "target")
 _AT_ONCE = 2_000
-"""Pairs that are written, or encoded, at once."""
+"""Pairs written, or encoded, at a time."""
 _MOST_NEIGHBOURS = 1024
-"""Pairs of a block, which stay together in every epoch."""
+"""Pairs of a block; they stay together in every epoch."""
 _LEAST_BLOCKS = 64
-"""Of a part, where there are as many: those of all corpora, from everywhere in them."""
+"""Least blocks of a part, if there are as many: they come from all corpora."""
 _META = "meta.json"
 TEXT, IDS = "u1", "<i4"
 _BLOCK = [("origin", "i4"), ("first", "i8"), ("last", "i8"), ("share", "f8")]
@@ -69,14 +69,14 @@ class StoredIds:
     corpora: list[tuple[WrittenRows, WrittenRows]]
 
     def pairs(self, origin: int, first: int, last: int) -> list[IdPair]:
-        """Those of some pairs of one corpus."""
+        """The ids of some pairs of one corpus."""
         sides = (rows.read(first, last) for rows in self.corpora[origin])
         ids = ([row.tolist() for row in side] for side in sides)
         return list(zip(*ids, strict=True))
 
 
 def store_text(folder: Path, corpora: Sequence[Iterator[Pair]], report: CleaningReport) -> None:
-    """Write clean pairs of each corpus, which fill the report as they are read."""
+    """Write the clean pairs of each corpus; reading them fills the report."""
     with new_folder(folder) as temporary:
         for origin, pairs in enumerate(corpora):
             with ExitStack() as stack:
@@ -95,7 +95,7 @@ def store_text(folder: Path, corpora: Sequence[Iterator[Pair]], report: Cleaning
 
 
 def open_text(folder: Path) -> StoredText | None:
-    """What `store_text` has written; None where nothing is there."""
+    """The text that `store_text` has written; None if there is none."""
     meta = _meta(folder)
     if meta is None:
         return None
@@ -125,7 +125,7 @@ def store_ids(folder: Path, text: StoredText, tokenizer: Tokenizer) -> None:
 
 
 def open_ids(folder: Path) -> StoredIds | None:
-    """What `store_ids` has written; None where nothing is there."""
+    """The ids that `store_ids` has written; None if there are none."""
     meta = _meta(folder)
     if meta is None:
         return None
@@ -134,21 +134,21 @@ def open_ids(folder: Path) -> StoredIds | None:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How often stored text comes, and how much of it at a time."""
+    """How often stored text comes, and how much of it is in memory."""
 
     pairs_at_once: int
     weights: list[float]
-    """Of each corpus."""
+    """Weight of each corpus."""
     seed: int
 
 
 class StreamedCorpus:
-    """Stored text, of which `pairs_at_once` pairs at most are read and laid out at a time: a part.
+    """Stored text that is read and batched in parts of at most `pairs_at_once` pairs.
 
-    Blocks of neighbours are shuffled over all corpora anew each epoch, and in a part all pairs.
-    Where a weight is no whole number, its fraction is that of the pairs of one more copy of each
-    block. All depends on (seed, epoch, part) only, so a resumed run sees what an unbroken one
-    would, and so does each of several processes.
+    Each epoch shuffles blocks of neighbours over all corpora, and within a part all pairs. The
+    fraction of a weight is the share of pairs in one more copy of each block. Everything depends on
+    (seed, epoch, part) only, so a resumed run, and each of several processes, sees what an
+    uninterrupted one would.
     """
 
     def __init__(
@@ -175,18 +175,18 @@ class StreamedCorpus:
         self.trained_on = [
             len(rows) - self.dropped[origin].total() for origin, (rows, _) in enumerate(ids.corpora)
         ]
-        """Pairs of each corpus that are not left out."""
+        """Remaining pairs of each corpus."""
 
     @property
     def digest(self) -> str:
-        """A hash of the ids and of what decides how often each comes."""
+        """A hash of the ids and of everything that decides how often each comes."""
         options = self.options
         decisive = [self.ids.digest, self.sampling.weights, options.prefixes, options.max_pieces]
         return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()
 
     def sizes(self, origin: int) -> Iterator[Ints]:
-        """Pieces of both sides of a corpus' pairs, the tag among the source's; 0 where a side has
-        none."""
+        """Number of pieces of both sides of a corpus's pairs, with the tag in the source; 0 for a
+        dropped side."""
         sources, targets = self.ids.corpora[origin]
         for first, last in _spans(len(sources), _AT_ONCE):
             sizes = sources.sizes(first, last)
@@ -194,7 +194,7 @@ class StreamedCorpus:
             yield np.stack([sizes, targets.sizes(first, last)], axis=1)
 
     def chunks(self) -> Iterator[Chunk]:
-        """All pairs that are trained on, some of a corpus at a time."""
+        """All training pairs, in pieces of one corpus."""
         for origin, (rows, _) in enumerate(self.ids.corpora):
             for first, last in _spans(len(rows), _AT_ONCE):
                 laid = self._lay_out(
@@ -207,11 +207,11 @@ class StreamedCorpus:
                 yield from laid.chunks()
 
     def parts(self, begun: int = 0) -> int:
-        """Into how many parts an epoch falls that begins after so many steps."""
+        """Number of parts of an epoch that starts at the given step."""
         return self._cut(self._blocks(begun))[1]
 
     def epoch(self, epoch: int, begun: int = 0, part: int = 0) -> list[list[IdPair]]:
-        """The batches of one part of an epoch that begins after so many steps."""
+        """The batches of one part of an epoch that starts at the given step."""
         seed = self.sampling.seed
         blocks = self._blocks(begun)
         blocks = blocks[np.random.default_rng((seed, epoch)).permutation(len(blocks))]
@@ -233,7 +233,7 @@ class StreamedCorpus:
         return laid.epoch(epoch)
 
     def _blocks(self, begun: int) -> np.ndarray[Any, Any]:
-        """The blocks of an epoch, each as often as its corpus' weight says."""
+        """The blocks of an epoch, each repeated by the weight of its corpus."""
         blocks = []
         for origin, (rows, _) in enumerate(self.ids.corpora):
             until = self.options.until[origin]
@@ -248,7 +248,7 @@ class StreamedCorpus:
         return np.array(blocks, dtype=_BLOCK)
 
     def _cut(self, blocks: np.ndarray[Any, Any]) -> tuple[Ints, int]:
-        """The part of each block, and how many parts there are; all are about as large."""
+        """The part of each block, and the number of parts, which have about the same size."""
         sizes = (blocks["last"] - blocks["first"]) * blocks["share"]
         count = max(1, math.ceil(sizes.sum() / self.sampling.pairs_at_once))
         part_of = ((np.cumsum(sizes) - sizes) * (count / max(1.0, sizes.sum()))).astype(np.int64)
@@ -256,7 +256,7 @@ class StreamedCorpus:
 
 
 def _spans(count: int, size: int) -> Iterator[tuple[int, int]]:
-    """Where each of the spans of `size` begins and ends, the last one with what is left."""
+    """Begin and end of consecutive spans of `size`; the last one may be shorter."""
     for first in range(0, count, size):
         yield first, min(first + size, count)
 

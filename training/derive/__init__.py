@@ -1,2 +1,2 @@
-"""New runs and text from trained models: pruned, scaled, distilled, searched by grid. It has no
-loop of its own."""
+"""Makes new runs and text from trained models: pruning, scaling, distillation, grid search. Has no
+training loop of its own."""

@@ -1,4 +1,4 @@
-"""What a run would train on, in figures: `python -m training data`."""
+"""The training data of a run in figures: `python -m training data`."""
 
 from __future__ import annotations
 
@@ -27,20 +27,19 @@ _PERCENTILES = (50, 99)
 def report_data(recipe: Recipe, run: Path, *, as_json: bool) -> str:
     """Prepare a run without training, and describe its text in tables or as one JSON object.
 
-    As with `tokenizer`, the run folder then has its vocabulary and its report; in that of a run
-    that has begun nothing is written. Raises CorpusError, ConfigError or CheckpointError as `train`
-    does.
+    As with `tokenizer`, the run folder then has its vocabulary and its report; a run that has
+    started is not changed. Raises CorpusError, ConfigError or CheckpointError as `train` does.
     """
     found = describe(prepare_run(recipe, run))
     return json.dumps(found, indent=1) if as_json else format_report(found)
 
 
 def prepare_run(recipe: Recipe, run: Path) -> Prepared:
-    """Do all that `train` does before the first step, but write nothing where that is done."""
+    """Do everything that `train` does before the first step, without repeating what is done."""
     check_claim(recipe, run)
     settled = recipe
     if isinstance(recipe, TranslationRecipe) and recipe.data.token_budget == AUTO:
-        settled = with_budget(recipe, 1)  # which is asked for by no figure of the report
+        settled = with_budget(recipe, 1)  # no figure of the report needs it
     data = prepare_task(settled, run)
     assert isinstance(data, RunData | TextData | PretrainingData | LabelledData)
     if not has_begun(run):
@@ -50,8 +49,8 @@ def prepare_run(recipe: Recipe, run: Path) -> Prepared:
 
 
 def describe(data: Prepared) -> dict[str, Any]:
-    """Plain data: of translation recipes by corpus, with shares of an epoch in pairs and tokens
-    (pieces of both sides); lengths and pieces per word; of other models the text as a whole."""
+    """Plain data. Translation recipes: by corpus, with shares of an epoch in pairs and tokens
+    (pieces of both sides), lengths, and pieces per word. Other models: the text as a whole."""
     if isinstance(data, RunData):
         return _describe_pairs(data)
     if isinstance(data, TextData):
@@ -60,7 +59,7 @@ def describe(data: Prepared) -> dict[str, Any]:
 
 
 class _Side:
-    """How the tokenizer cuts one side of the training pairs, each counted once."""
+    """Statistics of the tokenizer on one side of the training pairs, each counted once."""
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer
@@ -68,13 +67,13 @@ class _Side:
         self._counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
 
     def add(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
-        """Count some texts."""
+        """Add texts."""
         self._words += sum(len(text.split()) for text in texts)
         self._characters += sum(map(len, texts))
         self._counts += count_ids(ids, len(self._counts))
 
     def describe(self, sizes: Ints) -> dict[str, Any]:
-        """Plain data; `sizes` are the pieces of all texts."""
+        """Plain data; `sizes` are the numbers of pieces of all texts."""
         pieces = self._counts.sum()
         return {
             "words": self._words,
@@ -132,13 +131,13 @@ def _describe_pairs(data: RunData) -> dict[str, Any]:
 
 
 def count_ids(texts: Sequence[Sequence[int]], vocab_size: int) -> Ints:
-    """How often each id of a vocabulary occurs."""
+    """Frequency of each id of a vocabulary."""
     ids = np.fromiter((id_ for text in texts for id_ in text), dtype=np.int64)
     return np.bincount(ids, minlength=vocab_size)
 
 
 def byte_ids(tokenizer: TextTokenizer) -> list[int]:
-    """The ids that stand for one byte of a character which is no piece."""
+    """Ids of single bytes, for characters without a piece."""
     return [id_ for id_ in range(tokenizer.vocab_size) if tokenizer.is_byte(id_)]
 
 
@@ -159,7 +158,7 @@ def _ratio(part: float, whole: float, digits: int = 4) -> float | None:
 
 
 def format_report(found: dict[str, Any]) -> str:
-    """Tables of what `describe` found, for people."""
+    """The result of `describe` as tables."""
     if "corpora" not in found:
         return "\n".join(f"{key.replace('_', ' ')}: {value}" for key, value in found.items())
     blocks = [_corpora_table(found), _dropped_table(found), _tokenizer_table(found)]
@@ -243,7 +242,7 @@ def _percent(share: float | None, digits: int = 1) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their longest cell; the first two, which are words, flush left."""
+    """A table with columns as wide as their longest cell; the first two are left-aligned."""
     width = max(map(len, rows))
     full = [[*row, *[""] * (width - len(row))] for row in rows]
     widths = [max(map(len, column)) for column in zip(*full, strict=True)]

@@ -1,8 +1,8 @@
-"""Text that a teacher translates: for a student to learn from, or of text in one language alone.
+"""Makes training text with a teacher: translations for a student, or of monolingual text.
 
-Sequence-level distillation and, by `metric`, its interpolation with the references: Kim and Rush
-2016, sections 3.2 and 3.3. Back-translation: Sennrich et al. 2016. The teacher decodes by
-`serving.bulk`, which goes on after a kill.
+Sequence-level distillation and, with `metric`, its interpolation with the references: Kim and Rush
+2016, sections 3.2 and 3.3. Back-translation: Sennrich et al. 2016. The teacher decodes with
+`serving.bulk`, which resumes after an interruption.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from training.runs.replacing import check_free
 
 METRICS = ("chrf", "bleu")
 Direction = tuple[str | None, str | None]
-"""Languages of source and target; None leaves it to the bundle."""
+"""Languages of source and target; None uses the bundle's."""
 _ROWS_AT_ONCE = 500
-"""Rows that one process scores between two answers."""
+"""Rows that one process scores at a time."""
 
 
 @dataclass(frozen=True)
 class Workers:
-    """Who decodes: see `serving.bulk.run.run`."""
+    """The decoding workers, see `serving.bulk.run.run`."""
 
     count: int | None = None
     address: str | None = None
@@ -49,8 +49,8 @@ class Workers:
 
 @dataclass(frozen=True)
 class Choice:
-    """Of how many translations a row the one nearest to its reference is taken, by a metric of
-    sentences."""
+    """Of how many translations of a row the one nearest to its reference is chosen, by a
+    sentence-level metric."""
 
     n_best: int = 8
     metric: str = "chrf"
@@ -71,7 +71,7 @@ class Made:
     target: Path
     pairs: int
     dropped: int
-    """Rows that the teacher could not translate, or translated to nothing."""
+    """Number of rows that the teacher could not translate, or translated to nothing."""
 
 
 def distill(
@@ -85,13 +85,12 @@ def distill(
     workers: Workers,
     force: bool = False,
 ) -> Made:
-    """Write OUT.<source language> and OUT.<target language>: the sources, and of the teacher's
-    translations of each the one that is chosen.
+    """Write OUT.<source language> and OUT.<target language>: the sources, and the chosen one of the
+    teacher's translations of each.
 
-    The teacher is a bundle, a run or a checkpoint. With one translation a row the references count
-    for nothing. `direction` names source and target where the teacher has several. Raises
-    ConfigError or CorpusError where it cannot be done; a run that was ended goes on when it is
-    called again.
+    The teacher is a bundle, a run or a checkpoint. With one translation a row the references are
+    ignored. `direction` is source and target if the teacher has several. Raises ConfigError or
+    CorpusError if it is not possible. An interrupted run resumes when called again.
     """
     pairs = read_pairs(source, reference)
 
@@ -120,10 +119,10 @@ def backtranslate(
     workers: Workers,
     force: bool = False,
 ) -> Made:
-    """Write OUT.<target language of the teacher>, what it makes of a text, and OUT.<source
-    language>, the text itself: parallel text for a model of the other direction.
+    """Write OUT.<target language of the teacher>, its translations of a text, and OUT.<source
+    language>, the text itself: parallel text for a model of the opposite direction.
 
-    Takes what `distill` takes as a teacher, raises as it does, and goes on as it does.
+    Teacher, errors and resuming are as in `distill`.
     """
     lines = read_lines(text)
     with as_bundle(teacher, out) as bundle:
@@ -136,20 +135,20 @@ def backtranslate(
 
 @dataclass(frozen=True)
 class _Making:
-    """Parallel text of OUT that is being made: what was decoded lies beside it until it is there,
-    so that whatever ends a run costs no more than a block."""
+    """Parallel text OUT in the making. Decoded blocks are kept beside it until it is complete, so
+    that an interruption costs at most one block."""
 
     bundle: Path
     teacher: str
-    """The name of what the bundle was made of, or its own."""
+    """Name of the checkpoint behind the bundle, or of the bundle."""
     out: Path
     direction: tuple[str, str]
-    """In which the bundle translates."""
+    """Direction in which the bundle translates."""
     languages: tuple[str, str]
-    """Of source and target of what is made."""
+    """Languages of source and target of the result."""
     n_best: int
     read: Sequence[Path]
-    """Files of text, which what is made must not replace."""
+    """Input files, which the result must not replace."""
 
     def run(
         self,
@@ -160,7 +159,7 @@ class _Making:
         force: bool,
     ) -> Made:
         """Decode the texts, unless an earlier run has, and write the pairs that `choose` makes of
-        the lists of translations, empty where the bundle has failed."""
+        the lists of translations; a list is empty if the bundle failed."""
         lines = (json.dumps({"text": text}, ensure_ascii=False) for text in texts)
         content = "".join(f"{line}\n" for line in lines).encode()
         given, found = self._work_files(content)
@@ -176,8 +175,8 @@ class _Making:
         return made
 
     def _work_files(self, content: bytes) -> tuple[Path, Path]:
-        """Where texts and translations lie; others of them, of another bundle or of longer lists
-        lie elsewhere."""
+        """Files of texts and translations; those of another input, bundle or list length have other
+        names."""
         names = "".join(f"{code} " for code in self.direction)
         key = f"{self.n_best} {file_hash(self.bundle / MANIFEST)} {names}".encode()
         name = f"{self.out.name}.{hashlib.sha256(key + content).hexdigest()[:12]}"
@@ -219,8 +218,8 @@ def _best(texts: Sequence[str]) -> str:
 
 
 def chosen_direction(bundle: Path, direction: Direction) -> tuple[str, str]:
-    """The languages in which a translation bundle is to translate; raises ConfigError for another
-    bundle, and where it does not translate that or several directions fit."""
+    """The direction for a translation bundle; raises ConfigError for another bundle, and if it does
+    not translate that direction or several fit."""
     try:
         manifest = parse_manifest(bundle)
     except ServingError as error:
@@ -237,13 +236,13 @@ def chosen_direction(bundle: Path, direction: Direction) -> tuple[str, str]:
 
 
 def _nearest(rows: Sequence[tuple[list[str], str]], metric: str, workers: Workers) -> list[str]:
-    """Of each list the text nearest to the reference, the first of equals; empty for an empty
+    """For each list the text nearest to the reference, the first on a tie; empty for an empty
     list."""
     parts = [rows[i : i + _ROWS_AT_ONCE] for i in range(0, len(rows), _ROWS_AT_ONCE)]
     if len(parts) < 2:
         return [text for part in parts for text in _nearest_of_part(part, metric)]
     count = workers.count or default_threads()
-    # Not forked: Ray's threads have run in this process.
+    # Not forked, because Ray's threads have run in this process.
     with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool:
         done = pool.map(_nearest_of_part, parts, [metric] * len(parts))
         return [text for part in done for text in part]

@@ -1,4 +1,4 @@
-"""Fitting a pre-trained encoder to labelled text: trials of a grid, of which the best is kept."""
+"""Fits a pre-trained encoder to labelled text in a grid of trials, and keeps the best one."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ RESULTS = "results.json"
 TRIALS = "trials"
 _TRAIN, _DEV = "train", ("dev", "val", "valid", "validation")
 _WARMUP = 0.1
-"""Of all updates (Devlin et al. 2019)."""
+"""Share of warm-up updates (Devlin et al. 2019)."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What is tried: each learning rate with each number of epochs, batch size and seed."""
+    """The grid: every combination of learning rate, number of epochs, batch size and seed."""
 
     rates: tuple[float, ...] = (5e-5,)
     epochs: tuple[int, ...] = (3,)
@@ -61,7 +61,7 @@ class Grid:
     seeds: tuple[int, ...] = (1,)
 
     def trials(self) -> list[Trial]:
-        """All combinations, those that differ in the seed alone behind one another."""
+        """All combinations; those that differ in the seed only are adjacent."""
         return [
             Trial(*each)
             for each in itertools.product(self.rates, self.epochs, self.batches, self.seeds)
@@ -79,13 +79,13 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """Of its folder."""
+        """Name of its folder."""
         return f"lr{self.rate:g}-epochs{self.epochs}-batch{self.batch}-seed{self.seed}"
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """A task's files, and what they hold."""
+    """The files of a task and their content."""
 
     train: Path
     validation: Path | None
@@ -94,10 +94,10 @@ class Labelled:
 
 
 def find_files(task: Path) -> tuple[Path, Path | None]:
-    """Training and validation table of a task: a file, or a folder with `train.*` and perhaps
+    """Training and validation table of a task: a file, or a folder with `train.*` and optionally
     `dev.*`, `val.*`, `valid.*` or `validation.*`.
 
-    Raises ConfigError where there is none, or several.
+    Raises ConfigError if there is no such file, or several.
     """
     if not task.is_dir():
         return task, None
@@ -122,12 +122,11 @@ def finetune(
     overrides: Sequence[str] = (),
     metric: str | None = None,
 ) -> dict[str, Any]:
-    """Fit an encoder to labelled text in each trial of a grid, and make `run` of the best one by
-    `metric` on the validation lines; returns what came of all, which `results.json` keeps.
+    """Fit an encoder to labelled text in each trial of a grid. The best trial by `metric` on the
+    validation lines becomes `run`. Returns the results of all trials, which `results.json` stores.
 
-    A run that was ended goes on with the same command. Raises ConfigError or CheckpointError where
-    `base` is no encoder or the folder is another run's, CorpusError for what is wrong with the
-    text.
+    An interrupted run resumes with the same command. Raises ConfigError or CheckpointError if
+    `base` is no encoder or the folder belongs to another run, CorpusError for errors in the text.
     """
     checkpoint = find_checkpoint(base)
     pretrained = read_run_recipe(checkpoint)
@@ -155,9 +154,9 @@ def finetune(
 
 
 def resolve(task: Labelled) -> LabelledConfig:
-    """What a table holds: columns and kind as given or as found out, labels and scores.
+    """The content of a table: given or detected columns and kind, labels and scores.
 
-    Raises CorpusError or ConfigError where that cannot be known.
+    Raises CorpusError or ConfigError if they cannot be determined.
     """
     check_kind(task.kind)
     sheet = read_sheet(task.train, task.columns)
@@ -245,11 +244,11 @@ def _recipe(
 
 
 def _with_steps(recipe: FineTuningRecipe, epochs: int) -> FineTuningRecipe:
-    """The recipe with the updates of so many epochs, a validation after each."""
+    """The recipe with the updates of so many epochs and a validation after each."""
     train, _ = read_splits(recipe.data)
     batches = math.ceil(len(train) / recipe.data.batch_size)
     if recipe.data.kind == "contrastive" and len(train) % recipe.data.batch_size == 1:
-        batches -= 1  # a line alone has nothing to be compared with
+        batches -= 1  # a single line has nothing to be compared with
     each = max(1, math.ceil(batches / recipe.optim.accumulation))
     steps = epochs * each
     optim = replace(recipe.optim, warmup_steps=max(1, round(_WARMUP * steps)))
@@ -264,7 +263,7 @@ def _with_steps(recipe: FineTuningRecipe, epochs: int) -> FineTuningRecipe:
 
 
 def _try_all(recipes: dict[Trial, FineTuningRecipe], run: Path, by: str) -> dict[Trial, Any]:
-    """The best validation of each trial; the weights of the best trial alone stay."""
+    """The best validation of each trial; only the weights of the best trial are kept."""
     found: dict[Trial, Any] = {}
     for number, (trial, recipe) in enumerate(recipes.items(), 1):
         folder = run / TRIALS / trial.name
@@ -291,7 +290,7 @@ def _drop_weights(folder: Path) -> None:
 
 
 def _keep(trial: Path, run: Path) -> None:
-    """Move what a trial left to the run's own folder."""
+    """Move a trial's files to the run's own folder."""
     try:
         for path in trial.iterdir():
             if path.name != RESULTS:
@@ -301,7 +300,7 @@ def _keep(trial: Path, run: Path) -> None:
 
 
 def _finished(results: Path, plan: list[dict[str, Any]]) -> dict[str, Any]:
-    """What an earlier call came to; raises ConfigError where it tried something else."""
+    """The result of an earlier call; raises ConfigError if it had other trials."""
     found: dict[str, Any] = json.loads(results.read_text())
     if found.pop("recipes") != json.loads(json.dumps(plan)):
         raise ConfigError(
@@ -311,7 +310,7 @@ def _finished(results: Path, plan: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _summary(found: dict[Trial, Any], best: Trial, by: str, data: LabelledConfig) -> dict[str, Any]:
-    """The best trial, all of them, and mean and spread over the seeds of each combination."""
+    """The best trial, all trials, and mean and spread over the seeds of each combination."""
     spread: list[dict[str, Any]] = []
     for trial in found:
         setting = {"lr": trial.rate, "epochs": trial.epochs, "batch": trial.batch}

@@ -1,5 +1,5 @@
-"""A shallower model out of a trained one, of the layers that stay (Fan et al. 2019, "Reducing
-Transformer Depth on Demand with Structured Dropout", section 3).
+"""Makes a shallower model of a trained one by keeping some of its layers (Fan et al. 2019,
+"Reducing Transformer Depth on Demand with Structured Dropout", section 3).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 SIDES = ("encoder", "decoder")
 MOST_CHOICES = 1000
-"""Combinations of layers that a search tries of each side."""
+"""Most combinations of layers that a search tries for each side."""
 _BESIDE = (
     *VOCABULARIES.values(),
     VALIDATION_SOURCE,
@@ -56,11 +56,11 @@ Weights = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Pruned:
-    """What `prune` has made."""
+    """The result of `prune`."""
 
     checkpoint: Path
     encoder_layers: tuple[int, ...] | None
-    """Those kept, by their numbers from 0 in the model that was pruned; None: all."""
+    """Kept layers of each side, numbered from 0 in the original model; None means all."""
     decoder_layers: tuple[int, ...] | None
     parameters: int
 
@@ -75,17 +75,17 @@ def prune(
     sentences: int = 200,
     force: bool = False,
 ) -> Pruned:
-    """Write a run `out` whose model has fewer layers than that of a run or checkpoint folder.
+    """Write a run `out` with fewer layers than a run or checkpoint folder.
 
-    `keep` names the layers of a side (`encoder`, `decoder`) from 0, `depths` how many there shall
-    be, which `method` chooses: `every_other` at even distances, `search` by the validation loss of
-    all combinations on so many `sentences` of the run's, one side after the other, `learnt` those
-    that training has kept most often. A side in neither stays as it is. The recipe of `out` is the
-    run's, with the pruned sides' depth and without their LayerDrop. Its one checkpoint is of step
-    0: from there `train` goes on with an optimiser of its own.
+    `keep` lists the layers of a side (`encoder`, `decoder`), from 0. `depths` is their number, with
+    `method` choosing them: `every_other` at even distances; `search` by the validation loss of all
+    combinations on so many `sentences` of the run, one side after the other; `learnt` those that
+    training kept most often. A side in neither stays unchanged. The recipe of `out` is the run's
+    with the new depths and without LayerDrop. Its only checkpoint is step 0; `train` continues from
+    it with a new optimiser.
 
-    Raises ConfigError for what cannot be pruned so, and where `out` exists and `force` is not given
-    or the run would be lost; CheckpointError where the run cannot be read.
+    Raises ConfigError if the model cannot be pruned so, if `out` exists and `force` is not given,
+    or if the run would be lost; CheckpointError if the run cannot be read.
     """
     keep, depths = dict(keep or {}), dict(depths or {})
     check_free(out, [path], force=force)
@@ -112,8 +112,8 @@ def prune(
 def cut(
     model: ModelConfig, weights: Weights, side: str, layers: Sequence[int]
 ) -> tuple[ModelConfig, Weights]:
-    """The configuration and weights of a model of which one side has these layers alone; the other
-    is untouched."""
+    """Configuration and weights of a model with only these layers on one side; the other side
+    stays."""
     weights = dict(_renumbered(weights, _stack_name(model, side), layers))
     other = "decoder" if side == "encoder" else "encoder"
     sizes: dict[str, Any] = {}
@@ -202,7 +202,7 @@ class _Search:
         self._tokenizer = load_tokenizer(_run_of(checkpoint, TOKENIZER_FILE) / TOKENIZER_FILE)
 
     def loss(self, config: ModelConfig, weights: Weights) -> float:
-        """Nats of a label."""
+        """Loss in nats per label."""
         model = build_network(config)
         model.load_state_dict(weights)
         assert isinstance(model, TranslationModel)
@@ -220,7 +220,7 @@ def _choose(
     method: str,
     search: _Search | None,
 ) -> tuple[int, ...]:
-    """The layers that stay."""
+    """The layers to keep."""
     there = getattr(model, f"num_{side}_layers")
     if method == "every_other":
         # Of 6 layers, 3 are 0, 2, 4 and 4 are 0, 1, 3, 4: depth d goes where d % (N / gone) is 0.
@@ -247,13 +247,13 @@ def _choose(
 
 
 def _stack_name(model: ModelConfig, side: str) -> str:
-    """The submodule that holds the layers of a side."""
+    """Name of the submodule that holds the layers of a side."""
     with torch.device("meta"):
         return build_network(model).stacks[side]
 
 
 def _run_of(checkpoint: Path, file: str) -> Path:
-    """The folder of a checkpoint's run that holds a file."""
+    """The folder of a checkpoint's run that contains a file."""
     for folder in (checkpoint, checkpoint.parent, checkpoint.parent.parent):
         if (folder / file).is_file():
             return folder
@@ -261,7 +261,7 @@ def _run_of(checkpoint: Path, file: str) -> Path:
 
 
 def _write(recipe: Recipe, weights: Weights, checkpoint: Path, out: Path) -> Path:
-    """A run folder with one checkpoint, of step 0; returns the checkpoint's."""
+    """Write a run folder with one checkpoint, of step 0; returns the checkpoint's folder."""
     model = build_network(recipe.model)
     model.load_state_dict(weights)
     state: dict[str, Any] = {

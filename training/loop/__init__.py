@@ -1,1 +1,1 @@
-"""Updates: the loop, the optimiser, processes and speed. It knows no kind of model by name."""
+"""The training loop, optimiser, processes and speed; knows no kind of model by name."""

@@ -10,11 +10,10 @@ from torch import Tensor, nn
 
 
 class WeightAverage:
-    """The average of a model's parameters over its updates, in their own precision (fp32).
+    """Moving average of a model's parameters, in their own precision (fp32).
 
-    After update `step` it moves towards the parameters by 1 - d, where d is the decay, or less in
-    the first updates: min(decay, (1 + step) / (10 + step)), so that it forgets the weights that
-    training began with.
+    Update `step` moves the average towards the parameters by 1 - d, with d = min(decay, (1 + step)
+    / (10 + step)): the first updates have a smaller d, so that the initial weights are forgotten.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -25,14 +24,14 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Take in the parameters as update `step` (from 1) has left them."""
+        """Include the parameters after update `step`, counted from 1."""
         decay = min(self._decay, (1 + step) / (10 + step))
         trained = [parameter.detach() for parameter in self._model.parameters()]
         torch._foreach_lerp_(list(self.tensors.values()), trained, 1 - decay)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Within the block the model computes with the average; nothing may be trained there."""
+        """Within the block the model uses the average; it must not be trained there."""
         self._swap()
         try:
             yield

@@ -1,4 +1,4 @@
-"""`data.token_budget: auto`: the largest batches for which a device has memory."""
+"""`data.token_budget: auto`: finds the largest batches that fit into a device's memory."""
 
 from __future__ import annotations
 
@@ -24,22 +24,23 @@ from training.tasks.loss import label_smoothed_loss
 logger = logging.getLogger(__name__)
 
 _FIRST = 1024
-"""Tokens of the first batch that is tried."""
+"""Tokens of the first trial batch."""
 _MOST = {"cpu": 8192, "cuda": 131_072}
-"""Beyond these a larger batch computes no faster, and an epoch has too few updates."""
+"""Larger batches compute no faster and leave too few updates in an epoch."""
 _SHARE = {"cpu": 0.5, "cuda": 0.9}
-"""Of the free memory: a CPU's holds the text and serves others too."""
+"""Share of the free memory to use: a CPU's memory also holds the text and serves other
+processes."""
 _PROCESS = Path("/proc/self")
 MEMORY = Path("/proc/meminfo")
 GROUP = Path("/sys/fs/cgroup")
-"""Where the system states the memory of all, and that of this process's control group."""
+"""Files with the system's memory, and with that of this process's control group."""
 
 
 def settle_budget(recipe: Recipe, run: Path, ranks: TrainingRanks) -> Recipe:
-    """The recipe with a number where its token budget is `auto`: that of the run where it has
-    begun, otherwise what fits into the memory of rank 0's device, the same for all.
+    """The recipe with a number in place of a token budget `auto`: that of the run if it has
+    started, otherwise the one that fits rank 0's device, the same for all processes.
 
-    Raises CheckpointError where the run's recipe cannot be read.
+    Raises CheckpointError if the run's recipe cannot be read.
     """
     if not isinstance(recipe, TranslationRecipe) or recipe.data.token_budget != AUTO:
         return recipe
@@ -60,10 +61,10 @@ def with_budget(recipe: TranslationRecipe, budget: int) -> TranslationRecipe:
 
 
 def find_budget(recipe: TranslationRecipe, device: torch.device, processes: int = 1) -> int:
-    """The token budget that fits, logged in one line; all `processes` share a CPU's memory.
+    """Find the token budget that fits, and log it; all `processes` share a CPU's memory.
 
-    Updates with ever larger batches of the longest rows are made on a model of the recipe's, until
-    the next one would take more than its share of the free memory, or be larger than is of use.
+    Runs updates with growing batches of the longest rows on a model of the recipe's sizes, until
+    the next one would exceed the share of free memory or the useful size.
     """
     longest = recipe.data.max_pieces + 1
     scale = recipe.model.batch_cost(longest, longest) // longest
@@ -81,7 +82,7 @@ def find_budget(recipe: TranslationRecipe, device: torch.device, processes: int 
             taken = probe.measure(tokens * scale)
         except torch.OutOfMemoryError:
             break
-        # What the model itself takes does not grow, so that this many certainly fit.
+        # The model's own memory does not grow, so this many certainly fit.
         fitting = min(2 * tokens, int(tokens * allowed / taken), _MOST[device.type])
         fitting = max(fitting // 256 * 256, 256)
         budget, used = min(tokens, fitting), taken
@@ -97,8 +98,8 @@ def find_budget(recipe: TranslationRecipe, device: torch.device, processes: int 
 
 
 def free_bytes(device: torch.device, memory: Path = MEMORY, group: Path = GROUP) -> int | None:
-    """Memory that is free on a device, on a CPU by these files, within the limit of its control
-    group (v2) too; None where the system does not state it."""
+    """Free memory of a device in bytes. On a CPU it comes from these files, within the limit of the
+    control group (v2); None if the system does not state it."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     free = _number(memory, r"MemAvailable:\s+(\d+) kB")
@@ -121,7 +122,7 @@ def _number(path: Path, pattern: str) -> int | None:
 
 
 class MemoryProbe:
-    """A model of the recipe's that learns from nonsense."""
+    """A model of the recipe's sizes that is trained on random ids."""
 
     def __init__(self, recipe: TranslationRecipe, device: torch.device) -> None:
         self._recipe, self._device = recipe, device
@@ -133,12 +134,12 @@ class MemoryProbe:
         self._optimizer = build_optimizer(self._model, recipe.optim)
 
     def measure(self, budget: int) -> int:
-        """The most memory, in bytes, that an update has taken, model and optimiser included."""
+        """Peak memory of an update in bytes, model and optimiser included."""
         self._update(self._batch(budget))
         return max(1, self._peak() - self._before)
 
     def _batch(self, budget: int) -> PairBatch:
-        """Of the longest rows, one at least."""
+        """A batch of the longest rows, at least one."""
         longest = self._recipe.data.max_pieces + 1
         rows = max(1, budget // self._recipe.model.batch_cost(longest, longest))
         ids = torch.randint(EOS_ID + 1, self._recipe.model.vocab_size, (rows, longest))
@@ -154,7 +155,7 @@ class MemoryProbe:
         self._optimizer.zero_grad(set_to_none=True)
 
     def _begin(self) -> int:
-        """Forget earlier peaks; returns what is held now."""
+        """Reset the peak; returns the bytes held now."""
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(self._device)

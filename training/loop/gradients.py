@@ -1,4 +1,5 @@
-"""The gradient of an update: summed over batches and processes, in halves where memory ends."""
+"""Computes the gradient of an update: summed over batches and processes, in halves if memory is
+short."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class GradientSum:
-    """Computes gradients of the mean loss of a label over all batches of an update."""
+    """Computes the gradient of the mean loss per label over all batches of an update."""
 
     def __init__(
         self,
@@ -31,11 +32,11 @@ class GradientSum:
         self._recipe, self._model, self._data = recipe, model, data
         self._device, self._ranks = device, ranks
         self.halved = False
-        """Whether the rows of each batch are taken in two halves, for want of memory."""
+        """Whether each batch is split into two halves, for lack of memory."""
 
     def prepare(self, batches: list[Any]) -> list[Any]:
-        """This process' share of an update's batches as tensors in the machine's memory, from where
-        a GPU can fetch them while it computes."""
+        """Convert this process's share of the batches into tensors in host memory, from which a GPU
+        can copy them while it computes."""
         own = self._ranks.share_of(batches)
         collated = [self._data.collate(batch, torch.device("cpu")) for batch in own]
         if self._device.type == "cuda":
@@ -45,11 +46,11 @@ class GradientSum:
     def compute(self, update: Update) -> tuple[float, int]:
         """Leave the gradient in the parameters; returns summed loss and labels of all processes.
 
-        Of the update's batches, which are those of all processes, this one computes its share.
-        Where a GPU's memory does not suffice, the rows of each batch are taken in two halves from
-        here on, and from the next update on by every process, which gives the same gradient.
+        Each process computes its share of the batches. If a GPU runs out of memory, it splits each
+        batch into two halves from here on, and from the next update on all processes do; the
+        gradient is the same.
 
-        Raises ConfigError where the halves do not fit either, or cannot be made.
+        Raises ConfigError if the halves do not fit either, or cannot be made.
         """
         own = self._ranks.share_of(update.batches)
         collated = update.prepared
@@ -64,7 +65,7 @@ class GradientSum:
         return total, int(labels)
 
     def parts(self, batches: list[Any]) -> list[Any]:
-        """What is computed at once of these batches: they themselves, or each in two halves."""
+        """The parts that are computed at once: whole batches, or the halves of each."""
         return [part for batch in batches for part in (halve(batch) if self.halved else [batch])]
 
     def _collate(self, batches: list[Any]) -> list[Any]:
@@ -76,7 +77,7 @@ class GradientSum:
                 return self._add_up(collated, labels)
             except torch.OutOfMemoryError as error:
                 self._halve(batches, error)
-            # Here the error is gone, which held the tensors that had been made.
+            # The error, which referenced the tensors, is gone here.
             self._model.zero_grad(set_to_none=True)
             if self._device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -118,7 +119,7 @@ class GradientSum:
 
 
 def _sizes(recipe: Recipe) -> tuple[str, int, str]:
-    """What decides the size of batches, as a key and its value, and that of one row."""
+    """The option that decides the batch size, its value, and the size of one row."""
     data = recipe.data
     if isinstance(data, DataConfig):
         return "data.token_budget", data.budget, f"data.max_pieces = {data.max_pieces}"
@@ -128,12 +129,14 @@ def _sizes(recipe: Recipe) -> tuple[str, int, str]:
     longest = f"data.max_length = {data.max_length}"
     if isinstance(data, PretrainingConfig):
         return "data.token_budget", data.token_budget, longest
-    if data.kind == "contrastive":  # whose batches are one row, as each line needs the others
+    if (
+        data.kind == "contrastive"
+    ):  # whose batches cannot be split, since each line needs the others
         longest = f"data.batch_size = {data.batch_size} lines"
     return "data.batch_size", data.batch_size, longest
 
 
 def halve(batch: Any) -> list[Any]:
-    """The rows of a batch in two halves, or in one where there is one row only."""
+    """Split the rows of a batch into halves; a single row stays one part."""
     middle = (len(batch) + 1) // 2
     return [half for half in (batch[:middle], batch[middle:]) if len(half)]

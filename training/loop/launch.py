@@ -1,4 +1,4 @@
-"""Start the processes of a run on this machine, and see that they end together."""
+"""Starts the processes of a run on this machine, and ends them together."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from training.runs.folder import find_device
 logger = logging.getLogger(__name__)
 
 GRACE_SECONDS = 120.0
-"""For the others after one has failed: rank 0 saves what it has learnt."""
+"""Seconds for the others after one has failed: rank 0 saves a checkpoint."""
 
 
 def check_devices(name: str, processes: int) -> None:
-    """See that so many processes find their devices, here once and not in each of them.
+    """Check that so many processes find their devices, once instead of in each of them.
 
-    Raises ConfigError where they would not.
+    Raises ConfigError if they would not.
     """
     if name != "cuda":
         find_device(name)
         return
-    found = torch.cuda.device_count()  # which takes no memory of a GPU, as `find_device` would
+    found = torch.cuda.device_count()  # takes no GPU memory, unlike `find_device`
     if found < processes:
         raise ConfigError(
             f"loop.device='cuda' gives each of --processes = {processes} a GPU of its own, this "
@@ -40,10 +40,10 @@ def check_devices(name: str, processes: int) -> None:
 
 
 def launch(words: list[str], processes: int) -> int:
-    """Run `python -m training` with these words in so many processes; returns the exit status.
+    """Run `python -m training` with these arguments in so many processes; returns the exit status.
 
-    Where one fails, the others notice it by themselves, and are ended after a grace if not. They
-    are asked to end, with that grace, where this process is.
+    If one fails, the others notice it themselves; after a grace period they are ended. The same
+    happens if this process is asked to end.
     """
     common = {SIZE: str(processes), ADDRESS: "127.0.0.1", PORT: str(_free_port())}
     children = []
@@ -59,7 +59,7 @@ def accompany(children: list[subprocess.Popen[bytes]], grace: float = GRACE_SECO
     before = signal.signal(signal.SIGTERM, _end)
     try:
         return _wait(children, grace)
-    except KeyboardInterrupt:  # which the children have got as well
+    except KeyboardInterrupt:  # which the children have received as well
         _wait(children, grace)
         return 130
     except SystemExit:
@@ -88,7 +88,7 @@ def _wait(
                     logger.error("rank %d was ended by %s", rank, name)
         if deadline is not None and time.monotonic() > deadline:
             for child in children:
-                child.kill()  # SIGTERM asks it to save, which it had time for
+                child.kill()  # SIGTERM asked it to save, and it had time for that
         time.sleep(0.05)
     return int(any(child.returncode for child in children))
 

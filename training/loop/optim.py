@@ -15,8 +15,8 @@ from training.recipe.config import OptimConfig
 
 
 def build_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optimizer:
-    """One optimiser over all parameters: AdamW (Loshchilov and Hutter 2019; weight decay 0 is plain
-    Adam), or SGD without momentum. The weights of a model's branches are a group of their own."""
+    """One optimiser over all parameters: AdamW (Loshchilov and Hutter 2019; with weight decay 0 it
+    is Adam), or SGD without momentum. The weights of a model's branches form a separate group."""
     branches = [
         parameter
         for module in model.modules()
@@ -46,9 +46,9 @@ def build_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optimi
 def set_rates(
     optimizer: torch.optim.Optimizer, step: int, config: OptimConfig, max_steps: int
 ) -> float:
-    """Prepare update `step` (from 1); returns the learning rate of all but the branches' weights,
-    which have a warm-up of their own and stay as they are in the last updates (Ahmed et al. 2017,
-    section 4)."""
+    """Set the learning rates of update `step`, counted from 1; returns the common rate. Weights of
+    branches have their own warm-up and are frozen in the last updates (Ahmed et al. 2017, section
+    4)."""
     rate = learning_rate(step, config, max_steps)
     own = replace(config, warmup_steps=config.branch_warmup_steps or config.warmup_steps)
     for group in optimizer.param_groups:
@@ -60,8 +60,8 @@ def set_rates(
 
 
 def head_dropout_rate(step: int, model: ModelConfig, optim: OptimConfig, max_steps: int) -> float:
-    """The rate of DropHead in update `step` (from 1): constant, or falling over the warm-up and
-    rising over all updates that follow (Zhou et al. 2020, section 3.3)."""
+    """The DropHead rate of update `step`, counted from 1: constant, or falling over the warm-up and
+    rising over the remaining updates (Zhou et al. 2020, section 3.3)."""
     if model.head_dropout_schedule == "constant":
         return model.head_dropout
     warmup = optim.warmup_steps
@@ -71,7 +71,8 @@ def head_dropout_rate(step: int, model: ModelConfig, optim: OptimConfig, max_ste
 
 
 def learning_rate(step: int, config: OptimConfig, max_steps: int) -> float:
-    """The rate of update `step` (from 1): linear warm-up, then the configured decay.
+    """The learning rate of update `step`, counted from 1: linear warm-up, then the configured
+    decay.
 
     `inverse_sqrt` is Vaswani et al. 2017, equation 3, written with its peak; `linear` and `cosine`
     (Loshchilov and Hutter 2017, equation 5, without restarts) end at `final_lr` in `max_steps`;

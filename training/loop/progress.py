@@ -1,4 +1,4 @@
-"""How a run goes: sums between two records of its log, and the line that its user sees."""
+"""Progress of a run: sums between two log records, and the status line."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ logger = logging.getLogger(__name__)
 
 
 def memory_bytes(device: torch.device) -> int:
-    """What the process holds of a device's memory; of the machine's, where it trains on the CPU."""
+    """Memory of the process on a device in bytes; on a CPU, in the machine's memory."""
     if device.type == "cuda":
         return torch.cuda.memory_reserved(device)
     return resident_bytes()
 
 
 class LogWindow:
-    """Sums between two records of the log; checkpoints keep them."""
+    """Sums between two log records; checkpoints store them."""
 
     def __init__(self, device: torch.device) -> None:
         self.sums: dict[str, float] = {"loss": 0.0, "labels": 0}
         self._device = device
         self.begun = False
         self.seconds_per_label: float | None = None
-        """What a label would take at the speed of matrix products alone, once that is known."""
+        """Seconds per label at the speed of matrix products alone, once measured."""
         self._start, self._new_labels = time.perf_counter(), 0
         self._last: dict[str, float] = {}
 
     def begin(self, seconds_per_label: float | None) -> None:
-        """Count time from here on; what came before was no training."""
+        """Start the clock; earlier time was not spent on training."""
         self.begun, self.seconds_per_label = True, seconds_per_label
         self._start = time.perf_counter()
 
     def add(self, values: dict[str, float]) -> None:
-        """Count an update: its summed loss, labels, learning rate and norm of the gradient."""
+        """Add an update: summed loss, labels, learning rate and gradient norm."""
         self.sums["loss"] += values["loss"]
         self.sums["labels"] += values["labels"]
         self._new_labels += int(values["labels"])
         self._last = values
 
     def take(self, epoch: int) -> dict[str, float]:
-        """The record of what was added since the last, per label."""
+        """The record since the last one, per label."""
         seconds = time.perf_counter() - self._start
         speed = self._new_labels / seconds
         record = {
@@ -75,7 +75,7 @@ class LogWindow:
 
 
 class LiveLine:
-    """One line that shows how a run goes: drawn anew in a terminal, logged elsewhere."""
+    """A status line: redrawn in a terminal, logged elsewhere."""
 
     def __init__(self, step: int, max_steps: int) -> None:
         self._first, self._max_steps = step, max_steps
@@ -92,7 +92,7 @@ class LiveLine:
         self._bar.update()
 
     def show(self, step: int, record: Mapping[str, float], validation: Mapping[str, Any]) -> None:
-        """Show the record of training at `step`, with the last validation, which may be empty."""
+        """Show the training record at `step`, with the last validation, which may be empty."""
         spent = time.perf_counter() - self._start
         left = spent / max(1, step - self._first) * (self._max_steps - step)
         line = describe(record, validation, left)
@@ -101,22 +101,22 @@ class LiveLine:
         self._bar.set_description_str(line)
 
     def say(self, text: str) -> None:
-        """Show something else, above the line where that is drawn."""
+        """Show another message, above a redrawn line."""
         if self._bar.disable:
             logger.info(text)
         else:
             self._bar.write(text, file=sys.stderr)
 
     def close(self) -> None:
-        """Leave the line as it is."""
+        """End the line."""
         self._bar.close()
 
 
 class Reporter:
-    """Reports how a session of a run goes, within its block: in the run's log, to its user and to
-    trackers; of several processes rank 0 does.
+    """Reports a training session within its block: to the log, the user and trackers. Of several
+    processes only rank 0 reports.
 
-    Raises ConfigError where there is no such tracker as the recipe names.
+    Raises ConfigError if the recipe names an unknown tracker.
     """
 
     def __init__(self, recipe: Recipe, run: Path, step: int, ranks: TrainingRanks) -> None:
@@ -149,14 +149,14 @@ class Reporter:
             self._line.advance()
 
     def record(self, step: int, record: dict[str, float]) -> None:
-        """Report the record of training at `step`."""
+        """Report the training record at `step`."""
         if self._log is not None and self._line is not None:
             self._log.log("train", step, {**record})
             self._track("train", step, record)
             self._line.show(step, record, self._log.last_validation)
 
     def validation(self, step: int, values: dict[str, float | str]) -> None:
-        """Report a validation's figures at `step`; texts (signatures) stand in the log alone."""
+        """Report validation figures at `step`; texts (signatures) go to the log only."""
         if self._log is not None and self._line is not None:
             self._log.log("validation", step, values)
             figures = {name: value for name, value in values.items() if not isinstance(value, str)}
@@ -171,7 +171,7 @@ class Reporter:
 def describe(
     record: Mapping[str, float], validation: Mapping[str, Any], seconds_left: float
 ) -> str:
-    """Loss, speed, BLEU of the last validation where it has one, memory and time to the end."""
+    """Loss, speed, BLEU of the last validation if it has one, memory and remaining time."""
     speed = f"{record['labels_per_second']:.0f} labels/s"
     if "matrix_share" in record:
         speed += f" ({100 * record['matrix_share']:.0f} % of matrix speed)"

@@ -123,8 +123,9 @@ class TrainingRanks:
 
     @contextmanager
     def heeding_sigterm(self) -> Iterator[Callable[[], bool]]:
-        """Within the block SIGTERM ends none of several processes: the function that it gives tells
-        whether one has been sent to any, the same in each where all call it.
+        """Within the block SIGTERM ends none of several processes. Yields a function that returns
+        whether SIGTERM was sent to any of them; all processes must call it together and get the
+        same answer.
 
         A process alone is ended by it as ever.
         """

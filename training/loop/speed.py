@@ -1,4 +1,4 @@
-"""How much of a machine's matrix speed training uses."""
+"""The share of a machine's matrix speed that training reaches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SECONDS = 0.5
 def matrix_speed(device: torch.device, dtype: torch.dtype) -> float:
     """Floating-point operations a second of square matrix products, the best of several.
 
-    Their size grows until one takes a good time, so that the machine is at its best.
+    The size grows until a product takes long enough for the machine to reach full speed.
     """
     size, best, start = _SMALLEST, 0.0, time.perf_counter()
     while time.perf_counter() - start < _SECONDS:
@@ -41,10 +41,10 @@ def matrix_speed(device: torch.device, dtype: torch.dtype) -> float:
 def operations_per_label(
     model: Trainable, data: Task, batches: list[Any], device: torch.device, *, bf16: bool
 ) -> float:
-    """Floating-point operations of matrix products in an update over the batches, for each label.
+    """Floating-point operations per label of the matrix products in an update over the batches.
 
-    Counted in one forward pass; the backward pass has two products for each of that one. The model
-    is left in evaluation mode.
+    They are counted in one forward pass; the backward pass has two products for each. The model is
+    left in evaluation mode.
     """
     model.eval()
     counter, labels = FlopCounterMode(display=False), 0
@@ -64,8 +64,8 @@ def operations_per_label(
 def matrix_seconds(
     model: Trainable, data: Task, batches: list[Any], device: torch.device, *, bf16: bool
 ) -> float:
-    """What a label of these batches would take if training were nothing but its matrix products, at
-    their best speed on this machine, now."""
+    """Seconds per label of these batches if training were only matrix products at their best
+    measured speed."""
     speed = matrix_speed(device, torch.bfloat16 if bf16 else torch.float32)
     work = operations_per_label(model, data, batches, device, bf16=bf16)
     logger.info(

@@ -1,4 +1,4 @@
-"""The batches of each update in their order, prepared by a thread ahead of the model."""
+"""The batches of each update, in order, prepared ahead of the model by a thread."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from training.errors import BatchError, TrainingError
 from training.tasks.task import Task
 
 AHEAD = 4
-"""Updates that are prepared before the model asks for them."""
+"""Number of updates prepared in advance."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """How far a run has come in its data; checkpoints keep it."""
+    """Position of a run in its data; checkpoints store it."""
 
     epoch: int = 0
     position: int = 0
-    """Batches that have been seen, by whichever process."""
+    """Number of batches seen, by all processes."""
     begun: int = 0
-    """The step after which the epoch began."""
+    """Step at which the epoch began."""
     part: int = 0
-    """Of the epoch's parts the one of whose batches `position` counts."""
+    """Part of the epoch to which `position` refers."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +37,22 @@ class Update:
     """The batches of one update."""
 
     batches: list[Any]
-    """Those of all processes."""
+    """Batches of all processes."""
     after: Place = Place()
-    """Where the run stands when the update is made."""
+    """Position of the run after the update."""
     prepared: Any = None
-    """What `prepare` of `iterate_updates` has made of the batches."""
+    """Result of `prepare` for the batches (`iterate_updates`)."""
 
 
 def iterate_updates(
     data: Task, place: Place, step: int, size: int, prepare: Callable[[list[Any]], Any]
 ) -> Generator[Update]:
-    """Updates of `size` batches, from a place on at which so many steps are made, without end.
+    """Yield updates of `size` batches without end, from a position after so many steps.
 
-    The last one of an epoch's part may have fewer. An epoch ends early where the text changes.
+    The last update of an epoch's part may have fewer batches. An epoch ends early if the text
+    changes.
 
-    The next part is laid out, in a thread of its own, while the second half of one is given out.
+    A thread prepares the next part while the second half of the current one is used.
     """
     with ThreadPoolExecutor(1, "epoch") as pool:
         following = pool.submit(data.epoch, place.epoch, place.begun, place.part)
@@ -78,7 +79,7 @@ def iterate_updates(
 
 
 class Ahead:
-    """Takes updates in a thread, a few ahead of who asks for them; to be closed after use."""
+    """Takes updates in a thread, a few in advance; close it after use."""
 
     def __init__(self, updates: Generator[Update], depth: int = AHEAD) -> None:
         self._ready: queue.Queue[Update | BaseException] = queue.Queue(depth)
@@ -95,7 +96,7 @@ class Ahead:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End the thread, after what it is at."""
+        """End the thread after its current update."""
         self._closed.set()
         while self._thread.is_alive():
             with suppress(queue.Empty):
@@ -103,9 +104,9 @@ class Ahead:
             self._thread.join(0.01)
 
     def next(self) -> Update:
-        """The next update, waited for where it is not ready.
+        """The next update; waits if it is not ready.
 
-        Raises what the thread raised; BatchError where that was no TrainingError.
+        Raises the thread's error; BatchError if that is no TrainingError.
         """
         found = self._ready.get()
         if isinstance(found, Update):

@@ -1,1 +1,1 @@
-"""Figures of quality, from texts and numbers alone. They know no model and no run."""
+"""Quality figures from texts and numbers alone, without a model or a run."""

@@ -1,4 +1,4 @@
-"""What translations get right: by domain, source length, place in the sentence, word frequency.
+"""Breaks translation quality down by domain, source length, place in the sentence, word frequency.
 
 Words are cased tokens of sacreBLEU's 13a, as BLEU counts them; a source's length is in words
 between spaces, which needs no tokenizer of its language. A word of the reference is matched as
@@ -30,7 +30,7 @@ _tokenize = Tokenizer13a()
 
 @dataclass(frozen=True)
 class LengthBucket:
-    """Corpus scores of the sentences whose source has so many words."""
+    """Corpus scores of the sentences with a source length in one range."""
 
     words: str
     sentences: int
@@ -52,37 +52,37 @@ class DomainBucket:
 
 @dataclass(frozen=True)
 class PositionBucket:
-    """Reference words in one fifth of their sentences."""
+    """Matched reference words in one fifth of their sentences."""
 
     part: str
     words: int
     matched: float
-    """Share of them, 0 to 1."""
+    """Matched share, 0 to 1."""
 
 
 @dataclass(frozen=True)
 class FrequencyBucket:
-    """Words that occur so often in the training target text; shares are 0 to 1."""
+    """F1 of the words in one range of counts in the training target text; shares are 0 to 1."""
 
     frequency: str
     reference_words: int
     translation_words: int
     precision: float
-    """Matched words over those of the translations."""
+    """Matched words over words of the translations."""
     recall: float
-    """Matched words over those of the references."""
+    """Matched words over words of the references."""
     f1: float
 
 
 def count_words(texts: Iterable[str]) -> Counter[str]:
-    """How often each word occurs."""
+    """Count of each word."""
     return Counter(word for text in texts for word in _words(text))
 
 
 def quality_by_length(
     sources: list[str], references: list[str], translations: list[str]
 ) -> list[LengthBucket]:
-    """Scores by words of the source; buckets without a sentence are left out."""
+    """Scores by source length in words; buckets without a sentence are left out."""
     labels = [_bucket(len(source.split()), _LENGTHS) for source in sources]
     scores = _scores_by(labels, references, translations)
     return [LengthBucket(label, *scores[label]) for label in _LENGTHS if label in scores]
@@ -91,7 +91,7 @@ def quality_by_length(
 def quality_by_domain(
     domains: list[str], references: list[str], translations: list[str]
 ) -> list[DomainBucket]:
-    """Scores by the domain that each sentence is said to be of, in the order in which they come."""
+    """Scores by the given domain of each sentence, in order of first appearance."""
     scores = _scores_by(domains, references, translations)
     return [DomainBucket(domain, *found) for domain, found in scores.items()]
 
@@ -115,9 +115,9 @@ def _scores_by(
 def matches_by_position(references: list[str], translations: list[str]) -> list[PositionBucket]:
     """Share of reference words that are matched, by fifths of the reference.
 
-    Word i (from 0) of n stands at (i + 1/2) / n. Where a word occurs r times and only m of them
-    are matched, each occurrence counts m / r: which of them the translation lacks is not known,
-    and to match the first ones would favour the beginnings. Fifths without a word are left out.
+    Word i (from 0) of n stands at (i + 1/2) / n. If a word occurs r times and m of them are
+    matched, each occurrence counts m / r: it is unknown which of them is missing, and matching the
+    first ones would favour the beginnings. Fifths without a word are left out.
     """
     words, matched = [0] * _PARTS, [0.0] * _PARTS
     for reference, translation in zip(references, translations, strict=True):

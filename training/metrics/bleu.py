@@ -1,4 +1,4 @@
-"""BLEU, chrF and TER of translations, with the signatures that make the figures comparable."""
+"""BLEU, chrF and TER of translations, with the signatures that make figures comparable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAPER_BLEU = {
     "multi_bleu_lc": "the same in small letters (multi-bleu.perl -lc)",
     "compound_split": "the same with hyphenated words as three tokens (get_ende_bleu.sh)",
 }
-"""BLEU as tables of papers have it, beside sacreBLEU's."""
+"""Variants of BLEU in published tables, beside sacreBLEU's."""
 _HYPHEN = re.compile(r"(\S)-(?=\S)")
 
 
@@ -36,11 +36,11 @@ class CorpusScores:
 
 @dataclass(frozen=True)
 class EditRate:
-    """Corpus score of translations against one reference each; it takes longer than the others."""
+    """TER of translations against one reference each; slower than the other scores."""
 
     ter: float
-    """Edits for each 100 words of the reference, shifts included, less is better (Snover et al.
-    2006); case and punctuation as sacreBLEU's defaults treat them."""
+    """Edits per 100 reference words, shifts included; lower is better (Snover et al. 2006). Case
+    and punctuation follow sacreBLEU's defaults."""
     ter_signature: str
 
 
@@ -67,10 +67,10 @@ def measure_quality(translations: list[str], references: list[str]) -> CorpusSco
 def measure_paper_bleu(
     names: Collection[str], translations: list[str], references: list[str], *, tokenized: bool
 ) -> dict[str, float | str]:
-    """The figures of `PAPER_BLEU` that are named, and the signature of each.
+    """The named figures of `PAPER_BLEU`, each with its signature.
 
-    Tokens are those of mteval-v13a, which differ a little from the Moses tokenizer's of the papers;
-    of texts that are `tokenized` they are what spaces divide.
+    Tokens follow mteval-v13a, which differs a little from the Moses tokenizer of the papers;
+    `tokenized` texts are split at spaces.
     """
     values: dict[str, float | str] = {}
     tokenize = Tokenizer13a()

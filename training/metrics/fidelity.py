@@ -1,4 +1,4 @@
-"""What a score of words hardly shows: copies, loops, and numbers and placeholders that are lost."""
+"""Errors that word scores hardly show: copies, loops, lost numbers and lost placeholders."""
 
 from __future__ import annotations
 
@@ -19,23 +19,22 @@ _PLACEHOLDER = re.compile(
 
 @dataclass(frozen=True)
 class Fidelity:
-    """Shares, 0 to 1; blank sources count nowhere."""
+    """Shares, 0 to 1; blank sources are left out."""
 
     copied: float
-    """Of the translations, those equal to their source but for white space."""
+    """Share of translations that equal their source apart from white space."""
     repeated: float
-    """Of the translations, those in which a piece of text stands four times in a row, as it does
-    not in the source."""
+    """Share of translations with a piece of text four times in a row, where the source has none."""
     numbers_kept: float | None
-    """Of the numbers of the sources, those that stand in the translation, however they are
-    grouped ("1.000,5" is "1,000.5"); None where no source has one."""
+    """Share of the sources' numbers that are in the translation, however grouped ("1.000,5" is
+    "1,000.5"); None if no source has one."""
     placeholders_kept: float | None
-    """Of the sources' `{name}`, `%s`, `${x}`, addresses and the like, those that stand in the
-    translation as they are; None where no source has one."""
+    """Share of the sources' `{name}`, `%s`, `${x}`, addresses and the like that are unchanged in
+    the translation; None if no source has one."""
 
 
 def measure_fidelity(sources: list[str], translations: list[str]) -> Fidelity:
-    """Compare translations with their sources, which are in the same order."""
+    """Compare translations with sources in the same order."""
     pairs = [
         (source, translation)
         for source, translation in zip(sources, translations, strict=True)
@@ -57,17 +56,17 @@ def _share(outcomes: Iterable[bool]) -> float | None:
 
 
 def _loops(text: str) -> bool:
-    """Whether a piece of 2 to 60 characters, with a letter in it, stands four times in a row."""
+    """Whether a piece of 2 to 60 characters, including a letter, stands four times in a row."""
     return any(any(map(str.isalpha, match[1])) for match in _LOOP.finditer(text))
 
 
 def _numbers(text: str) -> list[str]:
-    """The digits of each number; those in a placeholder or an address are no numbers."""
+    """The digits of each number, except in placeholders and addresses."""
     return [re.sub(r"\D", "", number) for number in _NUMBER.findall(_PLACEHOLDER.sub(" ", text))]
 
 
 def _kept(wanted: list[str], found: list[str]) -> Iterator[bool]:
-    """For each wanted item whether it is among those found, each of which serves once."""
+    """For each wanted item whether it is found; each found item is used once."""
     left = Counter(found)
     for item in wanted:
         yield left[item] > 0

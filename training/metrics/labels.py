@@ -1,4 +1,4 @@
-"""What labelled text says of a model's answers, by scikit-learn and scipy.
+"""Metrics of a model's answers on labelled text, by scikit-learn and scipy.
 
 Shape letters: B lines, C classes, D features.
 """
@@ -13,15 +13,14 @@ import numpy as np
 from serving.arrays import Floats
 
 _BLOCK = 1024
-"""Texts that are compared with all others at once."""
+"""Number of texts that are compared with all others at once."""
 Figures = dict[str, float | str]
-"""Metrics by name, from 0 (correlations: -1) to 1, each with what is to be said of it, if anything,
-as NAME_note."""
+"""Metrics by name, from 0 (correlations: -1) to 1. A remark on a metric has the key NAME_note."""
 
 
 def class_metrics(logits_BC: Floats, wanted: Sequence[int], labels: Sequence[str]) -> Figures:
-    """Accuracy; F1, of two classes that of the second, of more the mean of all; Matthews'
-    correlation. What is undefined is 0, with a note that says why."""
+    """Accuracy; F1, for two classes of the second one, for more the mean of all; Matthews'
+    correlation. Undefined values are 0, with a note that gives the reason."""
     # Slow to import, and every export and training would wait for it.
     from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
@@ -53,8 +52,8 @@ def class_metrics(logits_BC: Floats, wanted: Sequence[int], labels: Sequence[str
 
 
 def score_metrics(found: Floats, wanted: Sequence[float]) -> Figures:
-    """Pearson's and Spearman's correlation; 0 with a note where all answers or all scores are
-    equal, for then there is none."""
+    """Pearson's and Spearman's correlation; 0 with a note if all answers or all scores are equal,
+    where correlation is undefined."""
     from scipy.stats import pearsonr, spearmanr  # slow to import
 
     for name, values in (("scores", np.asarray(wanted)), ("answers", np.asarray(found))):
@@ -70,8 +69,8 @@ def score_metrics(found: Floats, wanted: Sequence[float]) -> Figures:
 
 
 def matching_metrics(first_BD: Floats, second_BD: Floats) -> Figures:
-    """How often the second text of a line is, of all second texts, the one nearest to the first by
-    cosine, and the other way round: the mean of both."""
+    """Retrieval accuracy by cosine: how often the second text of a line is the nearest of all
+    second texts to the first, and the reverse; the mean of both."""
     from sklearn.metrics import accuracy_score  # slow to import
 
     lines, sides = np.arange(len(first_BD)), (_unit(first_BD), _unit(second_BD))
@@ -80,7 +79,7 @@ def matching_metrics(first_BD: Floats, second_BD: Floats) -> Figures:
 
 
 def _nearest(queries_BD: Floats, found_BD: Floats) -> np.ndarray:
-    """The number of the row of the second whose product with each of the first is largest."""
+    """For each row of the first, the row of the second with the largest product."""
     blocks = range(0, len(queries_BD), _BLOCK)
     return np.concatenate(
         [(queries_BD[start : start + _BLOCK] @ found_BD.T).argmax(axis=1) for start in blocks]

@@ -1,4 +1,4 @@
-"""Models; `build_trainable` is the only place that chooses an architecture."""
+"""Models. Only `build_trainable` chooses an architecture."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ __all__ = [
 
 
 _INITS = {"small": small_init, "normal": normal_init, "kaiming": kaiming_init}
-"""What is done to fresh weights, by `attention_init`; `xavier` is how modules begin."""
+"""Initialisers of attention by `attention_init`; `xavier` is the modules' own."""
 
 
 def build_model(config: ModelConfig) -> TranslationModel:
     """A freshly initialised translation model.
 
-    Raises ConfigError for another kind of model, and where a block cannot be found.
+    Raises ConfigError for another kind of model, or if a block cannot be found.
     """
     model = build_network(config)
     if not isinstance(model, TranslationModel):
@@ -76,9 +76,9 @@ def build_model(config: ModelConfig) -> TranslationModel:
 
 
 def build_network(config: ModelConfig) -> Network:
-    """A freshly initialised model whose output is an id.
+    """A freshly initialised model with ids as output.
 
-    Raises ConfigError for another kind of model, and where a block cannot be found.
+    Raises ConfigError for another kind of model, or if a block cannot be found.
     """
     model = build_trainable(config)
     if not isinstance(model, Network):
@@ -91,7 +91,7 @@ def build_network(config: ModelConfig) -> Network:
 def build_trainable(config: ModelConfig) -> Trainable:
     """A freshly initialised model of the configured architecture.
 
-    Raises ConfigError where it names a block that cannot be found.
+    Raises ConfigError if it names a block that cannot be found.
     """
     model = _new_model(config)
     if config.attention_init in _INITS:
@@ -120,15 +120,15 @@ def _new_model(config: ModelConfig) -> Trainable:
 
 
 def check_model(config: ModelConfig) -> None:
-    """Raise ConfigError where `build_network` would, without the work."""
+    """Raise ConfigError if `build_network` would, without building."""
     if isinstance(config, TransformerConfig | BertConfig):
         find_block(config.block)
 
 
 def find_block(name: str) -> Block:
-    """The block of that name, or the one at `package.module:name`.
+    """The block with a name, or at `package.module:name`.
 
-    Raises ConfigError where there is none.
+    Raises ConfigError if there is none.
     """
     if name in BLOCKS:
         return BLOCKS[name]

@@ -1,4 +1,4 @@
-"""The kinds of models there are."""
+"""The kinds of models."""
 
 from __future__ import annotations
 

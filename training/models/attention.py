@@ -30,27 +30,27 @@ from training.models.positions import RelativePositions, RotaryPositions
 
 @dataclass(frozen=True, kw_only=True)
 class Packing:
-    """Texts that lie behind one another in one row [1,M,D], so that only attention sees padding."""
+    """Texts packed one after another in one row [1,M,D], so that only attention sees padding."""
 
     slots_BS: Tensor
-    """The place in the row of each text's tokens; behind its end any place, which is hidden."""
+    """Place in the row of each text's tokens; any place after its end, which is hidden."""
     mask_BS: Tensor
-    """0 at a text's tokens, -inf behind its end."""
+    """0 at a text's tokens, -inf after its end."""
     rows_M: Tensor
-    """The place of each token in [B*S]."""
+    """Place of each token in [B*S]."""
     positions_1M: Tensor
-    """The position of each token in its own text."""
+    """Position of each token in its own text."""
     scores: Tensor | None = None
-    """What is added to scores, [B,1 or H,S,S], where that is not `mask_BS` for all alike."""
+    """Mask [B,1 or H,S,S] added to scores, where it is not `mask_BS` for all."""
 
     def unpack(self, x_1MD: Tensor) -> Tensor:
-        """[1,M,D] to [B,S,D], in which what is behind a text's end has no meaning."""
+        """[1,M,D] to [B,S,D]; values after a text's end are arbitrary."""
         flat = reshape(x_1MD, x_1MD.shape[1:], (-1, x_1MD.shape[2]))
         return nn.functional.embedding(self.slots_BS, flat)
 
     def unpack_parts(self, x_1MP: Tensor, parts: int) -> list[Tensor]:
-        """`unpack` of each of the equal parts that the last axis falls into: [1,M,P*D] to P times
-        [B,S,D], without a copy of the whole."""
+        """`unpack` of each of P equal parts of the last axis: [1,M,P*D] to P times [B,S,D], without
+        copying the whole."""
         ids, width = x_1MP.shape[1], x_1MP.shape[2] // parts
         flat = reshape(x_1MP, (ids * parts, width), (-1, width))
         first_BS = self.slots_BS * parts
@@ -64,7 +64,7 @@ class Packing:
 
 
 def with_cap(cap: float) -> Callable[..., Tensor]:
-    """`attention`, whose scores have a soft cap where it is not 0."""
+    """`attention`, with soft-capped scores if the cap is not 0."""
     if not cap:
         return attention
 
@@ -97,8 +97,9 @@ def with_cap(cap: float) -> Callable[..., Tensor]:
 class SelfAttention(nn.Module):
     """Self-attention with one fused input projection, initialised by `init_linear`.
 
-    Its last axis P holds the heads of queries, then those of keys, then those of values: of these
-    two there may be fewer, each for as many heads of queries (Ainslie et al. 2023).
+    The last axis P of the projection holds the heads of queries, then of keys, then of values.
+    There may be fewer heads of keys and values, each shared by several of queries (Ainslie et al.
+    2023).
     """
 
     needs = StepNeeds(attentions=1)
@@ -115,9 +116,9 @@ class SelfAttention(nn.Module):
         positions: RotaryPositions | RelativePositions | None = None,
         is_biased: bool = False,
     ) -> None:
-        """`positions` is how it knows of them, where neither the embedding says it nor, where it
-        `is_biased`, the masks, which may then differ from head to head. If not given, `kv_heads`
-        are `num_heads`, and `head_dim` is the width of the model over them."""
+        """`positions` adds positions inside attention, where neither the embedding nor a mask does;
+        with `is_biased` masks may differ between heads. `kv_heads` defaults to `num_heads`, and
+        `head_dim` to the model's width over `num_heads`."""
         super().__init__()
         self.num_heads, self.dropout = num_heads, dropout
         self.head_counts = [num_heads, *[kv_heads or num_heads] * 2]
@@ -133,14 +134,14 @@ class SelfAttention(nn.Module):
         init_linear(self.in_proj, self.out_proj)
 
     def cap_scores(self, cap: float) -> None:
-        """Let scores come near `cap` and never reach it from here on; 0 is no cap."""
+        """Soft-cap scores at `cap` from now on; 0 is no cap."""
         self._attention = with_cap(cap)
 
     def forward(
         self, x_BQD: Tensor, mask: Tensor | Packing | None = None, rows_sharing_dropout: int = 1
     ) -> Tensor:
-        """Bidirectional attention of an encoder under an additive mask [B,1,1 or S,S], where it is
-        biased [B,H,S,S], or within each of the texts that are packed.
+        """Bidirectional attention of an encoder under an additive mask [B,1,1 or S,S], with biases
+        [B,H,S,S], or within each packed text.
 
         Each `rows_sharing_dropout` successive rows of B drop the same probabilities.
         """
@@ -169,7 +170,7 @@ class SelfAttention(nn.Module):
         return self.out_proj(packing.pack(self.head_dropout(out_BSD)))
 
     def decode(self, x_BQD: Tensor, context: CacheContext, rows_sharing_dropout: int = 1) -> Tensor:
-        """Causal attention of a decoder; appends to its cache where there is one."""
+        """Causal attention of a decoder; appends to its cache if there is one."""
         positions_BQ = _in_order(x_BQD) if context.positions is None else context.positions
         projected = self._project(x_BQD, positions_BQ)
         if context.cached and context.key_values[0].keys.dim() == 4:
@@ -196,12 +197,12 @@ class SelfAttention(nn.Module):
         return projected if self.rotary is None else self.rotary(projected, positions_BQ)
 
     def _split(self, projected_BQP: Tensor) -> list[Tensor]:
-        """Queries [B,Q,D], keys and values, which are as wide as their heads."""
+        """Queries [B,Q,D], and keys and values, whose width is that of their heads."""
         width = projected_BQP.shape[-1] // sum(self.head_counts)
         return _split_in(projected_BQP, [heads * width for heads in self.head_counts], -1)
 
     def _distance(self, positions_BQ: Tensor, slots_BC: Tensor | None) -> Tensor | None:
-        """How far each key lies from each query, [B,Q,C], where that counts: key less query."""
+        """Distance of each key from each query, [B,Q,C], key less query, where positions use it."""
         if self.relative is None:
             return None
         assert slots_BC is not None
@@ -269,17 +270,18 @@ class SelfAttention(nn.Module):
 
 
 def _split_in(x: Tensor, sizes: list[int], dim: int) -> list[Tensor]:
-    """Parts of these sizes along an axis; equal ones by `chunk`, which exports by their number."""
+    """Parts with these sizes along an axis; equal parts by `chunk`, which exports by their
+    number."""
     return list(x.chunk(len(sizes), dim) if len(set(sizes)) == 1 else x.split(sizes, dim))
 
 
 def _in_order(x_BQD: Tensor) -> Tensor:
-    """The positions [1,Q] of rows from their beginning."""
+    """Positions [1,Q] of rows, from their beginning."""
     return torch.arange(x_BQD.shape[1], device=x_BQD.device)[None]
 
 
 class SourceAttention(nn.Module):
-    """Attention over the encoder's output; keys and values are projected once a sentence."""
+    """Attention over the encoder's output; keys and values are projected once per sentence."""
 
     def __init__(
         self,
@@ -290,7 +292,7 @@ class SourceAttention(nn.Module):
         head_dim: int | None = None,
         bias: bool = True,
     ) -> None:
-        """`head_dim`, if not given, is the width of the model over the number of heads."""
+        """`head_dim` defaults to the model's width over the number of heads."""
         super().__init__()
         self.num_heads, self.dropout = num_heads, dropout
         width = num_heads * (head_dim or model_dim // num_heads)
@@ -302,7 +304,7 @@ class SourceAttention(nn.Module):
         init_linear(self.query_proj, self.key_value_proj, self.out_proj)
 
     def cap_scores(self, cap: float) -> None:
-        """As that of `SelfAttention`."""
+        """As in `SelfAttention`."""
         self._attention = with_cap(cap)
 
     def project(self, memory_BSD: Tensor) -> KeyValue:
@@ -311,7 +313,7 @@ class SourceAttention(nn.Module):
         return KeyValue(keys, values)
 
     def forward(self, x_BQD: Tensor, context: AttentionContext) -> Tensor:
-        """Attend from [B,Q,D] to the source; the K beams of a sentence are queries of one row."""
+        """Attend from [B,Q,D] to the source; the K beams of a sentence are queries in one row."""
         context.source_query = self.query_proj(x_BQD)
         out_BQD = self._attention(
             context.source_query,
@@ -325,7 +327,7 @@ class SourceAttention(nn.Module):
 
 
 def init_linear(*layers: nn.Module) -> None:
-    """Xavier-uniform weights and zero biases, as fairseq does."""
+    """Xavier-uniform weights and zero biases, as in fairseq."""
     for layer in layers:
         assert isinstance(layer, nn.Linear)
         nn.init.xavier_uniform_(layer.weight)
@@ -335,8 +337,8 @@ def init_linear(*layers: nn.Module) -> None:
 
 @torch.no_grad()
 def small_init(model: nn.Module) -> None:
-    """All projections of attention in a model from N(0, sqrt(2 / (5 D))): the spread that Xavier's
-    rule gives a feed-forward of 4 D (SmallInit; Nguyen and Salazar 2019)."""
+    """Draw all attention projections of a model from N(0, sqrt(2 / (5 D))): the spread that
+    Xavier's rule gives a feed-forward of 4 D (SmallInit; Nguyen and Salazar 2019)."""
     for module in model.modules():
         if isinstance(module, SelfAttention | SourceAttention):
             for layer in module.children():

@@ -1,4 +1,4 @@
-"""What decoding, export and training ask of a model, whatever its architecture.
+"""The interface of models to decoding, export and training, for every architecture.
 
 Shape letters: B sentences, S source positions, T target positions, Q queries, C cache slots,
 W ancestors, D model, V vocabulary.
@@ -23,79 +23,79 @@ from training.models.operators import soft_cap
 
 
 class NewTokens(NamedTuple):
-    """The tokens that a step of decoding appends, Q a sentence."""
+    """The tokens that a decoding step appends, Q per sentence."""
 
     token_ids_BQ: Tensor
     positions_BQ: Tensor
     write_index_B: Tensor
-    """The first of the cache slots into which the tokens of a sentence go, one each."""
+    """First of the Q cache slots that a sentence's tokens go into."""
     visible_B1QC: Tensor
-    """0 where a token may see slot c, -inf elsewhere."""
+    """0 where a token sees slot c, -inf elsewhere."""
 
 
 class StepContext(NamedTuple):
-    """What a step of translation reads beside its new tokens."""
+    """Input of a translation step besides its new tokens."""
 
     source_mask_BS: Tensor
     """0 at a source's pieces, -inf at padding."""
     caches: list[Tensor]
-    """In the order of `split_caches`."""
+    """Caches in the order of `split_caches`."""
     sources: list[Tensor]
-    """As `encode_source` makes them."""
+    """Source tensors of `encode_source`."""
     ancestors_BQW: Tensor | None = None
-    """The slots of each token's nearest ancestors, nearest first, -1 where there is none; None
-    where `step_needs` does not ask for them."""
+    """Slots of each token's nearest ancestors, nearest first, -1 where there is none; None unless
+    `step_needs` asks for them."""
     slot_positions_BC: Tensor | None = None
-    """Positions of the tokens in the slots, the new ones included; None as above."""
+    """Positions of the tokens in the slots, including the new ones; None as above."""
 
 
 class DecodingStep(NamedTuple):
-    """What a step of decoding makes of new tokens."""
+    """Output of a decoding step."""
 
     x_BQD: Tensor
-    """Decoder states of the new tokens, from which `output_logits` makes logits."""
+    """Decoder states of the new tokens, the input of `output_logits`."""
     alignment: Tensor
-    """What the tokens are aligned to, in the form that `alignment_role` names."""
+    """Alignment of the tokens, in the form of `alignment_role`."""
     caches: list[Tensor]
-    """The caches with what is kept of the new tokens in their slots."""
+    """The caches, with the new tokens in their slots."""
 
 
 class Cache(NamedTuple):
-    """One tensor in which a step keeps something of each position."""
+    """One tensor of a step with an entry for each position."""
 
     name: str
     role: Literal["self", "state"]
-    """`self`: keys or values of self-attention; `state`: another module's states."""
+    """`self`: keys or values of self-attention; `state`: states of another module."""
     axes: tuple[str | int, ...]
-    """In the letters of a bundle's manifest."""
+    """Axes in the letters of a bundle's manifest."""
 
     def shape(self, sizes: Mapping[str, int]) -> list[int]:
-        """Its shape where the letters have these sizes."""
+        """Shape for these sizes of the letters."""
         return [axis if isinstance(axis, int) else sizes[axis] for axis in self.axes]
 
     @property
     def slot_size(self) -> int:
-        """Numbers in one slot of a row."""
+        """Number of values in one slot of a row."""
         return math.prod(axis for axis in self.axes if isinstance(axis, int))
 
 
 class Trainable(nn.Module):
-    """What the training loop asks of a model, whatever it gives."""
+    """The interface of a model to the training loop, for every kind of output."""
 
     config: ModelConfig
     checkpointing: bool = False
-    """Training keeps the inputs of layers only and computes the rest again for the gradient."""
+    """Whether training keeps only the inputs of layers and recomputes the rest for the gradient."""
     penalty: Tensor | None = None
-    """What the last training batch adds to the mean loss of a label."""
+    """Extra loss of the last training batch, added to the mean loss per label."""
 
     def drop_heads(self, rate: float) -> None:
-        """Let training drop heads of every attention at this rate from here on."""
+        """Drop heads of every attention at this rate in training, from now on."""
         for module in self.modules():
             if isinstance(module, HeadDropout):
                 module.rate = rate
 
     def run_layer(self, layer: nn.Module, *inputs: Any) -> Tensor:
-        """Call a layer, in training with `checkpointing` so that only its inputs are kept."""
+        """Call a layer; in training with `checkpointing` only its inputs are kept."""
         if self.checkpointing and self.training:
             result: Tensor = checkpoint(layer, *inputs, use_reentrant=False)
         else:
@@ -104,17 +104,17 @@ class Trainable(nn.Module):
 
 
 class Network(Trainable, ABC):
-    """What translation models, language models and encoders in pre-training have in common: an
-    output matrix gives the logits of ids."""
+    """Common part of translation models, language models and encoders in pre-training: an output
+    matrix gives the logits of ids."""
 
     stacks: ClassVar[dict[str, str]] = {"encoder": "encoder", "decoder": "decoder"}
-    """The submodules that hold the layers of each side."""
+    """The submodules with the layers of each side."""
     states: Callable[..., Tensor]
-    """States [B,T,D] of a training batch, from which `output_logits` makes logits."""
+    """States [B,T,D] of a training batch, the input of `output_logits`."""
     output_bias: nn.Parameter | None
-    """A bias [V] beside the output matrix."""
+    """Bias [V] of the output matrix, if any."""
     logit_soft_cap: float = 0.0
-    """What logits come near and never reach; 0 is none."""
+    """Soft cap of the logits; 0 is none."""
     _output_layer: Callable[[Tensor], Tensor] | None = None
 
     def __init__(self) -> None:
@@ -124,15 +124,15 @@ class Network(Trainable, ABC):
     @property
     @abstractmethod
     def output_weight(self) -> Tensor:
-        """The matrix [V,D] whose product with decoder states are the logits."""
+        """The output matrix [V,D]: its product with decoder states is the logits."""
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """Training logits [B,T,V] of the tokens that follow each position."""
+        """Training logits [B,T,V] of the token after each position."""
         return self.output_logits(self.states(*inputs))
 
     def replace_output(self, layer: nn.Module) -> None:
-        """Let a layer, which becomes the submodule `output_layer`, compute the logits [B,Q,V] from
-        here on in the place of `output_weight` and `output_bias`."""
+        """Let a layer, registered as the submodule `output_layer`, compute the logits [B,Q,V] from
+        now on, instead of `output_weight` and `output_bias`."""
         self.add_module("output_layer", layer)
         self._output_layer = layer.__call__
 
@@ -144,15 +144,15 @@ class Network(Trainable, ABC):
         return soft_cap(logits_BQV, self.logit_soft_cap)
 
     def compile_states(self, backend: str) -> None:
-        """Have `torch.compile` make kernels of `states`, for batches of any size."""
+        """Compile `states` with `torch.compile`, for batches of any size."""
         self.states = torch.compile(self.states, dynamic=True, backend=backend)
 
 
 class DecodingNetwork(Network):
-    """What translation and language models have in common: a decoder with caches."""
+    """Common part of translation and language models: a decoder with caches."""
 
     decoder_kind: ClassVar[Literal["cross", "joint", "lm"]]
-    """How the decoder sees the source, as a bundle's manifest says it."""
+    """How the decoder sees the source, in the words of a bundle's manifest."""
 
     @property
     @abstractmethod
@@ -162,11 +162,11 @@ class DecodingNetwork(Network):
     @property
     @abstractmethod
     def layer_needs(self) -> list[StepNeeds]:
-        """What each decoder layer keeps of a position and asks of a step."""
+        """What each decoder layer caches per position and needs for a step."""
 
     @property
     def step_needs(self) -> StepNeeds:
-        """What all decoder layers keep of a position and ask of a step together."""
+        """What all decoder layers together cache per position and need for a step."""
         return sum(self.layer_needs, StepNeeds())
 
     @property
@@ -184,8 +184,8 @@ class DecodingNetwork(Network):
 
 
 class TranslationModel(DecodingNetwork):
-    """A translation model: `states` trains; `encode_source`, `decode_step` and `output_logits` are
-    what decoding calls eagerly and export writes out.
+    """A translation model. Training calls `states`; decoding calls `encode_source`, `decode_step`
+    and `output_logits`, and export traces them.
 
     Masks are additive, 0 or -inf.
     """
@@ -193,35 +193,35 @@ class TranslationModel(DecodingNetwork):
     decoder_kind: ClassVar[Literal["cross", "joint"]]
     alignment_role: ClassVar[Literal["alignment", "alignment_query"]]
     """`alignment`: probabilities [B,Q,S]; `alignment_query`: queries [B,Q,D] of the source
-    attention of `alignment_layer`."""
+    attention in `alignment_layer`."""
 
     @property
     def alignment_layer(self) -> int | None:
-        """The decoder layer whose source keys, of [key, value] * L, belong to the alignment's
-        queries; None where the model gives probabilities."""
+        """The decoder layer whose source keys, in [key, value] * L, fit the alignment's queries;
+        None if the model returns probabilities."""
         return None
 
     @property
     @abstractmethod
     def num_sources(self) -> int:
-        """How many source tensors, each [B,S,D], the encoder makes and each step reads."""
+        """Number of source tensors [B,S,D] that the encoder returns and each step takes."""
 
     @abstractmethod
     def encode_source(self, source_BS: Tensor, source_mask_BS: Tensor) -> list[Tensor]:
-        """Source ids to the source tensors of `decode_step`."""
+        """Source ids to the source tensors for `decode_step`."""
 
     @abstractmethod
     def decode_step(self, tokens: NewTokens, memory: StepContext) -> DecodingStep:
-        """Append Q tokens a sentence to the caches; each sees the slots that `visible` shows."""
+        """Append Q tokens per sentence to the caches; each sees the slots in `visible`."""
 
     @abstractmethod
     def states(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
-        """Decoder states [B,T,D] of a training batch: ids padded on the right, `target` starts with
-        bos."""
+        """Decoder states [B,T,D] of a training batch: ids are padded on the right, `target` starts
+        with bos."""
 
 
 def padding_mask(ids_BS: Tensor) -> Tensor | None:
-    """Additive mask [B,1,1,S], -inf at padding; None where nothing is padded."""
+    """Additive mask [B,1,1,S], -inf at padding; None without padding."""
     padded_BS = ids_BS == PAD_ID
     if not bool(padded_BS.any()):
         return None

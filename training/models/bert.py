@@ -1,4 +1,4 @@
-"""Bidirectional encoders: BERT, standard or Macaron, and what is read from one.
+"""Bidirectional encoders, BERT in standard or Macaron form, with their heads.
 
 Devlin et al. 2019; Lu et al. 2019, section 4.2. Shape letters: B texts, S ids of the longest, M ids
 of all texts or the masked ones of these, D model, V vocabulary, C classes.
@@ -27,12 +27,12 @@ from training.models.positions import RelativeBias, RelativePositions
 from training.models.stack import Stack
 
 Pooling = Literal["cls", "mean"]
-"""A text's vector: its first token's state, or the mean of all."""
+"""How a text's vector is made: the state of its first token, or the mean of all."""
 
 
 class EncoderEmbedding(TokenEmbedding):
-    """Vectors of tokens, positions and segments; with post-norm a norm of their sum, as in BERT, or
-    where `embedding_norm` asks for it."""
+    """Sum of the vectors of tokens, positions and segments; a norm follows with post-norm, as in
+    BERT, or with `embedding_norm`."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config, config.positions)
@@ -58,7 +58,7 @@ class EncoderEmbedding(TokenEmbedding):
 
 
 def _new_table(size: int, config: BertConfig) -> nn.Embedding:
-    """A vector from N(0, 0.02) for each of so many positions or segments."""
+    """That many vectors from N(0, 0.02), one per position or segment."""
     table = nn.Embedding(size, config.model_dim)
     nn.init.normal_(table.weight, std=0.02)
     return table
@@ -127,8 +127,8 @@ class BidirectionalEncoder(nn.Module):
 def _with_scores(
     mask: Tensor | Packing | None, bias: Tensor | None, distance_1SS: Tensor, window: int
 ) -> Tensor | Packing | None:
-    """A mask with the `bias` [1,H,S,S], in which what lies further away than a `window` is hidden;
-    0 is none."""
+    """The `bias` [1,H,S,S] as a mask that also hides what is further away than a `window`; 0 is
+    none."""
     if bias is None and not window:
         return mask
     hidden = mask.mask_BS[:, None, None, :] if isinstance(mask, Packing) else mask
@@ -142,7 +142,7 @@ def _with_scores(
 
 
 def _leave_out_norm(layer: nn.Module) -> None:
-    """Let a layer's first sublayer read its input as it is."""
+    """Remove the norm of a layer's first sublayer: it reads its input as it is."""
     assert isinstance(layer, Layer)
     residual = layer.get_submodule(f"{next(iter(layer.order))}_residual")
     assert isinstance(residual, Residual)
@@ -153,13 +153,13 @@ _POOLED: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "gelu_norm": nn.functional.gelu,
 }
-"""The activations of poolers but for that of BERT."""
+"""Activations of the poolers, except BERT's."""
 
 
 class Pooler(nn.Module):
-    """A whole text is predicted from its vector, mostly its first token's state: with `tanh` a
-    dense layer and tanh follow, as in BERT; with `relu` ReLU in place of tanh; with `gelu_norm`
-    GELU and a norm, as in ModernBERT; with `none` nothing, as in the Macaron authors' code."""
+    """Predicts labels of a text from its vector, usually its first token's state. `tanh` puts a
+    dense layer and tanh between, as in BERT; `relu` has ReLU in place of tanh; `gelu_norm` has GELU
+    and a norm, as in ModernBERT; `none` has nothing, as in the Macaron authors' code."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -174,8 +174,8 @@ class Pooler(nn.Module):
 
 
 class Bert(Network):
-    """An encoder that is pre-trained: masked tokens are predicted from the others, and whether the
-    second part of a text follows the first."""
+    """An encoder in pre-training: it predicts masked tokens from the others, and whether the second
+    part of a text follows the first."""
 
     stacks: ClassVar[dict[str, str]] = {"encoder": "encoder.layers"}
 
@@ -226,7 +226,7 @@ class Bert(Network):
 
 
 class TextModel(Trainable, ABC):
-    """An encoder of which one vector is read for each text, that of its first token or the mean of
+    """An encoder with one vector for each text: the state of its first token, or the mean of
     all."""
 
     pooling: Pooling

@@ -1,4 +1,4 @@
-"""What a decoder layer reads of the past in one call, and what it must say to be given it.
+"""What a decoder layer reads of the past in one call, and how it declares its needs.
 
 Shape letters: B sentences, Q queries, C cache slots, W ancestors, S source positions, T tokens,
 D width of a state.
@@ -20,26 +20,26 @@ CacheT = TypeVar("CacheT")
 
 @dataclass(frozen=True, kw_only=True)
 class StepNeeds:
-    """What a module keeps of each position in caches, and what it asks of a step of decoding.
+    """The caches that a module keeps, and the inputs that it needs in a decoding step.
 
-    A module inside a decoder layer says it in its attribute `needs`; what the layer and the model
-    need follows from its parts (`needs_of`).
+    A module inside a decoder layer declares them in its attribute `needs`; those of the layer and
+    the model follow from their parts (`needs_of`).
     """
 
     attentions: int = 0
-    """Pairs of keys and values, of the width of all heads each."""
+    """Number of key-value pairs, each of the width of all heads."""
     states: tuple[int, ...] = ()
-    """Widths of the states that are kept beside these, in the order in which they are written."""
+    """Widths of further cached states, in the order of writing."""
     ancestors: int = 0
-    """How many of a position's nearest ancestors are read: W."""
+    """Number of nearest ancestors that are read: W."""
     recurrent: bool = False
-    """Whether a state is computed from the parent's: no call may then hold a position and its
-    parent, so tokens that are given are read one a call."""
+    """Whether a state is computed from its parent's. Then no call may contain a position and its
+    parent, so given tokens are read one a call."""
     slot_positions: bool = False
     """Whether the positions of the tokens in the cache slots are read."""
 
     def __add__(self, other: StepNeeds) -> StepNeeds:
-        """What two modules need together, the first of which writes first."""
+        """The needs of two modules together; the first one writes first."""
         return StepNeeds(
             attentions=self.attentions + other.attentions,
             states=self.states + other.states,
@@ -50,7 +50,7 @@ class StepNeeds:
 
 
 def needs_of(module: nn.Module) -> StepNeeds:
-    """What a module says that it needs, or, where it says nothing, what its parts need."""
+    """The declared needs of a module or, if it has none, those of its parts."""
     own = getattr(module, "needs", None)
     if isinstance(own, StepNeeds):
         return own
@@ -67,7 +67,7 @@ class KeyValue:
 
 @dataclass(kw_only=True)
 class CacheContext:
-    """What the causal part of one layer sees in one call.
+    """The inputs of one layer's causal part in one call.
 
     Training leaves all of it empty, but for a `visible` of attention that is biased: positions are
     those of a row, in order. Decoding passes `write_index` [B], `visible` [B,1,Q,C] (0 or -inf;
@@ -80,11 +80,11 @@ class CacheContext:
     visible: Tensor | None = None
     write_index: Tensor | None = None
     key_values: list[KeyValue] = field(default_factory=list)
-    """Caches of keys and values that no module has taken yet."""
+    """Key-value caches that no module has taken yet."""
     states: list[Tensor] = field(default_factory=list)
-    """Caches of states [B,C,D] that no module has taken yet."""
+    """State caches [B,C,D] that no module has taken yet."""
     positions: Tensor | None = None
-    """Of the queries, [B,Q]."""
+    """Positions of the queries, [B,Q]."""
     slot_positions: Tensor | None = None
     ancestors: Tensor | None = None
     appended_key_values: list[KeyValue] = field(default_factory=list)
@@ -92,11 +92,11 @@ class CacheContext:
 
     @property
     def cached(self) -> bool:
-        """Whether this is a step of decoding, with caches."""
+        """Whether this is a decoding step with caches."""
         return self.write_index is not None
 
     def append_key_value(self, key: Tensor, value: Tensor) -> KeyValue:
-        """The next cache of keys and values with these in the queries' slots."""
+        """Take the next key-value cache and write these into the queries' slots."""
         assert self.write_index is not None
         cache = _next(self.key_values, "attentions")
         appended = KeyValue(
@@ -107,7 +107,7 @@ class CacheContext:
         return appended
 
     def append_state(self, state_BQD: Tensor) -> Tensor:
-        """The next cache of states [B,C,D] with these in the queries' slots."""
+        """Take the next state cache [B,C,D] and write these into the queries' slots."""
         return self._write(_next(self.states, "states"), state_BQD)
 
     def _write(self, cache_BCD: Tensor, state_BQD: Tensor) -> Tensor:
@@ -121,10 +121,10 @@ class CacheContext:
         return self.appended_states[-1]
 
     def look_back(self, x_BQD: Tensor, count: int) -> Tensor:
-        """What `x` was at the `count` nearest ancestors of each position, nearest first, zeros
-        before the start: [B,Q,count,D].
+        """`x` at the `count` nearest ancestors of each position, nearest first, zeros before the
+        start: [B,Q,count,D].
 
-        It keeps `x` as a state of width D; the module needs as many `ancestors`.
+        Caches `x` as a state of width D; the module must declare as many `ancestors`.
         """
         if not self.cached:
             length = x_BQD.shape[1]
@@ -134,10 +134,10 @@ class CacheContext:
         return self.gather_ancestors(self.append_state(x_BQD), count)
 
     def convolve(self, x_BQD: Tensor, kernel: Tensor) -> Tensor:
-        """Each query's sum of its taps times its own x and those of its nearest ancestors, [B,Q,D].
+        """Each query's sum of taps times its own x and those of its nearest ancestors, [B,Q,D].
 
         `kernel` [B,Q,H,K] or [1,1,H,K] has a tap for x itself, then for the ancestors, nearest
-        first, of each of H groups of features. It keeps `x` as a state, and is for decoding alone.
+        first, for each of H groups of features. Caches `x` as a state; for decoding only.
         """
         assert self.write_index is not None
         assert self.ancestors is not None
@@ -149,10 +149,10 @@ class CacheContext:
         return out_BQD
 
     def recur(self, cell: Callable[[Tensor, Tensor], Tensor], x_BQD: Tensor, width: int) -> Tensor:
-        """States [B,Q,width], each `cell(x, the parent's state)` of its position; the state before
-        the start is zeros.
+        """States [B,Q,width], each `cell(x, parent's state)` of its position; the state before the
+        start is zero.
 
-        It keeps the states, of that width; the module needs one of the `ancestors` and is
+        Caches the states, of that width; the module must declare one of the `ancestors` and
         `recurrent`.
         """
         if self.cached:
@@ -166,8 +166,8 @@ class CacheContext:
         return torch.cat(states[1:], 1)
 
     def gather_ancestors(self, cache_BCD: Tensor, count: int) -> Tensor:
-        """The rows of a cache at the `count` nearest ancestors of each query, zeros before the
-        start: [B,Q,count,D]."""
+        """Cache rows at the `count` nearest ancestors of each query, zeros before the start:
+        [B,Q,count,D]."""
         if self.ancestors is None or self.ancestors.shape[2] < count:
             raise ValueError(f"needs.ancestors must be at least {count}, which the module reads")
         slots_BQW = self.ancestors[:, :, :count]
@@ -181,7 +181,7 @@ class CacheContext:
 
 @dataclass(kw_only=True)
 class AttentionContext(CacheContext):
-    """What one decoder layer of a Transformer sees in one call."""
+    """The inputs of one decoder layer of a Transformer in one call."""
 
     source: KeyValue
     source_mask: Tensor | None  # [B,1,Q or 1,S], 0 or -inf
@@ -198,9 +198,9 @@ def _next(caches: list[CacheT], name: str) -> CacheT:
 def split_caches(
     needs: Sequence[StepNeeds], caches: Sequence[Tensor]
 ) -> list[tuple[list[KeyValue], list[Tensor]]]:
-    """The caches of a step by layer: keys and values, and states.
+    """The caches of a step, by layer: keys and values, and states.
 
-    They come as [key, value] of each attention of each layer, then the states of each layer.
+    The order is [key, value] of each attention of each layer, then the states of each layer.
     """
     given = iter(caches)
     key_values = [[KeyValue(next(given), next(given)) for _ in range(n.attentions)] for n in needs]
@@ -211,7 +211,7 @@ def split_caches(
 def cache_tensors(contexts: Sequence[CacheContext]) -> list[Tensor]:
     """The appended caches of all layers, in the order of `split_caches`.
 
-    Raises ValueError where a layer has left a cache alone that it says it needs.
+    Raises ValueError if a layer has not used a cache that it declared.
     """
     for number, context in enumerate(contexts):
         if context.key_values or context.states:

@@ -1,10 +1,10 @@
-"""The modules that decoding calls: eager for validation, exported for serving.
+"""The modules of decoding: run eagerly in validation, exported for serving.
 
 Shape letters: B sentences, S source positions, K beams, Q queries, C cache slots, D model,
 V vocabulary, G groups, N candidates, L pieces of the longest shortlist.
 
 Each tensor is a parameter of its own: torch.export names the sizes of a graph after the places of
-its inputs, and a graph is to stay the same to the bit.
+its inputs, and graphs must stay the same to the bit.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ class EncoderGraph(nn.Module):
 
 
 class StepGraph(nn.Module):
-    """One decoding step: the N = 2K best continuations, label log-probabilities and new caches.
+    """One decoding step: the N = 2K best continuations, log-probabilities of labels, and new
+    caches.
 
-    There is a query for each beam, or one alone, the first beam's, while all others are dead.
+    The queries are all beams, or only the first beam while all others are dead.
     """
 
     def __init__(self, model: TranslationModel) -> None:
@@ -71,7 +72,8 @@ class StepGraph(nn.Module):
 
 
 class ShortlistStepGraph(nn.Module):
-    """A decoding step whose output layer knows a few pieces of the vocabulary for each sentence."""
+    """A decoding step whose output layer covers a few pieces of the vocabulary for each
+    sentence."""
 
     def __init__(self, model: TranslationModel) -> None:
         super().__init__()
@@ -116,7 +118,7 @@ def _memory(
     sources: list[Tensor],
     asked: dict[str, Tensor] | None,
 ) -> StepContext:
-    """What a step reads of the past; `asked` holds what `step_needs` asks for, by name."""
+    """A step's input from the past; `asked` holds what `step_needs` asks for, by name."""
     asked = asked or {}
     ancestors_BQW, slot_positions_BC = asked.get("ancestors"), asked.get("slot_positions")
     return StepContext(source_mask_BS, caches, sources, ancestors_BQW, slot_positions_BC)
@@ -125,8 +127,8 @@ def _memory(
 def best_candidates(log_probs_BQV: Tensor, scores_BK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The 2K best continuations (score fp32, token int32, parent int32), each [B,2K].
 
-    Exact, in two stages: the candidates lie in the 2K groups of tokens with the highest maxima. One
-    query stands for all beams: only the first may then have a score above -inf.
+    Exact, in two stages: the candidates lie in the 2K groups of tokens with the highest maxima. If
+    one query stands for all beams, only the first beam may have a score above -inf.
     """
     scores_BKV = add_scores(log_probs_BQV, scores_BK)
     rows, beams, vocab_size = scores_BKV.shape
@@ -148,16 +150,17 @@ def best_candidates(log_probs_BQV: Tensor, scores_BK: Tensor) -> tuple[Tensor, T
 
 
 def group_width(vocab_size: int) -> int:
-    """Tokens a group: up to 64, dividing the vocabulary where it can, two groups at least."""
+    """Tokens per group: up to 64, a divisor of the vocabulary if possible, and at least two
+    groups."""
     fitting = [width for width in (64, 32, 16, 8) if 2 * width <= vocab_size]
     dividing = [width for width in fitting if vocab_size % width == 0]
     return (dividing or fitting[-1:] or [1])[0]
 
 
 class LanguageStepGraph(nn.Module):
-    """One step of a language model: new caches, and the head on some of the queries.
+    """One step of a language model: new caches, and the output layer on some of the queries.
 
-    Further letters: R queries whose outputs are wanted, T likeliest tokens.
+    Further letters: R queries whose outputs are wanted, T most likely tokens.
     """
 
     def __init__(self, model: CausalLanguageModel) -> None:
@@ -177,9 +180,9 @@ class LanguageStepGraph(nn.Module):
         caches: list[Tensor],
         asked: dict[str, Tensor] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
-        """Returns the log-probabilities and ids (int32) [B,R,T] of the likeliest tokens of each
-        output row, best first, label log-probabilities [B,R], logits [B,R,V] and the caches. Of
-        `top_ranks` (0 to T - 1) the length matters alone."""
+        """Returns the log-probabilities and ids (int32) [B,R,T] of the most likely tokens of each
+        output row, best first, the log-probabilities of labels [B,R], the logits [B,R,V] and the
+        caches. Only the length of `top_ranks` (0 to T - 1) matters."""
         tokens = PlacedTokens(
             token_ids_BQ, positions_BQ, slot_positions_BC, write_index_B, visible_B1QC
         )

@@ -1,4 +1,4 @@
-"""Dropout of elements, whose random bits cost little on a CPU, and of whole attention heads.
+"""Dropout of elements, with random bits that are cheap on a CPU, and of whole attention heads.
 
 Shape letters: B rows, Q queries, D model, H heads, E head.
 """
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 
 class Dropout(nn.Module):
-    """Inverted dropout (Srivastava et al. 2014) with one random byte an element.
+    """Inverted dropout (Srivastava et al. 2014) with one random byte per element.
 
     The probability is rounded to a multiple of 1/256, but not to 0 or 1. Drawing bytes instead of
     Bernoulli variables made a training step of the small presets a fifth faster
@@ -21,7 +21,7 @@ class Dropout(nn.Module):
     """
 
     def __init__(self, probability: float, shared_axes: tuple[int, ...] = ()) -> None:
-        """`shared_axes` are those along which all elements share their noise."""
+        """`shared_axes` are the axes along which all elements share their noise."""
         super().__init__()
         self.shared_axes = shared_axes
         self.threshold = min(255, max(1, round(probability * 256))) if probability else 0
@@ -40,32 +40,32 @@ class Dropout(nn.Module):
 
 
 class WeightDropout(NamedTuple):
-    """How attention drops its probabilities."""
+    """Dropout of attention probabilities."""
 
     rate: float = 0.0
     rows_sharing: int = 1
-    """So many successive rows of a batch drop the same ones."""
+    """Number of successive rows of a batch that drop the same ones."""
 
 
 KEEP_ALL = WeightDropout()
 
 
 class HeadDropout(nn.Module):
-    """DropHead: each row of a batch loses some of its attention heads in training, and the others
-    make up for them (Zhou et al. 2020, "Scheduled DropHead").
+    """DropHead: in training each row of a batch loses some attention heads, and the others are
+    scaled up (Zhou et al. 2020, "Scheduled DropHead").
 
-    The others grow by H over their number, as in the authors' code. There a row whose heads all
-    fall is a division by zero: here one of its heads stays, whichever.
+    The scale is H over the number of heads left, as in the authors' code. There a row that loses
+    all its heads is a division by zero; here one head stays, whichever.
     """
 
     def __init__(self, num_heads: int) -> None:
         super().__init__()
         self.num_heads = num_heads
         self.rate = 0.0
-        """Probability with which a head falls; training sets it before each update."""
+        """Probability of dropping a head; training sets it before each update."""
 
     def forward(self, x_BQD: Tensor) -> Tensor:
-        """The heads' outputs [B,Q,D] side by side, as they stand before their projection."""
+        """The heads' outputs [B,Q,D] side by side, before their projection."""
         if not self.training or self.rate == 0.0:
             return x_BQD
         height_BH = torch.rand(len(x_BQD), self.num_heads, device=x_BQD.device)

@@ -93,14 +93,15 @@ POSITIONS: dict[str, Callable[[Tensor, int], Tensor] | None] = {
     "rotary": None,
     "none": None,
 }
-"""What is added to a token's vector; None where nothing is."""
+"""Positions added to a token's vector; None if none are."""
 
 
 class TokenEmbedding(nn.Module):
     """Embedding times sqrt(model_dim) plus sinusoids; N(0, model_dim^-0.5), pad row zero.
 
-    With FixNorm each vector is used at unit length (Nguyen and Salazar 2019). What is learnt begins
-    as U(-0.01, 0.01) then, as in the authors' code; no row is zero, which has no direction.
+    With FixNorm each vector is used at unit length (Nguyen and Salazar 2019). The weights then
+    start as U(-0.01, 0.01), as in the authors' code, and no row is zero, since zero has no
+    direction.
     """
 
     def __init__(self, config: ModelConfig, positions: str = "sinusoid") -> None:
@@ -122,7 +123,7 @@ class TokenEmbedding(nn.Module):
 
     @property
     def vectors(self) -> Tensor:
-        """The vectors [V,D] as they are looked up, and as the output matrix that shares them."""
+        """The vectors [V,D] for lookup, and for an output matrix that shares them."""
         return self._normalise(self.weight)
 
     def forward(self, token_ids_BT: Tensor, positions_BT: Tensor) -> Tensor:
@@ -130,7 +131,7 @@ class TokenEmbedding(nn.Module):
         return self.dropout(self.sum(token_ids_BT, positions_BT))
 
     def sum(self, token_ids_BT: Tensor, positions_BT: Tensor) -> Tensor:
-        """The scaled vectors [B,T,D] of tokens and positions together."""
+        """Scaled vectors [B,T,D] of tokens plus positions."""
         vectors_BTD = self._normalise(nn.functional.embedding(token_ids_BT, self.weight))
         x_BTD = _scaled(vectors_BTD, self.token_scale)
         if self.encode_positions is None:
@@ -139,12 +140,12 @@ class TokenEmbedding(nn.Module):
         return x_BTD + _scaled(positions_BTD, self.position_scale)
 
     def replace(self, vectors_VD: Tensor) -> None:
-        """Look up these vectors, as they are, from here on."""
+        """Look up these vectors, without normalising them, from now on."""
         self.fix_norm = False
         self.weight = nn.Parameter(vectors_VD.detach())
 
     def settle(self) -> None:
-        """Look up the vectors as they stand from here on."""
+        """Fix the looked-up vectors at their present values."""
         self.replace(self.vectors)
 
     def _normalise(self, vectors: Tensor) -> Tensor:
@@ -152,8 +153,8 @@ class TokenEmbedding(nn.Module):
 
 
 class SideEmbedding(nn.Module):
-    """What one side of a Transformer makes of the embedding that both share: learnt positions of
-    its own and a norm, where the configuration has them (Liu et al. 2020, "mBART")."""
+    """The part of the embedding that each side of a Transformer has for itself: learnt positions
+    and a norm, if configured (Liu et al. 2020, "mBART")."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -172,15 +173,15 @@ class SideEmbedding(nn.Module):
 
 @runtime_checkable
 class Settling(Protocol):
-    """A module that computes from its weights what is the same at each call."""
+    """A module that computes a constant from its weights at each call."""
 
     def settle(self) -> None:
-        """Compute with that as it stands from here on."""
+        """Compute the constant once and use it from now on."""
 
 
 def settled(model: ModelT) -> ModelT:
-    """A model whose modules have settled, for export: a copy, or the model itself where none has
-    anything to settle."""
+    """A model with such constants computed, for export: a copy, or the model itself if it has
+    none."""
     if not any(_is_unsettled(module) for module in model.modules()):
         return model
     copied = copy.deepcopy(model)

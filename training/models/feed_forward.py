@@ -1,4 +1,4 @@
-"""The feed-forward network, which treats each position alone."""
+"""The feed-forward network, applied to each position alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GATES = {"reglu": "relu", "geglu": "gelu", "geglu_tanh": "gelu_tanh", "swiglu":
 
 
 def activation_of(name: str) -> Callable[[Tensor], Tensor]:
-    """The activation that a name stands for, without its gate where it has one."""
+    """The activation with a name, without its gate."""
     return _ACTIVATIONS[_GATES.get(name, name)]
 
 
@@ -64,7 +64,7 @@ class FeedForward(nn.Module):
                     nn.init.xavier_uniform_(weight)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        """Widen the last axis to `ffn_dim` and bring it back; all others are kept."""
+        """Widen the last axis to `ffn_dim` and back; the others are kept."""
         x = self._activate(self.up_proj(x_BTD))
         if self.inner_proj is not None:
             x = self._activate(self.inner_proj(x))

@@ -4,7 +4,7 @@ Li et al. 2020, "Neural Machine Translation with Joint Representation" (Reformer
 Reformer-fast there; not the LSH Reformer). Shape letters: B sentences, S source positions,
 T target positions, Q queries, C cache slots, D model, V vocabulary, L joint layers.
 
-A state is kept as [B,S,Q,D] for attention along the target and as [B,Q,S,D] for attention along
+A state is kept as [B,S,Q,D] for attention along the target, and as [B,Q,S,D] for attention along
 the source: attention folds the axis that it does not aggregate into the batch.
 """
 
@@ -83,7 +83,7 @@ class JointLayer(nn.Module):
 
 
 class Reduction(nn.Module):
-    """Joint states to one state a target position: a softmax along the source, feature by feature.
+    """Reduce joint states to one state per target position: a softmax along the source per feature.
 
     y[t] = sum_s softmax_s(LN(x) W)[t,s] * LN(x)[t,s] (equation 6); the softmax runs in fp32.
     """
@@ -139,17 +139,17 @@ class JointModel(TranslationModel):
 
     @property
     def cache_axes(self) -> tuple[str | int, ...]:
-        """Axes of each cache: target attention runs in a row for each source position."""
+        """Axes of each cache: target attention has a row for each source position."""
         return ("BS", "C", self.config.model_dim)
 
     @property
     def layer_needs(self) -> list[StepNeeds]:
-        """Of each joint layer."""
+        """Needs of each joint layer."""
         return [needs_of(layer) for layer in self.layers]
 
     @property
     def num_sources(self) -> int:
-        """One: the PreNet's output, from which the joint states are made at each step."""
+        """One: the PreNet's output, from which each step makes the joint states."""
         return 1
 
     def encode_source(self, source_BS: Tensor, source_mask_BS: Tensor) -> list[Tensor]:
@@ -158,8 +158,8 @@ class JointModel(TranslationModel):
         return [self._prenet(source_BS, mask)]
 
     def decode_step(self, tokens: NewTokens, memory: StepContext) -> DecodingStep:
-        """States [B,Q,D] of new tokens, Reduction's weights (mean over features, [B,Q,S]) and the
-        appended caches, each [B*S,C,D]."""
+        """States [B,Q,D] of new tokens, the weights of Reduction (mean over features, [B,Q,S]) and
+        the extended caches, each [B*S,C,D]."""
         token_ids_BQ, positions_BQ, write_index_B, visible_B1QC = tokens
         (source_BSD,) = memory.sources
         length, queries = source_BSD.shape[1], token_ids_BQ.shape[1]
@@ -194,11 +194,11 @@ class JointModel(TranslationModel):
 
     @property
     def output_weight(self) -> Tensor:
-        """Of its own, or the embedding."""
+        """The output matrix: separate, or the embedding."""
         return self.embedding.vectors if self.output is None else self.output
 
     def states(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
-        """Decoder states [B,T,D] of a training batch; one is kept for every cell of S x T."""
+        """Decoder states [B,T,D] of a training batch; every cell of S x T is kept."""
         mask_B11S = padding_mask(source_BS)
         mask_BS = source_mask = None
         if mask_B11S is not None:

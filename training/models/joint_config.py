@@ -11,10 +11,10 @@ from training.models.config import ModelConfig
 @dataclass(frozen=True, kw_only=True)
 class JointConfig(ModelConfig):
     """Sizes of a joint-representation model (Li et al. 2020, "Neural Machine Translation with Joint
-    Representation"): Reformer-base without encoder layers, Reformer-fast with them.
+    Representation"): Reformer-base has no encoder layers, Reformer-fast has some.
 
-    `num_encoder_layers` is the depth of the PreNet, `num_decoder_layers` that of the joint layers.
-    The defaults follow the authors' code where it and the paper disagree: the paper has
+    `num_encoder_layers` is the depth of the PreNet, `num_decoder_layers` the number of joint
+    layers. The defaults follow the authors' code where it disagrees with the paper, which has
     `embedding_scale="sum"`.
     """
 

@@ -27,7 +27,7 @@ def layer_offsets(config: LanguageModelConfig) -> list[tuple[int, ...] | None]:
 
     `dilated`: {0, d^l, ..., (k-1) d^l}; `dilated_memory`: these and those of the layers below;
     `cascade`: {0, ..., b m^l - 1} (section 3 of the paper; whether it counts layers from 0 or 1 it
-    does not say, the authors' code counts from 0); `windows`: as `layer_windows` tells of each.
+    does not say, the authors' code counts from 0); `windows`: as `layer_windows` gives for each.
     """
     offsets: list[tuple[int, ...] | None] = []
     seen: set[int] = set()

@@ -1,4 +1,4 @@
-"""The layers of one side of a model: how often they run, and which are left out.
+"""The layers of one side of a model: how often each runs, and which are dropped.
 
 Shape letters: B rows, T positions, D model, N layers or steps.
 """
@@ -13,32 +13,33 @@ from torch import Tensor, nn
 
 
 class Stack(nn.ModuleList):
-    """Layers that run one after the other, or, where there are fewer of them than `depth`, by
-    turns: the weights of a Universal Transformer are those of one layer.
+    """Layers that run one after the other. If there are fewer than `depth`, they run in turns; a
+    Universal Transformer shares one layer.
 
-    In training each may be left out, for all rows alike and with nothing in its place (LayerDrop;
-    Fan et al. 2019, "Reducing Transformer Depth on Demand with Structured Dropout").
+    In training a layer may be dropped, for all rows alike and without a replacement (LayerDrop; Fan
+    et al. 2019, "Reducing Transformer Depth on Demand with Structured Dropout").
     """
 
     def __init__(
         self, layers: Iterable[nn.Module], depth: int, rate: float, *, learns_rates: bool = False
     ) -> None:
-        """`rate` is the probability with which a layer is left out; a stack that learns its rates
-        has it in the mean."""
+        """`rate` is the probability of dropping a layer; for a stack that learns its rates it is
+        their mean."""
         super().__init__(layers)
         self.depth, self.rate = depth, rate
         self.ponder_BT: Tensor | None = None
-        """Where positions halt, steps of each in training, and what was left at the last one."""
+        """Steps of each position in training, and the remainder at its last step, if positions
+        halt."""
         self.register_parameter("keep_logits", None)
         if learns_rates and rate:
             self.keep_logits = nn.Parameter(torch.zeros(depth))
 
     def layer(self, number: int) -> nn.Module:
-        """The layer that runs at this place."""
+        """The layer at this place."""
         return self[number % len(self)]
 
     def running(self) -> list[int]:
-        """The places whose layers run this time: all but those that training leaves out."""
+        """The places that run this time: all except those dropped in training."""
         if not self.training or self.rate == 0.0:
             return list(range(self.depth))
         kept = self.keep_rates().tolist()
@@ -52,9 +53,9 @@ class Stack(nn.ModuleList):
         return (shares_N * (1.0 - self.rate)).clamp_max(1.0)
 
     def weigh(self, number: int, before: Tensor, after: Tensor) -> Tensor:
-        """The state behind a layer that has run. Where rates are learnt, what the layer adds counts
-        as much as ever, and its gradient moves the rate by how much that helps (the
-        straight-through estimator of Bengio et al. 2013)."""
+        """The state after a layer. If rates are learnt, the layer's contribution is unchanged, and
+        its gradient moves the rate by how much the layer helps (the straight-through estimator of
+        Bengio et al. 2013)."""
         if self.keep_logits is None or not self.training:
             return after
         rate = self.keep_rates()[number]
@@ -68,8 +69,8 @@ class Stack(nn.ModuleList):
         signal: Callable[[int], Tensor] | None = None,
         halting: Halting | None = None,
     ) -> Tensor:
-        """The state behind all layers. `call` runs one on a state and its part of `inputs`; before
-        each a `signal` may be added, [1 or B,T,D] by the layer's place. With `halting` a position
+        """The state after all layers. `call` runs one layer on a state and its part of `inputs`. A
+        `signal` may be added before each layer, [1 or B,T,D] by place. With `halting` a position
         may end early."""
         state_BTD = x_BTD
         halted = None if halting is None else Halted(halting, x_BTD, self.depth)
@@ -89,8 +90,8 @@ class Stack(nn.ModuleList):
 
 
 class Halting(nn.Module):
-    """The unit that says how near a position is to its last step (Graves 2016, "Adaptive
-    Computation Time for Recurrent Neural Networks", equation 5, by Dehghani et al. 2018)."""
+    """Predicts the halting probability of each position (Graves 2016, "Adaptive Computation Time
+    for Recurrent Neural Networks", equation 5, by Dehghani et al. 2018)."""
 
     def __init__(self, model_dim: int, threshold: float) -> None:
         super().__init__()
@@ -99,18 +100,18 @@ class Halting(nn.Module):
         self.bias = nn.Parameter(torch.ones(1))  # few steps at first, as in tensor2tensor
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        """Probabilities [B,T,1], in fp32 at least."""
+        """Probabilities [B,T,1], in fp32 or more."""
         x_BT1 = (x_BTD * self.weight).sum(-1, keepdim=True) + self.bias
         return x_BT1.to(exact_type(x_BTD)).sigmoid()
 
 
 class Halted:
-    """How far the positions of one batch have come.
+    """The halting state of the positions of one batch.
 
-    A position whose probabilities sum to more than the threshold halts, at the last step each does.
-    Its state is copied from there on, as the text of Dehghani et al. 2018 has it (their code goes
-    on to transform it for others to see), and what comes out is the mean of its states, weighted by
-    the probabilities and at last by what is left of one (Graves 2016, equations 6 to 8).
+    A position halts when its probabilities sum to more than the threshold, at the last step at the
+    latest. From there on its state is copied, as in the text of Dehghani et al. 2018 (their code
+    transforms it further for others to see). The output is the mean of its states, weighted by the
+    probabilities and, at the last step, by the remainder (Graves 2016, equations 6 to 8).
     """
 
     def __init__(self, halting: Halting, x_BTD: Tensor, depth: int) -> None:
@@ -120,7 +121,7 @@ class Halted:
         self.ponder_BT1 = self._sum_BT1
 
     def step(self, number: int, x_BTD: Tensor, before_BTD: Tensor, after_BTD: Tensor) -> Tensor:
-        """The state after a step, of which `x` was what the layer read."""
+        """The state after a step; `x` is the layer's input."""
         runs_BT1 = self._sum_BT1 < 1.0
         probability_BT1 = self._halting(x_BTD)
         sum_BT1 = self._sum_BT1 + probability_BT1

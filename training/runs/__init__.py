@@ -1,1 +1,1 @@
-"""A run folder: its files, checkpoints, log and owner. It computes no update."""
+"""A run folder: its files, checkpoints, log and owner; computes no update."""

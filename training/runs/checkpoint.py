@@ -25,7 +25,7 @@ _TRAINED = "trained."
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file under a temporary name in its folder and rename it.
 
-    Raises StorageError where that fails; nothing is left behind then.
+    Raises StorageError on failure; then nothing is left behind.
     """
     temporary: str | None = None
     try:
@@ -44,7 +44,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, if it is there; raises StorageError where that is not allowed."""
+    """Remove a file if it exists; raises StorageError if that is not permitted."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -52,7 +52,7 @@ def remove(path: Path) -> None:
 
 
 def cannot_write(path: Path, error: Exception) -> StorageError:
-    """The message about a write that failed."""
+    """The message of a failed write."""
     return StorageError(
         f"{path}: cannot be written: {reason_of(error)}; what was saved before is whole: make room "
         "or give access, then the same command goes on"
@@ -60,7 +60,7 @@ def cannot_write(path: Path, error: Exception) -> StorageError:
 
 
 def ordinary_mode(most: int = 0o666) -> int:
-    """The permissions that an ordinary new file of this process gets, or, of 0o777, a folder."""
+    """The permissions of an ordinary new file of this process, or, for 0o777, of a folder."""
     mask = os.umask(0)
     os.umask(mask)
     return most & ~mask
@@ -73,10 +73,10 @@ def save_checkpoint(
     state: dict[str, Any],
     averaged: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Write weights, optimiser and random generators; the folder appears whole or not at all.
+    """Write weights, optimiser and random generators, atomically.
 
-    Where there are `averaged` weights, they are the checkpoint's, which every reader takes, and
-    those in training lie beside the optimiser's tensors.
+    If there are `averaged` weights, they become the checkpoint's weights, which every reader uses;
+    the weights in training are stored with the optimiser's tensors.
     """
     with new_folder(folder) as temporary:
         weights = {name: value.contiguous() for name, value in model.state_dict().items()}
@@ -90,7 +90,7 @@ def save_checkpoint(
 
 
 def save_weights(folder: Path, weights: dict[str, Tensor], state: dict[str, Any]) -> None:
-    """Write a checkpoint that holds weights and a note of their origin only."""
+    """Write a checkpoint with only weights and a note of their origin."""
     with new_folder(folder) as temporary:
         save_file(weights, temporary / WEIGHTS)
         (temporary / STATE).write_text(json.dumps(state, indent=1) + "\n")
@@ -104,11 +104,11 @@ def load_checkpoint(
 ) -> dict[str, Any]:
     """Restore weights, optimiser and random generators; returns the saved state.
 
-    `averaged` is filled with the checkpoint's weights; the model gets those in training, which are
-    the same unless the run keeps an average.
+    `averaged` receives the checkpoint's weights. The model receives the weights in training, which
+    are the same unless the run keeps an average.
 
-    Raises BrokenCheckpointError where a file is missing or broken, and CheckpointError where it
-    does not fit the model.
+    Raises BrokenCheckpointError if a file is missing or broken, and CheckpointError if it does not
+    fit the model.
     """
     tensors, state = _read_tensors(folder / OPTIMIZER), read_state(folder)
     load_weights(folder, model)
@@ -136,22 +136,22 @@ def load_checkpoint(
 
 
 def load_weights(folder: Path, model: nn.Module) -> None:
-    """Restore the weights alone.
+    """Restore only the weights.
 
-    Raises CheckpointError where names or shapes do not fit the model.
+    Raises CheckpointError if names or shapes do not fit the model.
     """
     load_fitting(folder, read_weights(folder), model)
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """The weights of a checkpoint by name; raises BrokenCheckpointError where they are broken."""
+    """The weights of a checkpoint by name; raises BrokenCheckpointError if they are broken."""
     return _read_tensors(folder / WEIGHTS)
 
 
 def load_fitting(folder: Path, weights: dict[str, Tensor], model: nn.Module) -> None:
-    """Give a model these weights, which were read in `folder`.
+    """Load weights, which were read in `folder`, into a model.
 
-    Raises CheckpointError where names or shapes do not fit the model.
+    Raises CheckpointError if names or shapes do not fit the model.
     """
     expected = model.state_dict()
     wrong = [f"{name} is missing" for name in sorted(expected.keys() - weights.keys())]
@@ -171,7 +171,7 @@ def load_fitting(folder: Path, weights: dict[str, Tensor], model: nn.Module) -> 
 
 
 def _wrong_layers(found: Iterable[str], expected: Iterable[str]) -> list[str]:
-    """The message about layers that are other ones than the model's, as of a pruned model."""
+    """The message for a different set of layers, as of a pruned model."""
     layers = [_layers_of(names) for names in (found, expected)]
     return [
         f"{stack} has the layers {_numbers(layers[0].get(stack))}, the model's are "
@@ -182,7 +182,7 @@ def _wrong_layers(found: Iterable[str], expected: Iterable[str]) -> list[str]:
 
 
 def _layers_of(names: Iterable[str]) -> dict[str, set[int]]:
-    """The numbers of the layers of each stack of a model."""
+    """The layer numbers of each stack of a model."""
     layers: dict[str, set[int]] = {}
     for name in names:
         stack, _, rest = name.partition(".")
@@ -197,9 +197,9 @@ def _numbers(layers: set[int] | None) -> str:
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """What a checkpoint holds besides tensors.
+    """The state of a checkpoint besides tensors.
 
-    Raises BrokenCheckpointError where it is missing or broken.
+    Raises BrokenCheckpointError if it is missing or broken.
     """
     try:
         state: dict[str, Any] = json.loads((folder / STATE).read_text())
@@ -213,14 +213,14 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 
 def list_checkpoints(run: Path) -> list[Path]:
-    """Whole checkpoints of a run, oldest first."""
+    """Complete checkpoints of a run, oldest first."""
     return sorted((run / "checkpoints").glob("step_*"))
 
 
 def find_checkpoint(path: Path) -> Path:
     """A checkpoint folder: the path itself, or a run's averaged, best or last checkpoint.
 
-    Raises CheckpointError where there is none.
+    Raises CheckpointError if there is none.
     """
     if (path / WEIGHTS).is_file():
         return path
@@ -255,7 +255,7 @@ def average_checkpoints(folders: list[Path]) -> dict[str, Tensor]:
 
 
 def recover_checkpoint(folder: Path) -> None:
-    """Bring back a checkpoint whose replacement was killed between its two renames."""
+    """Restore a checkpoint whose replacement was killed between its two renames."""
     replaced = _replaced(folder)
     if replaced.is_dir() and not folder.exists():
         os.replace(replaced, folder)
@@ -263,9 +263,9 @@ def recover_checkpoint(folder: Path) -> None:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder that takes the place of `folder` when the block ends well.
+    """A temporary folder that replaces `folder` when the block ends without an error.
 
-    Raises StorageError where it cannot be written; nothing is left behind then.
+    Raises StorageError if it cannot be written; then nothing is left behind.
     """
     temporary = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -316,7 +316,7 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def generator_states() -> dict[str, Tensor]:
-    """Where torch's random generators stand, under the names that checkpoints use."""
+    """The states of torch's random generators, under the names of checkpoints."""
     states = {"generator.cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states["generator.cuda"] = torch.cuda.get_rng_state()
@@ -324,7 +324,7 @@ def generator_states() -> dict[str, Tensor]:
 
 
 def restore_generators(tensors: Mapping[str, Tensor]) -> None:
-    """Let them go on from where `generator_states` was taken."""
+    """Restore the states of `generator_states`."""
     torch.set_rng_state(tensors["generator.cpu"])
     if "generator.cuda" in tensors and torch.cuda.is_available():
         torch.cuda.set_rng_state(tensors["generator.cuda"])

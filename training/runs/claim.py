@@ -1,4 +1,4 @@
-"""Whose a run folder is: a folder is claimed by a run that has begun, that is, has a checkpoint."""
+"""Checks whose a run folder is: a run claims it with its first checkpoint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FREE_SECTIONS = ("loop.", "optim.")
 _FREE_KEYS = frozenset(
     {
         "name",
-        # The same text may lie elsewhere; that it is the same is checked by its digest.
+        # The same text may have another path; a digest checks that it is the same.
         "data.train",
         "data.validation",
         "data.held_out_pairs",
@@ -54,13 +54,13 @@ _FIXED_KEYS = frozenset(
 
 
 def check_claim(recipe: Recipe, run: Path) -> None:
-    """See that a recipe may go on in a run folder, before any work is done and any file written.
+    """Check that a recipe may use a run folder, before any work and before any file is written.
 
-    Where the folder holds no checkpoint, whatever a start that failed has left there gives way. A
-    run that has begun may go on with another learning rate, another length, the same text under
-    another path: with all that cannot change what has been learnt. Each such change is logged.
+    Files of a failed start without a checkpoint are replaced. A run that has a checkpoint may
+    continue with another learning rate, length or path of the same text: with every change that
+    does not affect what was learnt. Each change is logged.
 
-    Raises CheckpointError, which names the key, where the folder's run is another one.
+    Raises CheckpointError, which names the key, if the folder belongs to another run.
     """
     if not has_begun(run):
         _forget_vocabulary(recipe, run)
@@ -85,13 +85,13 @@ def write_claim(recipe: Recipe, run: Path) -> None:
 
 
 def has_begun(run: Path) -> bool:
-    """Whether something has been learnt in this folder."""
+    """Whether the folder has a checkpoint."""
     return bool(list_checkpoints(run)) or (run / "best").exists()
 
 
 def _forget_vocabulary(recipe: Recipe, run: Path) -> None:
-    """Remove a vocabulary that an earlier start made for another size, kind or text, or before it
-    failed, so that nobody knows for what."""
+    """Remove a vocabulary of an earlier start for another size, kind or text, or of a failed start,
+    whose recipe is unknown."""
     found: Recipe | None = None
     with contextlib.suppress(CheckpointError):
         found = read_run_recipe(run)
@@ -109,7 +109,7 @@ def _forget_vocabulary(recipe: Recipe, run: Path) -> None:
 
 
 def _of_text(recipe: Recipe) -> object:
-    """What decides the text, which the size of batches does not."""
+    """The settings that decide the text; the batch size does not."""
     data = recipe.data
     return replace(data, token_budget=AUTO) if isinstance(data, DataConfig) else data
 
@@ -130,7 +130,7 @@ def _flat(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Tuples to lists, which YAML can write."""
+    """Convert tuples to lists, for YAML."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,4 +1,4 @@
-"""What a run begins with where it begins with the weights of another one."""
+"""Starts a run with the weights of another one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from training.runs.folder import find_vocabulary, read_run_recipe
 
 
 def given_vocabulary(recipe: Recipe) -> Path | None:
-    """The file that a recipe names, or that of the run whose weights it begins with.
+    """The vocabulary file of a recipe, or of the run whose weights it starts with.
 
-    Raises CheckpointError where those have none.
+    Raises CheckpointError if that run has none.
     """
     if recipe.tokenizer.file is not None:
         return expand(recipe.tokenizer.file)
@@ -27,19 +27,19 @@ def given_vocabulary(recipe: Recipe) -> Path | None:
 
 
 def initial_checkpoint(recipe: Recipe) -> Path | None:
-    """The checkpoint that `loop.initial_weights` names; None where the recipe names none.
+    """The checkpoint that `loop.initial_weights` names; None if the recipe names none.
 
-    Raises CheckpointError where there is none in that place.
+    Raises CheckpointError if it does not exist.
     """
     place = recipe.loop.initial_weights
     return None if place is None else find_checkpoint(expand(place))
 
 
 def begin_with(checkpoint: Path, model: Trainable) -> None:
-    """Take over the weights of a checkpoint; of a model with a head of its own those of the encoder
-    and, where it has them, of the pooler, so that the head is as it was made.
+    """Load the weights of a checkpoint. A model with a head of its own gets those of the encoder
+    and, if it has one, of the pooler; the head keeps its initial weights.
 
-    Raises CheckpointError where they do not fit.
+    Raises CheckpointError if they do not fit.
     """
     if not isinstance(model, TextModel):
         load_weights(checkpoint, model)
@@ -55,10 +55,10 @@ def begin_with(checkpoint: Path, model: Trainable) -> None:
 
 
 def check_initial_weights(recipe: Recipe, run: Path) -> None:
-    """See that a run can begin with the weights that its recipe names; one that has begun need not.
+    """Check that a run can start with the weights of its recipe; not needed once it has started.
 
-    Raises CheckpointError where they are missing or do not fit the model, ConfigError where they
-    were learnt with another vocabulary than the recipe's.
+    Raises CheckpointError if they are missing or do not fit the model, ConfigError if they were
+    learnt with another vocabulary.
     """
     checkpoint = None if has_begun(run) else initial_checkpoint(recipe)
     if checkpoint is None:
@@ -75,10 +75,10 @@ def check_initial_weights(recipe: Recipe, run: Path) -> None:
 
 
 def inherit_attribution(recipe: Recipe, run: Path) -> Recipe:
-    """The recipe with the origin of the text that its first weights were learnt from, before that
-    of its own: whose licences held for those hold for what comes of them.
+    """The recipe with the attribution of the text behind its initial weights before its own: their
+    licences apply to the new model too.
 
-    Raises CheckpointError where the weights that it names, or the run's recipe, cannot be read.
+    Raises CheckpointError if the weights or the run's recipe cannot be read.
     """
     if recipe.loop.initial_weights is None:
         return recipe

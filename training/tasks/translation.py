@@ -410,8 +410,8 @@ def _first_line(files: ParallelFiles) -> int:
 
 
 def _without_tags(data: DataConfig, files: ParallelFiles) -> Iterator[Pair]:
-    """The pairs of a corpus; raises CorpusError for a tag that is also text: a model could not tell
-    one from the other."""
+    """The pairs of a corpus; raises CorpusError for a tag that is also text: a model could not
+    distinguish them."""
     tags = (*data.tags, *data.language_tags.values())
     for number, pair in enumerate(_read(files), _first_line(files)):
         for tag in tags:

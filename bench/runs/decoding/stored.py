@@ -1,7 +1,7 @@
 """What a store costs a request: the run of `python -m bench store`.
 
-Whole servers, each in processes of its own, are asked in turn, some requests each. On a machine
-that others use, too, the processor time of a server's processes tells more than the clock does.
+Whole servers, each in processes of its own, are asked in turn, some requests each. On a shared
+machine the processor time of a server's processes is more reliable than wall-clock time.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _TEXTS = {
     "a sentence, decoded": ["Das Haus ist rot.", "Wo ist der Bahnhof?", "Ich habe keine Zeit."],
 }
 _TIMES = {"a number, which stays": 10, "a sentence, decoded": 1}
-"""As many requests more: the processor's time is counted in steps of ten milliseconds."""
+"""Factor on the number of requests for processor time, which is counted in steps of 10 ms."""
 _HERE = Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True)
 class StoreCosts:
-    """Of one server and one kind of request; an entry a round."""
+    """Costs of one server and one kind of request; one entry for each round."""
 
     server: str
     kind: str
     processor_ms: list[float] = field(default_factory=list)
-    """Processor time of the server's processes for a request."""
+    """Processor time of the server's processes for a request, in ms."""
     wall_ms: list[float] = field(default_factory=list)
-    """From the request to its answer."""
+    """Latency of a request, in ms."""
 
 
 def measure_store(
@@ -56,8 +56,8 @@ def measure_store(
     requests: int,
     progress: Progress,
 ) -> list[StoreCosts]:
-    """Ask servers without a store and with one in SQLite so many requests a round; `before` is the
-    working tree of another version, which is asked without a store, first."""
+    """Send requests to servers without a store and with one in SQLite, so many in each round.
+    `before` is the working tree of another version, which is asked first, without a store."""
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name, ExitStack() as stack:
         store = {"MACARON_STORE": f"sqlite:///{name}/store.db"}
         wanted: list[tuple[str, Path, dict[str, str]]] = [
@@ -79,7 +79,7 @@ def measure_store(
             progress(f"round {number + 1} of {rounds}")
             for kind, texts in _TEXTS.items():
                 bodies = _bodies(texts, pair, requests * _TIMES[kind])
-                # Whoever is first in one round is last in the next.
+                # The first server of a round is the last of the next.
                 for label in list(servers)[:: -1 if number % 2 else 1]:
                     processor, wall = _ask(*servers[label], bodies)
                     found[label, kind].processor_ms.append(processor)
@@ -90,7 +90,7 @@ def measure_store(
 def store_markdown(
     command: str, machine: Machine, rounds: int, requests: int, costs: Sequence[StoreCosts]
 ) -> str:
-    """The table; a ratio is the median of those of the rounds to the first server."""
+    """The table; a ratio to the first server is the median over the rounds."""
     text = (
         f"One client; medians of {rounds} interleaved rounds of {requests} requests a server, ten "
         "times as many of those that are cheap."
@@ -124,7 +124,7 @@ def _bodies(texts: Sequence[str], pair: tuple[str, str], count: int) -> list[byt
 
 
 def _ask(process: psutil.Process, port: int, bodies: Sequence[bytes]) -> tuple[float, float]:
-    """Milliseconds of the processor and of the clock for a request; one is sent after the other."""
+    """Processor and wall-clock milliseconds of a request; requests are sent one after the other."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     head = {"Content-Type": "application/json"}
     begun, begin = _processor_s(process), time.monotonic()
@@ -141,14 +141,14 @@ def _ask(process: psutil.Process, port: int, bodies: Sequence[bytes]) -> tuple[f
 
 
 def _processor_s(process: psutil.Process) -> float:
-    """Of a process and all that it has started."""
+    """Processor seconds of a process and all its children."""
     times = [each.cpu_times() for each in (process, *process.children(recursive=True))]
     return sum(each.user + each.system for each in times)
 
 
 @contextmanager
 def _running(where: Path, env: dict[str, str], log: Path) -> Iterator[tuple[psutil.Process, int]]:
-    """The server of a working tree, and its port, once it is ready."""
+    """Start the server of a working tree; yields it and its port once it is ready."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])

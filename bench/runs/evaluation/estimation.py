@@ -1,6 +1,6 @@
-"""How well the probability that a model gives to a translation tells a good one from a poor one.
+"""How well the probability of a translation separates good translations from poor ones.
 
-A translation counts as good from the same sentence chrF2 on as in the model's calibration.
+A translation is good from the same sentence chrF2 on as in the model's calibration.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from serving.translation.translator import ModelTranslator
 from training.corpora.pairs import Pair
 
 _CHUNK = 64
-"""Sentences between two reports of how far it is."""
+"""Sentences between two progress reports."""
 
 
 @dataclass(frozen=True)
 class EstimationResult:
-    """One text in one direction."""
+    """The results of one text in one direction."""
 
     name: str
     sentences: int
     good: float
-    """Share of the model's translations with a chrF2 from the mark on."""
+    """Share of the model's translations that are good by chrF2."""
     auc: float
-    """How often a good translation of the model has a higher probability than another one."""
+    """How often a good translation of the model has a higher probability than a poor one."""
     auc_median: float
-    """The same where the better half by chrF2 is good."""
+    """The same if the better half by chrF2 counts as good."""
     mean_probability: float
     expected_error: float
     """Expected calibration error, over ten bins."""
     brier: float
     forced_gap: float
-    """The mean distance between the probability of a translation in its own search and where it is
-    given."""
+    """Mean difference between the probability of a translation in its own search and when scored as
+    a given translation."""
     others: float
-    """How often a reference is likelier than that of another sentence."""
+    """How often a reference is likelier than the reference of another sentence."""
     left_out: float
-    """How often a reference is likelier than without one of its words."""
+    """How often a reference is likelier than the same without one of its words."""
     swapped: float
-    """How often it is likelier than with two neighbouring words swapped."""
+    """How often a reference is likelier than the same with two neighbouring words swapped."""
     reference_probability: float
-    """The mean over references, which are good in other words than the model's."""
+    """Mean probability of the references, which are worded differently from the model's output."""
 
 
 def measure_estimation(
@@ -59,9 +59,9 @@ def measure_estimation(
     seed: int,
     progress: Callable[[str], None],
 ) -> EstimationResult:
-    """Translate a text, and score what came of it, the references, and references that were made
-    wrong; raises BenchError for a bundle without a calibration and for a text of which all is good
-    or nothing."""
+    """Translate a text and score the translations, the references, and damaged references. Raises
+    BenchError for a bundle without a calibration, and for a text whose translations are all good or
+    all poor."""
     source, target = languages
     sources, references = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     draw, metric = random.Random(seed), CHRF()
@@ -107,8 +107,8 @@ def measure_estimation(
 
 
 def auc(scores: Doubles, good: Doubles) -> float:
-    """How often a good one has the higher score of a pair, equal ones half: the area under the
-    receiver operating characteristic."""
+    """Area under the receiver operating characteristic: the share of pairs in which the good one
+    has the higher score; ties count half."""
     ordered = np.sort(scores[good == 0])
     higher = scores[good == 1]
     below = np.searchsorted(ordered, higher, "left") + np.searchsorted(ordered, higher, "right")
@@ -116,8 +116,8 @@ def auc(scores: Doubles, good: Doubles) -> float:
 
 
 def estimation_markdown(languages: str, results: Sequence[EstimationResult]) -> str:
-    """Two tables with a row for each text: what the probability tells of the model's own
-    translations, and of given ones."""
+    """Two tables with a row for each text: results on the model's own translations, and on given
+    ones."""
     own = [
         f"| {languages} | sentences | good | mean probability | AUC | AUC, better half "
         "| calibration error | Brier score |",
@@ -166,7 +166,7 @@ def _worse(
     references: Sequence[str],
     change: Callable[[list[str]], list[str]],
 ) -> float:
-    """How often a reference is likelier than what `change` makes of its words."""
+    """How often a reference is likelier than after `change` is applied to its words."""
     changed = [" ".join(change(reference.split())) for reference in references]
     return _wins(right, given(changed), references, changed)
 
@@ -174,7 +174,7 @@ def _worse(
 def _wins(
     right: Doubles, wrong: Doubles, references: Sequence[str], changed: Sequence[str]
 ) -> float:
-    """How often the right one is likelier, among those that differ."""
+    """How often the correct one is likelier, among pairs that differ."""
     differ = np.array([a != b for a, b in zip(references, changed, strict=True)])
     return float((right > wrong)[differ].mean())
 

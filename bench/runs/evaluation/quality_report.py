@@ -92,8 +92,8 @@ def _notes(results: list[SystemResult]) -> Iterator[str]:
     yield (
         f"Means over runs; {', '.join(notes)}. The change is from "
         f"{results[0].name}, first run from first run and so on as far as both have them; its "
-        "interval is a paired bootstrap over sentences, the same for all runs, and does not tell "
-        "of the choice of seeds. Training counts validation but no break between sessions. "
+        "interval is a paired bootstrap over sentences, the same for all runs, and does not cover "
+        "the choice of seeds. Training counts validation but no break between sessions. "
         "Decoding is PyTorch eager with the tree cache, on the whole file; tokens are the pieces "
         "of the best outputs, without eos."
     )

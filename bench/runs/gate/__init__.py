@@ -1,2 +1,2 @@
-"""A short look at all that is fast: this engine beside its rivals, compared with the last look. It
-runs what the benches of the tasks run, and measures nothing of its own."""
+"""A short check of all speeds: this engine beside its rivals, compared with the last check. It runs
+the benches of the tasks and measures nothing of its own."""

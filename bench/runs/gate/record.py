@@ -1,4 +1,4 @@
-"""What a look at the speed found, kept in a file, and beside the last one of the same processor."""
+"""The record of a speed check, stored in a file and compared with the last one of the processor."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from bench.runs.gate.rows import GateResult, GateRow
 from training.runs.checkpoint import write_atomically
 
 MOST_LOST = 0.03
-"""Of a row's speed over its rival's, beyond the spread of the repetitions."""
+"""Largest accepted loss of a row's speed over its rival's, beyond the spread of the repetitions."""
 
 
 @dataclass(frozen=True)
 class GateRecord:
-    """One look."""
+    """One speed check."""
 
     date: str
-    """Of its beginning, in ISO 8601, UTC."""
+    """Start, in ISO 8601, UTC."""
     cpu: str
     processors: int
-    """That were used."""
+    """Number of processors that were used."""
     busy: bool
-    """Whether other work makes its times unreliable; no later look is compared with it then."""
+    """Whether other work made the times unreliable; later checks are then not compared with it."""
     command: str
     versions: dict[str, str]
     rows: dict[str, list[float]]
@@ -37,7 +37,7 @@ class GateRecord:
 
 
 def record_of(command: str, machine: Machine, gate: GateResult, now: datetime) -> GateRecord:
-    """What is kept of a look that began then."""
+    """The record of a check that began at `began`."""
     return GateRecord(
         date=now.isoformat(timespec="seconds"),
         cpu=machine.cpu,
@@ -59,8 +59,8 @@ def write_record(folder: Path, record: GateRecord) -> Path:
 
 
 def read_last(folder: Path, machine: Machine) -> GateRecord | None:
-    """The last record of a machine's processor, on as many of them, while nothing else ran; None
-    where there is none. Raises BenchError for a file that is no record."""
+    """The last record of the machine's processor with as many cores, made on an idle machine; None
+    if there is none. Raises BenchError for a file that is no record."""
     alike = [
         each
         for each in map(_read, sorted(folder.glob("*.json")))
@@ -79,8 +79,8 @@ def _read(path: Path) -> GateRecord:
 
 
 def slower(before: Sequence[float], now: Sequence[float]) -> bool:
-    """Whether a row lost more than `MOST_LOST` beyond the spread: the upper quartile of now is so
-    far below the lower one of before."""
+    """Whether a row lost more than `MOST_LOST` beyond the spread: its upper quartile now lies that
+    far below the lower quartile of before."""
     return _quartiles(now)[1] < (1 - MOST_LOST) * _quartiles(before)[0]
 
 
@@ -92,7 +92,7 @@ def _quartiles(speeds: Sequence[float]) -> tuple[float, float]:
 
 
 def losses(gate: GateResult, before: GateRecord | None) -> list[str]:
-    """The rows that became slower since a record, a line each."""
+    """The rows that became slower since a record, one line each."""
     if before is None:
         return []
     return [

@@ -1,4 +1,4 @@
-"""The sizes and the labels in an encoder's `config.json`."""
+"""Reads the sizes and labels of an encoder's `config.json`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from training.models import BertConfig
 
 
 def encoder_config(tree: dict[str, Any], path: Path) -> BertConfig:
-    """The sizes in a `config.json`; raises ExportError for what is of no known family."""
+    """The sizes in a `config.json`; raises ExportError for an unknown family."""
     family, options = family_of(tree, path), Options(path, tree)
     for key, wanted in (("position_embedding_type", "absolute"), ("is_decoder", False)):
         # Of positions a family that has no table of them says what it likes.
@@ -34,7 +34,7 @@ def encoder_config(tree: dict[str, Any], path: Path) -> BertConfig:
 
 
 def _sizes(options: Options, family: EncoderFamily) -> dict[str, Any]:
-    """The fields that all families have; raises ExportError where one is missing."""
+    """The fields common to all families; raises ExportError if one is missing."""
     names = family.sizes
 
     def need(key: str) -> Any:
@@ -76,7 +76,7 @@ def family_of(tree: dict[str, Any], path: Path) -> EncoderFamily:
 
 
 def read_labels(tree: dict[str, Any], count: int, path: Path) -> tuple[str, ...]:
-    """The names of so many classes in order; those of `config.json`, or LABEL_0 and so on."""
+    """The names of that many classes in order, from `config.json`, or else LABEL_0 and so on."""
     names = tree.get("id2label") or {str(number): f"LABEL_{number}" for number in range(count)}
     if isinstance(names, list):
         if len(names) != count:

@@ -1,5 +1,5 @@
-"""What the families of encoders call the same things: BERT, RoBERTa, XLM-RoBERTa, DistilBERT, MPNet
-and ModernBERT."""
+"""Names of options and weights in the families of encoders: BERT, RoBERTa, XLM-RoBERTa, DistilBERT,
+MPNet and ModernBERT."""
 
 from __future__ import annotations
 
@@ -25,53 +25,53 @@ def _nothing(options: Options) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class EncoderFamily:
-    """The names of one family in `config.json` and among its weights."""
+    """Names of one family in `config.json` and among its weights."""
 
     prefix: str
-    """What may stand before the names of weights."""
+    """Possible prefixes of weight names."""
     sizes: Mapping[str, str]
     """Keys of `config.json`, by the fields of a BertConfig."""
     layers: str
-    """What stands before the number of a layer."""
+    """Prefix of a layer's number."""
     attention: tuple[str, ...]
-    """Projections of queries, keys and values, within a layer, or the one of all three."""
+    """Projections of queries, keys and values within a layer, or one fused projection."""
     layer: Mapping[str, str]
-    """Other parts of a layer, by the names of this project. A first layer may be without the norm
-    of its attention."""
+    """Other parts of a layer, by their names in this project. A first layer may lack the norm of
+    its attention."""
     head_dense: str
-    """The dense layer of a classifier, behind the vector of a text."""
+    """The dense layer of a classifier, applied to a text's vector."""
     head_output: str
-    """Its output."""
+    """The classifier's output layer."""
     head_norm: str = ""
-    """A norm between the two."""
+    """A norm between these two."""
     embedding: str = "embeddings.word_embeddings"
     embedding_norm: str = "embeddings.LayerNorm"
     positions: str = "embeddings.position_embeddings"
-    """The table of positions; empty where there is none."""
+    """The table of positions; empty if there is none."""
     distances: str = ""
-    """The table of ranges of distances, for each head."""
+    """The table of distance buckets, with a column per head."""
     norm: str = ""
-    """The norm behind all layers."""
+    """The norm after all layers."""
     pooler: str = "tanh"
     """As in a BertConfig."""
     segments: str = ""
-    """The key of `config.json` with the number of kinds of parts; empty where there are none."""
+    """Key of `config.json` with the number of token types; empty if there are none."""
     norm_eps: float | None = None
-    """Where `config.json` does not have it."""
+    """Default if `config.json` has no such key."""
     offset: bool = False
-    """Whether positions count from behind the padding's id, as in fairseq."""
+    """Whether positions count from one after the padding's id, as in fairseq."""
     padding: int | None = None
-    """The padding's id there, whatever `config.json` says."""
+    """The padding's id in that case, regardless of `config.json`."""
     has_biases: bool = True
-    """Whether all products and norms have one; else those that are not there are zero."""
+    """Whether all products and norms must have a bias; otherwise missing ones are zero."""
     more: Callable[[Options], dict[str, Any]] = _nothing
-    """What `config.json` says beside the sizes, as fields of a BertConfig."""
+    """Other options of `config.json`, as fields of a BertConfig."""
     harmless: frozenset[str] | None = None
-    """Options that change no state: any other that is not read is refused. None where others are
-    passed over, as older files have many."""
+    """Options that change no output; any other unread option is an error. None accepts all, since
+    older files have many."""
 
     def skipped_positions(self, tree: Mapping[str, Any]) -> int:
-        """Rows of the table of positions that no token of a text has."""
+        """Rows of the position table that no token uses."""
         if not self.offset:
             return 0
         return 1 + (int(tree.get("pad_token_id", 1)) if self.padding is None else self.padding)
@@ -213,4 +213,4 @@ FAMILIES: Mapping[str, EncoderFamily] = {
     "mpnet": _mpnet(),
     "modernbert": _modern_bert(),
 }
-"""By `model_type`."""
+"""Families by `model_type`."""

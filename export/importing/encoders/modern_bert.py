@@ -1,4 +1,4 @@
-"""What the options of a ModernBERT say beside its sizes (Warner et al. 2024, "Smarter, Better,
+"""Reads the options of a ModernBERT besides its sizes (Warner et al. 2024, "Smarter, Better,
 Faster, Longer: A Modern Bidirectional Encoder")."""
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ _GLOBAL_BASE, _LOCAL_BASE = 160_000.0, 10_000.0
 
 
 def read_options(options: Options) -> dict[str, Any]:
-    """The fields of a BertConfig; raises ExportError for what is not supported. Biases, which no
-    published model has, are read wherever there are some."""
+    """The fields of a BertConfig; raises ExportError for unsupported options. Biases, which no
+    published model has, are read if present."""
     for name in ("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"):
         options.get(name)
     options.must("hidden_activation", "gelu", default="gelu")
@@ -43,7 +43,7 @@ def read_options(options: Options) -> dict[str, Any]:
 
 
 def classifier_pooling(tree: dict[str, Any], path: object) -> Pooling:
-    """Which vector of a text a classifier reads; raises ExportError for another name."""
+    """The vector of a text that a classifier reads; raises ExportError for another name."""
     name = tree.get("classifier_pooling", "cls")
     for pooling in get_args(Pooling):
         if name == pooling:
@@ -52,7 +52,7 @@ def classifier_pooling(tree: dict[str, Any], path: object) -> Pooling:
 
 
 def _layer_kinds(options: Options, count: int) -> list[str]:
-    """Which layers see a window: those of `layer_types`, or all but each so manieth."""
+    """The kind of each layer: from `layer_types`, or a window for all but every n-th."""
     each = options.get("global_attn_every_n_layers", 3)
     if type(each) is not int or each < 1:
         raise ExportError(
@@ -69,7 +69,7 @@ def _layer_kinds(options: Options, count: int) -> list[str]:
 
 
 def _bases(options: Options) -> dict[str, float]:
-    """The base of rotary positions of either kind of layers. Older files have them beside the other
+    """The base of rotary positions for either kind of layer. Older files have it beside the other
     options."""
     options.must_be(None, "rope_scaling")
     everywhere = float(options.get("global_rope_theta", _GLOBAL_BASE))

@@ -1,5 +1,5 @@
-"""What a folder of sentence-transformers says beside its Transformer: where that lies, its pooling
-and how long texts may be."""
+"""Reads the settings of a sentence-transformers folder: place of its Transformer, pooling, and
+longest text."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ SENTENCES, _PROMPTS = "sentence_bert_config.json", "config_sentence_transformers
 
 
 def transformer_folder(folder: Path) -> Path:
-    """Where the model itself lies: in a folder below, where sentence-transformers' `modules.json`
-    says so and the folder has none. Raises ExportError for a place outside."""
+    """The folder of the model itself: a folder below if `modules.json` of sentence-transformers
+    says so and this one has no model. Raises ExportError for a place outside."""
     path = folder / _MODULES
     if (folder / CONFIG).exists() or not path.exists():
         return folder
@@ -34,7 +34,7 @@ def transformer_folder(folder: Path) -> Path:
 
 
 def read_pooling(folder: Path) -> tuple[Pooling | None, bool]:
-    """The pooling of a sentence-transformers folder, and whether a normalisation follows it."""
+    """The pooling of a sentence-transformers folder, and whether normalisation follows."""
     path = folder / _MODULES
     if not path.exists():
         return None, True
@@ -65,8 +65,8 @@ def read_pooling(folder: Path) -> tuple[Pooling | None, bool]:
 
 
 def most_tokens(folder: Path, sentences: dict[str, Any]) -> int:
-    """Tokens of a text, special ones included: those of sentence-transformers' own settings, else
-    the tokenizer's. Raises ExportError where these keep the ends of texts that are too long."""
+    """Longest text in tokens, including special ones, from the settings of sentence-transformers,
+    else of the tokenizer. Raises ExportError if these truncate texts at the beginning."""
     settings = read_optional(folder / TOKENIZER_SETTINGS)
     side = settings.get("truncation_side", "right")
     if side != "right":
@@ -80,8 +80,8 @@ def most_tokens(folder: Path, sentences: dict[str, Any]) -> int:
 
 
 def read_prompts(folder: Path) -> tuple[dict[str, str], str | None]:
-    """What sentence-transformers may put before a text, by name, and the name of what it puts there
-    by default. Raises ExportError for what is no prompt."""
+    """Prompts of sentence-transformers by name, and the name of the default one. Raises ExportError
+    for invalid prompts."""
     path = folder / _PROMPTS
     tree = read_optional(path)
     prompts, name = tree.get("prompts") or {}, tree.get("default_prompt_name")

@@ -1,4 +1,4 @@
-"""The tokenizers of encoders, from each form in which a folder may hold one."""
+"""Reads the tokenizer of an encoder from each form in which a folder may have it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ BYTE_PAIRS, MERGES = "vocab.json", "merges.txt"
 SENTENCE_PIECES = "sentencepiece.bpe.model"
 TOKENIZER_SETTINGS = "tokenizer_config.json"
 _OWN_SPECIAL = 3
-"""Pieces at the beginning of XLM-RoBERTa's SentencePiece model, `<unk>`, `<s>` and `</s>`."""
+"""First pieces of XLM-RoBERTa's SentencePiece model: `<unk>`, `<s>` and `</s>`."""
 _OF_NORMALIZER = {
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
-"""What a tokenizer's settings say of BERT's normalizer, which wins over `tokenizer.json`."""
+"""Settings of BERT's normalizer; they override `tokenizer.json`."""
 
 
 def read_tokenizer(folder: Path) -> FastTokenizer:
-    """The tokenizer of a folder, without truncation and padding; raises ExportError."""
+    """The tokenizer of a folder, without truncation or padding; raises ExportError."""
     path = folder / TOKENIZER
     refuse_pointer(path)
     if path.exists():
@@ -53,7 +53,7 @@ def read_tokenizer(folder: Path) -> FastTokenizer:
 
 
 def _byte_pairs(folder: Path) -> FastTokenizer:
-    """RoBERTa's own tokenizer of byte pairs and their merges."""
+    """RoBERTa's tokenizer, from byte pairs and their merges."""
     try:
         model = models.BPE.from_file(str(folder / BYTE_PAIRS), str(folder / MERGES))
     except Exception as error:  # the library raises nothing more special
@@ -77,8 +77,8 @@ def _byte_pairs(folder: Path) -> FastTokenizer:
 
 
 def _sentence_pieces(path: Path) -> FastTokenizer:
-    """XLM-RoBERTa's own tokenizer of a SentencePiece model, with the ids of fairseq: four special
-    pieces of its own in place of the model's three, and `<mask>` behind all."""
+    """XLM-RoBERTa's tokenizer, from a SentencePiece model, with the ids of fairseq: four special
+    pieces replace the model's three, and `<mask>` is last."""
     scores, rules = read_unigram(path)
     special = ("<s>", "<pad>", "</s>", "<unk>")
     pieces = [*((piece, 0.0) for piece in special), *scores[_OWN_SPECIAL:], ("<mask>", 0.0)]
@@ -100,7 +100,7 @@ def _sentence_pieces(path: Path) -> FastTokenizer:
 
 
 def _word_pieces(folder: Path) -> FastTokenizer:
-    """BERT's own tokenizer of a list of pieces."""
+    """BERT's tokenizer, from a list of pieces."""
     path = folder / VOCABULARY
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -124,7 +124,7 @@ def _word_pieces(folder: Path) -> FastTokenizer:
 
 
 def _mpnet(folder: Path, ids: dict[str, int]) -> FastTokenizer:
-    """MPNet's own tokenizer of a list of pieces, with RoBERTa's special ones."""
+    """MPNet's tokenizer, from a list of pieces, with RoBERTa's special ones."""
     special = ("<s>", "<pad>", "</s>", "[UNK]")
     missing = [piece for piece in special if piece not in ids]
     if missing:
@@ -140,7 +140,7 @@ def _mpnet(folder: Path, ids: dict[str, int]) -> FastTokenizer:
 
 
 def _words(folder: Path, ids: dict[str, int]) -> FastTokenizer:
-    """What has pieces of words, without special ones."""
+    """A WordPiece tokenizer without special pieces."""
     tokenizer = FastTokenizer(models.WordPiece(ids, unk_token="[UNK]"))
     tokenizer.normalizer = _normalizer(folder, normalizers.BertNormalizer())
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -149,8 +149,8 @@ def _words(folder: Path, ids: dict[str, int]) -> FastTokenizer:
 
 
 def _normalizer(folder: Path, given: normalizers.BertNormalizer) -> normalizers.BertNormalizer:
-    """BERT's normalizer with what the tokenizer's settings say of it; raises ExportError for what
-    is no setting."""
+    """BERT's normalizer with the tokenizer's settings; raises ExportError for an invalid
+    setting."""
     settings = read_optional(folder / TOKENIZER_SETTINGS)
     for key, name in _OF_NORMALIZER.items():
         value = settings.get(key)
@@ -165,6 +165,6 @@ def _normalizer(folder: Path, given: normalizers.BertNormalizer) -> normalizers.
 
 
 def put_first(tokenizer: FastTokenizer, first: normalizers.Normalizer) -> None:
-    """Have texts pass a normalizer before the tokenizer's own."""
+    """Apply a normalizer before the tokenizer's own."""
     own = tokenizer.normalizer
     tokenizer.normalizer = normalizers.Sequence([first, own] if own else [first])

@@ -1,4 +1,4 @@
-"""The weights of an encoder as its family names them, in the places of a `BidirectionalEncoder`."""
+"""Copies the weights of an encoder, by its family's names, into a `BidirectionalEncoder`."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from training.models import BidirectionalEncoder, TextClassifier
 
 
 class EncoderWeights:
-    """The tensors of an encoder, whose names may have their family's before them."""
+    """The tensors of an encoder, whose names may have their family's prefix."""
 
     def __init__(self, weights: Weights, family: EncoderFamily) -> None:
         self._weights, self._family = weights, family
 
     def has(self, name: str) -> bool:
-        """Whether there is a tensor of that name."""
+        """Whether there is a tensor with a name."""
         return self._name(name) in self._weights
 
     def rows(self, name: str) -> int:
-        """Of a tensor that is there."""
+        """Number of rows of an existing tensor."""
         return self._weights.shape(self._name(name))[0]
 
     def copy(self, module: Any, *names: str) -> None:
-        """Copy weight and bias into a layer or a norm, those of several names below each other."""
+        """Copy weight and bias into a layer or a norm; with several names they are stacked."""
         kinds = ("weight", "bias")
         if not self.has(f"{names[0]}.weight") and self.has(f"{names[0]}.gamma"):
             kinds = ("gamma", "beta")  # as the first BERT called those of norms
@@ -39,8 +39,8 @@ class EncoderWeights:
             nn.init.zeros_(module.bias)
 
     def assign(self, parameter: Tensor, *names: str) -> None:
-        """Copy one tensor, or several of one shape below each other, into a parameter; raises
-        ExportError where one is missing or of another shape."""
+        """Copy one tensor, or several of one shape stacked, into a parameter; raises ExportError if
+        one is missing or has another shape."""
         rows, *others = parameter.shape
         shape = (rows // len(names), *others)
         value = torch.cat([self._weights.take(self._name(name), *shape) for name in names])
@@ -48,7 +48,7 @@ class EncoderWeights:
             parameter.copy_(value)
 
     def table(self, name: str, first: int, rows: int, width: int) -> Tensor:
-        """Rows of a table from `first` on; raises ExportError where it is missing or of another
+        """Rows of a table from `first` on; raises ExportError if it is missing or has another
         shape."""
         return self._weights.take(self._name(name), first + rows, width)[first:]
 
@@ -59,8 +59,8 @@ class EncoderWeights:
 def load_encoder(
     encoder: BidirectionalEncoder, weights: EncoderWeights, family: EncoderFamily, skipped: int
 ) -> None:
-    """Copy an encoder's weights into one of its sizes, but for `skipped` positions at the
-    beginning; raises ExportError where one is missing or of another shape."""
+    """Copy an encoder's weights into a model of its sizes, without `skipped` positions at the
+    beginning; raises ExportError if one is missing or has another shape."""
     weights.assign(encoder.embedding.weight, f"{family.embedding}.weight")
     _load_positions(encoder, weights, family, skipped)
     weights.copy(encoder.embedding.norm, family.embedding_norm)
@@ -77,7 +77,7 @@ def load_encoder(
 
 
 def load_classifier(model: TextClassifier, weights: EncoderWeights, family: EncoderFamily) -> None:
-    """Copy the weights behind the encoder; raises as `load_encoder` does."""
+    """Copy the weights after the encoder; raises as `load_encoder`."""
     weights.copy(model.output, family.head_output)
     weights.copy(model.pooler.dense, family.head_dense)
     if family.head_norm:
@@ -87,7 +87,7 @@ def load_classifier(model: TextClassifier, weights: EncoderWeights, family: Enco
 def _load_positions(
     encoder: BidirectionalEncoder, weights: EncoderWeights, family: EncoderFamily, skipped: int
 ) -> None:
-    """Tables of positions, of kinds of parts and of distances."""
+    """Tables of positions, token types and distances."""
     embedding, config = encoder.embedding, encoder.config
     if encoder.bias is not None:
         weights.assign(encoder.bias.weight_1RH[0], f"{family.distances}.weight")

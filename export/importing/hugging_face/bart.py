@@ -24,8 +24,8 @@ _HARMLESS = HARMLESS | {"replacing_rate", "student_decoder_layers", "student_enc
 
 
 def read_bart(folder: Path, choice: LanguageChoice) -> Imported:
-    """Read a folder of BART; raises ExportError, with file and entry, for what is not supported.
-    Without a choice it reads and writes English."""
+    """Read a folder of BART; raises ExportError, with file and entry, for unsupported ones. Without
+    a choice it reads and writes English."""
     kind = "BART of Hugging Face transformers"
     family = Family(kind, _read_config, _read_text, learnt_state, _HARMLESS)
     imported = read_folder(folder, choice, family)
@@ -50,7 +50,7 @@ def _read_text(folder: Folder, choice: LanguageChoice) -> VocabularyPart:
 
 
 def _is_first_forced(options: Options, generation: Options, first: int) -> bool:
-    """Whether each output has to begin with the piece with which each source does."""
+    """Whether each output must begin with the first piece of each source."""
     named = generation.get("forced_bos_token_id", options.get("forced_bos_token_id"))
     if named not in (None, first):
         raise ExportError(

@@ -1,5 +1,5 @@
-"""How a folder of a family with BART's modules is read: what all have stands here, and what a
-family has of its own it says."""
+"""Reads a folder of a family with BART's modules: the common part is here, and each family adds its
+own."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from training.models import TransformerConfig
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder whose configuration has been read."""
+    """A folder with its configuration."""
 
     path: Path
     options: Options
     generation: Options
     config: TransformerConfig
     special_ids: SpecialIds
-    """As the options name them; the unknown piece is the vocabulary's to name."""
+    """Special pieces as the options name them; the vocabulary names the unknown piece."""
 
 
 @dataclass(frozen=True)
 class VocabularyPart:
-    """What the vocabulary of a folder gives."""
+    """Result of reading the vocabulary of a folder."""
 
     pieces: Pieces | FastTokenizerFile
     unk: int
@@ -49,21 +49,21 @@ class VocabularyPart:
 
 @dataclass(frozen=True)
 class Family:
-    """What one family has of its own; each part raises ExportError for what is not supported."""
+    """The parts that a family defines; each raises ExportError for unsupported options."""
 
     kind: str
-    """What it is, for people."""
+    """Name of the family, for messages."""
     config: Callable[[Options], TransformerConfig]
     text: Callable[[Folder, LanguageChoice], VocabularyPart]
     state: Callable[[Weights, Folder], State]
-    """Takes all weights that there are."""
+    """Takes all weights of the folder."""
     harmless: frozenset[str] = HARMLESS
-    """Options that change no logit."""
+    """Options that do not change any logit."""
 
 
 def read_folder(path: Path, choice: LanguageChoice, family: Family) -> Imported:
-    """Read a folder of `transformers`; raises ExportError, with file and entry, for what is not
-    supported."""
+    """Read a folder of `transformers`; raises ExportError, with file and entry, for unsupported
+    ones."""
     options, generation = read_options(path), generation_options(path)
     config = family.config(options)
     pad, start, eos = (

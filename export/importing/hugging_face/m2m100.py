@@ -1,5 +1,5 @@
-"""M2M100 (Fan et al. 2021) and NLLB-200 (NLLB Team 2022) of Hugging Face `transformers`: one model
-of many languages, which learn both from tags."""
+"""M2M100 (Fan et al. 2021) and NLLB-200 (NLLB Team 2022) of Hugging Face `transformers`: many
+languages in one model, chosen by tags."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ gl gu ha he hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt l
 my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi
 wo xh yi yo zh zu"""
 _LANGUAGES = {"m2m100": _M2M100.split(), "wmt21": ["en", "ha", "is", "ja", "cs", "ru", "zh", "de"]}
-"""In the order of their tags, which follow the pieces of `vocab.json`."""
+"""Languages in the order of their tags, which follow the pieces of `vocab.json`."""
 _MOST_UNUSED = 8
-"""Rows of the embedding that nothing stands for, at most."""
+"""Largest number of unused rows of the embedding."""
 _SHORT_TAG = re.compile(r"__([a-z]{2,3})__")
 """Of M2M100."""
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
@@ -34,8 +34,8 @@ MODEL = "sentencepiece.bpe.model"
 
 
 def read_m2m100(folder: Path, choice: LanguageChoice) -> Imported:
-    """Read a folder of M2M100 or NLLB; raises ExportError, with file and entry, for what is not
-    supported."""
+    """Read a folder of M2M100 or NLLB; raises ExportError, with file and entry, for unsupported
+    ones."""
     kind = f"{'NLLB-200' if _is_nllb(folder) else 'M2M100'} of Hugging Face transformers"
     return read_folder(folder, choice, Family(kind, _read_config, _read_text, _read_state))
 
@@ -45,7 +45,7 @@ def _is_nllb(folder: Path) -> bool:
 
 
 CONTROL = frozenset({"<s>", "<pad>", "</s>", "<mask>"})
-"""Pieces beside the tags that no text has."""
+"""Pieces, besides the tags, that no text has."""
 
 
 def _read_config(options: Options) -> TransformerConfig:
@@ -82,12 +82,12 @@ def _m2m100_pieces(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
     """The id of each piece, and the tag of each language."""
     ids = dict(read_json(find_file(folder, "vocab.json", "the ids of the pieces")))
     path = folder / "tokenizer_config.json"
-    told = read_json(path) if path.is_file() else {}
-    codes = _LANGUAGES.get(told.get("language_codes") or "m2m100")
+    tokenizer_config = read_json(path) if path.is_file() else {}
+    codes = _LANGUAGES.get(tokenizer_config.get("language_codes") or "m2m100")
     if codes is None:
         raise ExportError(
-            f"{path}: language_codes {told['language_codes']!r} is not supported; it must be one "
-            f"of {sorted(_LANGUAGES)}"
+            f"{path}: language_codes {tokenizer_config['language_codes']!r} is not "
+            f"supported; it must be one of {sorted(_LANGUAGES)}"
         )
     tags = {code: f"__{code}__" for code in codes}
     first = len(ids)
@@ -106,38 +106,39 @@ def _nllb_pieces(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
         raise ExportError(
             f"{path}: model.vocab and added_tokens must give pieces their ids; {error} is missing"
         ) from error
-    told = folder / "tokenizer_config.json"
-    if told.is_file() and read_json(told).get("legacy_behaviour"):
+    tokenizer_config = folder / "tokenizer_config.json"
+    if tokenizer_config.is_file() and read_json(tokenizer_config).get("legacy_behaviour"):
         raise ExportError(
-            f"{told}: legacy_behaviour true is not supported; the tag must stand before the source"
+            f"{tokenizer_config}: legacy_behaviour true is not supported; the tag must "
+            "stand before the source"
         )
     tags = [piece for piece in sorted(added, key=added.__getitem__) if _is_tag(piece)]
     return ids | added, _named(tags)
 
 
 def _is_tag(piece: str) -> bool:
-    """Whether it is a language's, as `fra_Latn` is."""
+    """Whether a piece is the tag of a language, such as `fra_Latn`."""
     language, _, script = piece.partition("_")
     return len(language) == 3 and language.islower() and len(script) == 4 and script.istitle()
 
 
 def tags_among(written: Sequence[str]) -> dict[str, str]:
-    """The tags of languages among the pieces of a vocabulary as M2M100 or NLLB write them, by
-    code; nothing where it has none."""
+    """The tags of languages among the pieces of a vocabulary of M2M100 or NLLB, by code; empty if
+    it has none."""
     short = {found[1]: piece for piece in written if (found := _SHORT_TAG.fullmatch(piece))}
     return short or _named([piece for piece in written if _is_tag(piece)])
 
 
 def _named(tags: Sequence[str]) -> dict[str, str]:
-    """Tags by code: the script is left out where the language has one alone."""
+    """Tags by code: without the script if the language has only one."""
     names = {tag: (short_code(tag[:3]) or tag[:3]) for tag in tags}
     count = Counter(names.values())
     return {name if count[name] == 1 else f"{name}-{tag[4:]}": tag for tag, name in names.items()}
 
 
 def _written(ids: Mapping[str, int], size: int, folder: Path) -> list[str]:
-    """The written form of each row of the embedding; raises ExportError where pieces and rows do
-    not fit."""
+    """The written form of each row of the embedding; raises ExportError if pieces and rows do not
+    match."""
     found = {i: piece for piece, i in ids.items() if type(i) is int}
     missing = [piece for piece in SPECIAL if piece not in ids]
     unused = set(range(size)) - found.keys()
@@ -151,8 +152,8 @@ def _written(ids: Mapping[str, int], size: int, folder: Path) -> list[str]:
 
 
 def many_languages(tags: Mapping[str, str], choice: LanguageChoice) -> Languages:
-    """The languages of a model that has a tag of each, on both sides; raises ExportError for a
-    chosen one that it does not know."""
+    """The languages of a model with a tag for each, on both sides; raises ExportError for a chosen
+    language that it does not have."""
     check_known("--from", choice.source, tags)
     check_known("--to", choice.target, tags)
     source, target = choice.source or tuple(tags), choice.target or tuple(tags)

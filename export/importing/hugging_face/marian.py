@@ -30,13 +30,12 @@ from training.models import TransformerConfig
 from training.models.embedding import marian_sinusoid
 
 NEVER = -1e4
-"""A bias that no logit makes up for, and that fp16 holds: Marian has no padding, which is here for
-the decoder's start alone, so it is never written and has no share of the distribution."""
+"""A bias that no logit offsets, and that fits fp16. Marian has padding only for the decoder's
+start, so it is never written and has no share of the distribution."""
 
 
 def read_marian(folder: Path, choice: LanguageChoice) -> Imported:
-    """Read a folder of MarianMT; raises ExportError, with file and entry, for what is not
-    supported."""
+    """Read a folder of MarianMT; raises ExportError, with file and entry, for unsupported ones."""
     kind = "MarianMT of Hugging Face transformers (OPUS-MT)"
     return read_folder(folder, choice, Family(kind, _read_config, _read_text, _read_state))
 
@@ -81,14 +80,14 @@ def _read_state(weights: Weights, folder: Folder) -> State:
 
 
 def _read_text(folder: Folder, choice: LanguageChoice) -> VocabularyPart:
-    """The vocabulary, of both sides or of each, and the languages, as the tokenizer's options
-    have them."""
+    """The vocabulary, one for both sides or one each, and the languages, from the tokenizer's
+    options."""
     path, config, pad = folder.path, folder.config, folder.special_ids.pad
-    told_in = path / "tokenizer_config.json"
-    told = read_json(told_in) if told_in.is_file() else {}
+    config_path = path / "tokenizer_config.json"
+    tokenizer_config = read_json(config_path) if config_path.is_file() else {}
     name = "vocab.json"
     source = target = _read_ids(path, name, config.source_vocab_size or config.vocab_size)
-    if told.get("separate_vocabs"):
+    if tokenizer_config.get("separate_vocabs"):
         name = "target_vocab.json"
         target = _read_ids(path, name, config.vocab_size)
     elif config.source_vocab_size not in (0, config.vocab_size):
@@ -117,13 +116,16 @@ def _read_text(folder: Folder, choice: LanguageChoice) -> VocabularyPart:
     if written.differ:
         pieces = replace(pieces, source_written=source, source_control=control[0])
     languages = marian_languages(
-        choice, source, _named(told_in, told, "source_lang"), _named(told_in, told, "target_lang")
+        choice,
+        source,
+        _named(config_path, tokenizer_config, "source_lang"),
+        _named(config_path, tokenizer_config, "target_lang"),
     )
     return VocabularyPart(pieces, unk, languages)
 
 
-def _named(path: Path, told: dict[str, Any], option: str) -> CheckpointLanguage:
-    code = told.get(option)
+def _named(path: Path, tokenizer_config: dict[str, Any], option: str) -> CheckpointLanguage:
+    code = tokenizer_config.get(option)
     short = short_code(code) if isinstance(code, str) else None
     return CheckpointLanguage(
         (short,) if short else (), f"{path}: {option} {code!r} names no language"
@@ -131,7 +133,7 @@ def _named(path: Path, told: dict[str, Any], option: str) -> CheckpointLanguage:
 
 
 def _read_ids(folder: Path, name: str, rows: int) -> list[str]:
-    """The pieces of a vocabulary in the order of their ids, which are the rows of an embedding."""
+    """The pieces of a vocabulary in the order of their ids, the rows of an embedding."""
     path = find_file(folder, name, "the ids of the pieces")
     ids = read_json(path)
     found = [i for i in ids.values() if type(i) is int]

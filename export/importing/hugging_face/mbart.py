@@ -1,5 +1,5 @@
-"""mBART-50 of Hugging Face `transformers` (Tang et al. 2020): one model of many languages, told
-both of them by tags."""
+"""mBART-50 of Hugging Face `transformers` (Tang et al. 2020): many languages in one model, with
+tags for both source and target."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ lv_LV my_MM ne_NP nl_XX ro_RO ru_RU si_LK tr_TR vi_VN zh_CN af_ZA az_AZ bn_IN fa
 id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE ta_IN te_IN th_TH tl_XX
 uk_UA ur_PK xh_ZA gl_ES sl_SI"""
 TAGS = _TAGS.split()
-"""In the order in which they follow the pieces."""
+"""Languages in the order of their tags, which follow the pieces."""
 _LEAST_POSITIONS = 2 * MAX_STEPS + 2
 """A prefix and what is generated after it, both of the longest, with a start and a tag."""
 _UNUSED_ROWS = 2
-"""Of a table of positions, whose first rows are no position's."""
+"""Unused first rows of a table of positions."""
 
 
 def read_mbart(folder: Path, choice: LanguageChoice) -> Imported:
-    """Read a folder of mBART-50; raises ExportError, with file and entry, for what is not
-    supported."""
+    """Read a folder of mBART-50; raises ExportError, with file and entry, for unsupported ones."""
     kind = "mBART-50 of Hugging Face transformers"
     return read_folder(folder, choice, Family(kind, _read_config, _read_text, learnt_state))
 
@@ -52,8 +51,8 @@ def _read_text(folder: Folder, choice: LanguageChoice) -> VocabularyPart:
 
 
 def learnt_config(options: Options, norm: str) -> TransformerConfig:
-    """What BART and those after it have in common: a norm behind the embedding, and learnt
-    positions; those with `norm` before their layers have one at the end, too."""
+    """Options common to BART and its successors: a norm after the embedding, and learnt positions;
+    with `norm` before the layers there is also one at the end."""
     options.must_be(True, "normalize_embedding", "tie_word_embeddings", "is_encoder_decoder")
     options.must_be(norm == "pre", "normalize_before", "add_final_layer_norm")
     options.must_be(False, "static_position_embeddings", "add_bias_logits", "is_decoder")
@@ -68,8 +67,8 @@ def learnt_config(options: Options, norm: str) -> TransformerConfig:
 
 
 def _read_positions(options: Options) -> int:
-    """The rows of a table of positions that stand for one; raises ExportError where they are too
-    few for what requests may ask."""
+    """The rows of a position table without the unused ones; raises ExportError if they are too few
+    for the longest request."""
     positions = options.integer("max_position_embeddings")
     if positions < _LEAST_POSITIONS:
         raise ExportError(
@@ -80,8 +79,8 @@ def _read_positions(options: Options) -> int:
 
 
 def learnt_state(weights: Weights, folder: Folder) -> State:
-    """All that is in the weights of a model with learnt positions, a norm after the embedding and a
-    bias of the output, as BART has them."""
+    """Take all weights of a model with learnt positions, a norm after the embedding and an output
+    bias, as in BART."""
     config = folder.config
     dim, size = config.model_dim, config.vocab_size
     state = transformer_state(weights, config)
@@ -97,13 +96,15 @@ def learnt_state(weights: Weights, folder: Folder) -> State:
 
 
 def _pieces(folder: Path, size: int) -> list[str]:
-    """The written form of each id: those of the SentencePiece model after four special ones, then
+    """The written form of each id: four special ones, the pieces of the SentencePiece model, then
     the tags and the mask."""
-    told = folder / "tokenizer_config.json"
-    kind = read_json(told).get("tokenizer_class") if told.is_file() else None
+    tokenizer_config = folder / "tokenizer_config.json"
+    kind = (
+        read_json(tokenizer_config).get("tokenizer_class") if tokenizer_config.is_file() else None
+    )
     if kind is not None and not str(kind).startswith("MBart50Tokenizer"):
         raise ExportError(
-            f"{told}: tokenizer_class {kind!r} is not supported for mBART; it must be "
+            f"{tokenizer_config}: tokenizer_class {kind!r} is not supported for mBART; it must be "
             "'MBart50Tokenizer', whose tag stands before the source"
         )
     path = find_file(folder, MODEL, "the SentencePiece model")

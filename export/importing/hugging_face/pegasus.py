@@ -18,14 +18,14 @@ from training.models.embedding import marian_sinusoid
 
 MODEL = "spiece.model"
 _OWN = 2
-"""Pieces of the SentencePiece model whose ids stay: padding and the end."""
+"""Pieces of the SentencePiece model that keep their ids: padding and the end."""
 _OFFSET = 103
-"""What all others count further: pieces of the pre-training stand between."""
+"""Offset of all other ids; pieces of the pre-training lie between."""
 
 
 def read_pegasus(folder: Path, choice: LanguageChoice) -> Imported:
-    """Read a folder of Pegasus; raises ExportError, with file and entry, for what is not
-    supported. Without a choice it reads and writes English."""
+    """Read a folder of Pegasus; raises ExportError, with file and entry, for unsupported ones.
+    Without a choice it reads and writes English."""
     kind = "Pegasus of Hugging Face transformers"
     return read_folder(folder, choice, Family(kind, _read_config, _read_text, _read_state))
 
@@ -59,11 +59,15 @@ def _read_state(weights: Weights, folder: Folder) -> State:
 
 
 def _pieces(path: Path, size: int) -> list[str]:
-    """The written form of each id, by the SentencePiece model."""
-    told = path.parent / "tokenizer_config.json"
-    offset = read_json(told).get("offset", _OFFSET) if told.is_file() else _OFFSET
+    """The written form of each id, from the SentencePiece model."""
+    tokenizer_config = path.parent / "tokenizer_config.json"
+    offset = (
+        read_json(tokenizer_config).get("offset", _OFFSET)
+        if tokenizer_config.is_file()
+        else _OFFSET
+    )
     if offset != _OFFSET:
-        raise ExportError(f"{told}: offset must be {_OFFSET}, got {offset!r}")
+        raise ExportError(f"{tokenizer_config}: offset must be {_OFFSET}, got {offset!r}")
     own = pieces_of(read_sentencepiece(path))
     masks = ["<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, _OFFSET))]
     written = [*own[:_OWN], *masks, *own[_OWN:]]

@@ -97,15 +97,15 @@ def _read_vocabulary(folder: Path, options: Options, generation: Options, size: 
         raise ExportError(
             f"{options.path}: decoder_start_token_id must be in [0, {size - 1}], got {start!r}"
         )
-    told = SpecialIds(pad=pad, bos=start, eos=special_id(options, "eos_token_id", size))
+    special = SpecialIds(pad=pad, bos=start, eos=special_id(options, "eos_token_id", size))
     if _BYTES_CLASS in (named, options.get("tokenizer_class")):
-        return _of_file(folder, _bytes_file(options, size), told, size)
+        return _of_file(folder, _bytes_file(options, size), special, size)
     if not (folder / MODEL).is_file() and (folder / TOKENIZER).is_file():
-        return _of_file(folder, read_tokenizer_file(folder / TOKENIZER), told, size)
-    return _of_model(find_file(folder, MODEL, f"the pieces, or {TOKENIZER}"), told, size)
+        return _of_file(folder, read_tokenizer_file(folder / TOKENIZER), special, size)
+    return _of_model(find_file(folder, MODEL, f"the pieces, or {TOKENIZER}"), special, size)
 
 
-def _of_model(path: Path, told: SpecialIds, size: int) -> _Vocabulary:
+def _of_model(path: Path, special: SpecialIds, size: int) -> _Vocabulary:
     model = read_sentencepiece(path)
     own = pieces_of(model)
     if not 0 <= size - len(own) <= _MOST_UNUSED:
@@ -114,22 +114,22 @@ def _of_model(path: Path, told: SpecialIds, size: int) -> _Vocabulary:
             f"vocab_size), of which at most {_MOST_UNUSED} may stand for none"
         )
     written = [*own, *(f"<unused{number}>" for number in range(len(own), size))]
-    control = {told.pad, told.eos, *range(len(own), size)}
+    control = {special.pad, special.eos, *range(len(own), size)}
     control |= {i for i in range(len(own)) if model.is_control(i)}
     control |= {i for i, p in enumerate(own) if _TAG.fullmatch(p) or _SENTINEL.fullmatch(p)}
 
     def split(text: str) -> list[str]:
         return list(model.encode(text, return_type=str))
 
-    special_ids = replace(told, unk=model.unk_id())
+    special_ids = replace(special, unk=model.unk_id())
     return _Vocabulary(Pieces(written, frozenset(control), path, path), written, special_ids, split)
 
 
-def _of_file(folder: Path, content: bytes, told: SpecialIds, size: int) -> _Vocabulary:
+def _of_file(folder: Path, content: bytes, special: SpecialIds, size: int) -> _Vocabulary:
     unknown = FastTokenizer.from_str(content.decode()).token_to_id("<unk>")
     if unknown is None:
         raise ExportError(f"{folder / TOKENIZER}: the piece <unk> is missing")
-    special_ids = replace(told, unk=unknown)
+    special_ids = replace(special, unk=unknown)
     vocabulary = fast_vocabulary(content, size, special_ids, folder)
 
     def split(text: str) -> list[str]:

@@ -189,8 +189,8 @@ def _special_ids(options: Options, size: int) -> SpecialIds:
 def _read_tokenizer(folder: Path) -> tuple[bytes, bool, bool]:
     """The vocabulary, and whether sources begin with bos and end with eos."""
     path = find_file(folder, TOKENIZER, "the pieces")
-    told = folder / "tokenizer_config.json"
-    options = read_json(told) if told.is_file() else {}
+    tokenizer_config = folder / "tokenizer_config.json"
+    options = read_json(tokenizer_config) if tokenizer_config.is_file() else {}
     content = read_tokenizer_file(path)
     begins, ends = options.get("add_bos_token", True), options.get("add_eos_token", False)
     return content, bool(begins), bool(ends)

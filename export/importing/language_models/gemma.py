@@ -107,12 +107,12 @@ def both_rotary(options: Options, kinds: list[str]) -> dict[str, Any]:
     """Rotary positions of layers that see all, which may be scaled, and of those with a window,
     which may not: given by kind of layer, or as older files have them."""
     local = float(options.get("rope_local_base_freq", LOCAL_BASE))
-    name, told = rotary_options(options)
-    if told.keys() & {FULL, SLIDING}:
-        whole, windowed = (told.get(kind) or {} for kind in (FULL, SLIDING))
+    name, rope = rotary_options(options)
+    if rope.keys() & {FULL, SLIDING}:
+        whole, windowed = (rope.get(kind) or {} for kind in (FULL, SLIDING))
     else:
-        whole, windowed = told, {}
-    everywhere = float(told.get("rope_theta", GLOBAL_BASE))
+        whole, windowed = rope, {}
+    everywhere = float(rope.get("rope_theta", GLOBAL_BASE))
     found = rotary_sizes(options.path, f"{name} of {FULL}", whole, everywhere)
     kind = windowed.get("rope_type", "default")
     if kind != "default":

@@ -71,8 +71,8 @@ def _read_rotary(options: Options, width: int) -> dict[str, Any]:
     their own."""
     base, share = options.get("rotary_emb_base", 10000.0), options.get("rotary_pct", 0.25)
     share = options.get("partial_rotary_factor", share)
-    name, told = rotary_options(options)
-    dim = int(width * told.get("partial_rotary_factor", share))
-    rest = {key: value for key, value in told.items() if key != "partial_rotary_factor"}
+    name, rope = rotary_options(options)
+    dim = int(width * rope.get("partial_rotary_factor", share))
+    rest = {key: value for key, value in rope.items() if key != "partial_rotary_factor"}
     found = rotary_sizes(options.path, name, rest, base)
     return found | {"rotary_dim": turned_features(options.path, dim, width)}

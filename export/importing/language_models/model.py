@@ -101,10 +101,12 @@ def read_chat_template(folder: Path) -> str | None:
     if (folder / TEMPLATE).is_file():
         return (folder / TEMPLATE).read_text(encoding="utf-8")
     path = folder / "tokenizer_config.json"
-    told = read_json(path).get("chat_template") if path.is_file() else None
-    if isinstance(told, list):
-        named = {each.get("name"): each.get("template") for each in told if isinstance(each, dict)}
-        told = named.get("default")
-    if told is not None and not isinstance(told, str):
-        raise ExportError(f"{path}: chat_template must be a text, got {type(told).__name__}")
-    return told
+    template = read_json(path).get("chat_template") if path.is_file() else None
+    if isinstance(template, list):
+        named = {
+            each.get("name"): each.get("template") for each in template if isinstance(each, dict)
+        }
+        template = named.get("default")
+    if template is not None and not isinstance(template, str):
+        raise ExportError(f"{path}: chat_template must be a text, got {type(template).__name__}")
+    return template

@@ -67,20 +67,20 @@ def _read_rotary(
     stands before such a text's end is turned otherwise than in a shorter one, so that caches would
     have to be computed again. They read as much as the short factors are for.
     """
-    name, told = rotary_options(options)
+    name, rope = rotary_options(options)
     partial = options.get("partial_rotary_factor", 1.0)
     trained = options.get("original_max_position_embeddings", _TRAINED)
     listed = ("short_factor", "long_factor", "factor", "attention_factor")
-    check_rotary(options.path, name, told, *listed)
-    partial = told.get("partial_rotary_factor", partial)
+    check_rotary(options.path, name, rope, *listed)
+    partial = rope.get("partial_rotary_factor", partial)
     width = sizes["model_dim"] // max(sizes["num_heads"], 1)
     dim = int(width * partial)
-    found: dict[str, Any] = {"rotary_base": float(told.get("rope_theta", 10000.0))}
+    found: dict[str, Any] = {"rotary_base": float(rope.get("rope_theta", 10000.0))}
     found["rotary_dim"] = turned_features(options.path, dim, width)
-    kind = told.get("rope_type", told.get("type", "default"))
+    kind = rope.get("rope_type", rope.get("type", "default"))
     if kind == "default":
         return found, longest, 1.0
-    factors = told.get("short_factor")
+    factors = rope.get("short_factor")
     if kind not in (*_LONG, _OLD) or not isinstance(factors, list):
         raise ExportError(
             f"{options.path}: {name} of the type {kind!r} is not supported for Phi-3; it must be "
@@ -91,6 +91,6 @@ def _read_rotary(
             f"{options.path}: {name}: short_factor must be {dim // 2} numbers, got {factors!r}"
         )
     found |= {"rotary_scaling": "listed", "rotary_factors": tuple(map(float, factors))}
-    longer = told.get("factor") or longest / trained
+    longer = rope.get("factor") or longest / trained
     scaled = 1.0 if longer <= 1.0 else math.sqrt(1.0 + math.log(longer) / math.log(trained))
-    return found, min(trained, longest), float(told.get("attention_factor") or scaled)
+    return found, min(trained, longest), float(rope.get("attention_factor") or scaled)

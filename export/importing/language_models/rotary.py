@@ -35,42 +35,42 @@ _ROTARY = frozenset({"type", "rope_type", "rope_theta", *_SCALED_BY["llama3"]})
 def rotary_options(options: Options) -> tuple[str, dict[str, Any]]:
     """The options of rotary positions in one place, and the name of the one that holds them."""
     scaling = options.get(_SCALING)
-    name, told = "rope_parameters", options.get("rope_parameters")
-    if told is None:
-        name, told = _SCALING, scaling or {}
-    elif scaling not in (None, told):
+    name, rope = "rope_parameters", options.get("rope_parameters")
+    if rope is None:
+        name, rope = _SCALING, scaling or {}
+    elif scaling not in (None, rope):
         raise ExportError(
             f"{options.path}: rope_parameters and {_SCALING} say different things of rotary "
             "positions; keep the one that is right"
         )
-    if not isinstance(told, dict):
-        raise ExportError(f"{options.path}: {name} must be a JSON object, got {told!r}")
+    if not isinstance(rope, dict):
+        raise ExportError(f"{options.path}: {name} must be a JSON object, got {rope!r}")
     base = options.get("rope_theta")
-    return name, {**({} if base is None else {"rope_theta": base}), **told}
+    return name, {**({} if base is None else {"rope_theta": base}), **rope}
 
 
 def read_rotary(options: Options, width: int, base: float = 10000.0) -> dict[str, Any]:
     """The base of rotary positions and how they are scaled; `width` is that of a head, `base` the
     family's default. Raises ExportError for a way that is not known."""
-    name, told = rotary_options(options)
-    if not _is_yarn(told):
-        return rotary_sizes(options.path, name, told, base, _YARN)
-    _check_whole(options.path, name, told)
-    check_rotary(options.path, name, told, *_OF_YARN)
-    base = float(told.get("rope_theta", base))
-    truncate = told.get("truncate", True)
+    name, rope = rotary_options(options)
+    if not _is_yarn(rope):
+        return rotary_sizes(options.path, name, rope, base, _YARN)
+    _check_whole(options.path, name, rope)
+    check_rotary(options.path, name, rope, *_OF_YARN)
+    base = float(rope.get("rope_theta", base))
+    truncate = rope.get("truncate", True)
     return yarn_sizes(_yarn_numbers(options), width, base, truncate=truncate)
 
 
 def stretched(options: Options, longest: int) -> tuple[int, float]:
     """How many positions a model reads that has `longest` of its own, and the factor of turned
     queries and keys: more than these with `yarn` alone."""
-    _, told = rotary_options(options)
-    if not _is_yarn(told):
+    _, rope = rotary_options(options)
+    if not _is_yarn(rope):
         return longest, 1.0
     numbers = _yarn_numbers(options)
     factor, trained = numbers["factor"], numbers["original_max_position_embeddings"]
-    given = told.get("attention_factor")
+    given = rope.get("attention_factor")
     if given is None:
         both = numbers["mscale"], numbers["mscale_all_dim"]
         above, below = both if all(both) else (1.0, 0.0)
@@ -78,13 +78,13 @@ def stretched(options: Options, longest: int) -> tuple[int, float]:
     return max(longest, int(trained * factor)), float(given)
 
 
-def _kind(told: dict[str, Any]) -> Any:
-    return told.get("rope_type", told.get("type", "default"))
+def _kind(rope: dict[str, Any]) -> Any:
+    return rope.get("rope_type", rope.get("type", "default"))
 
 
-def _is_yarn(told: dict[str, Any]) -> bool:
+def _is_yarn(rope: dict[str, Any]) -> bool:
     """Early files of Phi-3 call `yarn` what is `longrope`, with lists of factors."""
-    return _kind(told) == _YARN and "short_factor" not in told
+    return _kind(rope) == _YARN and "short_factor" not in rope
 
 
 def temperature(factor: float, share: float) -> float:
@@ -94,15 +94,15 @@ def temperature(factor: float, share: float) -> float:
 
 def _yarn_numbers(options: Options) -> dict[str, float]:
     """The numbers of YaRN, with the defaults of those that are not there."""
-    name, told = rotary_options(options)
+    name, rope = rotary_options(options)
     trained = "original_max_position_embeddings"
     found = {
-        "factor": told.get("factor"),
-        trained: options.get(trained, told.get(trained) or options.get("max_position_embeddings")),
-        "beta_fast": told.get("beta_fast") or 32.0,
-        "beta_slow": told.get("beta_slow") or 1.0,
-        "mscale": told.get("mscale") or 0.0,
-        "mscale_all_dim": told.get("mscale_all_dim") or 0.0,
+        "factor": rope.get("factor"),
+        trained: options.get(trained, rope.get(trained) or options.get("max_position_embeddings")),
+        "beta_fast": rope.get("beta_fast") or 32.0,
+        "beta_slow": rope.get("beta_slow") or 1.0,
+        "mscale": rope.get("mscale") or 0.0,
+        "mscale_all_dim": rope.get("mscale_all_dim") or 0.0,
     }
     check_yarn(options.path, name, found)
     return found
@@ -145,30 +145,30 @@ def yarn_sizes(
 
 
 def rotary_sizes(
-    path: Path, name: str, told: dict[str, Any], base: float, *others: str
+    path: Path, name: str, rope: dict[str, Any], base: float, *others: str
 ) -> dict[str, Any]:
     """The same of the option `name`, which may name the `others` elsewhere."""
-    kind = _kind(told)
+    kind = _kind(rope)
     if kind not in _SCALED_BY:
         raise ExportError(
             f"{path}: {name} of the type {kind!r} is not supported; it must be one of "
             f"{', '.join(map(repr, (*_SCALED_BY, *others)))}"
         )
-    _check_whole(path, name, told)
-    check_rotary(path, name, told)
-    found: dict[str, Any] = {"rotary_base": float(told.get("rope_theta", base))}
+    _check_whole(path, name, rope)
+    check_rotary(path, name, rope)
+    found: dict[str, Any] = {"rotary_base": float(rope.get("rope_theta", base))}
     if kind == "default":
         return found
-    missing = [key for key in _SCALED_BY[kind] if not isinstance(told.get(key), int | float)]
+    missing = [key for key in _SCALED_BY[kind] if not isinstance(rope.get(key), int | float)]
     if missing:
         raise ExportError(f"{path}: {name} of the type {kind!r} needs a number {missing[0]}")
     found["rotary_scaling"] = kind
-    return found | {ours: told[key] for key, ours in _SCALED_BY[kind].items()}
+    return found | {ours: rope[key] for key, ours in _SCALED_BY[kind].items()}
 
 
-def _check_whole(path: Path, name: str, told: dict[str, Any]) -> None:
+def _check_whole(path: Path, name: str, rope: dict[str, Any]) -> None:
     """Raise ExportError where a part of a head's features alone is turned."""
-    partial = told.get("partial_rotary_factor", 1.0)
+    partial = rope.get("partial_rotary_factor", 1.0)
     if partial != 1.0:
         raise ExportError(
             f"{path}: {name}: partial_rotary_factor {partial!r} is not supported for this family; "
@@ -187,12 +187,12 @@ def turned_features(path: Path, count: int, width: int) -> int:
     return 0 if count == width else count
 
 
-def check_rotary(path: Path, name: str, told: dict[str, Any], *others: str) -> None:
+def check_rotary(path: Path, name: str, rope: dict[str, Any], *others: str) -> None:
     """Raise ExportError for an option of rotary positions that is not known."""
     known = {*_ROTARY, "partial_rotary_factor", *others}
-    for key in sorted(told.keys() - known):
+    for key in sorted(rope.keys() - known):
         raise ExportError(
-            f"{path}: {name}: {key!r} ({told[key]!r}) is not known; what is supported: "
+            f"{path}: {name}: {key!r} ({rope[key]!r}) is not known; what is supported: "
             f"{', '.join(sorted(known))}"
         )
 

@@ -45,12 +45,14 @@ def read_smollm3(folder: Path) -> ImportedLanguageModel:
 
 def _turned_layers(options: Options, count: int) -> tuple[int, ...]:
     """1 for each layer with rotary positions, 0 for the others."""
-    each, told = options.get("no_rope_layer_interval", 4), options.get("no_rope_layers")
+    each, listed = options.get("no_rope_layer_interval", 4), options.get("no_rope_layers")
     if type(each) is not int or each < 1:
         raise ExportError(
             f"{options.path}: no_rope_layer_interval must be an integer >= 1, got {each!r}"
         )
-    turned = [int((number + 1) % each != 0) for number in range(count)] if told is None else told
+    turned = (
+        [int((number + 1) % each != 0) for number in range(count)] if listed is None else listed
+    )
     if not isinstance(turned, list) or len(turned) < count or not set(turned) <= {0, 1}:
         raise ExportError(
             f"{options.path}: no_rope_layers must be 0 or 1 for each of the {count} layers, got "

@@ -259,16 +259,16 @@ def _yaml_vocabulary(path: Path) -> tuple[list[str], set[int], int, int]:
 def languages_of(files: MarianFiles, choice: LanguageChoice, pieces: Pieces) -> Languages:
     """The languages that are given, or that the names of the files give; raises ExportError where
     neither does."""
-    told, untold = _told_pair(files), f"{files.model}: its name tells no languages"
-    named = [CheckpointLanguage(codes, untold) for codes in (told[:1], told[1:])]
+    codes, missing = _named_pair(files), f"{files.model}: its name contains no languages"
+    named = [CheckpointLanguage(each, missing) for each in (codes[:1], codes[1:])]
     return marian_languages(choice, pieces.source_written or pieces.written, *named)
 
 
-def _told_pair(files: MarianFiles) -> tuple[str, ...]:
+def _named_pair(files: MarianFiles) -> tuple[str, ...]:
     """Source and target as `model_info.json` or the name of the model gives them, or nothing."""
     try:
-        told = json.loads((files.model.parent / "model_info.json").read_text(encoding="utf-8"))
-        parts = str(told["shortName"]).split("-")
+        info = json.loads((files.model.parent / "model_info.json").read_text(encoding="utf-8"))
+        parts = str(info["shortName"]).split("-")
     except (OSError, ValueError, KeyError, TypeError):
         parts = []
     pair = tuple(code for code in map(short_code, parts[:2]) if code)

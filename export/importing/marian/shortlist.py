@@ -42,7 +42,7 @@ def read_marian_shortlist(
     """
     try:
         content = path.read_bytes()
-        magic, told, first, _, starts, pieces = struct.unpack_from("<6Q", content)
+        magic, checksum, first, _, starts, pieces = struct.unpack_from("<6Q", content)
         if magic != _MAGIC:
             raise ValueError("it is no binary shortlist; convert it with Marian's marian-conv")
         if len(content) != 48 + 8 * starts + 4 * pieces:
@@ -50,7 +50,7 @@ def read_marian_shortlist(
     except (OSError, struct.error, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ExportError(f"{path}: cannot be read as a shortlist: {reason}") from error
-    if told and told != _checksum(content):
+    if checksum and checksum != _checksum(content):
         raise ExportError(f"{path}: damaged: its checksum is another one")
     start = np.frombuffer(content, "<u8", starts, 48).astype(np.int64)
     target = np.frombuffer(content, "<u4", pieces, 48 + 8 * starts).astype(np.int64)

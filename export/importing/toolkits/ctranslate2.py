@@ -51,7 +51,7 @@ def read_ctranslate2(source: Path, choice: LanguageChoice) -> Imported:
     if folder is None:
         raise ExportError(f"{source}: {MODEL} is missing, neither here nor in its folder model")
     path = folder / CONFIG
-    told = read_json(path) if path.is_file() else {}
+    options = read_json(path) if path.is_file() else {}
     about = source / "metadata.json"
     written = _vocabulary(folder)
     languages = _tagged(folder, choice, written)
@@ -64,10 +64,10 @@ def read_ctranslate2(source: Path, choice: LanguageChoice) -> Imported:
             f"{folder / MODEL}: {file.spec!r} is not supported, it must be {_SPEC!r}, an "
             "encoder-decoder that translates"
         )
-    layers = SpecLayers(folder / MODEL, file, told.get("layer_norm_epsilon"))
+    layers = SpecLayers(folder / MODEL, file, options.get("layer_norm_epsilon"))
     from_zero = bool(file.options.get("decoder/start_from_zero_embedding"))
     layers.check_rows(folder, written)
-    special = _special_ids(path, told, written.target, from_zero=from_zero)
+    special = _special_ids(path, options, written.target, from_zero=from_zero)
     if special.pad == len(written.target):  # a row that was left out, as nothing writes it
         target = [*written.target, "<pad>"]
         written = Written(written.source if written.differ else target, target)
@@ -85,7 +85,7 @@ def read_ctranslate2(source: Path, choice: LanguageChoice) -> Imported:
         languages,
         {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True},
         # What was converted from transformers has it in the tokens of a request.
-        source_end=bool(told.get("add_source_eos")) or from_zero or several,
+        source_end=bool(options.get("add_source_eos")) or from_zero or several,
     )
 
 
@@ -93,8 +93,8 @@ def _tagged(folder: Path, choice: LanguageChoice, written: Written) -> Languages
     """The languages of a model that learns them from tags, as Marian's, M2M100's and NLLB's are,
     or None where its vocabulary has none; raises ExportError for others."""
     if language_tags(written.source):
-        untold = CheckpointLanguage((), f"{folder}: does not tell its languages")
-        return marian_languages(choice, written.source, untold, untold)
+        unnamed = CheckpointLanguage((), f"{folder}: does not name its languages")
+        return marian_languages(choice, written.source, unnamed, unnamed)
     tags = {} if written.differ else tags_among(written.target)
     if tags:
         return many_languages(tags, choice)
@@ -138,17 +138,17 @@ def _read_vocabulary(path: Path) -> list[str]:
 
 
 def _special_ids(
-    path: Path, told: dict[str, Any], written: list[str], *, from_zero: bool
+    path: Path, options: dict[str, Any], written: list[str], *, from_zero: bool
 ) -> SpecialIds:
     """The ids of the special pieces; padding is a row to be appended where the vocabulary has no
     piece for it, which is also what a decoder starts with that starts from zeros."""
-    bos = told.get("bos_token") or "<s>"
+    bos = options.get("bos_token") or "<s>"
     names = {
-        "unk": told.get("unk_token") or "<unk>",
-        "eos": told.get("eos_token") or "</s>",
+        "unk": options.get("unk_token") or "<unk>",
+        "eos": options.get("eos_token") or "</s>",
     }
     if not from_zero:
-        names["start"] = told.get("decoder_start_token") or bos
+        names["start"] = options.get("decoder_start_token") or bos
     ids = special_piece_ids(path, written, names)
     pad = next((written.index(piece) for piece in _PADDING if piece in written), len(written))
     if from_zero:

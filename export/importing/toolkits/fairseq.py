@@ -68,12 +68,12 @@ def read_fairseq(source: Path, choice: LanguageChoice) -> Imported:
     weights = Weights(path, _renamed(found["model"]), "its options")
     state = _state(weights, config, options)
     weights.finish()
-    told = {
+    languages_given = {
         ours: options[theirs]
         for ours, theirs in (("from_code", "source_lang"), ("to_code", "target_lang"))
         if short_code(str(options.get(theirs)))
     }
-    languages = one_pair(path, choice, told)
+    languages = one_pair(path, choice, languages_given)
     return Imported(
         _kind(config),
         loaded(config, state),
@@ -102,9 +102,9 @@ def _options(path: Path, found: Any) -> dict[str, Any]:
     if isinstance(found.get("args"), argparse.Namespace):
         return dict(vars(found["args"]))
     options: dict[str, Any] = {}
-    told = found.get("cfg")
+    cfg = found.get("cfg")
     for part in ("task", "model"):
-        given = told.get(part) if isinstance(told, dict) else None
+        given = cfg.get(part) if isinstance(cfg, dict) else None
         options |= vars(given) if isinstance(given, argparse.Namespace) else given or {}
     if not options:
         raise ExportError(f"{path}: the options are missing, in args or in cfg")

@@ -47,9 +47,11 @@ def read_tokenizer_file(path: Path) -> bytes:
     return content.encode()
 
 
-def _joined(vocabulary: Path, merges: Path, told: Path) -> bytes:
+def _joined(vocabulary: Path, merges: Path, tokenizer_config: Path) -> bytes:
     """GPT-2's form of a vocabulary, in two files, as one."""
-    spaced = told.is_file() and bool(read_json(told).get("add_prefix_space"))
+    spaced = tokenizer_config.is_file() and bool(
+        read_json(tokenizer_config).get("add_prefix_space")
+    )
     try:
         tokenizer = FastTokenizer(models.BPE.from_file(str(vocabulary), str(merges)))
     except Exception as error:  # the library raises nothing more special

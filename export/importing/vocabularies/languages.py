@@ -69,7 +69,7 @@ class CheckpointLanguage:
 
     code: tuple[str, ...]
     """One, or none."""
-    untold: str
+    missing: str
     """What is said where there is none."""
 
 
@@ -81,13 +81,13 @@ def marian_languages(
 ) -> Languages:
     """The languages of a model of Marian: the chosen ones, else those that its checkpoint names,
     else, of the target, all of which the source's vocabulary has tags. Raises ExportError where
-    none is told."""
+    no language is known."""
     read = choice.source or source.code
     tags = language_tags(source_written)
     if not read:
         written = "" if tags or target.code else ", and which it writes with --to CODE"
         raise ExportError(
-            f"{source.untold}; say which the model reads with --from CODE,...{written}"
+            f"{source.missing}; say which the model reads with --from CODE,...{written}"
         )
     if tags:
         check_known("--to", choice.target, tags)
@@ -97,7 +97,7 @@ def marian_languages(
     target_codes = choice.target or target.code
     if len(target_codes) != 1:
         raise ExportError(
-            f"{target.untold}, and the model has no tags of several; say which one it writes with "
+            f"{target.missing}, and the model has no tags of several; say which one it writes with "
             "--to CODE"
         )
     return Languages(source=read, target=target_codes)

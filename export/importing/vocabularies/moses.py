@@ -41,10 +41,10 @@ def read_codes(path: Path) -> str:
         lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
     except (OSError, ValueError) as error:
         raise ExportError(f"{path}: cannot be read: {error}") from error
-    told = lines[0].startswith("#version:")
-    counted = not told and _is_counted(_parts(lines[0]))
+    versioned = lines[0].startswith("#version:")
+    counted = not versioned and _is_counted(_parts(lines[0]))
     found = []
-    first = 1 if told else 0
+    first = 1 if versioned else 0
     for number, line in enumerate(lines[first:], first + 1):
         parts = _parts(line)
         if counted and not _is_counted(parts):
@@ -55,7 +55,7 @@ def read_codes(path: Path) -> str:
         if not counted and len(parts) != 2:
             raise ExportError(f"{path}: line {number} must be two pieces to merge, got {line!r}")
         found.append(" ".join(parts[:2]))
-    version = lines[0].strip() if told else _VERSION if counted else "#version: 0.1"
+    version = lines[0].strip() if versioned else _VERSION if counted else "#version: 0.1"
     return "\n".join([version, *found]) + "\n"
 
 

@@ -35,7 +35,7 @@ class Written:
         return self.source != self.target
 
 
-def one_pair(source: Path, choice: LanguageChoice, told: Mapping[str, Any]) -> Languages:
+def one_pair(source: Path, choice: LanguageChoice, package: Mapping[str, Any]) -> Languages:
     """The languages of the choice, else of what a package says of itself (`from_code`, `to_code`);
     raises ExportError unless they are one pair."""
     codes = []
@@ -43,7 +43,7 @@ def one_pair(source: Path, choice: LanguageChoice, told: Mapping[str, Any]) -> L
         (choice.source, "from_code", "--from"),
         (choice.target, "to_code", "--to"),
     ):
-        code = short_code(str(told[name])) if name in told else None
+        code = short_code(str(package[name])) if name in package else None
         found = chosen or ((code,) if code else ())
         if len(found) != 1:
             raise ExportError(

@@ -1,4 +1,4 @@
-"""Cues of SRT, WebVTT, ASS and SBV: where their words are, and the file with others in place."""
+"""Reads the cues of SRT, WebVTT, ASS and SBV, and writes the file with other words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"[ \t]*\d+[ \t]*\Z")
 _NAME = r"[^\W\d_a-zß-öø-ÿ](?:[^\W_a-zß-öø-ÿ]|[ .'\u2019-]){1,24}:[ \t]+"
 _SPEAKER = re.compile(rf"[ \t]*(?:<[^>]*>|\{{[^}}]*\}})*[ \t]*(?:[-–—][ \t]*(?:{_NAME})?|{_NAME})")
 _SOUND = re.compile(r"\[[^\[\]]+\]|\([^()]+\)")
-"""What is heard and not said, in a cue of its own."""
+"""A sound, not speech, in a cue of its own."""
 _POSITION = re.compile(r"\\(?:an?\d|pos\()")
 _ENDED = re.compile(r"""[.!?…。\uff01\uff1f♪:)\]]["'”’»“]*(?:<[^>]*>|\{[^}]*\})*\s*\Z""")
 _LONGEST_GAP_S = 3.0
@@ -28,17 +28,17 @@ _MOST_CHARACTERS = 600
 
 @dataclass(frozen=True)
 class Cue:
-    """What one speaker says in a cue."""
+    """The words of one speaker in a cue."""
 
     begin: int
     end: int
-    """Where its words stand in the file, their line breaks with them."""
+    """Span of the words in the file, line breaks included."""
     words: str
-    """Without line breaks."""
+    """The words without line breaks."""
     start_s: float
     stop_s: float
     begins: bool = False
-    """Whether no sentence goes on here: a speaker is named."""
+    """Whether the cue begins a new sentence: it names a speaker."""
     alone: bool = False
 
 
@@ -107,7 +107,7 @@ def _lines(
 
 
 def _with(text: str, found: Sequence[tuple[Cue, str]], kind: _Kind, *, beside: bool) -> str:
-    """The file with other words; `beside` these also the old ones."""
+    """The file with other words; with `beside`, the old words stay as well."""
     written, done = [], 0
     for cue, words in found:
         written.append(text[done : cue.begin])
@@ -164,7 +164,8 @@ def _dialogues(text: str) -> Iterator[Cue]:
 def _spoken(
     lines: Sequence[str], begin: int, line_break: str, times: tuple[float, float]
 ) -> Iterator[Cue]:
-    """The lines of a cue as one text a speaker; one begins with a dash, which stays outside."""
+    """Join the lines of a cue to one text for each speaker. A speaker's text begins with a dash,
+    which is not part of it."""
     place, start, said, named = begin, begin, list[str](), False
     for line in lines:
         dash = _SPEAKER.match(line)
@@ -186,7 +187,7 @@ def _spoken(
 def _cue(
     begin: int, end: int, said: Sequence[str], times: tuple[float, float], *, named: bool
 ) -> Cue:
-    """A cue; brackets around a sound stay outside, for what stands in them is kept otherwise."""
+    """A cue. Brackets around a sound are not part of its text; other rules keep their content."""
     words = " ".join(said)
     if _SOUND.fullmatch(words) and len(words) == end - begin:
         return Cue(begin + 1, end - 1, words[1:-1], *times, alone=True)
@@ -194,7 +195,7 @@ def _cue(
 
 
 def _groups(cues: Sequence[Cue]) -> Iterator[list[Cue]]:
-    """Cues with letters, those together over which a sentence runs."""
+    """Groups of cues with letters: a group holds the cues that a sentence runs over."""
     group: list[Cue] = []
     for cue in cues:
         if not any(map(str.isalpha, cue.words)):

@@ -1,4 +1,4 @@
-"""A translated sentence divided among the cues of its source, and a cue's words among lines."""
+"""Divides a translated sentence among the cues of its source, and a cue's words among lines."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _CROSSED, _OVERFULL, _EMPTY = 8.0, 0.25, 50.0
 
 
 def divided(given: Translated, lengths: Sequence[int], seconds: Sequence[float]) -> list[str]:
-    """The translation of a sentence in as many parts as its source had, which stood joined by
-    blanks and had so many characters and seconds each.
+    """Divide a sentence's translation into as many parts as its source had. The source's parts were
+    joined by spaces; their numbers of characters and seconds are given.
 
-    The parts follow each other. A cut is made where few word links cross it, behind punctuation
-    rather than elsewhere, and so that each part has its share of time and space.
+    The parts keep their order. A cut is placed where it crosses few word links, preferably after
+    punctuation, and so that each part gets its share of time and space.
     """
     if len(lengths) == 1:
         return [given.text]
@@ -55,7 +55,7 @@ def divided(given: Translated, lengths: Sequence[int], seconds: Sequence[float])
 
 
 def _breaks(text: str) -> list[tuple[int, int]]:
-    """Where a text may be divided: not within tags."""
+    """Positions where a text may be divided: not within tags."""
     tags = [match.span() for match in _TAG.finditer(text)]
     return [
         match.span()
@@ -65,7 +65,7 @@ def _breaks(text: str) -> list[tuple[int, int]]:
 
 
 def _shares(lengths: Sequence[int], seconds: Sequence[float]) -> list[float]:
-    """What each part has of the whole, by the source's characters and by time alike."""
+    """Each part's share of the whole: the mean of its shares of characters and of time."""
     return [
         (length / sum(lengths) + time / sum(seconds)) / 2
         for length, time in zip(lengths, seconds, strict=True)
@@ -80,7 +80,7 @@ def _cut_cost(text: str, cut: tuple[int, int], bound: int, links: Sequence[Link]
 
 
 class _Measured:
-    """What a viewer reads between two places of a text, counted once for all pairs of them."""
+    """The visible characters between two positions of a text, counted once for all pairs."""
 
     def __init__(self, text: str, places: Sequence[tuple[int, int]]) -> None:
         counts = [0] * (len(text) + 1)
@@ -95,7 +95,7 @@ class _Measured:
         self._ends = [(counts[begin], inks[begin]) for begin, _ in places]
 
     def part_cost(self, begin: int, end: int, share: float) -> float:
-        """What is wrong with a part between these places that has such a share of the whole."""
+        """The cost of a part between these positions that has this share of the whole."""
         (before, ink_before), (until, ink_until) = self._begins[begin], self._ends[end]
         if ink_until <= ink_before:
             return _EMPTY
@@ -106,12 +106,12 @@ class _Measured:
 
 
 def visible(text: str) -> str:
-    """What a viewer reads."""
+    """The text that a viewer sees."""
     return _TAG.sub("", text)
 
 
 def _closed(parts: Sequence[str]) -> list[str]:
-    """Each part with its own closing tags, and those that are open in it opened again."""
+    """Each part with its tags closed at its end and opened again in the next part."""
     written = []
     opened: list[tuple[str, str]] = []
     for part in parts:
@@ -130,8 +130,8 @@ def _closed(parts: Sequence[str]) -> list[str]:
 
 
 def wrapped(words: str) -> list[str]:
-    """Words on lines of at most LINE_CHARACTERS: on one, else on two of like length, else on as
-    few as it takes."""
+    """Break words into lines of at most LINE_CHARACTERS: one line, else two of like length, else as
+    few as possible."""
     if len(visible(words)) <= LINE_CHARACTERS:
         return [words]
     breaks = _breaks(words)

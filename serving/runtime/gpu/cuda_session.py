@@ -44,7 +44,7 @@ MOST_BINDINGS = 128
 _RUNS_BEFORE_CAPTURE = 3
 """A capture takes longer than some runs: what is not met again is not worth one."""
 MOST_GRAPHS = 512
-"""Captured by a session: ONNX Runtime 1.31 keeps every one, also when told to release it."""
+"""Most captures of a session: ONNX Runtime 1.31 keeps every one, even if asked to release it."""
 _NO_GRAPH = -1
 _GRAPH_ID = "gpu_graph_id"
 _BF16 = 16

@@ -59,8 +59,8 @@ class TensorRtDevice(CudaDevice):
 def open_tensorrt(
     folder: Path, manifest: Manifest, cache_bytes: int, batches: int = 1
 ) -> CudaDevice:
-    """The GPU for a bundle, with its engines where all of them fit; else its graphs are run, and
-    the device tells the reason. The rest is as with `open_cuda`."""
+    """The GPU for a bundle, with its engines if all of them fit; otherwise its graphs are run, and
+    the device's `reason` says why. Raises as `open_cuda` does."""
     cuda = open_cuda(folder, manifest, cache_bytes, batches)
     try:
         return _open(folder, manifest, cache_bytes, batches)

@@ -81,8 +81,8 @@ class EngineContext:
     def run_captured(self, stream: int) -> None:
         """`run` in a stream that captures; raises RuntimeError where the library allows no capture
         of it."""
-        tell = getattr(self._context, "is_stream_capturable", None)  # of TensorRT-RTX alone
-        if tell is not None and not tell(stream):
+        capturable = getattr(self._context, "is_stream_capturable", None)  # of TensorRT-RTX alone
+        if capturable is not None and not capturable(stream):
             raise RuntimeError("the engine cannot be captured")
         self.run(stream)
 

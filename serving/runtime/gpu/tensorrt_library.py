@@ -54,7 +54,7 @@ class TensorRT:
 def find_tensorrt(name: Library | None = None) -> TensorRT:
     """That library, or the first that is installed.
 
-    Raises BundleError, which tells how it is installed and under which licence.
+    Raises BundleError, with how to install it and its licence.
     """
     wanted = LIBRARIES if name is None else (name,)
     for library in wanted:

@@ -1,5 +1,5 @@
-"""What a dialect is to the rest of the server: its routes, each with what it reads and answers, and
-the look of its errors. What is open, whose errors look how, and the OpenAPI document follow."""
+"""The description of a dialect: its routes with their requests and answers, and the shape of its
+errors. Open routes, error shapes and the OpenAPI document follow from it."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ class DialectRoute(Generic[EndpointsT]):
     batch: bool = False
     """Whether the lines of a batch may be for it."""
     shares: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Paths of other dialects that clients know it by, each with the fields of a JSON body that
-    tell its requests from theirs: a POST there that has them all is answered here. The key of such
-    a path may stand in its body, and the endpoint looks for its own."""
+    """Paths shared with other dialects, each with the fields that identify the requests of this
+    one: a POST of JSON with all of them is answered here. The key of such a path may be in its
+    body; the endpoint looks for its own."""
 
     @property
     def error_path(self) -> str:

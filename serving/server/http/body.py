@@ -29,16 +29,16 @@ BodyT = TypeVar("BodyT", bound=BaseModel)
 
 _MAX_DISCARD = 16 * 1024 * 1024
 _VARIANT = re.compile(r"str|int|float|bool|list|dict|[A-Z].*|.*[\[(-].*")
-"""What pydantic calls one type of several that a value may have: no field is called so."""
+"""Pydantic's names of union variants in an error path: no field is named like these."""
 
 
 _WANTED = {"model_type": "an object", "none_required": "left out"}
-"""What must be there, by the type of pydantic's error, where its message speaks of Python."""
+"""Descriptions of expected types, by pydantic's error type, if its own message is about Python."""
 
 
 class TimedBody:
-    """ASGI middleware that raises RequestTimeoutError in whatever reads a body that does not arrive
-    in time."""
+    """ASGI middleware that raises RequestTimeoutError in the reader of a body that arrives too
+    slowly."""
 
     def __init__(self, app: ASGIApp, timeout_s: float) -> None:
         self._app, self._timeout_s = app, timeout_s
@@ -67,26 +67,26 @@ class TimedBody:
 
 
 class ByBody:
-    """ASGI middleware that tells APIs apart that have a path in common: a POST of JSON whose body
-    has the fields of another path's requests goes on to that path."""
+    """ASGI middleware that separates APIs with a common path: a POST of JSON is forwarded to the
+    API whose required fields its body has."""
 
     def __init__(
         self, app: ASGIApp, shared: Mapping[str, Mapping[str, frozenset[str]]], max_bytes: int
     ) -> None:
-        """`shared` has for a path the others that share it, each with the fields that tell; of a
-        body of more than `max_bytes` only the beginning is waited for."""
+        """`shared` maps a path to the alternative paths, each with the fields that identify its
+        requests. Of a body of more than `max_bytes`, only the beginning is read."""
         self._app, self._shared, self._max_bytes = app, shared, max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         others = self._shared.get(scope["path"]) if scope["type"] == "http" else None
-        if not others or scope["method"] != "POST" or not self._tells(Headers(scope=scope)):
+        if not others or scope["method"] != "POST" or not self._may_wait(Headers(scope=scope)):
             await self._app(scope, receive, send)
             return
         messages, failure = await self._arrived(receive)
         fields = _field_names(b"".join(message.get("body", b"") for message in messages), others)
         path = next((path for path, wanted in others.items() if wanted <= fields), None)
         if path is not None:
-            # In place: who stands around asks this scope which route it was.
+            # Changed in place: outer middleware reads the route from this scope.
             scope.update(path=path, raw_path=path.encode())
         messages.reverse()
 
@@ -99,14 +99,14 @@ class ByBody:
 
         await self._app(scope, receive_again, send)
 
-    def _tells(self, headers: Headers) -> bool:
-        """Whether a body can be waited for: one that says itself that it is too large is refused,
-        and a client that waits for that refusal before it sends more would wait in vain."""
+    def _may_wait(self, headers: Headers) -> bool:
+        """Whether to wait for the body. If its declared length is too large it is refused at once:
+        a client that waits for the refusal before it sends more would otherwise wait in vain."""
         is_json = _media_type(headers.get("content-type", "")) == JSON
         return is_json and _declared_length(headers) <= self._max_bytes
 
     async def _arrived(self, receive: Receive) -> tuple[list[Message], RequestTimeoutError | None]:
-        """The messages of a body up to its end, to its limit or to an error."""
+        """The messages of a body up to its end, its limit or an error."""
         messages: list[Message] = []
         size, more = 0, True
         while more and size <= self._max_bytes:
@@ -121,20 +121,20 @@ class ByBody:
 
 
 def _field_names(body: bytes, others: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """The names of the fields of a JSON object; none where what tells cannot be among them."""
+    """Field names of a JSON object; empty if none of the identifying fields can be among them."""
     if not any(all(f'"{name}"'.encode() in body for name in names) for names in others.values()):
         return frozenset()
     try:
         return frozenset(_json_tree(body))
     except RequestError:
-        return frozenset()  # who reads it will say so
+        return frozenset()  # the endpoint reports the error
 
 
 async def read_json(request: Request, schema: type[BodyT], max_bytes: int) -> BodyT:
-    """The body as an instance of `schema`.
+    """Parse the body as an instance of `schema`.
 
-    Raises RequestError where it is too large, is not declared as JSON, is not JSON, or has other
-    types; CancelledError where the client goes away.
+    Raises RequestError if the body is too large, is not declared as JSON, is not JSON, or has wrong
+    types; CancelledError if the client disconnects.
     """
     body = await _checked(request, max_bytes, (JSON,))
     return _validated(lambda: schema.model_validate(_json_tree(body)))
@@ -146,11 +146,11 @@ async def read_fields(
     max_bytes: int,
     clean: Callable[[str], str] = str,
 ) -> BodyT:
-    """`read_json` where the body may also be a form, urlencoded or multipart, or be left out.
+    """As `read_json`, but the body may also be a form (urlencoded or multipart) or missing.
 
-    Fields of a form and of the query are strings, which `clean` makes ready, and are read as what
-    `schema` wants; with a JSON body the query counts for nothing. A GET whose body cannot be read
-    for its media type is answered by its query.
+    Fields of a form and of the query are texts; `clean` prepares them and `schema` converts them.
+    With a JSON body the query is ignored. A GET whose body has an unsupported media type is
+    answered by its query.
     """
     content_type = request.headers.get("content-type", "")
     try:
@@ -160,7 +160,7 @@ async def read_fields(
             raise
         body = b""
     if request.method == "GET" and not (body and content_type):
-        body, content_type = b"", ""  # some clients declare what they do not send
+        body, content_type = b"", ""  # some clients declare a type without a body
     if _media_type(content_type) == JSON:
         return _validated(lambda: schema.model_validate(_json_tree(body)))
     if body and not content_type:
@@ -174,7 +174,7 @@ async def read_fields(
 
 
 async def _checked(request: Request, max_bytes: int, media_types: Sequence[str]) -> bytes:
-    """The bytes of a body that is declared as one of the media types and is not too large."""
+    """The bytes of a body with one of the media types, within the size limit."""
     try:
         _check_headers(request, max_bytes, media_types)
     except RequestError:
@@ -194,7 +194,7 @@ def _json_tree(body: bytes) -> dict[str, Any]:
 
 
 def _validated(validate: Callable[[], BodyT]) -> BodyT:
-    """What `validate` returns; raises RequestError in place of pydantic's error."""
+    """The result of `validate`; raises RequestError in place of pydantic's error."""
     try:
         return validate()
     except ValidationError as error:
@@ -231,7 +231,7 @@ def _declared_length(headers: Headers) -> int:
 
 
 async def _read(request: Request, max_bytes: int) -> bytes:
-    # What the client declared may be wrong, and a chunked body declares nothing: count.
+    # The declared length may be wrong, and a chunked body has none, so the bytes are counted.
     body = bytearray()
     while True:
         message = await request.receive()
@@ -248,10 +248,10 @@ async def _read(request: Request, max_bytes: int) -> bytes:
 
 
 async def _discard(request: Request) -> None:
-    """Read what is left of a refused body, if it is no more than some megabytes.
+    """Read the rest of a refused body, at most some megabytes.
 
-    A connection that is closed while data waits in it is reset, and a client that reads its answer
-    only after it has sent everything would never see it.
+    A connection that is closed with unread data is reset. A client that reads its answer only after
+    sending everything would then never see it.
     """
     if _declared_length(request.headers) > _MAX_DISCARD:
         return
@@ -270,15 +270,15 @@ def _too_large(max_bytes: int) -> TooLongError:
 
 
 def _described_error(errors: Sequence[Any]) -> RequestError:
-    """One error for pydantic's many: the one that lies deepest counts. Several stand in that place
-    where a value may be of several types."""
+    """Convert pydantic's errors into one error: the deepest counts. If a value may have several
+    types, several errors have that place."""
     depth = max(len(_path(error)) for error in errors)
     deepest = [error for error in errors if len(_path(error)) == depth]
     first = deepest[0]
     name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in _path(first))
     name = name.removeprefix(".")
     if first["type"] == "missing":
-        # Some clients know these words for a whole field.
+        # Some clients compare these words for a missing field.
         missing = f"Invalid request: missing {name} parameter" if depth == 1 else None
         return RequestError(missing or f"{name} is missing", parameter=name)
     same = [error for error in deepest if _fields(error) == _fields(first)]
@@ -296,8 +296,7 @@ def _described_error(errors: Sequence[Any]) -> RequestError:
 
 
 def _path(error: Mapping[str, Any]) -> list[str | int]:
-    """Where an error of pydantic lies in the body: variants of a union, which stand in its path
-    too, are no part of that."""
+    """Path of a pydantic error within the body, without the variants of unions."""
     return [part for part in error["loc"] if isinstance(part, int) or not _VARIANT.fullmatch(part)]
 
 
@@ -306,7 +305,7 @@ def _fields(error: Mapping[str, Any]) -> list[str]:
 
 
 def _kind(value: object) -> str:
-    """What a message calls a value: numbers and short strings as they are, all else by its type."""
+    """A value as messages show it: numbers and short texts as they are, others by type."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Reading the fields of forms: of the query, and of an urlencoded or multipart body."""
+"""Parses forms: of the query, and of urlencoded and multipart bodies."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ Fields = dict[str, str | list[str]]
 
 _MAX_FIELDS = 10_000
 _IN_LIST = re.compile(r"(\w+)\[(\d{0,5})\]")
-"""How some clients, PHP's among them, name the items of a list: `text[]`, `text[0]`."""
+"""Names of list items from some clients, including PHP: `text[]`, `text[0]`."""
 _LINE_END = re.compile(r"\r\n?")
 
 
 def clean_lines(text: str) -> str:
-    """Text of a form with lines that end in \\n, but for the last; browsers send \\r\\n."""
+    """Form text with line ends \\n and none at the end; browsers send \\r\\n."""
     return _LINE_END.sub("\n", text).removesuffix("\n")
 
 
 def form_fields(query: bytes, body: bytes, content_type: str) -> Fields:
-    """The fields of the query and then of the body; one that is repeated is a list, and so is one
-    that is written `name[]` or, in the order of the numbers, `name[0]`.
+    """The fields of the query and then of the body. A repeated field is a list, and so is one
+    written `name[]` or `name[0]`, in the order of the numbers.
 
-    Raises RequestError where they are no form in UTF-8, or hold a file.
+    Raises RequestError if they are no form in UTF-8, or contain a file.
     """
     try:
         pairs = _urlencoded(query)
         if content_type.lower().startswith(MULTIPART):
             pairs += _multipart(body, content_type)
-        elif body.lstrip().startswith(b"{"):  # curl calls any body a form unless it is told
+        elif body.lstrip().startswith(b"{"):  # curl declares every body as a form by default
             raise MediaTypeError(
                 f"the body looks like JSON but is declared as {URLENCODED}; send Content-Type: "
                 "application/json"
@@ -78,7 +78,7 @@ def _gathered(pairs: Iterable[tuple[str, str]]) -> Fields:
         if found:
             listed.add(name)
         values = lists.setdefault(name, [])
-        # What has no number stands behind what is written before it.
+        # Items without a number come after the item before them.
         following = values[-1][0] + 1 if values else 0
         values.append((int(number) if number else following, value))
     fields: Fields = {}

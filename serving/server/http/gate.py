@@ -1,7 +1,7 @@
-"""Who is let in: API keys and rates, for every dialect.
+"""Admission of requests: API keys and rate limits, for every dialect.
 
-Where keys are read from, where a request may carry one and how they are compared; and what each
-client has asked for, so that none asks for more than it may in a minute.
+Reads the keys, finds and compares the key of a request, and counts what each client has requested,
+so that no client exceeds its rate.
 """
 
 from __future__ import annotations
@@ -39,36 +39,36 @@ if TYPE_CHECKING:
 _LEAST_LENGTH = 8
 _LEAST_ADMIN_LENGTH = 16
 ADMIN = "admin"
-"""The name of whoever has the admin key, in log lines."""
+"""Name of the admin key's holder in log lines."""
 _WRONG_KEYS_PER_MINUTE = 60
-"""Unknown keys that an address may try; the store is asked for each."""
+"""Unknown keys that an address may try in a minute; the store is asked for each."""
 _WRONG_ADMIN_KEYS_PER_MINUTE = 10
 MOST_CLIENTS = 10_000
-"""Clients remembered; the one not seen for longest is forgotten, and begins anew."""
+"""Clients in memory; the one unseen for longest is dropped and starts again."""
 
 
 class KeyRule(enum.Enum):
-    """Where a route looks for the API key, on a server that asks for keys."""
+    """Where a route looks for the API key, on a server that requires keys."""
 
     NONE = enum.auto()
-    """Open to all, and not counted: probes, scrapes, and what a page needs before its user has
-    typed a key."""
+    """No key, and not counted: probes, scrapes, and what a page needs before its user has entered a
+    key."""
     HEAD = enum.auto()
-    """In the head of the request."""
+    """In the header."""
     HEAD_OR_BODY = enum.auto()
-    """In the head, or in the body of a POST: the endpoint hands it to `Gatekeeper.admit` before it
-    does anything else."""
+    """In the header, or in the body of a POST: the endpoint passes it to `Gatekeeper.admit`
+    first."""
     HEAD_OR_QUERY = enum.auto()
-    """In the head, or in the query, whatever the method: the endpoint hands it on likewise."""
+    """In the header, or in the query, for any method: the endpoint passes it on likewise."""
     ADMIN = enum.auto()
-    """In the head, and it is the admin key."""
+    """In the header; it must be the admin key."""
 
 
 class Keys:
-    """The keys of the settings, of which only digests are held."""
+    """The keys of the settings, stored as digests."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises SettingsError for a file that cannot be read and for a key that is too short."""
+        """Raises SettingsError for an unreadable file or a key that is too short."""
         keys = re.split(r"[\s,]+", settings.api_keys.get_secret_value())
         if settings.api_keys_file is not None:
             keys += _read(settings)
@@ -81,24 +81,24 @@ class Keys:
 
     @property
     def owners(self) -> list[str]:
-        """The short names of all keys."""
+        """Short names of all keys."""
         return [digest.hex()[:8] for digest in self._digests]
 
     def owner(self, digest: bytes) -> str:
-        """A short name for the key of a digest, which says nothing of it; empty where it is none
-        of these."""
+        """Short name of the key with a digest, which reveals nothing about the key; empty if it is
+        unknown."""
         found = ""
-        for known in self._digests:  # all of them, so that the time does not tell which
+        for known in self._digests:  # all of them, so that the time does not depend on the match
             if hmac.compare_digest(known, digest):
                 found = known.hex()[:8]
         return found
 
 
 class RateLimit:
-    """A bucket for each client, which holds as much as a minute allows and fills up steadily.
+    """A token bucket for each client: it holds the amount of one minute and fills steadily.
 
-    A request is let in while the bucket is not empty, and then takes all that it costs: one that
-    costs more than a whole bucket leaves a debt, so that it is served late rather than never.
+    A request passes if the bucket is not empty, and then takes its whole cost. A cost above the
+    capacity leaves a debt, so that such a request is delayed rather than refused forever.
     """
 
     def __init__(
@@ -108,24 +108,24 @@ class RateLimit:
         per_minute: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`unit` is what is counted, in the plural; `setting` is the field of the settings that
-        holds the limit, if one does; `per_minute` of 0 is no limit."""
+        """`unit` is the plural noun for what is counted; `setting` is the settings field of the
+        limit, if there is one; a `per_minute` of 0 sets no limit."""
         self._unit, self._setting, self._per_minute = unit, setting, per_minute
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """What each held, and when; the client seen last is at the end."""
+        """Level of each bucket, and when it was computed; the last client seen is at the end."""
 
     def charge(self, client: str, cost: int, own: int | None = None) -> None:
-        """Take `cost` from a client's bucket; raises RateLimitedError, with the time to wait, where
-        it is empty. `own` is a limit of this client, which counts in the place of all others'."""
+        """Take `cost` from a client's bucket; raises RateLimitedError, with the time to wait, if it
+        is empty. `own` is a limit of this client that replaces the common one."""
         self._take(client, cost, min(1, cost), own)
 
     def check(self, client: str) -> None:
-        """Raise RateLimitedError where a client's bucket is empty; takes nothing."""
+        """Raise RateLimitedError if a client's bucket is empty; takes nothing."""
         self._take(client, 0, 1, None)
 
     def _take(self, client: str, cost: int, least: int, own: int | None) -> None:
-        """Take `cost` where at least `least` is there."""
+        """Take `cost` if the bucket holds at least `least`."""
         per_minute = self._per_minute if own is None else own
         if not per_minute:
             return
@@ -147,7 +147,7 @@ class RateLimit:
 
 
 class Gatekeeper:
-    """Knows the keys, and counts what each client asks for."""
+    """Checks keys and counts the requests of each client."""
 
     def __init__(
         self,
@@ -157,10 +157,10 @@ class Gatekeeper:
         *,
         required: bool = False,
     ) -> None:
-        """`accounts` and `meter` are those of the store, where there is one; `required` says that
-        requests need a key even where the settings have none.
+        """`accounts` and `meter` belong to the store, if there is one. If `required` is set,
+        requests need a key even if the settings have none.
 
-        Raises SettingsError where the API keys or the admin key cannot be used.
+        Raises SettingsError if the API keys or the admin key are unusable.
         """
         self.keys = Keys(settings)
         self._accounts, self._meter = accounts, meter
@@ -179,11 +179,11 @@ class Gatekeeper:
         self._wrong_admin_keys = RateLimit("wrong admin keys", None, _WRONG_ADMIN_KEYS_PER_MINUTE)
 
     async def admit(self, context: RequestContext, presented: str | None) -> None:
-        """Let a request in by its key, or by its address where the server asks for none.
+        """Admit a request by its key, or by its address if the server requires none.
 
-        One that is in already stays in: the key in the head counts alone. Raises UnauthorizedError
-        for a key that is missing, unknown or disabled, RateLimitedError where the client has asked
-        for too many requests, StoreUnavailableError where only the store could know the key.
+        A request that was admitted stays so: a key in the header takes precedence. Raises
+        UnauthorizedError for a missing, unknown or disabled key, RateLimitedError for too many
+        requests, and StoreUnavailableError if only the store could know the key.
         """
         if context.client:
             return
@@ -195,8 +195,8 @@ class Gatekeeper:
         self._requests.charge(context.client, 1, context.limits.requests_a_minute)
 
     def admit_admin(self, context: RequestContext, presented: str | None) -> None:
-        """Let a request in by the admin key; raises NoAdminError where there is none,
-        UnauthorizedError for another key, RateLimitedError where an address has tried too many."""
+        """Admit a request by the admin key. Raises NoAdminError if there is none, UnauthorizedError
+        for another key, and RateLimitedError if an address has tried too many."""
         if self._admin is None:
             raise NoAdminError(
                 "this server is not administered over HTTP; whoever runs it can set "
@@ -215,17 +215,17 @@ class Gatekeeper:
 
     @property
     def idle_s(self) -> float:
-        """Seconds since something was last to be decoded for a client that waits."""
+        """Seconds since the last interactive request that decodes something."""
         return time.monotonic() - self._asked_at
 
     def charge(
         self, context: RequestContext, characters: int, task: str
     ) -> Callable[[], None] | None:
-        """Count characters that are to be decoded for a task; returns what takes them off the usage
-        again, where they are not accepted, and nothing where no usage is counted.
+        """Count the characters of a task. Returns a function that undoes the count if the request
+        is not accepted; it does nothing if usage is not counted.
 
-        Raises RateLimitedError where they are too many for a minute, QuotaExceededError where they
-        are for the month, and UnauthorizedError for a request that has not been let in.
+        Raises RateLimitedError if they exceed the limit a minute, QuotaExceededError if they exceed
+        the monthly limit, and UnauthorizedError for a request that was not admitted.
         """
         if not context.client:
             raise UnauthorizedError("an API key is needed")
@@ -246,37 +246,37 @@ class Gatekeeper:
         return take_back
 
     async def usage(self, context: RequestContext) -> tuple[int, int] | None:
-        """The characters of a request's key this month, and how many it may have; None where
-        nothing is counted, for want of a store. Raises StoreUnavailableError."""
+        """The characters of a request's key this month, and their limit; None if nothing is
+        counted, because there is no store. Raises StoreUnavailableError."""
         if self._meter is None:
             return None
         return await run_in_threadpool(self._meter.read, context.key), self._limit(context)
 
     def flush(self) -> None:
-        """Bring to the store what was counted; raises StoreUnavailableError."""
+        """Send the counts to the store; raises StoreUnavailableError."""
         if self._meter is not None:
             self._meter.flush()
 
     def forget(self, id: str) -> None:
-        """Ask the store anew for a key that has changed."""
+        """Read a changed key from the store again."""
         if self._accounts is not None:
             self._accounts.forget(id)
 
     def close(self) -> None:
-        """Bring to the store what was counted and is not there yet; raises StoreUnavailableError.
-        Nothing is let in any more."""
+        """Send the remaining counts to the store and admit nothing more; raises
+        StoreUnavailableError."""
         if self._accounts is not None:
             self._accounts.close()
         if self._meter is not None:
             self._meter.close()
 
     def _limit(self, context: RequestContext) -> int:
-        """The characters that a key may have in a month."""
+        """The characters that a key may use in a month."""
         own = context.limits.characters_a_month
         return self._character_limit if own is None else own
 
     async def _identified(self, address: str, presented: str | None) -> tuple[str, KeyLimits]:
-        """The owner's name and the limits of a key."""
+        """Owner name and limits of a key."""
         if presented is None:
             raise UnauthorizedError(
                 "an API key is needed: send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`"
@@ -292,7 +292,7 @@ class Gatekeeper:
         return key.id, key.limits
 
     async def _stored(self, digest: bytes, address: str) -> StoredKey | None:
-        """The key of the store; None where there is no such key, or no store."""
+        """The key in the store; None if it does not exist or there is no store."""
         if self._accounts is None:
             return None
         if not self._accounts.knows(digest):
@@ -304,7 +304,7 @@ class Gatekeeper:
 
 
 class Gate:
-    """ASGI middleware that asks for the key in the head of a request, and counts requests."""
+    """ASGI middleware that requires the key in the header, and counts requests."""
 
     def __init__(
         self,
@@ -314,9 +314,9 @@ class Gate:
         rules: Sequence[tuple[re.Pattern[str], KeyRule]],
         refuse: Callable[[Scope, ServingError], Response],
     ) -> None:
-        """`schemes` are those of the header Authorization that carry a key, in small letters;
-        `rules` say of paths what they ask for, the first that matches counts; `refuse` makes the
-        answer to a request that is not let in."""
+        """`schemes` are the schemes of the Authorization header that carry a key, in small letters.
+        The first of the `rules` that matches a path counts. `refuse` builds the answer to a refused
+        request."""
         self._app, self._gatekeeper, self._rules, self._refuse = app, gatekeeper, rules, refuse
         self._schemes = schemes
 
@@ -330,7 +330,7 @@ class Gate:
         await self._app(scope, receive, send)
 
     def _rule(self, path: str) -> KeyRule:
-        """What a path asks for: what its route does, and a key in the head where there is none."""
+        """The rule of a path; by default a key in the header."""
         return next((rule for pattern, rule in self._rules if pattern.match(path)), KeyRule.HEAD)
 
     async def _check_head(self, scope: Scope, rule: KeyRule) -> None:
@@ -345,8 +345,8 @@ class Gate:
 
 
 async def admit_by_body(gatekeeper: Gatekeeper, context: RequestContext, key: str | None) -> None:
-    """Let a request in with the key from its body; where that is wrong, the status is 403, as the
-    clients that send it there know it, and not 401."""
+    """Admit a request by the key in its body. A wrong key gets status 403 rather than 401, because
+    clients that send it there expect that."""
     try:
         await gatekeeper.admit(context, key or None)
     except UnauthorizedError as error:
@@ -356,7 +356,7 @@ async def admit_by_body(gatekeeper: Gatekeeper, context: RequestContext, key: st
 
 
 def presented_key(headers: Headers, schemes: Sequence[str]) -> str | None:
-    """The key that a request carries in its head, if any, behind one of these schemes or alone."""
+    """The key in the header, if any, after one of these schemes or alone."""
     scheme, _, credentials = headers.get("authorization", "").partition(" ")
     if scheme.lower() in schemes and credentials.strip():
         return credentials.strip()
@@ -382,7 +382,7 @@ def _read(settings: Settings) -> list[str]:
 
 
 def _admin_digest(settings: Settings, keys: Keys) -> bytes | None:
-    """The digest of the admin key; None where there is none."""
+    """The digest of the admin key; None if there is none."""
     key = settings.admin_key.get_secret_value()
     if not key:
         return None

@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def _share_of_threads(before: dict[str, Any]) -> int:
-    """The threads of one worker, by default; `before` holds the fields that stand above in the
-    class and are valid."""
+    """The default threads of one worker; `before` contains the validated fields declared
+    earlier."""
     workers: int = before.get("workers", 1)
     return max(1, default_threads() // workers)
 
@@ -131,8 +131,8 @@ class Settings(BaseModel):
     max_timeout_s: float = Field(120.0, gt=0, le=3600, allow_inf_nan=False)
     """Highest timeout_s."""
     character_limit: int = Field(10**12, ge=1)
-    """Characters a month of a key that has no limit of its own, whatever they are sent for. Without
-    a store only a dialect counts that tells of them, until the server is started anew."""
+    """Characters a month of a key without a limit of its own, for all tasks. Without a store only a
+    dialect that reports them counts, until the server is restarted."""
 
     client_timeout_s: float = Field(30.0, gt=0, le=3600, allow_inf_nan=False)
     """Seconds that a client has for the head of its request, for the body, and to take what was

@@ -1,8 +1,8 @@
-"""Counts what each owner asks for, and brings it to the store in batches.
+"""Counts usage by owner and sends it to the store in batches.
 
-A batch is sent once a second and at the end. What was counted since the last one is lost where the
-process is killed; nothing is where the store is away for a while, and nothing is counted twice
-where its answer is lost.
+A batch is sent every second and at the end. If the process is killed, counts since the last batch
+are lost. If the store is unavailable for a while, none are lost; if its answer is lost, none are
+counted twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from serving.store.usage import StoredUsage
 
 _EVERY_S = 1.0
 _MOST_OWNERS = 10_000
-"""Owners remembered; of those that have nothing to bring, the one not seen for longest goes."""
+"""Most owners in memory; of those without unsent counts, the one unused for longest is dropped."""
 _NOTHING = UsageCount()
 
 logger = logging.getLogger(__name__)
@@ -34,34 +34,34 @@ class _Month:
     """The characters of an owner in one month."""
 
     name: str
-    """As `2026-11`."""
+    """Month, such as `2026-11`."""
     stored: int = 0
-    """As the store had them when it was last asked."""
+    """Characters in the store, as last read."""
     unsaved: int = 0
-    """Counted here, and not yet known to be in the store."""
+    """Characters counted here that may not be in the store yet."""
 
 
 class UsageMeter:
-    """Counts requests and characters, up to a limit a month; safe to use from several threads."""
+    """Counts requests and characters, up to a monthly limit; thread-safe."""
 
     def __init__(self, usage: StoredUsage, clock: Callable[[], float] = time.time) -> None:
-        """`clock` gives the seconds since 1970, which say what day it is, in UTC."""
+        """`clock` returns seconds since 1970; the day is taken in UTC."""
         self._usage, self._clock = usage, clock
         self._lock, self._saving = threading.Lock(), threading.Lock()
         self._counts: dict[UsagePlace, UsageCount] = {}
         self._months: OrderedDict[str, _Month] = OrderedDict()
         self._batch: UsageBatch | None = None
-        """What was sent and not confirmed: it is sent again as it was."""
+        """The last batch without confirmation; it is sent again unchanged."""
         self._writer, self._number = uuid.uuid4().hex, 0
         self._today = -1, ""
-        """A day since 1970, and what it is called."""
+        """The current day, as days since 1970 and as text."""
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
     def spend(self, owner: str, task: str, count: UsageCount, limit: int) -> Callable[[], None]:
-        """Count for an owner; returns what takes it back, where nothing came of it.
+        """Count usage of an owner; returns a function that undoes it.
 
-        Raises QuotaExceededError where its characters are more than are left of `limit` this month.
+        Raises QuotaExceededError if the characters exceed the rest of `limit` this month.
         """
         day = self._day()
         place = owner, day, task
@@ -84,11 +84,11 @@ class UsageMeter:
             return found.stored + found.unsaved
 
     def know(self, owner: str) -> None:
-        """Ask the store for the characters of an owner, whom other servers may have served; raises
-        StoreUnavailableError."""
+        """Read the characters of an owner from the store, which other servers may have counted;
+        raises StoreUnavailableError."""
         with self._lock:
             found, number = self._month(owner, self._day()[:7]), self._number
-        if found.unsaved:  # the next batch brings the answer
+        if found.unsaved:  # the answer to the next batch has the sum
             return
         stored = self._usage.of_month(owner, found.name)
         with self._lock:
@@ -96,14 +96,14 @@ class UsageMeter:
                 found.stored = stored
 
     def read(self, owner: str) -> int:
-        """The characters of an owner this month, those of other servers included; raises
+        """The characters of an owner this month, including those of other servers; raises
         StoreUnavailableError."""
         self.flush()
         self.know(owner)
         return self.used(owner)
 
     def flush(self) -> None:
-        """Bring what was counted to the store; raises StoreUnavailableError, and keeps it then."""
+        """Send all counts to the store; if it raises StoreUnavailableError, they are kept."""
         with self._saving:
             if self._batch is not None:
                 self._send(self._batch)
@@ -112,7 +112,7 @@ class UsageMeter:
                 self._send(batch)
 
     def close(self) -> None:
-        """Bring what is left to the store; raises StoreUnavailableError."""
+        """Send the remaining counts to the store; raises StoreUnavailableError."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
@@ -123,7 +123,7 @@ class UsageMeter:
         self._confirm(batch, self._usage.add(batch, month), month)
 
     def _day(self) -> str:
-        """The day, in UTC."""
+        """The current day in UTC."""
         number = int(self._clock() // 86_400)
         if number != self._today[0]:
             self._today = number, time.strftime("%Y-%m-%d", time.gmtime(number * 86_400))
@@ -147,7 +147,7 @@ class UsageMeter:
                 found.unsaved -= count.characters
 
     def _month(self, owner: str, month: str) -> _Month:
-        """The account of an owner, which begins anew with each month; with the lock held."""
+        """The account of an owner; a new one each month. The lock must be held."""
         found = self._months.get(owner)
         if found is None or found.name != month:
             found = self._begun(owner, month)
@@ -155,10 +155,10 @@ class UsageMeter:
         return found
 
     def _begun(self, owner: str, month: str) -> _Month:
-        """A new account of an owner for a month, with what is counted for it already."""
+        """A new account of an owner for a month, with characters already counted."""
         found = self._months[owner] = _Month(month)
         sent = self._batch.counts if self._batch else {}
-        for counts in (self._counts, sent):  # where the clock was put back
+        for counts in (self._counts, sent):  # if the clock was set back
             for (whose, day, _), count in counts.items():
                 if whose == owner and day[:7] == month:
                     found.unsaved += count.characters
@@ -170,7 +170,7 @@ class UsageMeter:
         return found
 
     def _taken(self) -> UsageBatch | None:
-        """What was counted since the last batch, as the next one."""
+        """The counts since the last batch, as the next batch."""
         with self._lock:
             counts = {place: count for place, count in self._counts.items() if count != _NOTHING}
             self._counts = {}
@@ -180,7 +180,7 @@ class UsageMeter:
             return self._batch
 
     def _confirm(self, batch: UsageBatch, stored: Mapping[str, int], month: str) -> None:
-        """Note that the store has a batch, and what it has of a month."""
+        """Record that the store has a batch, and its monthly sums."""
         with self._lock:
             self._batch = None
             for (owner, day, _), count in batch.counts.items():
@@ -193,21 +193,21 @@ class UsageMeter:
                     found.stored = characters
 
     def _run(self) -> None:
-        told = False
+        warned = False
         while not self._ended.wait(_EVERY_S):
             try:
                 self.flush()
-                told = False
+                warned = False
             except ServingError as error:
-                if not told:  # once, however long it is away
+                if not warned:  # once for each outage
                     logger.warning("usage is kept until the store answers: %s", error)
-                told = True
+                warned = True
             except Exception:
                 logger.exception("usage could not be brought to the store")
 
 
 def _rest_of_month(now: float) -> float:
-    """The seconds until the next month, in UTC."""
+    """Seconds until the next month in UTC."""
     date = time.gmtime(now)
     days = calendar.monthrange(date.tm_year, date.tm_mon)[1] - date.tm_mday + 1
     return days * 86_400 - now % 86_400

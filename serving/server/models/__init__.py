@@ -1,2 +1,2 @@
-"""The models of a server: which there are, and how they are loaded, exchanged and ended. It answers
-no request."""
+"""The models of a server: which exist, and how they are loaded, replaced and closed. Answers no
+requests."""

@@ -1,4 +1,4 @@
-"""The models that are served, and which of them a request gets."""
+"""The served models, and the choice of a model for a request."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from serving.server.models.served import (
 from serving.text.languages import language_name
 
 AUTO = "auto"
-"""The source language where the caller leaves it to us."""
+"""Source language code that requests detection."""
 
 
 class Catalogue(ABC):
-    """Chooses among the models that are open to requests."""
+    """Chooses among the available models."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -34,11 +34,11 @@ class Catalogue(ABC):
         self._encoders: dict[str, ServedEncoder] = {}
         self._ready = False
         self._used: dict[str, float] = {}
-        """When each translation model was last chosen, by the monotonic clock."""
+        """Time of the last use of each translation model (monotonic)."""
 
     @abstractmethod
     def _load(self, model: StoredTranslator) -> ServedTranslator:
-        """The model, loaded; raises NotReadyError where it cannot be."""
+        """Load a model; raises NotReadyError if that fails."""
 
     def _check_loaded(self) -> None:
         if not self._ready:
@@ -46,26 +46,26 @@ class Catalogue(ABC):
 
     @property
     def translators(self) -> list[StoredTranslator]:
-        """Every translation model, the preferred ones first; raises NotReadyError at the start."""
+        """All translation models, the preferred ones first; raises NotReadyError during the
+        start."""
         self._check_loaded()
         return list(self._translators.values())
 
     @property
     def language_models(self) -> list[ServedLanguageModel]:
-        """Every language model, the preferred ones first; raises NotReadyError while they are
-        loaded."""
+        """All language models, the preferred ones first; raises NotReadyError during the start."""
         self._check_loaded()
         return list(self._language_models.values())
 
     @property
     def encoders(self) -> list[ServedEncoder]:
-        """Every encoder, the preferred ones first; raises NotReadyError while they are loaded."""
+        """All encoders, the preferred ones first; raises NotReadyError during the start."""
         self._check_loaded()
         return list(self._encoders.values())
 
     @property
     def may_load(self) -> bool:
-        """Whether to choose a model may take the time to load it."""
+        """Whether choosing a model may have to load it first."""
         return any(
             not isinstance(model, ServedTranslator) for model in list(self._translators.values())
         )
@@ -78,7 +78,7 @@ class Catalogue(ABC):
         ]
 
     def _serve(self, models: Iterable[AnyModel]) -> None:
-        """Open these models to requests, and no others."""
+        """Make these models available, and no others."""
         ranked = sorted(models, key=lambda m: (-m.manifest.priority, m.name))
         self._translators = {m.name: m for m in ranked if isinstance(m, StoredTranslator)}
         self._language_models = {m.name: m for m in ranked if isinstance(m, ServedLanguageModel)}
@@ -87,31 +87,31 @@ class Catalogue(ABC):
         self._ready = True
 
     def _put(self, translator: StoredTranslator) -> None:
-        """Open a translation model to requests, in the place of one of its name."""
+        """Add a translation model, or replace the one with its name."""
         self._translators = {**self._translators, translator.name: translator}
         self._ready = True
 
     def _find(self, name: str) -> StoredTranslator | None:
-        """The translation model of that name that is open to requests."""
+        """The available translation model with this name."""
         return self._translators.get(name)
 
     @property
     def _loaded(self) -> list[ServedTranslator]:
-        """The translation models that are loaded, the preferred ones first."""
+        """The loaded translation models, the preferred ones first."""
         return [each for each in self._translators.values() if isinstance(each, ServedTranslator)]
 
     def _use(self, model: StoredTranslator) -> ServedTranslator:
-        """The model, loaded; raises NotReadyError where it cannot be."""
+        """The loaded form of a model; raises NotReadyError if it cannot be loaded."""
         self._used[model.name] = time.monotonic()
         if isinstance(model, ServedTranslator):
             return model
         return self._load(model)
 
     def choose_encoder(self, task: Task, name: str | None = None) -> ServedEncoder:
-        """The encoder of that name, or the first for the task.
+        """The encoder with this name, or the first one for the task.
 
-        Raises UnknownModelError, which names what there is, and RequestError, which names the task
-        of the model, where it is another one.
+        Raises UnknownModelError, which lists the models, and RequestError, which names the task of
+        the model, if it has another one.
         """
         self._check_loaded()
         fitting = [model for model in self._encoders.values() if model.manifest.task == task]
@@ -133,8 +133,8 @@ class Catalogue(ABC):
         raise _unknown_model(name, fitting)
 
     def choose_language_model(self, name: str | None = None) -> ServedLanguageModel:
-        """The language model of that name, or the first; raises UnknownModelError, which names what
-        there is."""
+        """The language model with this name, or the first one; raises UnknownModelError, which
+        lists the models."""
         models = self.language_models
         if name is None and models:
             return models[0]
@@ -144,11 +144,11 @@ class Catalogue(ABC):
         raise _unknown_model(name or "", models)
 
     def choose(self, source: str, target: str, name: str | None = None) -> ServedTranslator:
-        """The model for a request: the one named, else the first for the language pair, or, where
-        the settings allow it, the first that knows both languages. It is loaded where it is not
-        (`may_load`), which takes a while.
+        """The model for a request: the named one, otherwise the first for the language pair, or, if
+        the settings allow it, the first that knows both languages. An unloaded model is loaded
+        first (`may_load`), which takes a while.
 
-        Raises UnknownModelError or UnknownLanguageError, which name what there is.
+        Raises UnknownModelError or UnknownLanguageError, which list the alternatives.
         """
         candidates = self._candidates(name)
         for model in candidates:
@@ -157,7 +157,7 @@ class Catalogue(ABC):
         knowing = [m for m in candidates if m.manifest.languages.zero_shot(source, target)]
         if knowing and self._settings.zero_shot:
             return self._use(knowing[0])
-        sources = self.sources(target, name)  # says so where it is the target that is not known
+        sources = self.sources(target, name)  # raises if the target is unknown
         hint = f"source {_unknown(source, sources)} for target {target!r}"
         for model in knowing[:1]:
             hint = (
@@ -175,11 +175,11 @@ class Catalogue(ABC):
         )
 
     def codes(self, source: str, target: str, name: str | None = None) -> tuple[str, str]:
-        """What the models call the source and the target that a client names, by
-        `match_language`; what is not read, or not written, stays as it is named. Both may be one
-        language that is only read or only written.
+        """The models' codes for the source and target of a request, by `match_language`. A code
+        that no model reads, or writes, stays unchanged. Both may be one language that is only read
+        or only written.
 
-        Raises UnknownModelError, which names what there is.
+        Raises UnknownModelError, which lists the models.
         """
         models = self._candidates(name)
         if any((source, target) in model.pairs for model in models):
@@ -194,9 +194,9 @@ class Catalogue(ABC):
         return match_language(source, read) or source, match_language(target, written) or target
 
     def keeper(self, source: str, target: str, name: str | None = None) -> ServedTranslator | None:
-        """The model that answers for texts that are to stay as they are, for source and target are
-        one language; None where they are not, where a model was trained on just that (one that
-        corrects or shortens), and where none knows the language."""
+        """The model whose name is given for texts that stay unchanged because source and target are
+        the same language. None if they differ, if a model was trained on just that (one that
+        corrects or shortens), and if no model knows the language."""
         models = self._candidates(name)
         if source != target or any((source, target) in model.pairs for model in models):
             return None
@@ -206,8 +206,8 @@ class Catalogue(ABC):
         return None
 
     def pivot(self, source: str, target: str, name: str | None = None) -> str | None:
-        """The language by way of which two models, or the one named alone, translate the pair in
-        two legs, where no model does directly; None where one does, or there are no such two."""
+        """The language through which two models, or the named one alone, translate the pair in two
+        steps; None if a model translates it directly, or if there is no such language."""
         models = self._candidates(name)
         if source == target or any((source, target) in model.pairs for model in models):
             return None
@@ -218,8 +218,7 @@ class Catalogue(ABC):
         return None
 
     def targets(self, source: str) -> list[str]:
-        """Languages that a source can be translated into, by one model or by way of a third
-        language, in order."""
+        """The target languages of a source, directly or through a third language, in order."""
         return [
             target
             for target in self.target_languages
@@ -227,15 +226,15 @@ class Catalogue(ABC):
         ]
 
     def _directly(self, source: str, target: str, models: Sequence[StoredTranslator]) -> bool:
-        """Whether one of these models translates the pair in one leg."""
+        """Whether one of these models translates the pair directly."""
         if any((source, target) in model.pairs for model in models):
             return True
         allowed = self._settings.zero_shot and not self.pivot(source, target)
         return allowed and any(m.manifest.languages.zero_shot(source, target) for m in models)
 
     def roundabout_sources(self, target: str, name: str | None = None) -> list[str]:
-        """Languages that go to the target through a third one only, by the model named or by any
-        two."""
+        """Source languages that reach the target through a third language only, with the named
+        model or with any two."""
         models = self._candidates(name)
         return [
             source
@@ -244,8 +243,8 @@ class Catalogue(ABC):
         ]
 
     def sources(self, target: str, name: str | None = None) -> list[str]:
-        """Languages that can be translated into the target in one leg, by the model named or by
-        any; raises as `choose` does."""
+        """Source languages of direct translation into the target, with the named model or any;
+        raises as `choose` does."""
         models = self._candidates(name)
         targets = _languages(model.manifest.languages.target for model in models)
         if target not in targets:
@@ -268,12 +267,12 @@ class Catalogue(ABC):
 
     @property
     def source_languages(self) -> list[str]:
-        """Codes of the languages that some translation model reads, in order."""
+        """Codes of all source languages of translation models, in order."""
         return _languages(model.manifest.languages.source for model in self.translators)
 
     @property
     def target_languages(self) -> list[str]:
-        """Codes of the languages that some translation model writes, in order."""
+        """Codes of all target languages of translation models, in order."""
         return _languages(model.manifest.languages.target for model in self.translators)
 
 

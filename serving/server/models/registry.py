@@ -1,6 +1,6 @@
-"""The life of the models that are served, from the start of the server to its end.
+"""The life cycle of the served models, from the start of the server to its end.
 
-Knows nothing of HTTP.
+Independent of HTTP.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 class Registry(Catalogue):
-    """Loads, exchanges and ends the models, between which its catalogue chooses."""
+    """Loads, replaces and closes models; its catalogue chooses among them."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -53,7 +53,7 @@ class Registry(Catalogue):
         self._retired: weakref.WeakSet[AnyScheduler] = weakref.WeakSet()
         self._processes = decoding_processes(settings)
         self._folders: dict[str, Path] = {}
-        """Of the bundles, by name."""
+        """Bundle folders by model name."""
         self.metrics = Metrics(self._state)
         self._starter = Starter(settings, self.metrics)
         self._idle = IdleWatch(settings.idle_unload_s, self._let_idle_leave)
@@ -64,8 +64,8 @@ class Registry(Catalogue):
         return self._ready and not self._draining
 
     def load(self) -> None:
-        """Open every bundle to requests: load it now, or where the settings say so when it is
-        asked for. Raises as `load_bundles` and `start` do."""
+        """Make every bundle available: load it now, or on demand if the settings say so. Raises as
+        `load_bundles` and `start` do."""
         stored = self._to_store(self._read_manifests())
         with large_blocks_apart():
             bundles = self._load_all_but([model.manifest for model in stored])
@@ -75,29 +75,30 @@ class Registry(Catalogue):
         self._idle.start()
 
     def start_processes(self) -> None:
-        """Start what decodes translation models, if there will be any: each is loaded sooner."""
+        """Start the decoding processes early if there are translation models, so that loading is
+        faster."""
         tasks = {manifest.task for manifest in read_manifests(self._settings).values()}
         if "translate" in tasks and self._settings.decode_in == "processes":
             self._processes.start()
 
     def start(self, bundles: Iterable[AnyBundle]) -> None:
-        """Warm the models up and open them to requests.
+        """Warm up models and make them available.
 
-        Raises SettingsError where a bundle's own default options are over a limit.
+        Raises SettingsError if the default options of a bundle exceed a limit.
         """
         self._serve([self._starter.start(bundle) for bundle in bundles])
 
     def add(self, model: ServedTranslator) -> None:
-        """Open a translation model whose scheduler is already running."""
+        """Add a translation model whose scheduler is already running."""
         self._put(model)
 
     def reload(self) -> None:
-        """Serve what now lies in the folder of bundles: what has changed is loaded beside what
-        runs, then takes its place at once; what has gone is served no more.
+        """Serve the current content of the bundle folder. Changed bundles are loaded beside the
+        running models and then replace them at once; removed ones are no longer served.
 
-        No request is lost: a model that is replaced finishes what it has accepted and whatever
-        those accept who have chosen it already. Where a bundle cannot be used, everything stays as
-        it was, and the log says why.
+        No request is lost: a replaced model finishes the requests that it has accepted, and those
+        of callers that have already chosen it. If a bundle is unusable, nothing changes and the
+        reason is logged.
         """
         with self._reloading, large_blocks_apart():
             self._exchange()
@@ -114,7 +115,7 @@ class Registry(Catalogue):
             stored = self._to_store([each for each in manifests if each not in known])
             bundles = self._load_all_but([*known, *(model.manifest for model in stored)])
             started.extend(self._starter.start(bundle) for bundle in bundles)
-        except Exception as error:  # whatever a bad bundle does, the old ones go on
+        except Exception as error:  # a bad bundle must not stop the old ones
             for new in started:
                 new.scheduler.retire()
             self._folders = folders
@@ -139,7 +140,7 @@ class Registry(Catalogue):
         )
 
     def _read_manifests(self) -> list[Manifest]:
-        """What lies in the folder of bundles, noting where."""
+        """Read the manifests in the bundle folder, and record their folders."""
         found = read_manifests(self._settings)
         self._folders = {manifest.name: folder for folder, manifest in found.items()}
         return list(found.values())
@@ -148,8 +149,8 @@ class Registry(Catalogue):
         return load_bundles(self._settings, manifests, self._processes)
 
     def _to_store(self, manifests: Iterable[Manifest]) -> list[StoredTranslator]:
-        """The models of those that are not to be loaded before they are asked for: where the
-        settings say so all translation models, else those for which there is no room."""
+        """The models to load on demand: all translation models if the settings say so, otherwise
+        those that do not fit into the memory limit."""
         stored, limit = [], self._settings.max_model_bytes
         room = limit - sum(map(self.num_bytes, self._loaded)) if limit else math.inf
         for manifest in sorted(manifests, key=lambda each: (-each.priority, each.name)):
@@ -164,22 +165,22 @@ class Registry(Catalogue):
         return stored
 
     def num_bytes(self, model: AnyModel) -> int:
-        """Bytes of the files of a model's bundle; 0 where it has no folder."""
+        """Size of a model's bundle in bytes; 0 if it has no folder."""
         folder = self._folders.get(model.name)
         if folder is None:
             return 0
         return sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
 
     def _load(self, model: StoredTranslator) -> ServedTranslator:
-        """The model, loaded; raises NotReadyError where it cannot be."""
+        """Load a model; raises NotReadyError if that fails."""
         with self._reloading:
             found = self._find(model.name)
-            if isinstance(found, ServedTranslator):  # another request had it loaded
+            if isinstance(found, ServedTranslator):  # another request has loaded it
                 return found
             begin = time.monotonic()
             try:
                 served = self._load_stored(model.manifest)
-            except Exception as error:  # whatever a bad bundle does
+            except Exception as error:  # a bad bundle may raise anything
                 reason = " ".join(str(error).split()) or type(error).__name__
                 logger.error("the model %s cannot be loaded: %s", model.name, reason)
                 raise NotReadyError(
@@ -189,7 +190,7 @@ class Registry(Catalogue):
             if found is not None:
                 self._put(served)
                 self._make_room(served)
-            else:  # a reload has taken it away
+            else:  # a reload has removed it
                 self._retire(served)
             return served
 
@@ -202,9 +203,9 @@ class Registry(Catalogue):
         return self._starter.start_translator(bundle)
 
     def _make_room(self, wanted: ServedTranslator | None = None) -> None:
-        """Let the least recently used models leave, of those that were never used the least
-        preferred, until the rest keep to the bytes that models may have; but not the one that is
-        wanted, nor one that has work."""
+        """Unload models until the rest fit into the memory limit: least recently used ones first;
+        among those never used, the least preferred. Models with work, and the `wanted` one,
+        stay."""
         limit = self._settings.max_model_bytes
         ranked = list(enumerate(self._loaded))
         ranked.sort(key=lambda each: (self._used.get(each[1].name, 0.0), -each[0]))
@@ -215,8 +216,8 @@ class Registry(Catalogue):
                 self._let_leave(model, "for want of room")
 
     def _let_idle_leave(self) -> None:
-        """Let translation models leave that nobody has asked for in so long as the settings say,
-        and that have no work; the next request for one loads it again."""
+        """Unload translation models that were idle for the configured time; the next request loads
+        them again."""
         with self._reloading:
             over = [
                 model
@@ -237,13 +238,13 @@ class Registry(Catalogue):
         logger.info("%s leaves %s", model.name, why)
 
     def load_named(self, name: str) -> None:
-        """Load the translation model of that name, if it is not loaded; raises UnknownModelError
-        and NotReadyError."""
+        """Load a translation model by name, unless it is loaded; raises UnknownModelError and
+        NotReadyError."""
         self._use(self._named(name))
 
     def unload_named(self, name: str) -> None:
-        """Let the translation model of that name leave, once what it has accepted is done; the next
-        request for it loads it again.
+        """Unload a translation model by name, after its accepted requests; the next request loads
+        it again.
 
         Raises UnknownModelError, and RequestError for a model that could not be loaded again.
         """
@@ -253,12 +254,12 @@ class Registry(Catalogue):
                 return
             if name not in self._folders:
                 raise RequestError(f"the model {name!r} has no bundle; it stays", parameter="model")
-            self._let_leave(model, "since it was told to")
+            self._let_leave(model, "on request")
             del model
         _tidy()
 
     def _named(self, name: str) -> StoredTranslator:
-        """The translation model of that name; raises RequestError for one of another task."""
+        """The translation model with this name; raises RequestError for a model of another task."""
         if any(model.name == name for model in (*self.language_models, *self.encoders)):
             raise RequestError(
                 f"only translation models are loaded and unloaded, {name!r} is another one",
@@ -267,22 +268,21 @@ class Registry(Catalogue):
         return self._candidates(name)[0]
 
     def asked_s(self, name: str) -> float | None:
-        """The seconds since the translation model of that name was last asked for; None where it
-        never was."""
+        """Seconds since the last request for a translation model; None if there was none."""
         used = self._used.get(name)
         return None if used is None else time.monotonic() - used
 
     def _retire(self, model: LoadedModel) -> None:
-        """Let a model end when the last request that has chosen it lets go of it."""
+        """Close a model when the last request that has chosen it releases it."""
         self._retired.add(model.scheduler)
         weakref.finalize(model, model.scheduler.retire)
 
     def drain(self) -> None:
-        """Turn not ready, so that no new request is sent here; requests are still served."""
+        """Report not ready, so that no new requests are sent here; requests are still served."""
         self._draining = True
 
     def close(self) -> None:
-        """Finish what was accepted and end the schedulers."""
+        """Finish the accepted requests and close the schedulers."""
         self.drain()
         self._idle.close()
         for scheduler in self._schedulers():
@@ -290,14 +290,14 @@ class Registry(Catalogue):
         self._processes.close()
 
     def abandon(self) -> None:
-        """Accept nothing more and fail what has been accepted."""
+        """Accept no new requests and fail the accepted ones."""
         self.drain()
         for scheduler in self._schedulers():
             scheduler.retire()
             scheduler.abandon()
 
     def loaded(self) -> list[LoadedModel]:
-        """The models that are loaded, of every task."""
+        """The loaded models of all tasks."""
         return [model for model in self._all_models() if isinstance(model, LoadedModel)]
 
     def _schedulers(self) -> list[AnyScheduler]:
@@ -308,13 +308,14 @@ class Registry(Catalogue):
         return State(self.ready, states, self._processes.held_bytes)
 
     def check_ready(self) -> None:
-        """Raise NotReadyError while models are loaded and once the server is to end."""
+        """Raise NotReadyError while models are being loaded, and after the server started to shut
+        down."""
         if not self.ready:
             raise NotReadyError("starting or shutting down; try again later")
 
 
 def _tidy() -> None:
-    """Give the memory of what has been loaded and has gone back now, not at some later time."""
+    """Return freed memory to the system now."""
     gc.collect()
     give_back()
 

@@ -1,4 +1,4 @@
-"""Starts a model: tries it with a text and gives it a scheduler."""
+"""Starts a model: warms it up and creates its scheduler."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ logger = logging.getLogger(__name__)
 
 
 class Starter:
-    """Opens bundles to requests, as the settings have it; `metrics` are told what is decoded."""
+    """Starts models according to the settings; their activity is counted in `metrics`."""
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._settings, self._metrics = settings, metrics
 
     def start(self, bundle: AnyBundle) -> LoadedModel:
-        """The model of a bundle, tried and with a scheduler.
+        """Warm up the model of a bundle and create its scheduler.
 
-        Raises SettingsError where the bundle's own default options are over a limit.
+        Raises SettingsError if the default options of the bundle exceed a limit.
         """
         manifest = bundle.manifest
         logger.info(
@@ -54,7 +54,7 @@ class Starter:
         return self.start_translator(bundle)
 
     def start_translator(self, translator: TranslationBundle) -> ServedTranslator:
-        """As `start`, of a translation model."""
+        """As `start`, for a translation model."""
         defaults = translator.default_options
         check_defaults(translator.manifest.name, defaults, self._settings)
         translator.warm_up()

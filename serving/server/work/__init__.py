@@ -1,2 +1,2 @@
-"""What a request has to pass: choice of the model, limits, the queue and the count. It knows no
-dialect."""
+"""The steps of a request after its dialect: choice of the model, limits, queueing and counting.
+Knows no dialect."""

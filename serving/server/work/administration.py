@@ -1,6 +1,6 @@
-"""What those do who have the admin key: keys, their usage, and the models of this server.
+"""Administration: keys, their usage, and the models of this server.
 
-Every act is in the audit log, where there is a store.
+Every action is recorded in the audit log, if there is a store.
 """
 
 from __future__ import annotations
@@ -31,41 +31,41 @@ from serving.text.characters import check_text
 T = TypeVar("T")
 
 MOST_DAYS = 366
-"""Of the usage that is asked for at one time."""
+"""Most days of one usage report."""
 
 
 @dataclass(frozen=True)
 class ModelUse:
-    """A model that is served, and how it is used."""
+    """A served model and its use."""
 
     model: AnyModel
     loaded: bool
     num_bytes: int
-    """Of its files."""
+    """Size of its files in bytes."""
     asked_s: float | None
-    """Seconds since it was last asked for; None where it never was, or nobody looks."""
+    """Seconds since the last request for it; None if there was none, or if this is not recorded."""
 
 
 class Administration:
-    """Administers one server, and the keys of its store."""
+    """Administers one server and the keys of its store."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     async def keys(self, most: int, after: str = "") -> list[StoredKey]:
-        """At most so many keys, the oldest first, of those after the key of an id."""
+        """At most `most` keys, oldest first, behind the key with the id `after`."""
         store = self._backend.needed_store("keys")
         return await run_in_threadpool(store.keys.listed, most, after)
 
     async def key(self, id: str) -> StoredKey:
-        """The key of an id; raises UnknownKeyError."""
+        """The key with this id; raises UnknownKeyError."""
         store = self._backend.needed_store("keys")
         return _known(await run_in_threadpool(store.keys.get, id), id)
 
     async def create_key(
         self, label: str, limits: KeyLimits, context: RequestContext
     ) -> tuple[StoredKey, str]:
-        """Make a key; returns what is known of it, and the key itself, which is not kept."""
+        """Create a key; returns its record and the key itself, which is not stored."""
         self._check_label(label)
         store, most = self._backend.needed_store("keys"), self._backend.settings.max_keys
         return await run_in_threadpool(store.keys.create, label, limits, context.address, most)
@@ -73,7 +73,7 @@ class Administration:
     async def change_key(
         self, id: str, changed: Callable[[StoredKey], StoredKey], context: RequestContext
     ) -> StoredKey:
-        """Put what `changed` makes of a key in its place, within a transaction; raises
+        """Replace a key's record by the result of `changed`, within one transaction; raises
         UnknownKeyError."""
         store = self._backend.needed_store("keys")
 
@@ -97,8 +97,8 @@ class Administration:
     async def usage(
         self, query: UsageQuery, most: int, after: tuple[str, str, str] = ("", "", "")
     ) -> tuple[list[UsageRow], dict[str, UsageCount]]:
-        """At most so many rows of usage after a day, owner and task, and the sums of all rows by
-        task; what this server has counted is in them."""
+        """At most `most` usage rows behind a day, owner and task, and the sums of all rows by task.
+        Counts of this server are sent to the store first."""
         store = self._backend.needed_store("usage counts")
         flush = self._backend.gatekeeper.flush
 
@@ -109,12 +109,12 @@ class Administration:
         return await run_in_threadpool(read)
 
     async def audit(self, most: int, before: int | None) -> list[AuditEntry]:
-        """At most so many entries of the audit log, the newest first, below a number."""
+        """At most `most` audit entries below a number, newest first."""
         store = self._backend.needed_store("acts of administration")
         return await run_in_threadpool(store.audit.entries, most, before)
 
     def models(self) -> list[ModelUse]:
-        """Every model, those that translate first."""
+        """All models, translation models first."""
         registry = self._backend.registry
         every: list[AnyModel] = [
             *registry.translators,
@@ -137,28 +137,28 @@ class Administration:
         await self._note(context, "load_model", name)
 
     async def unload(self, name: str, context: RequestContext) -> None:
-        """Let a translation model leave; raises UnknownModelError."""
+        """Unload a translation model; raises UnknownModelError."""
         await run_in_threadpool(self._backend.registry.unload_named, name)
         await self._note(context, "unload_model", name)
 
     async def start_import(self, name: str, context: RequestContext) -> ImportReport:
-        """Begin to import the model of a name; raises as `Imports.start` does."""
+        """Start the import of a model by name; raises as `Imports.start` does."""
         report = await run_in_threadpool(self._backend.imports.start, name)
         await self._note(context, "import_model", name)
         return report
 
     async def model_import(self) -> ImportReport:
-        """How far the last import is; raises NoImportsError."""
+        """Progress of the last import; raises NoImportsError."""
         return await run_in_threadpool(self._backend.imports.report)
 
     async def stop_import(self, context: RequestContext) -> ImportReport:
-        """Stop the import that is running; raises NoImportsError."""
+        """Stop the running import; raises NoImportsError."""
         report = await run_in_threadpool(self._backend.imports.stop)
         await self._note(context, "stop_import", report.name)
         return report
 
     async def drain(self, context: RequestContext) -> None:
-        """Turn the server not ready; what still comes is served."""
+        """Make the server report not ready; requests are still served."""
         self._backend.registry.drain()
         await self._note(context, "drain", "")
 
@@ -182,9 +182,9 @@ class Administration:
 
 
 def days(first: str, last: str, parameters: tuple[str, str]) -> tuple[str, str]:
-    """Two days as they stand in the store; raises RequestError, which names one of the two
-    `parameters`, for what is no day (`2026-11-28`, or with a time behind it) and for more days than
-    are told at one time."""
+    """Convert two days to the form in the store. Raises RequestError, which names one of the two
+    `parameters`, for a text that is no day (`2026-11-28`, or with a time) and for a range of more
+    days than one report may have."""
     found = [_day(text, name) for text, name in zip((first, last), parameters, strict=True)]
     count = (found[1] - found[0]).days + 1
     if not 1 <= count <= MOST_DAYS:

@@ -1,4 +1,4 @@
-"""What the endpoints of all dialects work with."""
+"""The objects that the endpoints of all dialects use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Backend:
-    """The models, the settings and the gate of one app, made once and handed to every dialect."""
+    """The models, the settings and the gate of one app; created once and shared by all dialects."""
 
     registry: Registry
     settings: Settings
@@ -37,15 +37,16 @@ class Backend:
     document: Callable[[], str]
     """The OpenAPI document of this app."""
     store: Store | None = None
-    """What is kept in a database, where the server has one."""
+    """The database, if the server has one."""
 
     def needed_store(self, purpose: str) -> Store:
-        """The store, for a purpose (in the plural) that needs one; raises NoStoreError."""
+        """The store; raises NoStoreError, which names the `purpose` (in the plural), if there is
+        none."""
         return needed_store(self.store, purpose)
 
     def close(self) -> None:
-        """Stop an import, bring to the store what it has to have, and close it; what it cannot take
-        is told in the log. Nothing is let in any more."""
+        """Stop an import, send pending counts to the store and close it; an error of that is
+        logged. No request is admitted afterwards."""
         self.imports.close()
         if self.store is None:
             return

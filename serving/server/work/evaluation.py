@@ -1,4 +1,4 @@
-"""How good given translations are, as the model of their languages sees them."""
+"""Quality of given translations, as estimated by the model of their languages."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _MOST_FAULTS = 100
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is to be said of one translation."""
+    """The evaluation of one translation."""
 
     probability: float
-    """That it is good, by the calibration of the model; of several sentences the mean, weighted by
-    their tokens."""
+    """Calibrated probability that the translation is good; for several sentences the mean, weighted
+    by their tokens."""
     faults: Sequence[Fault]
-    """What certainly differs from the source, or is missing; the first 100."""
+    """Certain faults of the translation, at most 100."""
 
 
 class Evaluations:
@@ -49,11 +49,10 @@ class Evaluations:
         context: RequestContext,
         receive: Receive,
     ) -> list[Evaluation]:
-        """Score each translation; `languages` are those of sources and targets.
+        """Score each translation; `languages` are the codes of sources and targets.
 
-        Raises RequestError, with the index of the segment where one is at fault, also for a blank
-        text and for a model without a calibration; UnknownLanguageError, and the errors of the
-        scheduler.
+        Raises RequestError, with the index of a segment at fault, also for a blank text and for a
+        model without calibration; UnknownLanguageError, and the errors of the scheduler.
         """
         limit = self._pipeline.limit(None, context)
         source, target = self._registry.codes(*languages)
@@ -64,7 +63,7 @@ class Evaluations:
             model = self._registry.choose(source, target)
             if model.manifest.calibration is None:
                 raise RequestError(
-                    f"the model {model.name!r} must be calibrated to tell how good translations "
+                    f"the model {model.name!r} must be calibrated to score how good translations "
                     "are; whoever runs the server can do that with `python -m macaron export "
                     "calibrate`"
                 )
@@ -104,7 +103,7 @@ class Evaluations:
         languages: tuple[str, str],
         limit: TimeLimit,
     ) -> tuple[list[int], list[TranslationTicket]]:
-        """Queue the sentences of all segments; gives the segment of each, and its ticket."""
+        """Queue the sentences of all segments; returns the segment of each, and its ticket."""
         source, target = languages
         numbers, requests = [], []
         for number, segment in enumerate(segments):
@@ -130,7 +129,7 @@ class Evaluations:
 
 
 def _sentences(segment: Segment, languages: tuple[str, str]) -> list[Segment]:
-    """The sentences of both sides, where they are equally many; else the segment as it is."""
+    """The sentences of both sides, if they are equally many; otherwise the whole segment."""
     sides = [
         [text[begin:end] for begin, end in sentence_spans(text, language)]
         for text, language in zip(segment, languages, strict=True)
@@ -145,8 +144,8 @@ def _faults(segments: Sequence[Segment], languages: tuple[str, str]) -> list[Seq
 
 
 def _mean(parts: Sequence[Completed]) -> float:
-    """The mean probability of some sentences, weighted by their tokens; 0 where the model has
-    pieces for none of them."""
+    """Mean probability of sentences, weighted by their tokens; 0 if the model has pieces for none
+    of them."""
     weighted = total = 0.0
     for part in parts:
         for hypothesis in part.translation.hypotheses:

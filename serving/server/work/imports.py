@@ -1,9 +1,9 @@
-"""Imports of models by name while the server runs, one at a time.
+"""Imports models by name while the server runs, one at a time.
 
-A process of its own does the work, as `macaron pull` does it, with the same checks: licence, size
-and room on the disk are said first, pickles are read for their tensors alone, and code of a
-repository is never run. The bundle stays in the cache; the folder of bundles gets a link to it, and
-every worker reloads. How far an import is stands in a file, for workers that have not begun it.
+A separate process does the work, as for `macaron pull`, with the same checks: it reports licence,
+size and disk space first, reads only the tensors of pickles, and never runs code of a repository.
+The bundle stays in the cache, the folder of bundles gets a link to it, and every worker reloads.
+The progress is in a file, for the other workers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from serving.text.characters import check_text
 
 _LINES = 30
 _LOOK_S = 0.5
-"""How often the state is written, and whether to stop is looked at."""
+"""Seconds between updates of the state, and between checks whether to stop."""
 _END_S = 10.0
 _ERROR = "error: "
 
@@ -54,19 +54,19 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ImportReport:
-    """How far the import is that was asked for last."""
+    """Progress of the last import."""
 
     state: Literal["none", "running", "done", "failed", "stopped"] = "none"
     name: str = ""
     lines: tuple[str, ...] = ()
-    """What the import said last."""
+    """The last lines of the import's output."""
     model: str | None = None
-    """The name that the model is served under."""
+    """The name of the served model."""
     error: str | None = None
 
 
 class Imports:
-    """Imports models into the folder of bundles of one server."""
+    """Imports models into the bundle folder of one server."""
 
     def __init__(self, registry: Registry, settings: Settings) -> None:
         self._registry, self._settings = registry, settings
@@ -76,10 +76,10 @@ class Imports:
         self._ending = threading.Event()
 
     def start(self, name: str) -> ImportReport:
-        """Begin an import; returns at once.
+        """Start an import; returns at once.
 
-        Raises NoImportsError where the settings allow none, RequestError for what is no name,
-        ImportingError while another model is imported, and SettingsError where folders cannot be
+        Raises NoImportsError if the settings allow none, RequestError for an invalid name,
+        ImportingError while another model is imported, and SettingsError if a folder cannot be
         written.
         """
         self._check_allowed()
@@ -103,7 +103,7 @@ class Imports:
         return report
 
     def report(self) -> ImportReport:
-        """How far the last import is; raises NoImportsError."""
+        """Progress of the last import; raises NoImportsError."""
         self._check_allowed()
         report = self._read()
         if report.state != "running":
@@ -112,7 +112,7 @@ class Imports:
             lock = self._locked(0)
         except ImportingError:
             return report
-        last = self._read()  # it may have ended meanwhile, and no other begins before the release
+        last = self._read()  # it may have ended meanwhile; no other can start before the release
         lock.release()
         if last.state != "running":
             return last
@@ -120,14 +120,14 @@ class Imports:
         return replace(last, state="failed", error=why)
 
     def stop(self) -> ImportReport:
-        """Have the import stop that is running, soon; raises NoImportsError."""
+        """Request the running import to stop; raises NoImportsError."""
         report = self.report()
         if report.state == "running":
             self._stop_file.touch()
         return report
 
     def close(self) -> None:
-        """Stop the import that this process has begun."""
+        """Stop the import that this process has started."""
         self._ending.set()
         if self._thread is not None:
             self._thread.join(_END_S + 5)
@@ -140,7 +140,7 @@ class Imports:
             )
 
     def _locked(self, timeout: float = 0.2) -> FileLock:
-        """The lock of the one import, held; raises ImportingError and SettingsError."""
+        """Acquire the lock of the only import; raises ImportingError and SettingsError."""
         try:
             self._place.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self._place / "lock", thread_local=False)
@@ -170,7 +170,7 @@ class Imports:
 
     def _write(self, report: ImportReport) -> None:
         draft = self._place / ".state.json"
-        with contextlib.suppress(OSError):  # a full disk; the import itself says so
+        with contextlib.suppress(OSError):  # on a full disk; the import itself reports it
             draft.write_text(json.dumps(asdict(report)), encoding="utf-8")
             os.replace(draft, self._place / "state.json")
 
@@ -188,7 +188,7 @@ class Imports:
         logger.info("import of %s: %s %s", report.name, report.state, report.error or "")
 
     def _imported(self, report: ImportReport) -> ImportReport:
-        """What comes of an import; raises BundleError for a bundle that cannot be served."""
+        """Run an import; raises BundleError for a bundle that cannot be served."""
         process = subprocess.Popen(
             _command(report.name),
             cwd=PLACE,
@@ -201,14 +201,14 @@ class Imports:
         with process:
             assert process.stdout is not None
             assert process.stderr is not None
-            told = Transcript(_LINES)
-            reading = threading.Thread(target=_feed, args=(process.stderr, told), daemon=True)
+            transcript = Transcript(_LINES)
+            reading = threading.Thread(target=_feed, args=(process.stderr, transcript), daemon=True)
             reading.start()
-            stopped = self._follow(process, told, report)
+            stopped = self._follow(process, transcript, report)
             reading.join(_END_S)
             bundle = process.stdout.read().decode().strip()
-        lines = tuple(line for line in told.lines if not line.startswith(_ERROR))
-        errors = [line for line in told.lines if line.startswith(_ERROR)]
+        lines = tuple(line for line in transcript.lines if not line.startswith(_ERROR))
+        errors = [line for line in transcript.lines if line.startswith(_ERROR)]
         report = replace(report, lines=lines)
         if stopped:
             return replace(report, state="stopped")
@@ -219,9 +219,9 @@ class Imports:
         return replace(report, state="done", model=self._serve(report.name, Path(bundle)))
 
     def _follow(
-        self, process: subprocess.Popen[bytes], told: Transcript, now: ImportReport
+        self, process: subprocess.Popen[bytes], transcript: Transcript, now: ImportReport
     ) -> bool:
-        """Write how far an import is until it ends; returns whether it was stopped."""
+        """Record the progress of an import until it ends; returns whether it was stopped."""
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_LOOK_S)
@@ -229,13 +229,13 @@ class Imports:
             if self._ending.is_set() or self._stop_file.exists():
                 _end(process)
                 return True
-            if told.lines != list(now.lines):
-                now = replace(now, lines=tuple(told.lines))
+            if transcript.lines != list(now.lines):
+                now = replace(now, lines=tuple(transcript.lines))
                 self._write(now)
 
     def _serve(self, name: str, bundle: Path) -> str:
-        """Put a link to the bundle into the folder of bundles, and serve it; returns the model's
-        name. Raises BundleError where it cannot be served: then all is as before."""
+        """Link the bundle into the bundle folder and serve it; returns the model's name. Raises
+        BundleError if it cannot be served; then nothing changes."""
         manifest = parse_manifest(bundle)
         link = self._settings.bundles / slug(name)
         for folder, other in read_manifests(self._settings).items():
@@ -252,7 +252,7 @@ class Imports:
             self._registry.reload()
             raise BundleError(f"{name}: is imported and cannot be served; the log says why")
         if self._settings.workers > 1:
-            os.kill(os.getppid(), signal.SIGHUP)  # it hands that on to all workers
+            os.kill(os.getppid(), signal.SIGHUP)  # which passes it on to all workers
         return manifest.name
 
     def _serves(self, manifest: Manifest) -> bool:
@@ -266,19 +266,19 @@ def _command(name: str) -> list[str]:
 
 
 def _link(link: Path, bundle: Path | None) -> None:
-    """Let a link lead to a bundle, or be gone; raises OSError, also for a folder in its place."""
+    """Create, replace or remove a link; raises OSError, also if a folder is in its place."""
     link.unlink(missing_ok=True)
     if bundle is not None:
         link.symlink_to(bundle, target_is_directory=True)
 
 
-def _feed(pipe: IO[bytes], told: Transcript) -> None:
+def _feed(pipe: IO[bytes], transcript: Transcript) -> None:
     while chunk := pipe.read1(1 << 16):  # type: ignore[attr-defined]
-        told.feed(chunk)
+        transcript.feed(chunk)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and those that it has started."""
+    """End a process and its children."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if hasattr(os, "killpg"):
             with contextlib.suppress(ProcessLookupError):

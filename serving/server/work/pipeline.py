@@ -1,7 +1,7 @@
-"""The way of every request through the server, whatever its task and its dialect.
+"""The way of every request through the server, for all tasks and dialects.
 
-A model is chosen, the request noted and charged, its texts encoded and queued, and what comes of
-them awaited and counted.
+It chooses the model, records and charges the request, encodes and queues the texts, waits for the
+results and counts them.
 """
 
 from __future__ import annotations
@@ -32,63 +32,62 @@ T_co = TypeVar("T_co", covariant=True)
 logger = logging.getLogger(__name__)
 
 _AT_ONCE = 1000
-"""Characters that are read on the event loop: within a millisecond. A full body would hold up other
-requests, but a change of threads costs more than a short text does."""
+"""Most characters that are processed on the event loop: about a millisecond. Larger inputs would
+delay other requests; for shorter ones changing threads costs more than the work."""
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Whoever waits for an answer."""
+    """The client that waits for an answer."""
 
     context: RequestContext
     characters: float
-    """How many of the caller's are read: many are read on another thread."""
+    """Characters of the client's input; long input is processed in another thread."""
     receive: Receive | None = None
-    """Tells when the client leaves, where the answer is wanted whole; None where it is streamed:
-    who streams it sees to that."""
+    """Receives the disconnect of a client that wants the whole answer; None for a stream, whose
+    writer handles disconnects."""
 
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """How long a request may take."""
+    """Time limits of a request."""
 
     timeout_s: float
-    """Until its end, from now on."""
+    """Seconds until it must end."""
     max_wait_s: float | None
-    """Until it is begun; None leaves that to its end."""
+    """Seconds until decoding must start; None sets no separate limit."""
     since: float = field(default_factory=time.monotonic)
 
     def rest(self) -> TimeLimit:
-        """For what follows once a part of the request is done: the seconds that are left, and no
-        bound on the wait, since what is done would be in vain."""
+        """The limit for the rest of a request that is partly done: the remaining seconds, without a
+        limit on the start, since the finished part would be wasted."""
         return TimeLimit(max(0.0, self.since + self.timeout_s - time.monotonic()), None)
 
 
 @dataclass(frozen=True)
 class Chosen(Generic[R]):
-    """Texts of one request, for which a model has been chosen."""
+    """The texts of one request with their chosen model."""
 
     model: str
-    """Its name, for logs and metrics."""
+    """Name of the model, for logs and metrics."""
     task: str
-    """What it does, for the usage of keys."""
+    """Task of the model, for the usage of keys."""
     texts: int
     characters: int | None
-    """What the client is charged for; None where it has been before."""
+    """Characters to charge; None if they were charged before."""
     submit: Callable[[], R]
     """Encodes the texts and queues them, all or none."""
 
 
 async def apart(caller: Caller, act: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call `act`: on another thread where it reads so much of the caller's that it would hold up
-    other requests."""
+    """Call `act`, in another thread if its input is so large that it would delay other requests."""
     if caller.characters <= _AT_ONCE:
         return act(*args, **kwargs)
     return await run_in_threadpool(act, *args, **kwargs)
 
 
 class Pending(Protocol[T_co]):
-    """A ticket of a scheduler, which ends once, with a result or an error."""
+    """A ticket of a scheduler: it ends once, with a result or an error."""
 
     def result(self) -> T_co: ...
 
@@ -98,20 +97,20 @@ class Pending(Protocol[T_co]):
 
 
 class _Eventful(Protocol[T_co]):
-    """A ticket of a scheduler that tells what happens to it."""
+    """A ticket of a scheduler with a stream of events."""
 
     def events(self) -> AsyncIterator[T_co]: ...
 
 
 class Pipeline:
-    """Takes requests from the choice of a model to the count of what came of them."""
+    """Takes requests from the choice of a model to the count of their results."""
 
     def __init__(self, settings: Settings, gatekeeper: Gatekeeper) -> None:
         self._settings, self._gatekeeper = settings, gatekeeper
 
     def limit(self, timeout_s: float | None, context: RequestContext) -> TimeLimit:
-        """The time that a request has which asks for so much, or for none in particular; raises
-        RequestError for more than any may have."""
+        """The time limit of a request, as requested or by default; raises RequestError if it
+        exceeds the maximum."""
         settings = self._settings
         if timeout_s is None and context.background:
             return TimeLimit(settings.max_timeout_s, None)
@@ -126,8 +125,8 @@ class Pipeline:
         return TimeLimit(timeout_s, None)
 
     async def begin(self, caller: Caller, choose: Callable[[], Chosen[R]]) -> R:
-        """Have the model chosen and the texts queued; gives what its `submit` does. Raises
-        what the two do, RateLimitedError and QuotaExceededError."""
+        """Choose the model and queue the texts; returns the result of its `submit`. Raises what
+        both raise, RateLimitedError and QuotaExceededError."""
 
         def act() -> R:
             chosen = choose()
@@ -147,8 +146,8 @@ class Pipeline:
     async def results(
         self, tickets: Sequence[Pending[T]], caller: Caller, timeout_s: float
     ) -> list[T]:
-        """What came of all tickets, in their order. Raises the first error among them,
-        DeadlineExceededError, and CancelledError when the client goes away."""
+        """The results of all tickets, in order. Raises the first error, DeadlineExceededError, and
+        CancelledError if the client disconnects."""
         assert caller.receive is not None
         found = await _all(tickets, caller.receive, timeout_s)
         for result in found:
@@ -158,9 +157,9 @@ class Pipeline:
     async def events(
         self, tickets: Sequence[Any], caller: Caller, timeout_s: float
     ) -> AsyncGenerator[tuple[int, Any]]:
-        """The events of all tickets as they come, each with the ticket's number; of a caller who
-        wants a whole answer the last of each alone, which takes no task a ticket. What is left when
-        the generator is closed is given up. Raises the first error among them."""
+        """The events of all tickets as they come, each with its ticket's index. A caller that wants
+        the whole answer gets the last event of each ticket only, which needs no task for each.
+        Closing the generator cancels the rest. Raises the first error."""
         if caller.receive is not None:
             for each in enumerate(await self.results(tickets, caller, timeout_s)):
                 yield each
@@ -175,8 +174,7 @@ class Pipeline:
 
 
 def _count(context: RequestContext, event: object) -> None:
-    """Note in the context how long a text took, if longer than others, and how many tokens were
-    generated."""
+    """Record in the context the longest time of a text, and the number of generated tokens."""
     if isinstance(event, Completed):
         context.queue_s = max(context.queue_s, event.timing.queue_s)
         context.decode_s = max(context.decode_s, event.timing.decode_s)
@@ -187,11 +185,10 @@ def _count(context: RequestContext, event: object) -> None:
 
 
 async def _all(tickets: Sequence[Pending[T]], receive: Receive, timeout_s: float) -> list[T]:
-    """Wait for all tickets; gives their results in the same order.
+    """Wait for all tickets; returns their results in order.
 
-    Raises the first error among them, DeadlineExceededError after `timeout_s`, and CancelledError
-    when the client goes away; whatever ends it, nothing of the request is decoded further. The
-    body must have been read.
+    Raises the first error, DeadlineExceededError after `timeout_s`, and CancelledError if the
+    client disconnects; in each case the rest is cancelled. The body must have been read.
     """
     # Plain callbacks in place of a task for each ticket: under load this code and the decoding
     # threads wait for each other's Python.
@@ -211,7 +208,7 @@ async def _all(tickets: Sequence[Pending[T]], receive: Receive, timeout_s: float
         elif not left and not outcome.done():
             outcome.set_result(None)
 
-    def tell(error: BaseException | None) -> None:  # on the thread that ended a ticket
+    def note_end(error: BaseException | None) -> None:  # on the thread that ended a ticket
         with contextlib.suppress(RuntimeError):  # the loop has been closed
             loop.call_soon_threadsafe(note, error)
 
@@ -225,7 +222,7 @@ async def _all(tickets: Sequence[Pending[T]], receive: Receive, timeout_s: float
     if not tickets:
         return []
     for ticket in tickets:
-        ticket.when_done(tell)
+        ticket.when_done(note_end)
     departure = asyncio.create_task(depart())
     overdue = DeadlineExceededError(f"not finished within {timeout_s:g} seconds")
     clock = loop.call_later(timeout_s, end, overdue)
@@ -244,8 +241,8 @@ async def _all(tickets: Sequence[Pending[T]], receive: Receive, timeout_s: float
 async def _merged(
     tickets: Sequence[_Eventful[T]], context: RequestContext
 ) -> AsyncIterator[tuple[int, T]]:
-    """The events of all tickets of a request as they come, each with the ticket's number, until the
-    last has ended. Raises the first error among them."""
+    """The events of all tickets of a request as they come, each with its ticket's index, until the
+    last has ended. Raises the first error."""
     queue: asyncio.Queue[tuple[int, T] | ServingError | None] = asyncio.Queue()
 
     async def follow(number: int, ticket: _Eventful[T]) -> None:

@@ -1,4 +1,4 @@
-"""Jobs and files as records; who only reads them needs no database's library."""
+"""Records of jobs and files; reading them needs no database library."""
 
 from __future__ import annotations
 
@@ -6,61 +6,61 @@ from dataclasses import dataclass
 from typing import Literal
 
 MAX_ATTEMPTS = 3
-"""How often a job is begun that comes no further because its server ends; then it may be why."""
+"""Attempts without progress before a job is given up: it may be what ends its server."""
 
 JobState = Literal["waiting", "running", "done", "failed", "cancelled", "expired"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeptJob:
-    """Work that outlives the request that asked for it; times are seconds since 1970."""
+    """Work that outlives its request; times are seconds since 1970."""
 
     id: str
     owner: str
-    """Short name of the key that asked for it; empty on a server without keys."""
+    """Short name of the key that created it; empty on a server without keys."""
     kind: str
-    """What is to be done, such as `batch`."""
+    """Kind of work, such as `batch`."""
     wishes: str
-    """How, as JSON."""
+    """Parameters, as JSON."""
     created: float
     deadline: float
-    """When it has to have ended."""
+    """Time by which it must end."""
     state: JobState = "waiting"
     claim: str = ""
-    """Tells who runs it, and one claim from the next; empty where nobody does."""
+    """Identifies the runner and its claim; empty if nobody runs the job."""
     attempts: int = 0
-    """How often it was begun since it last came further."""
+    """Number of attempts since the last progress."""
     started: float | None = None
     cancelling: float | None = None
-    """When it was cancelled."""
+    """Time of cancellation."""
     ended: float | None = None
     expires: float | None = None
-    """When it is removed; None until it has ended."""
+    """Time of deletion; None until it has ended."""
     done: int = 0
     failed: int = 0
-    """Parts that are done, and that have failed, of `total`."""
+    """Number of parts that are done, or have failed, out of `total`."""
     total: int = 0
-    """Parts; 0 until that is known."""
+    """Number of parts; 0 until it is known."""
     result: str = ""
-    """What came of it, or why it has failed, as JSON."""
+    """Result, or the reason of a failure, as JSON."""
 
     @property
     def given_up(self) -> bool:
-        """Whether it was begun too often: whoever claims it has nothing to do but to end it."""
+        """Whether it was attempted too often: a runner that claims it should only end it."""
         return self.attempts > MAX_ATTEMPTS
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeptFile:
-    """A file whose content lies in the folder of files, under its id."""
+    """A file; its content lies in the folder of files under its id."""
 
     id: str
     owner: str
     purpose: str
-    """`batch` for one that was sent, `batch_output` for one that came of a batch."""
+    """`batch` for an uploaded file, `batch_output` for the result of a batch."""
     name: str
     size: int
-    """Bytes."""
+    """Size in bytes."""
     created: float
     expires: float
-    """When it is removed."""
+    """Time of deletion."""

@@ -1,4 +1,4 @@
-"""What a stored translation memory is, and what may be kept of it."""
+"""Records of translation memories, and the rules for what they may contain."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from serving.errors import RequestError, TooLongError
 from serving.text.memory.segments import Segment
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-"""What neither a database nor XML holds."""
+"""Characters that databases or XML cannot store."""
 
 
 @dataclass(frozen=True)
 class MemoryLimits:
-    """What an owner may keep; each number is a setting of the server."""
+    """Limits of an owner; each is a setting of the server."""
 
     memories: int
     segments: int
-    """Of one memory."""
+    """Segments of one memory."""
     segment_chars: int
-    """Of a sentence, and of its translation."""
+    """Characters of a sentence, and of its translation."""
 
 
 @dataclass(frozen=True)
 class StoredMemory:
-    """What is known of a memory."""
+    """Metadata of a memory."""
 
     id: str
     name: str
     source: str
-    """Language code, in small letters, as the next."""
+    """Language code in small letters, as the next field."""
     target: str
     created: float
-    """Seconds since 1970, as the next."""
+    """Seconds since 1970, as the next field."""
     updated: float
     segment_count: int
 
 
 class StoredSegment(NamedTuple):
-    """A segment, and its number within its memory, ascending."""
+    """A segment with its number within the memory, ascending."""
 
     number: int
     source: str
@@ -51,36 +51,35 @@ class StoredSegment(NamedTuple):
 
 
 MemoryJobState = Literal["waiting", "reading", "done", "failed"]
-"""Of a file: it is to come, it is being read, it has been read or may be fetched, it cannot be
-read."""
+"""State of the file: expected, being read, read (or ready for download), or unreadable."""
 
 
 @dataclass(frozen=True)
 class MemoryJob:
-    """A file that is to be read into a new memory, or the file of a memory that may be fetched."""
+    """An upload that becomes a new memory, or a download of a memory."""
 
     id: str
     token: str
-    """A secret: who knows it may send the file, or fetch it."""
+    """A secret: its holder may upload or download the file."""
     memory_id: str | None
     """None until the file has been read."""
     name: str
-    """Of the new memory; empty where a file is fetched."""
+    """Name of the new memory; empty for a download."""
     content_length: int
-    """Bytes of the file as they were told beforehand."""
+    """Announced size of the file in bytes."""
     created: float
-    """Seconds since 1970, as the next."""
+    """Seconds since 1970, as the next field."""
     updated: float
     state: MemoryJobState
     error: str
-    """Why the file could not be read; empty where it could."""
+    """Why the file could not be read; empty if it could."""
     skipped: int
-    """Units of the file that were left out."""
+    """Number of units that were skipped."""
 
 
 def checked_segments(segments: Iterable[Segment], limits: MemoryLimits) -> Iterator[Segment]:
-    """The segments without the spaces around them; raises RequestError for one that is blank or
-    holds control characters, TooLongError for one that is too long."""
+    """Segments without surrounding spaces. Raises RequestError for a blank segment or one with
+    control characters, TooLongError for one that is too long."""
     for number, segment in enumerate(segments, 1):
         for text in segment:
             if len(text) > limits.segment_chars:
@@ -99,7 +98,7 @@ def checked_segments(segments: Iterable[Segment], limits: MemoryLimits) -> Itera
 
 
 def is_usable(segment: Segment, limits: MemoryLimits) -> bool:
-    """Whether `checked_segments` lets a segment pass."""
+    """Whether `checked_segments` accepts a segment."""
     return all(
         text.strip() and len(text) <= limits.segment_chars and not _CONTROL.search(text)
         for text in segment

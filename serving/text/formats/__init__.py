@@ -1,1 +1,1 @@
-"""HTML, XML and Markdown as tokens; nothing is put back into them."""
+"""Tokenizes HTML, XML and Markdown; writes none of them."""

@@ -1,7 +1,7 @@
-"""Markdown as tokens: CommonMark with tables and strikethrough, as markdown-it-py reads it.
+"""Tokenizes Markdown: CommonMark with tables and strikethrough, parsed by markdown-it-py.
 
-That knows the lines of each block, but not where inline markup stands; its rules are watched for
-it. Whatever is no text of a paragraph, heading or cell stays as it is.
+The parser gives the lines of each block but not the positions of inline markup, so its inline rules
+are wrapped to record them. Everything but the text of paragraphs, headings and cells is kept.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _NOTE = re.compile(r"\[![A-Z]+\]\s*")
 _BRACKETS = re.compile(r"(?<![\\!\]\[])\[([^\W\d_]{2}[^\[\]\n]*)(?<!\\)\](?![\[({:])")
 _CLOSING = re.compile(r"\[/([^\[\]\n]*)\]")
 _LINKED = re.compile(r"(?!\^|![A-Z]+\Z).*?[^\W\d_]{2}", re.DOTALL)
-"""How the text of a link begins, unlike a footnote's mark."""
+"""Pattern of a link's text, as opposed to a footnote mark."""
 _FORMULA = re.compile(
     r"\$\$[^$\n]{1,300}\$\$|(?<![\w$\\])\$(?=[^$\n]{0,100}[\\^_=<>+*/{}]|[A-Za-z]\$)(?![\s{])"
     r"(?!\d[\d.,]*\s)[^$\n]{1,200}(?<![\s\\])\$(?![\w$])"
 )
 _WIKI = re.compile(r"!?\[\[[^\[\]|\n]{1,200}\\?\|(?P<text>[^\[\]|\n]{1,200})\]\](?!\()")
 _FAR = 64
-"""Tokens after a tag among which the one is looked for that closes it."""
+"""Tokens after a tag that are searched for the one that closes it."""
 _SPAN = "span"
 _KEPT = "kept"
 _Rule = Callable[[StateInline, bool], bool]
 
 
 def markdown_tokens(source: str) -> list[Token]:
-    """Tokens of a Markdown text: inline markup is in the line, and blocks divide."""
+    """Tokens of a Markdown text: inline markup belongs to its line; blocks separate passages."""
     lines, blocks = _blocks(source)
     found: list[Token] = []
-    cell = (0, 0)  # line, and where in it the cells end that are known
+    cell = (0, 0)  # line of the table, and end of the last known cell in it
     before = ""
     for block in blocks:
         if block.type == "html_block" and block.map and block.level == 0:
@@ -71,7 +71,7 @@ def markdown_tokens(source: str) -> list[Token]:
 
 
 def block_starts(source: str) -> list[int]:
-    """Where a block begins that would be read in the same way if nothing stood before it."""
+    """Positions of blocks that would be parsed in the same way without the text before them."""
     lines, blocks = _blocks(source)
     first = {block.map[0] for block in blocks if block.map and not block.level and block.map[0]}
     after_blank = [n for n in sorted(first) if source[slice(*lines[n - 1])].isspace()]
@@ -80,7 +80,7 @@ def block_starts(source: str) -> list[int]:
 
 
 def _blocks(source: str) -> tuple[list[Span], list[Parsed]]:
-    """The lines behind the front matter, and the blocks of them."""
+    """The lines after the front matter, and the parsed blocks."""
     front = _FRONT_MATTER.match(source)
     begin = front.end() if front else 0
     lines = [line.span() for line in _LINE.finditer(source, begin) if line.end() > line.start()]
@@ -88,7 +88,7 @@ def _blocks(source: str) -> tuple[list[Span], list[Parsed]]:
 
 
 def _covering(tokens: Sequence[Token], length: int) -> Iterator[Token]:
-    """The tokens, and boundaries where there are none."""
+    """The tokens, with boundaries in the gaps."""
     done = 0
     for token in tokens:
         if token.span[0] > done:
@@ -100,9 +100,9 @@ def _covering(tokens: Sequence[Token], length: int) -> Iterator[Token]:
 
 
 def _places(source: str, lines: Sequence[Span], content: str) -> list[int] | None:
-    """Where in the source each character of a block's content is, and its end; None where it cannot
-    be told. Each of its lines is the end of one of the source, but for white space and what closes
-    a heading."""
+    """Source position of each character of a block's content, and of its end; None if it cannot be
+    found. Each line of the content must be the end of a source line, apart from white space and the
+    signs that close a heading."""
     places: list[int] = []
     for (begin, end), part in zip(lines, content.split("\n"), strict=False):
         line = source[begin:end].rstrip("\r\n")
@@ -116,7 +116,7 @@ def _places(source: str, lines: Sequence[Span], content: str) -> list[int] | Non
 
 
 def _cell_places(source: str, content: str, line: Span) -> list[int] | None:
-    """The same for a cell of a table, in which bars are escaped."""
+    """As `_places`, for a table cell, in which bars are escaped."""
     pattern = "".join(r"\\?\|" if sign == "|" else re.escape(sign) for sign in content)
     match = re.compile(pattern).search(source, *line)
     if match is None:
@@ -129,7 +129,7 @@ def _cell_places(source: str, content: str, line: Span) -> list[int] | None:
 
 
 def _inline(source: str, block: Parsed, places: Sequence[int]) -> Iterator[Token]:
-    """The tokens of a block's content."""
+    """Tokens of a block's content."""
     content, done = block.content, 0
     closed = frozenset(_CLOSING.findall(content))
     for kind, (begin, end), name in _marks(content, block.children or []):
@@ -144,8 +144,8 @@ def _inline(source: str, block: Parsed, places: Sequence[int]) -> Iterator[Token
 def _text(
     content: str, span: Span, places: Sequence[int], closed: Collection[str]
 ) -> Iterator[Token]:
-    """Text without markup; words in brackets may be a link whose address is elsewhere, unless they
-    are a tag of BBCode, whose name is among those `closed`."""
+    """Text without markup. Words in brackets may be a link whose address is defined elsewhere,
+    unless they are a BBCode tag with its name in `closed`."""
     done, end = span
     for match in _BRACKETS.finditer(content, done, end):
         if _tag_name(match[1]) in closed:
@@ -162,12 +162,12 @@ def _text(
 
 
 def _tag_name(words: str) -> str:
-    """What closes words in brackets if they are a tag of BBCode."""
+    """Name of the BBCode tag in brackets."""
     return re.split(r"[=\s]", words, maxsplit=1)[0]
 
 
 def _marks(content: str, children: Sequence[Parsed]) -> Iterator[tuple[Kind, Span, str]]:
-    """What is no text in a block's content, with its span in that."""
+    """Inline markup of a block's content, with spans in the content."""
     for index, child in enumerate(children):
         span = child.meta.get(_SPAN)
         if span is None:
@@ -201,9 +201,9 @@ def _marks(content: str, children: Sequence[Parsed]) -> Iterator[tuple[Kind, Spa
 def _html(
     content: str, span: Span, following: Sequence[Span | None]
 ) -> Iterator[tuple[Kind, Span, str]]:
-    """A tag of HTML; with all up to its end where its content is not translated."""
+    """An HTML tag; if its content is not translated, the whole element."""
     piece, *others = html_pieces(content[slice(*span)])
-    if others:  # a section or a comment that HTML ends before Markdown does
+    if others:  # a section or comment that ends earlier in HTML than in Markdown
         yield "thing", span, ""
         return
     if is_verbatim(piece, ()):
@@ -218,7 +218,7 @@ def _html(
 
 @functools.cache
 def _parser() -> MarkdownIt:
-    """CommonMark whose inline tokens say where they stand."""
+    """A CommonMark parser that records the span of each inline token."""
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     parser.disable(["fragments_join", "text_join"])
     parser.inline.ruler.before("escape", "math", _watched(_math))
@@ -229,7 +229,7 @@ def _parser() -> MarkdownIt:
 
 
 def _watched(rule: _Rule) -> _Rule:
-    """The rule, which notes the span of each token that it makes."""
+    """Wrap a rule to record the span of each token that it creates."""
 
     def watched(state: StateInline, silent: bool) -> bool:
         begin, count = state.pos, len(state.tokens)
@@ -245,7 +245,7 @@ def _watched(rule: _Rule) -> _Rule:
             made[-1].meta[_SPAN] = (begin, state.pos)
         else:
             end = state.pos
-            for token in reversed(made):  # before them there may be text that waited
+            for token in reversed(made):  # pending text may stand before them
                 if end > begin:
                     token.meta[_SPAN] = (end - len(token.content), end)
                     end -= len(token.content)
@@ -255,7 +255,7 @@ def _watched(rule: _Rule) -> _Rule:
 
 
 def _math(state: StateInline, silent: bool) -> bool:
-    """A formula, in which no sign is markup."""
+    """Rule for formulas, which contain no markup."""
     match = _FORMULA.match(state.src, state.pos)
     if match is None:
         return False
@@ -266,7 +266,7 @@ def _math(state: StateInline, silent: bool) -> bool:
 
 
 def _wiki(state: StateInline, silent: bool) -> bool:
-    """A link of a wiki that has a text of its own, which is read."""
+    """Rule for wiki links with a text of their own, which is translated."""
     match = _WIKI.match(state.src, state.pos)
     if match is None:
         return False
@@ -279,7 +279,7 @@ def _wiki(state: StateInline, silent: bool) -> bool:
 
 
 def _note_link(state: StateInline, made: Sequence[Parsed], span: Span) -> None:
-    """A link's text is translated, unless that is its address, or the name of a reference."""
+    """Translate a link's text, unless it is its address or the name of a reference."""
     begin, end = span
     closed = end
     if state.src[begin] == "[":
@@ -297,16 +297,16 @@ def _note_link(state: StateInline, made: Sequence[Parsed], span: Span) -> None:
 
 
 class _AnyReference(dict[str, dict[str, str]]):
-    """Definitions of all names."""
+    """A dictionary that defines every reference."""
 
     def get(self, name: str, default: object = None) -> dict[str, str]:
-        """That of any name."""
+        """A definition for any name."""
         return {"href": name, "title": ""}
 
 
 def _referring(rule: _Rule) -> _Rule:
-    """The rule of links or images, also for references that are defined elsewhere: what comes in is
-    often a part of a text."""
+    """Extend the rule of links or images to references that are defined elsewhere, because requests
+    often contain only part of a document."""
 
     def referring(state: StateInline, silent: bool) -> bool:
         begin = state.pos
@@ -314,7 +314,7 @@ def _referring(rule: _Rule) -> _Rule:
         if state.src[opened : opened + 1] != "[":
             return False
         end = state.md.helpers.parseLinkLabel(state, opened, opened == begin)
-        if end < 0:  # the rule would look for it again
+        if end < 0:  # otherwise the rule would repeat the search
             return False
         if rule(state, silent):
             return True

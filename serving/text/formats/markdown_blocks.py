@@ -1,7 +1,7 @@
-"""What Markdown has beyond CommonMark, line by line: containers (`::: tip`), admonitions
-(`!!! note`), imports of MDX, formulas, shortcodes, definitions, bars in the code of a table. Each
-line of it is given as one of CommonMark that is read in its place; there are as many lines, and
-each ends with the same text, but for the bars."""
+"""Extensions of Markdown beyond CommonMark: containers (`::: tip`), admonitions (`!!! note`), MDX
+imports, formulas, shortcodes, definitions, bars in the code of a table. Each such line is replaced
+by a CommonMark line that is parsed in its place. The number of lines stays the same, and each ends
+with the same text, apart from the bars."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _EXPORT = re.compile(r"export[ \t]+(?:default|const|let|var|function|class|async
 _FORMULA = re.compile(r"[ \t]*(\$\$|\\\[|\\begin\{\w+\*?\})")
 _END_OF_FORMULA = {"$$": "$$", "\\[": "\\]"}
 _LONGEST = 100
-"""Lines of a formula; what does not end by then is text."""
+"""Most lines of a formula; a longer one is text."""
 _DELIMITERS = re.compile(r"[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
-"""The second line of a table, of one column if it has no bar."""
+"""Second line of a table; a table without bars has one column."""
 _CODE = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)")
 _BAR = re.compile(r"(?<!\\)\|")
 _ALONE = re.compile(
@@ -40,12 +40,12 @@ _ALONE = re.compile(
 
 
 def as_commonmark(lines: Sequence[str]) -> list[str]:
-    """The lines, of which what CommonMark does not know is read as a heading, a list or nothing."""
+    """The lines as CommonMark: unknown constructs become a heading, a list or an empty line."""
     if not _HINT.search("".join(lines)):
         return list(lines)
     found: list[str] = []
     fence = ""
-    number, inside = 0, ""  # the white space before an admonition's text
+    number, inside = 0, ""  # indentation of an admonition's text
     while number < len(lines):
         line = lines[number]
         if inside and (line.isspace() or line.startswith(inside)):
@@ -79,7 +79,7 @@ def as_commonmark(lines: Sequence[str]) -> list[str]:
 
 
 def _with_whole_cells(lines: list[str]) -> list[str]:
-    """The lines, with the bars in code of tables escaped, which would divide their cells."""
+    """The lines with bars in the code of tables escaped; they would divide the cells."""
     inside = False
     for number, line in enumerate(lines):
         if not inside and "|" in line and _DELIMITERS.match(line) and number:
@@ -100,7 +100,7 @@ def _heading(indent: str, title: str | None) -> str:
 
 
 def _hidden(lines: Sequence[str], first: int) -> int:
-    """How many lines a formula or an export takes that begins here; 0 where none does."""
+    """Number of lines of the formula or export that begins here; 0 if none does."""
     line = lines[first]
     formula = _FORMULA.match(line)
     if formula:

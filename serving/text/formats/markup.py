@@ -1,7 +1,7 @@
-"""HTML as tokens: what divides a text, what stands in it, and what is not translated.
+"""Tokenizes HTML: boundaries, inline markup, and content that is not translated.
 
-Tags are never mended or rewritten, so markup that is broken is read from a translation as it is
-read from its original.
+Tags are never repaired or rewritten, so a browser reads broken markup in a translation as it does
+in the original.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BLOCKS = frozenset(
     p picture search section select summary table tbody td tfoot th thead title tr ul video
     """.split()  # noqa: SIM905
 )
-"""Elements that divide a text; any other one, known or not, is part of a line."""
+"""Elements that separate text; any other element, known or not, is inline."""
 _VOID = frozenset(
     """
     area base basefont bgsound br col embed hr img input link meta param source track wbr
@@ -36,8 +36,8 @@ _NUMBERED_CLOSE = re.compile(r"</\d{1,4}\s?>")
 
 
 def html_tokens(source: str, ignored: Collection[str] = ()) -> Iterator[Token]:
-    """Tokens of an HTML text, a document or a part of one; elements whose names are `ignored`, in
-    small letters, are not translated."""
+    """Tokens of an HTML text, a document or a fragment. Elements with `ignored` names, in small
+    letters, are not translated."""
     pieces = list(html_pieces(source))
     index = 0
     while index < len(pieces):
@@ -65,7 +65,8 @@ def piece_tokens(source: str, piece: HtmlPiece) -> Iterator[Token]:
 
 
 def _verbatim_kind(element: Sequence[HtmlPiece]) -> Literal["thing", "kept", "boundary"]:
-    """An element that is not translated divides where it, or what is in it, does so."""
+    """Kind of an untranslated element: a boundary if it, or an element within it, separates
+    text."""
     name = element[0].name
     if name in _UNSEEN:
         return "thing"
@@ -75,7 +76,7 @@ def _verbatim_kind(element: Sequence[HtmlPiece]) -> Literal["thing", "kept", "bo
 
 
 def _end_of_element(pieces: Sequence[HtmlPiece], start: int) -> int:
-    """The piece that ends an element; the last one where none does."""
+    """Index of the piece that ends an element; that of the last piece if none does."""
     name, depth = pieces[start].name, 0
     for index in range(start, len(pieces)):
         if pieces[index].name == name:
@@ -86,7 +87,7 @@ def _end_of_element(pieces: Sequence[HtmlPiece], start: int) -> int:
 
 
 def is_verbatim(piece: HtmlPiece, ignored: Collection[str]) -> bool:
-    """Whether the content of an element that begins is not to be translated."""
+    """Whether the content of an opened element is not translated."""
     if piece.kind != "start" or piece.name in _VOID:
         return False
     return (

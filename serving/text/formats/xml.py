@@ -1,8 +1,8 @@
-"""XML as tokens, read by expat: nothing in it is known by its name, and what is not well-formed is
+"""Tokenizes XML with expat. No element is known by its name, and XML that is not well-formed is
 refused.
 
-A text may be a document or the content of an element. Entities that a document declares are kept as
-references and never expanded.
+A text may be a document or the content of an element. Entities that a document declares stay
+references; they are never expanded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PROLOG = re.compile(r"\ufeff?(?:\s*<!--.*?-->)*\s*<(?:\?xml[\s?]|!DOCTYPE\s)", 
 _ATTRIBUTE = re.compile(r"""\s(?:[\w.-]+:)?translate\s*=\s*["']no["']""")
 _CODES = frozenset(("bpt", "ept", "it", "ph"))
 _CODE = re.compile(r"[{}%\\<&\[\]$#]|\A[^A-Za-z]*\Z")
-"""What shows that an element's text is code."""
+"""Patterns that show that an element's text is code."""
 _NUMBER = re.compile(r"""\s(?:i|rid|id)\s*=\s*["']([^"']*)["']""")
 _IN_LINE = frozenset(
     """
@@ -32,7 +32,7 @@ _IN_LINE = frozenset(
     mrk ph q ref s samp small span strike strong sub sup tt u ut var x xref
     """.split()  # noqa: SIM905
 )
-"""Names of elements that are part of a line even where no text stands beside them."""
+"""Names of elements that are inline even without text beside them."""
 
 _Kind = Literal["start", "end", "text", "reference", "cdata", "other"]
 
@@ -43,15 +43,15 @@ class _Event:
     span: Span
     name: str = ""
     single: bool = False
-    """Whether it is an element of one tag."""
+    """Whether it is an empty-element tag."""
 
 
 def xml_tokens(source: str, ignored: Collection[str] = ()) -> list[Token]:
-    """Tokens of an XML text; elements whose names are `ignored`, in small letters, are not
-    translated, nor are those with `translate="no"`.
+    """Tokens of an XML text. Elements with `ignored` names, in small letters, are not translated,
+    nor are those with `translate="no"`.
 
-    An element whose own text is blank holds blocks, as a list does, and its tags divide. Raises
-    InvalidTextError, with line and column, for what is not well-formed.
+    An element whose own text is blank, such as a list, contains blocks, and its tags separate
+    passages. Raises InvalidTextError, with line and column, for XML that is not well-formed.
     """
     events = _events(source)
     ends = _ends(events)
@@ -93,8 +93,8 @@ def xml_tokens(source: str, ignored: Collection[str] = ()) -> list[Token]:
 def _codes(
     source: str, events: Sequence[_Event], ends: dict[int, int]
 ) -> dict[int, tuple[Literal["open", "close", "thing", "kept"], str]]:
-    """Elements of XLIFF and TMX that hold the code of another format, and what each is: `bpt` and
-    `ept` that belong together are around words."""
+    """Elements of XLIFF and TMX that hold the codes of another format, with their kinds; matching
+    `bpt` and `ept` stand around words."""
     found: dict[int, tuple[Literal["open", "close", "thing", "kept"], str]] = {}
     opened: dict[str, int] = {}
     done = -1
@@ -112,7 +112,7 @@ def _codes(
             found[opened.pop(name)] = ("open", name)
             found[index] = ("close", name)
         elif event.name in ("ph", "it") and not code:
-            del found[index]  # an element like others
+            del found[index]  # an ordinary element
         elif event.name in ("ph", "it") and "&lt;" not in code:
             found[index] = ("kept", "")
             if not _CODE.search(code):
@@ -121,7 +121,7 @@ def _codes(
 
 
 def _in_line(source: str, events: Sequence[_Event], blocks: Collection[int]) -> set[int]:
-    """Sections that are part of a line: text, or an element of a line, stands beside them."""
+    """Inline sections: text, or an inline element, stands beside them."""
     found: set[int] = set()
     numbers = range(len(events))
     for side, nearest in ((numbers, "end"), (reversed(numbers), "start")):
@@ -140,7 +140,7 @@ def _in_line(source: str, events: Sequence[_Event], blocks: Collection[int]) -> 
 
 
 def _is_blank(source: str, event: _Event) -> bool:
-    """Whether text or a section has nothing to read."""
+    """Whether text or a section is blank."""
     text = source[slice(*event.span)]
     if event.kind == "cdata":
         text = text.removeprefix(CDATA).removesuffix("]]>")
@@ -148,7 +148,7 @@ def _is_blank(source: str, event: _Event) -> bool:
 
 
 def _cdata(source: str, span: Span, *, in_line: bool) -> Iterator[Token]:
-    """A section of text in which no sign is markup of XML; often it holds HTML."""
+    """A CDATA section, in which no character is XML markup; it often contains HTML."""
     begin, end = span[0] + len(CDATA), span[1] - len("]]>")
     tokens = list(plain_tokens(source, (begin, end)))
     whole = len(paired(tokens)) == sum(token.kind in ("open", "close") for token in tokens)
@@ -169,7 +169,8 @@ def _is_kept(source: str, event: _Event, ignored: Collection[str]) -> bool:
 
 
 def _ends(events: Sequence[_Event]) -> dict[int, int]:
-    """The event that ends each element, by the one that starts it; itself where it is one tag."""
+    """The event that ends each element, by its start event; the same event for an empty-element
+    tag."""
     ends: dict[int, int] = {}
     stack: list[int] = []
     for index, event in enumerate(events):
@@ -183,8 +184,7 @@ def _ends(events: Sequence[_Event]) -> dict[int, int]:
 
 
 def _blocks(source: str, events: Sequence[_Event], ends: dict[int, int]) -> set[int]:
-    """Tags of elements that divide the text: those with no text, and no part of a line, beside
-    them."""
+    """Tags of elements that separate text: neither text nor inline elements stand beside them."""
     children: list[list[int]] = [[]]
     mixed = [False]
     found: set[int] = set()
@@ -210,23 +210,23 @@ def _blocks(source: str, events: Sequence[_Event], ends: dict[int, int]) -> set[
 
 
 def _events(source: str) -> list[_Event]:
-    """All of a text, in order."""
+    """All events of a text, in order."""
     check_text(source)
     reader = _Reader(whole=_PROLOG.match(source) is not None)
     events = reader.read(source)
-    if events and events[0].span[0]:  # a byte order mark
+    if events and events[0].span[0]:  # there is a byte order mark
         events.insert(0, _Event("other", (0, events[0].span[0])))
     return events
 
 
 class _Reader:
-    """Expat, and where it finds what, in bytes."""
+    """Runs expat and records byte positions."""
 
     def __init__(self, *, whole: bool) -> None:
-        """A text that is no whole document is read as the content of an element."""
+        """A text that is no complete document is read as the content of an element."""
         self._before, self._after = (b"", b"") if whole else (b"<_>", b"</_>")
         self._marks: list[tuple[int, _Kind, str]] = []
-        self._silent = False  # in a section or a declaration, which is read as one
+        self._silent = False  # within a section or a declaration, which becomes one event
         self._parser = parser = expat.ParserCreate("utf-8")
         parser.StartElementHandler = lambda name, _: self._note("start", name)
         parser.EndElementHandler = lambda name: self._note("end", name)
@@ -245,7 +245,7 @@ class _Reader:
         )
 
     def read(self, source: str) -> list[_Event]:
-        """The events of a text; raises InvalidTextError where it is not well-formed."""
+        """The events of a text; raises InvalidTextError if it is not well-formed."""
         data = source.encode()
         try:
             self._parser.Parse(self._before + data + self._after, True)
@@ -260,7 +260,7 @@ class _Reader:
         events: list[_Event] = []
         for (_, kind, name), begin, end in zip(marks, places, places[1:], strict=False):
             if begin == end:
-                events[-1].single = True  # the end of `<name/>`
+                events[-1].single = True  # end of `<name/>`
             elif events and events[-1].kind == kind == "text":
                 events[-1].span = (events[-1].span[0], end)
             else:
@@ -280,7 +280,7 @@ class _Reader:
 
 
 def _check_entity(name: str, _: bool, value: str | None, *_rest: str | None) -> None:
-    """Attributes are read with their entities, which must not multiply."""
+    """Limit entity expansion in attributes."""
     if value is not None and "&" in value:
         raise InvalidTextError(
             f"an entity of XML must not hold others, got {name!r}; write it out, or leave it out"
@@ -288,7 +288,7 @@ def _check_entity(name: str, _: bool, value: str | None, *_rest: str | None) -> 
 
 
 def _characters(data: bytes, places: Sequence[int]) -> list[int]:
-    """Places in bytes, in ascending order, as places in characters; and the end."""
+    """Convert ascending byte positions into character positions; the end is included."""
     found, done, count = [], 0, 0
     for place in (*places, len(data)):
         count += len(data[done:place].decode())

@@ -1,1 +1,1 @@
-"""What comes out of a translation as it went in, and what models read for it; no markup."""
+"""Text that must not change in translation, and the masks that models read instead; no markup."""

@@ -1,5 +1,5 @@
-"""Codes of games, chats, mail merges, LaTeX and dates: patterns of what is kept, and where the
-commands of LaTeX end that stand around words."""
+"""Patterns of codes: of games, chats, mail merges, LaTeX and dates. Also finds the ends of LaTeX
+commands around words."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WORDS = rf"""
       (?!\d[\d.,]*\s|\{{)[^$\n]{{1,100}}(?<![\s\\])\$(?![\w$])
     | (?<![\w%]){_DATE}(?:(?:[-/.:]|[.,]?\ (?=%[-\#_]?[aAbBHIMmpyY])){_DATE})+(?!\w)
 """
-"""Pattern of codes that a word stands for."""
+"""Pattern of codes that are read as a word."""
 _COMMAND = re.compile(
     r"""\\(?:text[a-z]{2,5}|emph|underline|uline|enquote|title|author|(?:sub)*section|chapter|part
     |(?:sub)?paragraph|caption|footnote|mbox|textcolor\{\w+\}|href\{[^{}\s]*\}|item)\*?
@@ -52,8 +52,8 @@ _BRACE = re.compile(rf"(?P<command>{_COMMAND.pattern})|(?<!\\)[{{}}]", re.VERBOS
 
 
 def commands(text: str) -> Iterator[tuple[Span, str, bool]]:
-    """Each beginning and end of a command of LaTeX with words in it, one after the other: its span,
-    a name that both have in common, and whether it begins."""
+    """The start and end of each LaTeX command around words, in order: its span, a name that both
+    ends share, and whether it is the start."""
     if not _COMMAND.search(text):
         return
     opened: list[re.Match[str]] = []

@@ -1,6 +1,6 @@
-"""Figures that models write wrong: prices, grouped numbers, times of day, numbers of phones, cards
-and accounts. What they are shows by their signs alone, whatever the language; how one is written in
-a translation follows from both languages.
+"""Figures that models often write wrongly: prices, grouped numbers, times, and numbers of phones,
+cards and accounts. They are recognised by their characters alone, in any language; their form in a
+translation depends on both languages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HALF = rf"""
         (?:\.(?=[ ]*(?:[,;:)?!–-]|[a-z\d])|[ ](?:{_DAY}|{_ZONE})\b))?+
     )
 """
-"""Half of a day; a full stop that ends the sentence is no part of it."""
+"""Half of a day; a full stop that ends the sentence is not part of it."""
 _CLOCK = r"(?:[01]?\d|2[0-4])"
 _TIME = rf"""
     {_CLOCK}:[0-5]\d (?::[0-5]\d)? (?: [{_SPACE}]?[–-][{_SPACE}]?{_CLOCK}:[0-5]\d )?
@@ -53,7 +53,7 @@ FIGURE = rf"""
       | \d{{5,}}(?!\w|[.,:/–-]\d|[{_SPACE}]\d\d)
     )
 """
-"""Pattern of a figure that a number stands for in what a model reads."""
+"""Pattern of a figure that is masked by a number."""
 _BYTE = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 ADDRESS = rf"(?<![\w.]){_BYTE}(?:\.{_BYTE}){{3}}(?::\d+)?(?!\w|\.\d)"
 """Pattern of a computer's, of numbers."""
@@ -70,15 +70,14 @@ IDENTIFIER = rf"""
       | (?=[A-Z\d-]*[A-Z])(?=(?:[A-Z-]*\d){{3}})[A-Z\d]+(?:-[A-Z\d]+)*(?<=[A-Z\d-]{{6}})(?![\w-])
     )
 """
-"""Pattern of a number that counts nothing: of a phone, a card, an account, a tax office, an
-order."""
+"""Pattern of an identifier: of a phone, a card, an account, a tax office, an order."""
 HINT = (
     rf"\d[.,:'’{_SPACE}/–-]\(?\d|\d{{5}}|[+(]\d|[A-Z][- ]?\d|{_SIGN}|{_CODE}"
     rf"|\d[{_SPACE}]?(?:h[{_SPACE}]?\d|Uhr|[aApP]\.?[{_SPACE}]?[mM]\b|(?:a[vp]?r?|[vndAB])\.|AD|BC)"
 )
-"""Pattern of a part that each of them has."""
+"""Pattern of a part that each of them contains."""
 _GROUPS = {"en": ",", "de": ".", "es": ".", "fr": "\u202f"}
-"""How languages part thousands; those with a comma write decimals with a full stop."""
+"""Thousands separators by language; a comma implies a decimal point."""
 _NUMBER = re.compile(rf"\d+(?:[.,{_SPACE}]\d+)*")
 _WRITTEN = [
     re.compile(
@@ -86,7 +85,7 @@ _WRITTEN = [
     )
     for group, decimal in ((r"\.", ","), (",", r"\."))
 ]
-"""Numbers, as most languages write them and as English does."""
+"""Numbers in the format of most languages, and in the English one."""
 _ERAS = {
     "en": ("BC", "AD"),
     "de": ("v.\u00a0Chr.", "n.\u00a0Chr."),
@@ -114,8 +113,8 @@ def is_time(figure: str) -> bool:
 
 
 def in_convention(figure: str, source: str, target: str) -> str:
-    """How a figure of one language is written in another: its thousands, its decimals, and the
-    halves of a day. What is not written as the source's language does stays as it is."""
+    """A figure of one language in the format of another: thousands, decimals, and halves of a day.
+    A figure that is not in the source language's format stays unchanged."""
     if source == target or source not in _GROUPS or target not in _GROUPS:
         return figure
     if era := _YEAR.match(figure):
@@ -128,7 +127,7 @@ def in_convention(figure: str, source: str, target: str) -> str:
         return _NUMBER.sub(lambda match: _number(match[0], source, target), figure)
     moments = list(_MOMENT.finditer(figure))
     if len(moments) > 1 and moments[-1]["half"]:
-        return figure  # which half the first is of nobody knows
+        return figure  # the half of the day of the first time is unknown
     return _MOMENT.sub(lambda match: _moment(match, target), figure)
 
 
@@ -143,7 +142,7 @@ def _number(number: str, source: str, target: str) -> str:
         return number
     parts = re.split(r"\D", found[1])
     if found[2] is None and source != "fr" and any(map(str.isspace, number)):
-        return number  # as all languages may write it
+        return number  # valid in every language
     decimals = "" if found[2] is None else f"{'.' if target == 'en' else ','}{found[2]}"
     return _GROUPS[target].join(parts) + decimals
 

@@ -1,5 +1,5 @@
-"""What models read in place of things that are kept: names and numbers that they copy most reliably
-(docs/background/decisions.md)."""
+"""Masks: names and numbers that models read in place of kept objects, because they copy these most
+reliably (docs/background/decisions.md)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HOURS = ("10", "11", "9", "8", "7", "6")
 
 @dataclass
 class Masks:
-    """Words and numbers that do not stand in a text otherwise."""
+    """Words and numbers that the text does not contain otherwise."""
 
     source: str
     _words: Iterator[str] | None = field(default=None, init=False)
@@ -25,12 +25,12 @@ class Masks:
     _hours: Iterator[str] | None = field(default=None, init=False)
 
     def word(self) -> str:
-        """For something that is read as a name."""
+        """A mask for an object that is read as a name."""
         self._words = self._words or _free_words(self.source)
         return next(self._words)
 
     def figure(self, figure: str) -> str:
-        """For a figure that is read as a number, or as an hour."""
+        """A mask for a figure that is read as a number or a time."""
         if is_time(figure):
             self._hours = self._hours or _free_numbers(self.source, _HOURS)
             return next(self._hours)
@@ -39,8 +39,7 @@ class Masks:
 
 
 def mask_pattern(mask: str) -> str:
-    """Pattern of a mask in a translation. With a letter after it, it has been inflected: Tom's,
-    Toms."""
+    """Pattern of a mask in a translation. With a letter after it, it is inflected: Tom's, Toms."""
     if mask.isdecimal():
         return rf"(?<![\w.,]){mask}(?!\w\w|[.,]\d)"
     return rf"(?<!\w){re.escape(mask)}(?!\w\w)"

@@ -38,18 +38,18 @@ _BLOCKS = [
     for begins, turns, ends in _CONDITIONS
 ]
 CONDITION = "|".join(f"{begins}|{turns}|{ends}" for begins, turns, ends in _CONDITIONS)
-"""Pattern of a part of a template that says which text stands."""
+"""Pattern of a part of a template that selects a text."""
 MESSAGE = (
     r"\{(?=\s*[\w.-]+\s*,\s*(?:plural|select|choice)"
     r"|\s*[$-]?[\w.-]+(?:\([^{}()\n]{0,100}\))?\s*->|\{~?[#^]\s*(?:if|unless)\b"
     r"|%[-+]?\s*(?:if|unless|blocktrans)\b|if\s)|\(\d+(?:-(?:\d+|inf))?\)\["
 )
-"""Pattern of what a message may begin with."""
+"""Pattern of the start of a message."""
 
 
 def message_branches(text: str, begin: int) -> tuple[int, list[Span]] | None:
-    """Of a message that begins here: its end, and the texts of its branches; None where it is none,
-    or not a whole one."""
+    """The end of the message that starts here, and the texts of its branches; None if it is not a
+    complete message."""
     if text[begin] == "(":
         return _intervals(text, begin)
     if fluent := _FLUENT.match(text, begin):
@@ -79,7 +79,7 @@ def _icu(text: str, begin: int) -> tuple[int, list[Span]] | None:
 
 
 def _choice(text: str, begin: int) -> tuple[int, list[Span]] | None:
-    """The same of a choice whose branches begin here, each with its limit."""
+    """The same for a choice; each branch has a limit."""
     end = _closing(text, begin)
     if end is None:
         return None
@@ -96,7 +96,7 @@ def _choice(text: str, begin: int) -> tuple[int, list[Span]] | None:
 
 
 def _closing(text: str, begin: int) -> int | None:
-    """Where the brace that was opened before `begin` is closed; a quoted brace is text."""
+    """Position where the brace opened before `begin` is closed; a quoted brace is text."""
     depth = 1
     for sign in _SIGN.finditer(text, begin):
         depth += {"{": 1, "}": -1}.get(sign[0], 0)
@@ -106,7 +106,7 @@ def _closing(text: str, begin: int) -> int | None:
 
 
 def _variants(text: str, begin: int) -> tuple[int, list[Span]] | None:
-    """Those of Fluent, which end where the next one begins."""
+    """Variants of Fluent; each ends where the next one begins."""
     end = _closing(text, begin)
     if end is None:
         return None
@@ -126,7 +126,7 @@ def _variants(text: str, begin: int) -> tuple[int, list[Span]] | None:
 
 
 def _next_variant(text: str, begin: int, end: int) -> re.Match[str] | None:
-    """Where the next one begins, outside of braces."""
+    """Position of the next variant, outside of braces."""
     depth = 0
     for sign in re.compile(r"[{}]|(?<=\s)\*?\[[\w.-]+\]").finditer(text, begin, end):
         depth += {"{": 1, "}": -1}.get(sign[0], 0)
@@ -136,7 +136,7 @@ def _next_variant(text: str, begin: int, end: int) -> re.Match[str] | None:
 
 
 def _intervals(text: str, begin: int) -> tuple[int, list[Span]] | None:
-    """Those of i18next, of which there are several."""
+    """Intervals of i18next; there are at least two."""
     branches, at = [], begin
     while interval := _INTERVAL.match(text, at):
         end = text.find("]", interval.end())
@@ -148,7 +148,7 @@ def _intervals(text: str, begin: int) -> tuple[int, list[Span]] | None:
 
 
 def _block(text: str, begin: int, parts: re.Pattern[str]) -> tuple[int, list[Span]] | None:
-    """Those of a condition that has several."""
+    """Branches of a condition that has several."""
     depth, done, branches = 0, begin, []
     for part in parts.finditer(text, begin):
         depth += {"begins": 1, "ends": -1}.get(part.lastgroup or "", 0)

@@ -1,4 +1,4 @@
-"""Placeholders that stand around words, as tags do: `Click %1$shere%2$s`, `[b]now[/b]`."""
+"""Placeholders around words, which act as tags: `Click %1$shere%2$s`, `[b]now[/b]`."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ UNIT = (
     r"(?:[kKMGTP]i?B|px|x|r?em|pt|[mn\u00b5]?s|h|min|[kKcmd]?m|[km]?g|k|M|[kMG]?Hz|dB|kWh?|W|V|C|F"
     r"|st|nd|rd|th)(?![^\W_])"
 )
-"""Pattern of what a number is written with, which is no word of its own."""
+"""Pattern of a unit after a number; it is not a word of its own."""
 _BEGINS = re.compile(
     rf"(?:\d[\d.,]*+[ \u00a0])?(?!{UNIT})(?:[^\W\d_]{{2}}|[AEIOaeo][ \u00a0][^\W\d_])"
 )
-"""What a placeholder stands before that begins a stretch of words."""
+"""Pattern of text that an opening placeholder stands before."""
 _CLOSED = re.compile(
     r"[{$%#@\[<].*[})\]>%]|\\\(.*\)|(?:%(?:\d+\$|\(\w+\))?[A-Za-z@])+|%\d{1,2}", re.DOTALL
 )
-"""A placeholder whose end shows, whatever follows it."""
+"""A placeholder whose end is clear from its own characters."""
 _TAG = re.compile(r"(?:\[|&lt;|<)/?([\w*-]+)")
 _FAR = 32
-"""Open placeholders among which the partner of another is looked for: pairs within each other."""
+"""Most open placeholders that are searched for a partner: the depth of nested pairs."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """What a pattern finds in a text: its span and what it may be."""
+    """A match of the placeholder pattern: its span and its possible kind."""
 
     span: Span
     kind: str
@@ -38,11 +38,11 @@ class Mark:
 
 
 def pairs(text: str, marks: Sequence[Mark]) -> dict[int, Literal["open", "close"]]:
-    """Which marks are around words, and on which side.
+    """Which marks form pairs around words, and whether each opens or closes.
 
-    A tag of BBCode is closed by its name. Any other placeholder begins a stretch where words follow
-    it and none stands before it; one with the same first sign ends it, where a word or a sign
-    stands before it and no word follows.
+    A BBCode tag is closed by its name. Any other placeholder opens a stretch if a word follows it
+    and none precedes it. Another one with the same first character closes the stretch if a word or
+    a sign precedes it and no word follows.
     """
     found: dict[int, Literal["open", "close"]] = {}
     stack: list[tuple[int, str]] = []
@@ -63,7 +63,7 @@ def pairs(text: str, marks: Sequence[Mark]) -> dict[int, Literal["open", "close"
 
 
 def _runs(text: str, marks: Sequence[Mark]) -> Iterator[list[int]]:
-    """Marks that may be of a pair, those that touch each other in one."""
+    """Runs of marks that may belong to a pair; adjacent marks with the same name form one run."""
     run: list[int] = []
     for index, mark in enumerate(marks):
         tag = mark.kind == "tag"
@@ -79,7 +79,7 @@ def _runs(text: str, marks: Sequence[Mark]) -> Iterator[list[int]]:
 
 
 def _glued(text: str, marks: Sequence[Mark], run: Sequence[int]) -> tuple[str, bool]:
-    """What marks stand behind, `word`, `sign` or nothing, and whether words begin after them."""
+    """What precedes a run (`word`, `sign` or an empty text), and whether words follow it."""
     begin, end = marks[run[0]].span[0], marks[run[-1]].span[1]
     if marks[run[0]].kind == "tag":
         closes = text.startswith(("[/", "&lt;/", "</"), begin)
@@ -93,7 +93,7 @@ def _glued(text: str, marks: Sequence[Mark], run: Sequence[int]) -> tuple[str, b
 
 
 def _name(text: str, mark: Mark) -> str:
-    """What two marks of a pair have in common: the name of a tag, the first sign of others."""
+    """The common property of a pair: the name of a tag, the first character of other marks."""
     begin = mark.span[0]
     if mark.kind != "tag":
         return text[begin]
@@ -104,7 +104,8 @@ def _name(text: str, mark: Mark) -> str:
 def _partner(
     text: str, marks: Sequence[Mark], index: int, stack: Sequence[tuple[int, str]], name: str
 ) -> int | None:
-    """Where in the stack is what a mark closes; none stands across a tag, nor in another line."""
+    """Position in the stack of the mark that this one closes, or None. A pair crosses no tag, and
+    placeholders must be on one line."""
     tag = marks[index].kind == "tag"
     for place in range(len(stack) - 1, -1, -1):
         opened, other = stack[place]

@@ -1,4 +1,4 @@
-"""What must come out of a translation as it went in: variables of messages, links, symbols."""
+"""Finds text that must stay unchanged in a translation: variables, links, symbols."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from serving.text.symbols import SCRIPTS, SPECIAL, SYMBOLS
 TagKind = Literal["open", "close", "thing"]
 
 _BROKEN = 8
-"""Messages that are not whole after which no other is looked for: each costs a look at the rest."""
+"""Incomplete messages after which the search stops: each costs a scan of the rest."""
 LONGEST_WORD = 100
-"""Characters of what is no word of any language any more, but a key or an encoded file."""
+"""From this length on a word is a key or an encoded file, not a word of a language."""
 _PRINTF = (
     r"%(?:\(\w+\)|<\w+>|\d+\$)?[-+\#0']*(?:\d+|\*)?(?:\.(?:\d+|\*))?"
     r"(?:(?:hh|h|ll|l|z|j|t|q)?[sSdiufFxXeEgGcCpoaAn@]|[tT][A-Za-z])(?!\w)"
@@ -49,8 +49,8 @@ _DOMAIN = r"""
       | webp|xlsx?|xml|ya?ml|zip )
     (?::\d{2,5})?+ (?![\w@]|\.[a-z])
 """
-"""Hosts without a scheme, and files. Small letters after a full stop are rarely the beginning of a
-sentence; top-level domains that are common words of a sentence, as `in` or `so`, are left out."""
+"""Hosts without a scheme, and file names. A sentence rarely begins with small letters after a full
+stop; top-level domains that are common words, such as `in` or `so`, are left out."""
 _BBCODE = r"""
     \[[A-Za-z][\w*-]{0,20}+(?:=[^\[\]\n]{0,300}|(?:\s+[\w-]+=(?:"[^"\[\]]*"|'[^'\[\]]*'
       |[^\s\[\]"']+))+\s*/?)?\](?!\() | \[/[A-Za-z][\w*-]{0,20}+\]
@@ -132,7 +132,7 @@ _PATTERN = re.compile(
 _ANY = re.compile(rf"{SPECIAL}|[:;/!|][A-Za-z_.~/:()|'’-]|[\u00b5\u03bc]|\.(?:[a-z]|[A-Z]{{2}})")
 _CONDITION = re.compile(rf"{CONDITION}|{_MARK}", re.VERBOSE)
 _DIGITS_TOO = re.compile(_ANY.pattern.replace("[", "[0-9", 1))
-"""The same, and digits, of which few are figures; one search shows that most texts have neither."""
+"""The same with digits, few of which are figures. One search shows that most texts have neither."""
 _FIGURE = re.compile(HINT)
 _NUMBERED_TAG = re.compile(r"<(/?)(\d{1,4})\s?(/?)>")
 _TAG = re.compile(
@@ -141,39 +141,39 @@ _TAG = re.compile(
     re.DOTALL,
 )
 _BETWEEN = re.compile(r"[-–/:.,+|=]{1,2}")
-"""What stands between variables that are one word: `{day}/{month}`."""
+"""Separators between variables that form one word: `{day}/{month}`."""
 _UNIT = re.compile(r"[ \u00a0\u202f]?[%€$](?![\w{(<%$#@-])")
-"""What belongs to the variable before it."""
+"""Suffixes that belong to the variable before them."""
 _UNPAIRED = re.compile(r"\[(?:/.+|[*a-z]|[^=]+=.*)\]|(?:&lt;|<).*")
-"""Tags of BBCode, and of HTML, that nothing opens or closes; `[word]` is text."""
+"""BBCode and HTML tags that stand alone; `[word]` is text."""
 _TRAILING = re.compile(r"[.,;:!?'\"»”’)\]]+$")
 
 
 @dataclass(frozen=True)
 class Placeholder:
-    """A part of a text that is kept."""
+    """A part of a text that is kept unchanged."""
 
     span: Span
     kind: Literal["word", "figure", "symbol", "script", "open", "close"]
-    """A `word` is read as one in a sentence, and a `figure` as a number; a `symbol` stands between
-    words, or at one's side; a `script` belongs to what stands before it; `open` and `close` are
-    around words, as tags are."""
+    """`word`: read as a word of the sentence; `figure`: read as a number; `symbol`: stands between
+    or beside words; `script`: belongs to the text before it; `open`, `close`: stand around words,
+    as tags do."""
     branches: tuple[Span, ...] = ()
-    """Texts within it that are translated by themselves."""
+    """Spans within it that are translated separately."""
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text certainly has no placeholder, and no character that nobody sees."""
+    """Whether a text certainly has no placeholder and no invisible character."""
     if len(text) >= LONGEST_WORD:
         return False
     return not _DIGITS_TOO.search(text) or not (_ANY.search(text) or _FIGURE.search(text))
 
 
 def placeholders(text: str, *, escapes: bool = True) -> Iterator[Placeholder]:
-    """Each placeholder, in order, with what it makes one word with, such as `{n}px`, `{a}/{b}`
-    or `{n} %`; punctuation after a link belongs to the sentence.
+    """The placeholders of a text, in order, each with the characters that form one word with it:
+    `{n}px`, `{a}/{b}` or `{n} %`. Punctuation after a link belongs to the sentence.
 
-    Without `escapes` character references and backslashes are text.
+    If `escapes` is false, character references and backslashes are ordinary text.
     """
     held: Placeholder | None = None
     done = 0
@@ -186,12 +186,12 @@ def placeholders(text: str, *, escapes: bool = True) -> Iterator[Placeholder]:
             )
         elif held and found.span[0] < held.span[1]:
             if held.kind == "word" or found.kind != "word":
-                continue  # within a word that is kept already
+                continue  # part of a word that is already kept
             found = Placeholder((min(held.span[0], found.span[0]), found.span[1]), "word")
         elif held:
             yield held
             done = held.span[1]
-        if found.span[0] < done:  # a sign before it is one already
+        if found.span[0] < done:  # overlaps the placeholder before it
             found = dataclasses.replace(found, span=(done, found.span[1]))
         held = found
     if held:
@@ -202,7 +202,7 @@ def _found(text: str, *, escapes: bool) -> Iterator[Placeholder]:
     marks = list(_marks(text, escapes=escapes))
     tags = pairs(text, marks)
     ends = iter([*(marks[index].span[0] for index in sorted(tags)), len(text)])
-    floor, ceiling = 0, next(ends)  # words are between what stands around others, and never in it
+    floor, ceiling = 0, next(ends)  # single words lie between paired placeholders, never within one
     for index, mark in enumerate(marks):
         begin, end = mark.span
         if index in tags:
@@ -225,7 +225,7 @@ def _found(text: str, *, escapes: bool) -> Iterator[Placeholder]:
 
 
 def _marks(text: str, *, escapes: bool) -> Iterator[Mark]:
-    """What the pattern finds, by itself."""
+    """The matches of the pattern, each on its own."""
     at, broken = 0, 0
     while match := _PATTERN.search(text, at):
         begin, end = match.span()
@@ -254,16 +254,16 @@ def _marks(text: str, *, escapes: bool) -> Iterator[Mark]:
 
 
 def numbered_tags(text: str) -> Iterator[tuple[Span, str, TagKind]]:
-    """Each `<0>`, `</0>` or `<0/>` of a plain text: its span, its number and its kind, which is
-    `thing` where it stands alone."""
+    """Each `<0>`, `</0>` or `<0/>` of a plain text: its span, its number and its kind; a tag that
+    stands alone is a `thing`."""
     for match in _NUMBERED_TAG.finditer(text):
         kind: TagKind = "close" if match[1] else "thing" if match[3] else "open"
         yield match.span(), match[2], kind
 
 
 def likely_tags(text: str) -> Iterator[tuple[Span, str, TagKind]]:
-    """`numbered_tags`, and all else that looks like a tag or a comment of HTML or XML, or as a
-    command of LaTeX with words in it; values of attributes, if any, are in quotes."""
+    """`numbered_tags`, and everything else that looks like a tag or comment of HTML or XML, or like
+    a LaTeX command around words. Attribute values, if any, are quoted."""
     found: list[tuple[Span, str, TagKind]] = []
     for match in _TAG.finditer(text) if "<" in text else ():
         kind: TagKind = "close" if match[1] else "open"
@@ -276,7 +276,8 @@ def likely_tags(text: str) -> Iterator[tuple[Span, str, TagKind]]:
 
 
 def _closing_punctuation(link: str) -> int:
-    """Signs at the end that are no part of a link; a bracket that it opens itself is one."""
+    """Punctuation at the end that is not part of a link; a bracket that the link opens is part of
+    it."""
     match = _TRAILING.search(link)
     if match is None:
         return 0
@@ -287,7 +288,7 @@ def _closing_punctuation(link: str) -> int:
 
 
 def _spells(text: str, begin: int, end: int) -> bool:
-    """Whether a reference or an escape is a letter of a word."""
+    """Whether a reference or escape is a letter of a word."""
     if text.startswith(("\\u", "\\x"), begin):
         return chr(int(text[begin + 2 : end], 16)).isalpha()
     inside = _is_word(text[begin - 1 : begin]) and _is_word(text[end : end + 1])
@@ -295,12 +296,12 @@ def _spells(text: str, begin: int, end: int) -> bool:
 
 
 def _touch(text: str, first: Span, second: Span) -> bool:
-    """Whether two words are one, with no more than signs between them."""
+    """Whether two words are joined: at most signs stand between them."""
     return second[0] <= first[1] or _BETWEEN.fullmatch(text, first[1], second[0]) is not None
 
 
 def _with_unit(text: str, begin: int, end: int) -> Span:
-    """A variable with the sign of a currency before or behind it, or a per cent sign."""
+    """A variable with an adjacent currency sign or per cent sign."""
     if text[begin - 1 : begin] in ("$", "€"):
         begin -= 1
     unit = _UNIT.match(text, end)

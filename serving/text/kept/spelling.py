@@ -1,5 +1,5 @@
-"""Words and signs that a vocabulary does not spell: it has a letter of theirs as bytes alone, or
-not at all. Models write these wrong, and few words are spelt so but names."""
+"""Words and signs that a vocabulary cannot spell: it has a letter of theirs as bytes only, or not
+at all. Models write these wrongly; most of them are names."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from serving.text.kept.placeholders import Placeholder
 from serving.text.splitting.sentences import UNSPACED
 
 Spells = Callable[[str], bool]
-"""Whether a vocabulary has a text in pieces of letters."""
+"""Whether the vocabulary can write a text without single bytes."""
 Unspelt = Callable[[str], list[Placeholder]]
-"""What a vocabulary does not spell of a text."""
+"""Returns the spans of a text that the vocabulary cannot spell."""
 _MARKS = (
     "\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed"
     "\u0900-\u0903\u093a-\u094f\u0981-\u0983\u09bc-\u09cd\u0a01-\u0a4d\u0a81-\u0acd\u0b01-\u0b57"
     "\u0b82-\u0bcd\u0c00-\u0c56\u0c81-\u0cd6\u0d00-\u0d57\u0d81-\u0ddf\u200c\u200d"
 )
-"""What letters are written with that is none itself."""
+"""Characters within words that are not letters."""
 _LETTER = rf"(?:[^\W_]|[{_MARKS}])"
 
 
 def unspelt(text: str, spells: Spells) -> list[Placeholder]:
-    """What a text has of that, in order: words, those in a row as one, and signs.
+    """Spans that the vocabulary cannot spell, in order: words (adjacent ones joined), and signs.
 
-    A letter that the vocabulary has in the other case is spelt, and so is a word that it has whole.
+    A letter counts as spelt if the vocabulary has it in the other case, and so does a word that it
+    has as a whole.
     """
     signs = {sign for sign in set(text) if not sign.isascii() and not _is_spelt(sign, spells)}
     if not signs:
@@ -40,8 +41,8 @@ def unspelt(text: str, spells: Spells) -> list[Placeholder]:
 
 
 def _pattern(signs: Set[str]) -> re.Pattern[str]:
-    """Words with some letters, and signs, in a row; of what has no spaces between words only the
-    letters themselves."""
+    """Pattern of words that contain one of these letters, and of signs, in a row; in scripts
+    without spaces, of the letters only."""
     letters = [sign for sign in signs if sign.isalpha()]
     unspaced = "".join(filter(UNSPACED.match, letters))
     spaced = "".join(set(letters) - set(unspaced))
@@ -58,7 +59,7 @@ def _pattern(signs: Set[str]) -> re.Pattern[str]:
 
 
 def with_unspelt(found: Sequence[Placeholder], more: Sequence[Placeholder]) -> list[Placeholder]:
-    """Placeholders of a text and what is not spelt of the rest, in order."""
+    """The placeholders of a text and the unspelt spans of the rest, in order."""
     taken = {at for placeholder in found for at in range(*placeholder.span)}
     free = [other for other in more if taken.isdisjoint(range(*other.span))]
     return sorted([*found, *free], key=lambda placeholder: placeholder.span)

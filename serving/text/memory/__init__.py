@@ -1,1 +1,1 @@
-"""Translations of the past: which of them fits a sentence, and how its figures are put in."""
+"""Translation memories: which stored segment fits a sentence, and how its numbers are adapted."""

@@ -1,6 +1,6 @@
-"""Finds the segments whose keys are like a given one, among a million.
+"""An index of segment keys, for finding similar ones among a million.
 
-Each key is known by the runs of four bytes that it has; those that few others have lead to it.
+Each key is indexed by its runs of four bytes; a lookup uses the rarest of its runs.
 """
 
 from __future__ import annotations
@@ -13,39 +13,40 @@ import numpy as np
 from rapidfuzz.distance import Levenshtein
 
 _SHARD = 2**15
-"""Keys of a shard: their numbers within it take two bytes."""
+"""Keys of a shard, so that a key's number within it fits into two bytes."""
 _BITS = 17
-"""Of the number of a bucket, into which several runs may fall."""
+"""Bits of a bucket number; several runs may share a bucket."""
 _MULTIPLIER = np.uint32(2654435761)
 _END = 10
-"""A line feed, which no key has, stands before and behind each."""
+"""Separator before and after each key: a line feed, which no key contains."""
 _POSTINGS = 40_000
-"""Postings that are read for a lookup, those of the rarest runs first."""
+"""Most postings read for a lookup, those of the rarest runs first."""
 _HEAD = 500
-"""Bytes of a key whose runs are kept; to make those of longer ones would take gigabytes."""
+"""Bytes of a key that are indexed; indexing all of longer ones would take gigabytes."""
 _COMPARED = 64
-"""Keys that are compared sign by sign."""
+"""Number of keys that are compared character by character."""
 
 
 @dataclass(frozen=True)
 class _Shard:
-    """Up to `_SHARD` keys; nothing of it changes."""
+    """Up to `_SHARD` keys; immutable."""
 
     keys: bytes
     starts: np.ndarray
-    """Where each key begins in `keys`, and one more: uint32 [keys + 1]. A line feed ends each."""
+    """Start of each key in `keys`, and the end of the last: uint32 [keys + 1]. A line feed ends
+    each."""
     lengths: np.ndarray
-    """Of the keys, in characters: uint32 [keys]."""
+    """Lengths of the keys in characters: uint32 [keys]."""
     hashes: np.ndarray
-    """Ascending: int64 [keys]."""
+    """Hashes of the keys, ascending: int64 [keys]."""
     order: np.ndarray
-    """Which key each hash is of: uint16 [keys]."""
+    """Key number of each hash: uint16 [keys]."""
     buckets: np.ndarray
-    """Those that have postings, ascending: uint32; of few keys there are few."""
+    """Buckets that have postings, ascending: uint32; a small shard has few."""
     offsets: np.ndarray
-    """Where the postings of each begin: uint32 [buckets + 1]."""
+    """Start of each bucket's postings: uint32 [buckets + 1]."""
     postings: np.ndarray
-    """The keys that have a run of a bucket: uint16."""
+    """Postings: numbers of the keys that have a run in the bucket: uint16."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -54,13 +55,13 @@ class _Shard:
         return self.keys[self.starts[number] : self.starts[number + 1] - 1].decode()
 
     def places(self, buckets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where the postings of these buckets (uint32) begin and end: int64."""
+        """Start and end of the postings of these buckets (uint32): int64."""
         begins, ends = (np.searchsorted(self.buckets, buckets, side) for side in ("left", "right"))
         return self.offsets[begins].astype(np.int64), self.offsets[ends].astype(np.int64)
 
 
 class SegmentIndex:
-    """Keys, each known by its place in the order in which they were given; nothing changes."""
+    """Keys, identified by their position in the order of insertion; immutable."""
 
     def __init__(self, keys: Iterable[str] = (), *, _shards: Sequence[_Shard] = ()) -> None:
         rest = iter(keys)
@@ -75,7 +76,7 @@ class SegmentIndex:
 
     @property
     def num_bytes(self) -> int:
-        """What it takes of the memory."""
+        """Memory of the index in bytes."""
         return sum(
             len(s.keys)
             + sum(a.nbytes for a in (s.starts, s.lengths, s.hashes, s.order))
@@ -84,7 +85,7 @@ class SegmentIndex:
         )
 
     def extended(self, keys: Iterable[str]) -> SegmentIndex:
-        """An index of these keys as well, behind those of this one."""
+        """A new index with these keys appended."""
         full, last = self._shards, []
         if full and len(full[-1]) < _SHARD:
             full, part = full[:-1], full[-1]
@@ -92,12 +93,12 @@ class SegmentIndex:
         return SegmentIndex(itertools.chain(last, keys), _shards=full)
 
     def exact(self, key: str, most: int) -> list[int]:
-        """The keys that are the same, the last one first, up to `most` of them."""
+        """Numbers of the keys equal to this one, the last one first, at most `most`."""
         return list(itertools.islice(self._same(key), most))
 
     def similar(self, key: str, threshold: float, count: int) -> list[tuple[float, int]]:
-        """Up to `count` keys with their likeness in percent, the best first; all that reach the
-        threshold are among the keys that share the most of its rare runs, or are not found."""
+        """At most `count` similar keys with their similarity in percent, best first. A key that
+        reaches the threshold is found only if it is among those that share the most rare runs."""
         numbers = self._sharing(key, threshold)
         found = []
         for number in numbers:
@@ -120,7 +121,7 @@ class SegmentIndex:
                     yield place * _SHARD + number
 
     def _sharing(self, key: str, threshold: float) -> list[int]:
-        """The keys that share the most of the rare runs of this one, and are about as long."""
+        """The keys of similar length that share the most rare runs with this one."""
         buckets = np.unique(_buckets(b"\n" + _head(key.encode()))[0])
         if not len(buckets) or not self._shards:
             return []
@@ -170,12 +171,12 @@ def _shard(keys: Sequence[str]) -> _Shard:
 
 
 def _head(line: bytes) -> bytes:
-    """The part of a key whose runs count, and its end."""
+    """The indexed beginning of a key, with separators."""
     return line[:_HEAD] + b"\n"
 
 
 def _inverted(heads: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which keys have a run of each bucket, each key once."""
+    """For each bucket, the keys that have a run in it, each key once."""
     found, places = _buckets(b"\n" + b"".join(heads))
     # A run is of the key before whose end it begins; a line feed precedes the first key.
     owners = np.repeat(np.arange(len(heads), dtype=np.uint32), list(map(len, heads)))[places]
@@ -188,15 +189,15 @@ def _inverted(heads: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def _counted(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each of these numbers once, and how often it comes."""
+    """The distinct numbers, and how often each occurs."""
     ordered = np.sort(numbers)
     begins = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
     return ordered[begins], np.diff(np.append(begins, len(ordered)))
 
 
 def _buckets(text: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """The buckets (uint32) of the runs of four bytes that lie within one key, its ends included,
-    and where the runs begin."""
+    """The buckets (uint32) of the runs of four bytes within each key, separators included, and the
+    positions of the runs."""
     if len(text) < 4:
         return np.zeros(0, np.uint32), np.zeros(0, np.int64)
     data = np.frombuffer(text, np.uint8)

@@ -1,4 +1,4 @@
-"""Finds the best segment of a memory for each of some sentences."""
+"""Looks up the best segment of a memory for each of several sentences."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from serving.text.memory.index import SegmentIndex
 from serving.text.memory.segments import MemoryUse, Recalled, Segment, best_of, key_of
 
 _SAME, _ALIKE = 50, 5
-"""Segments of the same key, and of keys that are alike, that are looked at."""
+"""Most segments looked at: with an equal key, and with a similar key."""
 
 Fetch = Callable[[Collection[int]], Mapping[int, Segment]]
-"""Gives the segments of these numbers, those that are there."""
+"""Returns the segments with these numbers that exist."""
 
 
 def lookup(

@@ -1,7 +1,7 @@
-"""Segments of a translation memory: how one is compared, and how it is made to fit a sentence.
+"""Segments of a translation memory: their comparison with a sentence, and their adaptation to it.
 
-Numbers and placeholders are no part of what is compared: `Page 3 of 10` is the same segment as
-`Page 7 of 12`, and the numbers of the one are put in the places of the other's.
+Numbers and placeholders are not compared: `Page 3 of 10` and `Page 7 of 12` are the same segment,
+and the numbers of the sentence replace those of the segment.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from serving.text.kept.figures import in_convention
 from serving.text.kept.placeholders import placeholders
 
 DEFAULT_THRESHOLD = 75
-"""Percent of likeness from which on a segment is taken, where nobody says otherwise."""
+"""The default threshold, in percent of similarity."""
 _NUMBER_SIGN, _PLACEHOLDER_SIGN = "\x01", "\x02"
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _HINT = re.compile(r"[{}%$<>\\@#_&=~^*\[\]`|/\u2080-\u209c]")
-"""A sign of every placeholder; to look for them takes a hundred times as long as for this."""
+"""Characters that occur in every placeholder; searching for these is a hundred times as fast."""
 _SIGNS = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u201e": '"'})
 _CASE_ONLY = 99.0
-"""The score of a segment that differs in nothing but capitals; what differs in more has less."""
+"""Score of a segment that differs in capitals only; larger differences score less."""
 
 
 class Segment(NamedTuple):
@@ -37,7 +37,7 @@ class Segment(NamedTuple):
 
 
 class Value(NamedTuple):
-    """A number or a placeholder of a text."""
+    """A number or a placeholder in a text."""
 
     span: Span
     text: str
@@ -46,19 +46,19 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True)
 class Recalled:
-    """A translation that was found in a memory."""
+    """A translation found in a memory."""
 
     text: str
-    """With the numbers and placeholders of the sentence that was asked for."""
+    """The translation with the numbers and placeholders of the requested sentence."""
     score: float
-    """Percent of likeness; 100 where the segment differs in numbers and placeholders at most."""
+    """Similarity in percent; 100 if at most numbers and placeholders differ."""
     source: str
-    """The sentence of the segment, as it is kept."""
+    """The stored sentence of the segment."""
 
 
 class Draft(NamedTuple):
-    """A sentence that is like another one, and its translation; both with the numbers and
-    placeholders of the other one."""
+    """A similar sentence and its translation, both with the numbers and placeholders of the
+    requested sentence."""
 
     source: str
     target: str
@@ -66,19 +66,19 @@ class Draft(NamedTuple):
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """A memory that a request names, and how much of it counts."""
+    """The memory of a request, and how it is used."""
 
     find: Callable[[Sequence[str], float], Sequence[Recalled | None]]
-    """Gives, for sentences and a threshold in percent, the best segment of each. It may wait for a
-    database."""
+    """Takes sentences and a threshold in percent; returns the best segment of each, or None. It may
+    wait for a database."""
     threshold: float = DEFAULT_THRESHOLD
-    """Percent of likeness that a segment must have at least."""
+    """Smallest accepted similarity, in percent."""
     as_prefix: bool = False
-    """Whether a segment that is only like a sentence gives the beginning of its translation; else
-    its translation is taken as it is."""
+    """Whether a similar segment gives the beginning of the translation; otherwise its translation
+    is used as it is."""
 
     def __post_init__(self) -> None:
-        """Raises InvalidOptionError for a threshold that is no percentage."""
+        """Raises InvalidOptionError if the threshold is no percentage."""
         if not 0 <= self.threshold <= 100:
             raise InvalidOptionError(
                 f"memory_threshold must be a percentage from 0 to 100, got {self.threshold:g}",
@@ -99,8 +99,8 @@ def values_of(text: str) -> list[Value]:
 
 
 def key_of(text: str) -> str:
-    """What is compared of a text: one space for each run of them, no capitals, straight quotation
-    marks, and a sign in place of each number and placeholder."""
+    """The compared form of a text: white space collapsed, small letters, straight quotation marks,
+    and a sign in place of each number and placeholder."""
     parts, end = [], 0
     for value in values_of(text):
         parts.append(text[end : value.span[0]])
@@ -113,11 +113,11 @@ def key_of(text: str) -> str:
 def fitted(segment: Segment, sentence: str, source: str, target: str) -> str | None:
     """The translation of a segment with the numbers and placeholders of a sentence.
 
-    None where the two do not have as many, and where one that changes stands more than once, or not
-    once, in the sentence of the segment or in its translation: then nobody knows its place.
-    Numbers of the translation count as the `target` language writes those of the `source` language;
-    None, too, where both write the old number alike but not the new one: whether `1.5` in the place
-    of `5` is an amount or a version, nobody knows.
+    Returns None if the numbers and placeholders do not correspond one to one, or if one that
+    changes does not occur exactly once in the segment's source and target, because then its place
+    is unknown. Numbers of the translation are compared in the format of the `target` language.
+    Returns None also if both languages write the old number alike but not the new one: `1.5` in
+    place of `5` may be an amount or a version.
     """
     own, wanted = values_of(segment.source), values_of(sentence)
     if [value.is_number for value in own] != [value.is_number for value in wanted]:
@@ -143,7 +143,7 @@ def fitted(segment: Segment, sentence: str, source: str, target: str) -> str | N
 
 
 def draft_of(recalled: Recalled, sentence: str) -> Draft:
-    """What a memory has for a sentence, as a pair that differs from it in words alone."""
+    """The segment found for a sentence, adapted so that both differ in words only."""
     source = recalled.source
     pairs = zip(values_of(source), values_of(sentence), strict=True)
     for old, new in reversed(list(pairs)):
@@ -152,10 +152,11 @@ def draft_of(recalled: Recalled, sentence: str) -> Draft:
 
 
 def changed_words(sentence: str, draft: str) -> Span | None:
-    """Which words of a draft (`word_spans`) another sentence does not have, as numbers: behind
-    those with which both begin, and before those with which both end. Where the sentence has but
-    more words it is the word before which they stand. None where the two begin with other words,
-    and where the sentence begins with all of the draft.
+    """The range of words (`word_spans`) of a draft that the sentence does not have.
+
+    It starts after the common beginning and ends before the common end. If the sentence only has
+    additional words, the range is the word that follows them. Returns None if the two begin with
+    different words, or if the sentence begins with the whole draft.
     """
     own = [sentence[slice(*span)] for span in word_spans(sentence)]
     theirs = [draft[slice(*span)] for span in word_spans(draft)]
@@ -173,9 +174,11 @@ def best_of(
     threshold: float,
     languages: tuple[str, str],
 ) -> Recalled | None:
-    """The translation of the best candidate that reaches the threshold and fits. Candidates come
-    with the likeness of their keys in percent; of several as good, the one that is the sentence
-    word for word counts, or else the first."""
+    """The best candidate that reaches the threshold and can be adapted.
+
+    Candidates are pairs of the similarity of their keys, in percent, and a segment. Among equally
+    good ones, a segment with exactly this sentence wins, then the first.
+    """
     best: Recalled | None = None
     for likeness, segment in candidates:
         score = min(likeness, _CASE_ONLY)
@@ -193,7 +196,7 @@ def best_of(
 
 
 def _alike(first: Sequence[str], second: Sequence[str]) -> int:
-    """How many words two lists have in common at their beginning."""
+    """Number of equal words at the beginning of two lists."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((n for n, (a, b) in pairs if a != b), min(len(first), len(second)))
 

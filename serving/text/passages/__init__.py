@@ -1,1 +1,1 @@
-"""From the tokens of a format to stretches of text that a model can read; no format."""
+"""Builds stretches of text for a model from the tokens of a format; parses no format."""

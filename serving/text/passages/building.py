@@ -1,4 +1,4 @@
-"""A passage in the making: its text as a model is to read it, with what is kept set aside."""
+"""Builds a passage: the text that the model reads, with kept objects set aside."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ _PAIR = ("open", "close")
 _LEADING_BLANKS = re.compile(rf"[{BLANKS}]*")
 _ENDS_OF_LINES = frozenset("\n\t\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
 _MOST_CONTROLS = 32
-"""Stretches with directions of their own within each other; deeper controls are dropped."""
+"""Most nested stretches with a text direction of their own; deeper controls are dropped."""
 _BIDI = re.compile(BIDI)
 _UNSEEN = re.compile(f"{BIDI}|{INVISIBLE}")
 
 
 @dataclass
 class _Group:
-    """Things in a row, white space between them included."""
+    """Consecutive objects without words, with the white space between them."""
 
     opening: str
     end: int
-    """In the source."""
+    """End of the last object, in the source."""
     blanks: tuple[str, list[Span]]
-    """Before it."""
+    """White space before the group."""
     symbol: bool
-    """Whether a symbol is among them, which divides words."""
+    """Whether the group contains a symbol; symbols separate words."""
     after: str = ""
     origins: list[Span] = field(default_factory=list)
 
 
 class Builder:
-    """A passage in the making."""
+    """Collects the parts of one passage, in order."""
 
     def __init__(
         self,
@@ -52,8 +52,8 @@ class Builder:
         in_message: bool = False,
         unspelt: Unspelt | None = None,
     ) -> None:
-        """In a message of ICU a `#` is a number; `unspelt` finds what a vocabulary does not
-        spell."""
+        """`in_message`: within an ICU message, where `#` is a number. `unspelt` finds text that the
+        vocabulary cannot spell."""
         self._source, self._masks, self._markup = source, masks, markup
         self._in_message, self._unspelt = in_message, unspelt
         self._text: list[str] = []
@@ -62,19 +62,21 @@ class Builder:
         self._masked: list[Inline] = []
         self._top = Inline(0, 0, "")
         self._open = [self._top]
-        self._outside: list[tuple[int, bool, int]] = []  # of each open element: see `_begin`
+        self._outside: list[
+            tuple[int, bool, int]
+        ] = []  # state before each open element, see `_begin`
         self._span: Span | None = None
         self._after_mask = False
         self._group: _Group | None = None
-        self._fresh = True  # nothing stands before, in the passage or the innermost element
-        self._outer: list[Markup] = []  # how the text around each open element is written
-        self._ended = -1  # where in the source the last element did
-        self._beside = False  # an element begins right behind another
+        self._fresh = True  # no text yet in the passage or the innermost element
+        self._outer: list[Markup] = []  # markup around each open element
+        self._ended = -1  # end of the last element in the source
+        self._beside = False  # an element begins right after another
         self._quotes: dict[str, str] = {}
-        self._floor = 0  # white space up to here is on the other side of a tag
+        self._floor = 0  # white space before this position is outside the current tag
 
     def text(self, span: Span) -> None:
-        """Append text of the source."""
+        """Append source text."""
         begin, end = self._seen(span)
         text, origins = (
             self._source[begin:end],
@@ -85,29 +87,29 @@ class Builder:
         self._read(text, origins)
 
     def space(self, span: Span) -> None:
-        """Append something that is read as a space, such as a line break and what is before the
-        next line's text."""
+        """Append source text that reads as a space, such as a line break with the next line's
+        indentation."""
         self._append(" ", [self._seen(span)])
 
     def open(self, span: Span, markup: Markup | None = None) -> None:
-        """An element begins here, within those that are open; its tag is not seen by a reader. Text
-        in it may be written in another way."""
+        """Open an element; a reader does not see its tag. `markup` is set if its text is written in
+        another format."""
         self._beside = self._ended == span[0]
         self._begin(self._seen(span))
         self._outer.append(self._markup)
         self._markup = markup or self._markup
 
     def close(self, span: Span) -> None:
-        """The innermost open element ends here."""
+        """Close the innermost open element."""
         self._end(self._seen(span))
         self._markup = self._outer.pop()
 
     def thing(self, span: Span, *, symbol: bool = False) -> None:
-        """Append something without words that stands between them."""
+        """Append an object without words that stands between words."""
         begin, end = self._seen(span)
         written = self._source[begin:end]
         if symbol and self._markup == "html" and "<" in written and ">" not in written:
-            written = written.replace("<", "&lt;")  # elsewhere it could begin a tag
+            written = written.replace("<", "&lt;")  # at another place it could begin a tag
         if self._group:
             self._group.opening += self._source[self._group.end : begin] + written
             self._group.end, self._group.after, self._group.origins = end, "", []
@@ -116,7 +118,7 @@ class Builder:
             self._group = _Group(written, end, self._without_blanks(), symbol)
 
     def script(self, span: Span) -> None:
-        """Append something without words that belongs to what stands before it."""
+        """Append an object without words that belongs to the text before it."""
         begin, end = self._seen(span)
         self._flush("")
         self._open[-1].children.append(Inline(self._length, self._length, self._source[begin:end]))
@@ -125,7 +127,8 @@ class Builder:
     def kept(
         self, span: Span, parts: Iterable[Passage | str] = (), *, figure: bool = False
     ) -> None:
-        """Append something that a word stands for, or a number for a figure."""
+        """Append a kept object, which the model reads as a mask: a word, or a number for a
+        figure."""
         begin, end = self._seen(span)
         self._flush("a")
         mask = self._masks.figure(self._source[begin:end]) if figure else self._masks.word()
@@ -144,7 +147,8 @@ class Builder:
         self._after_mask = True
 
     def finished(self) -> list[Passage | str]:
-        """The passage; or its text as it is, where there is nothing to read; none of nothing."""
+        """The finished passage; its source text if there is nothing to translate; [] if it is
+        empty."""
         self._flush("")
         text = "".join(self._text)
         if self._span is None:
@@ -184,7 +188,7 @@ class Builder:
             self._flush(")")
         element = self._open.pop()
         begin, fresh, floor = self._outside.pop()
-        if element.begin == self._length:  # without text it is a thing
+        if element.begin == self._length:  # an element without text becomes an object
             self._open[-1].children.pop()
             self._group, self._fresh, self._floor = None, fresh, floor
             self.thing((begin, span[1]), symbol=True)
@@ -229,8 +233,8 @@ class Builder:
         self._plain(text, origins, (done, len(text)), paired)
 
     def _plain(self, text: str, origins: list[Span], span: Span, paired: frozenset[int]) -> None:
-        """Append text without placeholders, and take out of it what nobody sees; `paired` are
-        places of controls that are written in pairs."""
+        """Append text without placeholders and remove invisible characters. `paired` are the
+        positions of direction controls that form pairs."""
         done, end = span
         for match in _UNSEEN.finditer(text, done, end):
             at = match.start()
@@ -245,11 +249,11 @@ class Builder:
         self._append(text[done:end], origins[done:end])
 
     def _drop(self, origin: Span) -> None:
-        """Leave out a character; it is written with the one before it, or as a thing at the
-        beginning and right behind a tag."""
+        """Remove a character from the text. It is written again with the character before it, or as
+        an object at the beginning and right after a tag."""
         last = self._origins[-1] if self._origins else (-1, -1)
         if self._group is None and last[1] == origin[0]:
-            for index in range(self._length - 1, -1, -1):  # all characters of one thing
+            for index in range(self._length - 1, -1, -1):  # all characters of one object
                 if self._origins[index] != last:
                     break
                 self._origins[index] = (last[0], max(origin[1], last[1]))
@@ -280,8 +284,8 @@ class Builder:
         self._after_mask = False
 
     def _flush(self, following: str) -> None:
-        """Put the things in a row into the text, and decide which white space beside them the text
-        has: as much as it would have without them. `following` is what comes next."""
+        """Put the current group of objects into the text. The text keeps as much of the white space
+        around it as it would have without the group. `following` is the next character."""
         group, self._group = self._group, None
         if group is None:
             return
@@ -316,7 +320,7 @@ class Builder:
             self._push(" ", [(group.end, group.end)])
 
     def _without_blanks(self) -> tuple[str, list[Span]]:
-        """Take white space from the end of the text."""
+        """Remove white space from the end of the text and return it."""
         blanks = ""
         while self._text and self._length > self._floor:
             kept = self._text[-1].rstrip(_BLANK_SIGNS)
@@ -335,7 +339,7 @@ class Builder:
         return blanks, origins
 
     def _part(self, place: int) -> None:
-        """Put a space that is not written between a mask and a word that it touches."""
+        """Insert a space, which is not written, between a mask and a word that touches it."""
         if self._text and self._text[-1][-1].isalnum():
             self._push(" ", [(place, place)])
 
@@ -350,7 +354,7 @@ _BLANK_SIGNS = "".join(filter(re.compile(f"[{BLANKS}]").match, map(chr, range(0x
 
 
 def _with_numbers(text: str, found: Sequence[Placeholder]) -> list[Placeholder]:
-    """The placeholders of a message's branch, in which `#` is one, whatever follows it."""
+    """Placeholders within an ICU branch, where every `#` is one."""
     others = [p for p in found if p.kind in _PAIR or "#" not in text[slice(*p.span)]]
     around = {at for p in others if p.kind in _PAIR for at in range(*p.span)}
     numbers = [m.span() for m in re.finditer("#", text) if m.start() not in around]
@@ -360,7 +364,7 @@ def _with_numbers(text: str, found: Sequence[Placeholder]) -> list[Placeholder]:
 
 
 def _paired_controls(text: str, kept: Sequence[Placeholder]) -> frozenset[int]:
-    """Where the controls of direction are that belong together, with no kept thing across one."""
+    """Positions of direction controls that form pairs; no kept object crosses a pair."""
     inside = {at for placeholder in kept for at in range(*placeholder.span)}
     places, stretches = _stretches(kept)
     pairs: set[int] = set()
@@ -380,8 +384,8 @@ def _paired_controls(text: str, kept: Sequence[Placeholder]) -> frozenset[int]:
 
 
 def _stretches(found: Sequence[Placeholder]) -> tuple[list[int], list[int]]:
-    """Where placeholders around words stand, in order; and of the text before, between and after
-    them, which of them is the innermost that it stands in: its number, or -1."""
+    """Positions of placeholders around words, in order; and, for the text before, between and after
+    them, the number of the innermost one that contains it, or -1."""
     places: list[int] = []
     stretches, opened = [-1], [-1]
     for number, placeholder in enumerate(found):

@@ -1,6 +1,6 @@
 """A stretch of text between two boundaries, with the markup inside it.
 
-Its text is what a reader sees. Sentences of it are translated; the rest stays as it was written.
+Its text is what a reader sees. Its sentences are translated; the rest stays as written.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Literal
 from serving.text.alignment import Span
 
 Markup = Literal["text", "html", "xml", "cdata"]
-"""What a text is written as, which says how its signs are."""
+"""The format of a text, which decides how characters are escaped."""
 CDATA = "<![CDATA["
-"""What begins a section of XML that is written as `cdata`."""
+"""Start of an XML section that is written as `cdata`."""
 
 
 _NONE: Mapping[str, str] = {}
@@ -23,7 +23,7 @@ _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 def escaped(text: str, markup: Markup, quotes: Mapping[str, str] = _NONE) -> str:
-    """As text between tags is written, and `quotes` in it."""
+    """Escape text between tags; with `quotes`, quotation marks too."""
     if quotes:
         text = "".join(quotes.get(sign, sign) for sign in text)
     return text.translate(_ESCAPED) if markup in ("html", "xml") else text
@@ -31,35 +31,36 @@ def escaped(text: str, markup: Markup, quotes: Mapping[str, str] = _NONE) -> str
 
 @dataclass
 class Inline:
-    """Markup inside a passage: an element with its content, or a single thing without any."""
+    """Markup inside a passage: an element with content, or a single object without any."""
 
     begin: int
     end: int
-    """In the passage's text."""
+    """Span in the passage's text."""
     opening: str
     closing: str = ""
     children: list[Inline] = field(default_factory=list)
     masked: bool = False
-    """A word, `text[begin:end]`, stands for the thing, so that models read a whole sentence."""
+    """The object is read as the word `text[begin:end]` (its mask), so that the model sees a full
+    sentence."""
     figure: bool = False
-    """It is written as the target's language writes figures."""
+    """The object is a number in the format of its language."""
     before: str = ""
     after: str = ""
-    """White space beside a thing without words, which the text does not have."""
+    """White space beside an object without words; the text does not contain it."""
     joined: bool = False
-    """The text has a space behind it that is not written, for it stands between two words."""
+    """The text has a space after the object that is not written: the object joins two words."""
     parts: list[Passage | str] = field(default_factory=list)
-    """What a masked thing is made of, where some of that is translated by itself."""
+    """Parts of a masked object, if some of them are translated separately."""
 
     @property
     def empty(self) -> bool:
-        """Whether it is a thing without any text."""
+        """Whether it is an object without text."""
         return self.begin == self.end and not self.children
 
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Spans, one for each character of a text, in an eighth of the memory of pairs."""
+    """Source spans, one for each character of a text, in an eighth of the memory of pairs."""
 
     begins: array[int]
     ends: array[int]
@@ -73,32 +74,32 @@ class Origins:
 
 @dataclass
 class Passage:
-    """A stretch of a document that is translated for itself: a line, a cell, a block of markup."""
+    """A stretch of a document that is translated separately: a line, a cell, a block of markup."""
 
     source: str
-    """The request's text."""
+    """The text of the request."""
     text: str
-    """What a reader sees, with words in place of things that are kept."""
+    """The visible text, with masks in place of kept objects."""
     origins: Origins
-    """Where in `source` each character of `text` was; those of one thing were in one place."""
+    """Source span of each character of `text`; the characters of an object share its span."""
     inlines: list[Inline]
     masked: list[Inline]
-    """Those for which words of the passage stand, in order, whatever elements they are in."""
+    """The masked objects, in order, at any depth."""
     span: Span
-    """All of it in `source`."""
+    """Span of the passage in `source`."""
     markup: Markup = "text"
-    """What it is written as. In XML no element that had words is left without any."""
+    """The format. In XML, an element that had words keeps some."""
     quotes: dict[str, str] = field(default_factory=dict)
-    """Quotation marks and apostrophes that are written with a sign before them: `\\'`, `''`."""
+    """How quotation marks with an escape before them are written: `\\'`, `''`."""
     sentences: list[Span] = field(default_factory=list)
-    """What is translated."""
+    """Spans of the sentences to translate."""
 
     def origin(self, span: Span) -> Span:
-        """Where in `source` a part of the text was that is not empty."""
+        """Source span of a non-empty part of the text."""
         return self.origins[span[0]][0], self.origins[span[1] - 1][1]
 
     def written(self, index: int) -> str:
-        """A character as it was written; a thing is written at its first character."""
+        """A character as written in the source; an object is written at its first character."""
         origin = self.origins[index]
         if index and self.origins[index - 1] == origin:
             return ""

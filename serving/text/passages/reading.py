@@ -1,4 +1,4 @@
-"""From the tokens of a text to its passages: which markup is inside one, and which is between."""
+"""Turns tokens into passages: decides which markup is inside a passage and which separates two."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from serving.text.passages.building import Builder
 from serving.text.passages.passage import Markup, Passage
 
 MAX_DEPTH = 64
-"""Elements within each other in a passage; deeper ones divide the text."""
+"""Most nested elements of a passage; deeper ones separate the text."""
 _NEIGHBOURS = frozenset(("a", "button", "label"))
 _VOID = frozenset(("area", "br", "col", "hr", "img", "input", "link", "meta", "wbr"))
-"""Tags that nothing closes."""
+"""Tags that are never closed."""
 
 Kind = Literal["text", "open", "close", "thing", "script", "kept", "space", "boundary"]
 
 
 @dataclass(frozen=True)
 class Token:
-    """A part of a text: its span, and what it is.
+    """A part of a text: its span and its kind.
 
-    `open` and `close` are tags of an element whose content is read; `thing` is markup without
-    words; `script` is one that belongs to what stands before it; `kept` stands for a word of the
-    sentence and is not translated; `space` is read as one; `boundary` divides.
+    `open` and `close` are the tags of an element whose content is read. `thing` is markup without
+    words. `script` belongs to the text before it. `kept` is read as a word and not translated.
+    `space` reads as a space. `boundary` separates passages.
     """
 
     kind: Kind
     span: Span
     name: str = ""
     markup: Markup | None = None
-    """Of what follows, where that is written in another way."""
+    """Markup of the following text, if it changes."""
     branches: tuple[tuple[Span, tuple[Token, ...]], ...] = ()
-    """Of something kept: texts within it that are translated by themselves, and their tokens."""
+    """Parts of a kept object that are translated separately, and their tokens."""
     figure: bool = False
-    """Whether what is kept is a figure."""
+    """Whether a kept object is a figure."""
 
 
 def plain_tokens(source: str, span: Span | None = None) -> Iterator[Token]:
-    """Tokens of a plain text, or a part of one, in which numbered tags are markup, and so is what
-    looks like a tag: one that neither closes nor is closed is kept as a word."""
+    """Tokens of plain text. Numbered tags are markup, and so is anything that looks like a tag; one
+    that is never closed, or closes nothing, is kept as a word."""
     span = span or (0, len(source))
     if span[0] < span[1] and "<" not in source and "\\" not in source:
         yield Token("text", span)
@@ -64,7 +64,7 @@ def plain_tokens(source: str, span: Span | None = None) -> Iterator[Token]:
 
 
 def with_numbered_tags(source: str, span: Span) -> Iterator[Token]:
-    """Text, and the numbered tags in it."""
+    """Text and its numbered tags."""
     return _divided(source, span, numbered_tags)
 
 
@@ -91,8 +91,8 @@ def read_parts(
     *,
     unspelt: Unspelt | None = None,
 ) -> list[Passage | str]:
-    """The passages, and what stands between them; `depth` counts the messages of ICU that the
-    tokens are in, `unspelt` finds what a vocabulary does not spell."""
+    """The passages and the text between them. `depth` is the number of ICU messages around the
+    tokens; `unspelt` finds text that the vocabulary cannot spell."""
     parts: list[Passage | str] = []
     pairs = paired(tokens)
     masks = masks or Masks(source)
@@ -128,8 +128,8 @@ def read_parts(
 def _branches(
     source: str, token: Token, read: Callable[..., list[Passage | str]]
 ) -> Iterator[Passage | str]:
-    """A message of ICU: the texts of its branches, and what stands between them; they are read as
-    they are asked for, for their words are taken after the message's own."""
+    """The branches of an ICU message and the text between them. They are read lazily, because their
+    masks are assigned after those of the message itself."""
     done = token.span[0]
     for (begin, end), tokens in token.branches:
         yield source[done:begin]
@@ -140,10 +140,10 @@ def _branches(
 
 
 def with_neighbours_apart(tokens: Sequence[Token]) -> list[Token]:
-    """The tokens, with a boundary between links, buttons and labels that stand side by side without
-    a blank: they are texts of their own."""
+    """The tokens, with a boundary between adjacent links, buttons and labels that no space
+    separates: they are separate texts."""
     found: list[Token] = []
-    ended = ""  # the name of what stands right before
+    ended = ""  # name of the element that ended right before
     for token in tokens:
         name = token.name.lower()
         if token.kind == "open" and name in _NEIGHBOURS and name == ended:
@@ -155,15 +155,15 @@ def with_neighbours_apart(tokens: Sequence[Token]) -> list[Token]:
 
 
 def paired(tokens: Sequence[Token]) -> set[int]:
-    """Tags that belong together, with no boundary between them.
+    """Tags that form pairs, with no boundary between them.
 
-    Any other tag is a boundary itself. So what is nested wrongly keeps its place, and browsers read
-    the translation as they read the original.
+    Any other tag becomes a boundary. So wrongly nested markup keeps its place, and a browser reads
+    the translation as it reads the original.
     """
     found: set[int] = set()
     stack: list[int] = []
     names: Counter[str] = Counter()
-    divided = 0  # elements from the bottom of the stack that have a boundary in them
+    divided = 0  # number of elements, from the bottom of the stack, that contain a boundary
     for index, token in enumerate(tokens):
         if token.kind == "open":
             stack.append(index)

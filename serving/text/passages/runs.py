@@ -1,4 +1,4 @@
-"""What is kept though tags stand in the midst of it: `#<b>topic</b>`, `H<sub>2</sub>O`."""
+"""Keeps text together that tags divide: `#<b>topic</b>`, `H<sub>2</sub>O`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from serving.text.passages.reading import Token
 
 _MESSAGE = re.compile(MESSAGE)
 _DEPTH = 8
-"""Messages of ICU within each other; deeper ones stay as they are."""
+"""Most nested ICU messages; deeper ones stay unchanged."""
 _HINT = re.compile(rf"{HINT}|[@#{{\[$]|%[\w({{]|://|www\.|\w\.\w")
 _SCRIPTS = frozenset(("sub", "sup"))
 _SHORT = re.compile(r"\s*\S{1,12}\s*")
@@ -25,9 +25,8 @@ _FIRST_WORD = re.compile(r"[^\W_]+")
 
 
 def joined_tokens(source: str, tokens: Sequence[Token], depth: int = 0) -> list[Token]:
-    """The tokens, with short raised and lowered text as part
-    of what stands before it, links, names and topics in one piece where tags divide them, and
-    messages of ICU, which are within `depth` others."""
+    """The tokens, with these joined: short raised and lowered text with the text before it, links,
+    names and topics that tags divide, and ICU messages, which are nested within `depth` others."""
     if len(tokens) > 2:
         tokens = _with_scripts(source, tokens)
     elif ("{" not in source and ")[" not in source) or not _MESSAGE.search(source):
@@ -65,7 +64,7 @@ def _with_scripts(source: str, tokens: Sequence[Token]) -> list[Token]:
         after = tokens[index] if index < len(tokens) else None
         word = _FIRST_WORD.match(source, *after.span) if after and after.kind == "text" else None
         begin = _LAST_WORD.search(source, *found[-1].span) if found[-1].kind == "text" else None
-        if word and (begin or found[-1].kind == "kept"):  # in the midst of a word, as in a formula
+        if word and (begin or found[-1].kind == "kept"):  # within a word, as in a formula
             text = found.pop()
             first = begin.start() if begin else text.span[0]
             if text.span[0] < first:
@@ -81,7 +80,7 @@ def _with_scripts(source: str, tokens: Sequence[Token]) -> list[Token]:
 
 
 def _end_of_script(source: str, tokens: Sequence[Token], start: int) -> int | None:
-    """Where a raised or lowered element ends that holds no more than a word."""
+    """End of a raised or lowered element that contains at most a word."""
     if tokens[start].kind != "open" or tokens[start].name.lower() not in _SCRIPTS:
         return None
     depth, text = 0, ""
@@ -98,7 +97,7 @@ def _end_of_script(source: str, tokens: Sequence[Token], start: int) -> int | No
 
 
 def _joined(source: str, tokens: list[Token], depth: int) -> list[Token]:
-    """Tokens without a boundary, with what belongs together in one."""
+    """Join tokens that belong together; there is no boundary among them."""
     texts = [token for token in tokens if token.kind == "text"]
     if not texts:
         return tokens
@@ -152,8 +151,8 @@ def _joined(source: str, tokens: list[Token], depth: int) -> list[Token]:
 def _around(
     tokens: Sequence[Token], kept: Sequence[Placeholder], places: Sequence[int]
 ) -> dict[Placeholder, str]:
-    """Placeholders that stand around words and whole elements, each with a name that it shares with
-    its partner. Those around words alone are found as these are read."""
+    """Placeholders around words and whole elements, each with a name that it shares with its
+    partner. Those around words only are found when the words are read."""
     found: dict[Placeholder, str] = {}
     opened: list[Placeholder] = []
     for placeholder in kept:
@@ -181,13 +180,13 @@ def _shown_places(source: str, token: Token) -> range:
 
 
 def _within(tokens: Sequence[Token], span: Span) -> range:
-    """Numbers of the tokens that share characters with a span."""
+    """Indices of the tokens that overlap a span."""
     first = bisect_right(tokens, span[0], key=lambda token: token.span[1])
     return range(first, max(first, bisect_left(tokens, span[1], key=lambda token: token.span[0])))
 
 
 def _cut(tokens: Sequence[Token], span: Span) -> list[Token]:
-    """The tokens within a span, and the parts of text that are."""
+    """The tokens within a span, and the cut parts of text tokens."""
     found = []
     for index in _within(tokens, span) if span[0] < span[1] else ():
         token = tokens[index]
@@ -197,12 +196,12 @@ def _cut(tokens: Sequence[Token], span: Span) -> list[Token]:
 
 
 def _divided(tokens: Sequence[Token], span: Span) -> bool:
-    """Whether a span is in several tokens."""
+    """Whether a span covers several tokens."""
     return len(_within(tokens, span)) > 1
 
 
 def _tags_beside(tokens: Sequence[Token], span: Span) -> tuple[Token | None, Token | None]:
-    """The tag that opens an element right before a span, and the one that closes one behind it."""
+    """The opening tag right before a span and the closing tag right after it."""
     inside = _within(tokens, span)
     before = tokens[max(0, inside.start - 1) : inside.start]
     after = tokens[inside.stop : inside.stop + 1]
@@ -212,7 +211,7 @@ def _tags_beside(tokens: Sequence[Token], span: Span) -> tuple[Token | None, Tok
 
 
 def _with_elements(tokens: Sequence[Token], span: Span) -> Span:
-    """The span with the elements that hold nothing else."""
+    """The span extended to elements that contain nothing else."""
     while True:
         opening, closing = _tags_beside(tokens, span)
         if not (opening and closing and opening.name == closing.name):
@@ -221,12 +220,12 @@ def _with_elements(tokens: Sequence[Token], span: Span) -> Span:
 
 
 def _with_tags(tokens: Sequence[Token], span: Span) -> Span:
-    """A text within a message, with the tags beside it whose partners are in it."""
+    """A text within a message, extended to adjacent tags whose partners are within it."""
     return _balanced(tokens, span) or span
 
 
 def _balanced(tokens: Sequence[Token], span: Span) -> Span | None:
-    """The span and the tags beside it whose partners are in it; None where others stand between."""
+    """The span extended to adjacent tags whose partners are within it; None if others intervene."""
     opened = closed = 0
     for token in _cut(tokens, span):
         if token.kind == "open":

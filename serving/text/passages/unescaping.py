@@ -1,5 +1,5 @@
-"""Text as readers see it: references of HTML resolved, and quotation marks without the signs that
-programs want before them. Each character comes with the place of what it was written as."""
+"""Resolves character references of HTML and removes escapes before quotation marks. Each character
+keeps the source span that it was written as."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _QUOTE_OF_MESSAGE = re.compile(rf"{_QUOTE.pattern}|(?<=[^\W\d_])''(?=[^\W\d_])")
 
 
 def unescaped(raw: str, origins: list[Span]) -> tuple[str, list[Span]]:
-    """What a reader sees: references resolved, line breaks as spaces."""
+    """The visible text: references resolved, line breaks as spaces."""
     if "&" not in raw:
         return raw.translate(_SPACES), origins
     text: list[str] = []
@@ -27,7 +27,7 @@ def unescaped(raw: str, origins: list[Span]) -> tuple[str, list[Span]]:
         places.extend(origins[done:begin])
         characters = unescape(match[0])
         text.append(characters)
-        if len(characters) == end - begin:  # no reference after all
+        if len(characters) == end - begin:  # not a reference
             places.extend(origins[begin:end])
         else:
             places.extend([(origins[begin][0], origins[end - 1][1])] * len(characters))
@@ -40,8 +40,8 @@ def unescaped(raw: str, origins: list[Span]) -> tuple[str, list[Span]]:
 def unquoted(
     text: str, origins: list[Span], *, in_message: bool
 ) -> tuple[str, list[Span], dict[str, str]]:
-    """The text with its quotation marks alone, the places, and how each of them is written. In a
-    message of ICU an apostrophe is doubled."""
+    """The text with unescaped quotation marks, the source spans, and the written form of each mark.
+    In an ICU message an apostrophe is doubled."""
     pattern = _QUOTE_OF_MESSAGE if in_message else _QUOTE
     quotes: dict[str, str] = {}
     done, seen, places = 0, "", list[Span]()

@@ -1,1 +1,1 @@
-"""From a translation back to a text: where markup and capitals go in it; no format is read."""
+"""Puts markup and capitals back into a translation; parses no format."""

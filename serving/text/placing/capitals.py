@@ -1,9 +1,8 @@
-"""Sentences in capitals, which models have hardly learnt: read in ordinary letters, but for
-acronyms, and written in capitals again.
+"""Sentences in capitals, which models have rarely seen: they are translated in ordinary case,
+except for acronyms, and the translation is put into capitals.
 
-Which nouns had a capital is lost, and in German whether SS was ß. German words get one that look
-like nouns: with a wrong one models do better than without the right ones
-(docs/background/decisions.md).
+The case of nouns is lost, and for German whether SS was ß. German words that look like nouns are
+capitalised: a wrong capital harms less than a missing one (docs/background/decisions.md).
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from serving.text.splitting.abbreviations import is_abbreviation
 
 _WORD = re.compile(r"[^\W\d_]+")
 _LETTERS = 4
-"""Of the longest word of several; words that are all shorter may be names."""
+"""Least length of the longest word of a sentence; shorter words may be names."""
 _LETTERS_ALONE = 5
-"""Of a word that stands alone, so that it is hardly an acronym."""
+"""Least length of a single word, so that it is unlikely to be an acronym."""
 _OTHER_WORDS = frozenset(
     """
     ich du er sie es wir ihr der die das den dem des ein eine einen einem einer eines und oder
@@ -35,9 +34,9 @@ _OTHER_WORDS = frozenset(
     bitte danke nein ja einfach gerade vielleicht zusammen jemand niemand nun bis seit ab
     """.split()  # noqa: SIM905
 )
-"""German words that are no nouns."""
+"""German words that are not nouns."""
 _NO_NOUN = re.compile(r"\w{1,2}|\w*(?:en|te|t|ig|lich|isch)")
-"""How German words end that are mostly no nouns, and short ones."""
+"""Endings of German words that are mostly not nouns, and of short ones."""
 _ACRONYMS = frozenset(
     """
     ADAC AFD AG AIDS ARD BBC BKA BND BRD CD CDU CEO CIA CNN CPU CSU DAX DDR DJ DVD DVDS EKG EU EZB
@@ -46,22 +45,22 @@ _ACRONYMS = frozenset(
     USA USB VIP VIPS VPN VW WC WDR WG WLAN WM XML YMCA ZDF
     """.split()  # noqa: SIM905
 )
-"""Those that a sentence may well have, but for such as are words, as IT and US are."""
+"""Common acronyms, without those that are also words, such as IT and US."""
 _CONSONANTS = re.compile(r"[b-df-hj-np-tv-xz]{2,}")
-"""No German or English word is spelt so, but for abbreviations."""
+"""Letter sequences that no German or English word has, but acronyms do."""
 _PRONOUN = re.compile(r"(?<![\w'’])i(?![\w-])")
 _DOTLESS = str.maketrans("I\u0130", "\u0131i")
 
 
 def in_capitals(text: str) -> bool:
-    """Whether a text in capitals (`str.isupper`) is a sentence: an acronym or two are none."""
+    """Whether a text in capitals (`str.isupper`) is a sentence rather than an acronym or two."""
     lengths = [len(word) for word in _WORD.findall(text)]
     return max(lengths) >= (_LETTERS if len(lengths) > 1 else _LETTERS_ALONE)
 
 
 def in_ordinary_case(text: str, language: str, kept: Collection[Span] = ()) -> str:
-    """As many characters, in small letters but for the first, and in German those of likely nouns;
-    the spans that are kept stay."""
+    """The text in ordinary case, with the same length: a capital first, and in German capitals for
+    likely nouns. Kept spans stay unchanged."""
     plain = text.translate(_DOTLESS) if language in ("tr", "az") else text
     lower = [small if len(small := c.lower()) == 1 else c for c in plain]
     first = next((i for i, c in enumerate(text) if c.isalpha()), 0)
@@ -88,7 +87,7 @@ def _is_acronym(word: str, language: str) -> bool:
 
 
 def raised(translated: Translated) -> Translated:
-    """A translation in capitals; its links are moved where letters become longer."""
+    """A translation in capitals; links are moved where a letter becomes several."""
     text = translated.text.upper()
     if len(text) == len(translated.text) or not translated.links:
         return Translated(text, translated.links)

@@ -1,4 +1,4 @@
-"""Words of a sentence and of its translation, and which belongs to which."""
+"""Word links between a sentence and its translation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ALIKE = (".!?…", "\"'„“”«»‚‘’")  # noqa: RUF001
 
 
 def overlapping(words: Sequence[Span], span: Span) -> range:
-    """Numbers of the words, in ascending order, that share characters with a span."""
+    """Indices of the words that overlap a span, ascending."""
     first = bisect_right(words, span[0], key=lambda word: word[1])
     return range(first, max(first, bisect_left(words, span[1], key=lambda word: word[0])))
 
@@ -19,7 +19,7 @@ def overlapping(words: Sequence[Span], span: Span) -> range:
 def linked_words(
     links: Sequence[Link], sources: Sequence[Span], targets: Sequence[Span]
 ) -> dict[int, int]:
-    """The source word that each target word is linked to, for those that are."""
+    """The source word of each linked target word, by index."""
     best: dict[int, tuple[float, int]] = {}
     for link in links:
         source = overlapping(sources, link.source)
@@ -31,7 +31,7 @@ def linked_words(
 def with_signs(
     linked: dict[int, int], sources: Sequence[str], targets: Sequence[str]
 ) -> dict[int, int]:
-    """The links, with signs linked to signs of their kind: attention says little of punctuation."""
+    """The links, with punctuation linked by kind: attention is unreliable for punctuation."""
     like = {
         target: source
         for target, source in linked.items()
@@ -48,17 +48,17 @@ def with_signs(
 
 
 def _kind(word: str) -> str:
-    """Words are of one kind, signs that end a sentence of another, and so are quotation marks."""
+    """Kind of a word: ordinary word, sign that ends a sentence, or quotation mark."""
     if word[0].isalnum():
         return ""
     return next((kind for kind in _ALIKE if word in kind), word)
 
 
 def completed_words(linked: dict[int, int], sources: int, targets: int) -> list[int]:
-    """The source word of each target word.
+    """The index of the source word of each target word.
 
-    A target word without a link has that of the nearest word with one; without any link, words
-    correspond by their place.
+    An unlinked target word gets the source word of the nearest linked one. Without any link, words
+    correspond by position.
     """
     if not linked:
         return [target * sources // targets for target in range(targets)]
@@ -67,7 +67,8 @@ def completed_words(linked: dict[int, int], sources: int, targets: int) -> list[
 
 
 def _nearest(numbers: Sequence[int], number: int) -> int:
-    """The nearest of ascending numbers; of two, the higher: an article goes with its noun."""
+    """The nearest of ascending numbers; on a tie the higher one, since an article goes with its
+    noun."""
     place = bisect_left(numbers, number)
     around = numbers[max(0, place - 1) : place + 1]
     return min(reversed(around), key=lambda candidate: abs(candidate - number))

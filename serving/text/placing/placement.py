@@ -1,8 +1,7 @@
-"""Where the markup of a passage goes in its translation.
+"""Places the markup of a passage in its translation.
 
-An element takes the stretch of words that holds most words translating its own, and fewest others.
-Elements lie within those that they lay within, and beside each other as before, whatever the links
-are.
+An element takes the stretch of target words that contains most translations of its own words and
+fewest other words. Nesting and order of elements stay the same, whatever the word links are.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ from serving.text.symbols import CLOSING_SIGNS
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """A sentence's translation; links are in characters of the sentence and of its translation."""
+    """A sentence's translation; its links are in characters of the sentence and of the
+    translation."""
 
     text: str
     links: Sequence[Link] = ()
@@ -29,7 +29,7 @@ class Translated:
 
 @dataclass(frozen=True)
 class Piece:
-    """A sentence and its translation, or what stands between two, which stays."""
+    """A sentence and its translation, or unchanged text between two sentences."""
 
     source: Span
     target: Span
@@ -38,31 +38,32 @@ class Piece:
 
 @dataclass
 class Placed:
-    """A translation, and what is done to it."""
+    """A translation, and the changes that put the markup into it."""
 
     target: str
     pieces: list[Piece]
     marks: list[tuple[int, str]] = field(default_factory=list)
-    """Put in before a character; in order."""
+    """Text to insert before a character; in order."""
     replaced: dict[int, tuple[int, str]] = field(default_factory=dict)
-    """By where a part begins: where it ends, and what stands in its place."""
+    """Replaced spans, by begin: the end and the new text."""
     restored: bool = False
-    """Whether a word that stands for a thing was lost or doubled."""
+    """Whether a mask was lost or occurred twice, so that its object was put back at a likely
+    place."""
     filled: bool = False
-    """Whether an element has the words of the source, for want of others."""
+    """Whether an element got the words of the source, because no target words were left for it."""
 
 
 def place(
     passage: Passage, translations: Sequence[Translated], openings: Mapping[int, str] | None = None
 ) -> Placed:
-    """Put the translations of the sentences together, and the markup into them; `openings` are of
-    kept things, by where they begin, that are not written as they were."""
+    """Join the translations of the sentences and place the markup. `openings` are the changed forms
+    of kept objects, by their begin in the passage."""
     return _Placement(passage, translations, openings or {}).placed
 
 
 @dataclass(frozen=True)
 class _Place:
-    """An inline and where it goes: target characters, and target words that are inside."""
+    """An inline with its place: target characters, and the target words within it."""
 
     inline: Inline
     begin: int
@@ -91,9 +92,9 @@ class _Placement:
         self._source_words: list[Span] = []
         self._target_words: list[Span] = []
         self._sources: list[int] = []
-        """The source word of each target word."""
+        """Index of the source word of each target word."""
         self._found: dict[int, Span] = {}
-        """By where a masked thing stands: the part of the target that it replaces."""
+        """Span of each mask in the target, by the begin of its object in the passage."""
         if passage.inlines:
             for piece in found:
                 if piece.translated is not None:
@@ -105,7 +106,7 @@ class _Placement:
             self._put(self._arranged(passage.inlines, everything), 0, len(target))
 
     def _read(self, piece: Piece, translated: Translated, masked: Sequence[Inline]) -> None:
-        """Note the words of a sentence and its translation, and where the masks are."""
+        """Record the words and links of a sentence and its translation, and find its masks."""
         source_words = _moved(word_spans(self._text[slice(*piece.source)]), piece.source[0])
         target_words = _moved(word_spans(translated.text), piece.target[0])
         linked = linked_words(
@@ -138,8 +139,7 @@ class _Placement:
         target_words: Sequence[Span],
         linked: dict[int, int],
     ) -> Iterator[Span | None]:
-        """Where the mask of each thing stands in the target; masks that are too many are taken
-        out."""
+        """Yield the target span of each object's mask, or None. Superfluous masks are removed."""
         begin, end = piece.target
         occurrences: dict[str, list[Span]] = {}
         for mask in {self._text[i.begin : i.end] for i in inside}:
@@ -167,7 +167,7 @@ class _Placement:
                 self.placed.replaced[first] = (last, "")
 
     def _arranged(self, inlines: Sequence[Inline], words: range) -> list[_Place]:
-        """Places beside each other, in order, within some words of the target."""
+        """The places of sibling elements, in order, within a range of target words."""
         if not inlines:
             return []
         claimed = bytearray(len(self._target_words))
@@ -190,7 +190,8 @@ class _Placement:
         return sorted(places, key=lambda place: (place.begin, place.end, place.inline.begin))
 
     def _stretch(self, own: range, words: range, claimed: bytearray) -> range | None:
-        """The words with the greatest sum, where one of its own counts 1 and another -1."""
+        """The range with the highest score: +1 for each word that translates an own word, -1 for
+        others."""
         translating = [n for word in own for n in self._targets.get(word, ()) if n in words]
         if not translating:
             return None
@@ -214,16 +215,18 @@ class _Placement:
         return self._bounded(inline, own, begin, end, stretch)
 
     def _bounded(self, inline: Inline, own: range, begin: int, end: int, words: range) -> _Place:
-        """A place with what of the element is before and behind the sentences of its words."""
+        """The place of an element, extended to its text before and after the sentences of its
+        words."""
         if inline.begin < self._piece(self._source_words[own[0]][0]).source[0]:
-            begin = self._position(inline.begin)  # it begins between sentences
+            begin = self._position(inline.begin)  # the element begins between sentences
         if inline.end > self._piece(self._source_words[own[-1]][0]).source[1]:
             end = self._position(inline.end)
         return _Place(inline, begin, end, words)
 
     def _left_over(self, inline: Inline, own: range, words: range, claimed: bytearray) -> _Place:
-        """Of an element whose words have no translation of their own: the word at its place, for
-        nobody could follow a link around nothing; none where another element has it."""
+        """The place of an element whose words have no translation: the word at its position, since
+        an empty link could not be clicked; an empty place if that word belongs to another
+        element."""
         position = self._position(inline.begin)
         number = bisect_left(self._target_words, position, key=lambda word: word[0])
         if number in words and not claimed[number]:
@@ -244,11 +247,11 @@ class _Placement:
         return _Place(inline, begin, max(begin, end), range(0))
 
     def _piece(self, index: int) -> Piece:
-        """The piece that holds a character of the source."""
+        """The piece that contains a character of the source."""
         return self.placed.pieces[bisect_right(self._starts, index) - 1]
 
     def _position(self, index: int) -> int:
-        """Where in the target what stood before a character of the source belongs."""
+        """The target position that corresponds to a position in the source."""
         piece = self._piece(min(index, len(self._text) - 1))
         begin, end = piece.source
         if piece.translated is None:
@@ -276,7 +279,7 @@ class _Placement:
     def _put(
         self, places: Sequence[_Place], begin: int, end: int, *, in_cdata: bool = False
     ) -> int:
-        """Put places between two characters of the target; returns where the last one ends."""
+        """Put elements between two target positions; returns the end of the last one."""
         marks = self.placed.marks
         for place in places:
             inline, begin = place.inline, min(max(place.begin, begin), end)
@@ -301,10 +304,10 @@ class _Placement:
         return begin
 
     def _put_kept(self, place: _Place, begin: int, end: int) -> int:
-        """Put a thing that a word stands for between two characters of the target."""
+        """Put a masked object between two target positions."""
         inline, target = place.inline, self.placed.target
         opening = self._openings.get(inline.begin, inline.opening)
-        if self._piece(inline.begin).translated is None:  # it stands where it was
+        if self._piece(inline.begin).translated is None:  # it is between sentences and stays
             if inline.begin in self._openings:
                 self.placed.replaced[begin] = (begin + inline.end - inline.begin, opening)
         elif self._found.get(inline.begin, (-1, 0))[0] == begin and place.end <= end:
@@ -318,7 +321,7 @@ class _Placement:
         return begin
 
     def _has_words(self, inline: Inline, begin: int, end: int) -> bool:
-        """Whether an element has as much as it had: something, if that is what it had."""
+        """False if an element that had words has none in the target."""
         if any(child.masked or self._has_text(child) for child in inline.children):
             return True
         if not self._has_text(inline):
@@ -332,7 +335,7 @@ class _Placement:
         return bool(self._text[inline.begin : inline.end].strip())
 
     def _apart(self, inline: Inline, index: int) -> str:
-        """A thing without words, with white space around it as it had it."""
+        """The text of an object without words, with its original white space around it."""
         piece, markup = self._piece(min(inline.begin, len(self._text) - 1)), inline.opening
         if piece.translated is None:
             return inline.before + markup + inline.after
@@ -349,7 +352,7 @@ class _Placement:
         return first + markup + last
 
     def _spaced(self, markup: str, index: int) -> str:
-        """What is put in, apart from words before and after it."""
+        """Inserted text, separated by spaces from words that touch it."""
         target = self.placed.target
         before = " " if target[max(0, index - 1) : index].isalnum() else ""
         after = " " if target[index : index + 1].isalnum() else ""
@@ -357,7 +360,7 @@ class _Placement:
 
 
 def pieces(passage: Passage, translations: Sequence[Translated]) -> Iterator[Piece]:
-    """The sentences and what stands between them, with where they are in the target."""
+    """The sentences and the text between them, with their spans in the target."""
     done = at = 0
     for sentence, translated in zip(passage.sentences, translations, strict=True):
         if done < sentence[0]:
@@ -374,8 +377,7 @@ def _moved(spans: Sequence[Span], by: int) -> list[Span]:
 
 
 def _again(figure: str, target: str, place: int) -> int:
-    """How many characters from there on say the unit of a figure once more: ` Uhr` behind
-    `7:15 Uhr`."""
+    """Number of characters at `place` that repeat the unit of a figure: ` Uhr` after `7:15 Uhr`."""
     unit = re.search(r"\d([^\d\w]*[^\W\d]+)\Z", figure)
     if unit is None:
         return 0

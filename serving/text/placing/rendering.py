@@ -1,4 +1,4 @@
-"""A passage's translation as text or HTML, and where its parts went."""
+"""Writes a passage's translation as text or markup, and maps its characters to the output."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _END_OF_CDATA = "]]>"
 
 @dataclass
 class Rendered:
-    """A translation as it is written."""
+    """A written translation."""
 
     parts: list[str]
     starts: list[int]
     ends: list[int]
-    """Where each character of the target begins and ends in the text."""
+    """Begin and end of each target character in the output."""
     length: int = 0
     text: str = ""
-    """All of it, once it is complete."""
+    """The whole output, once it is complete."""
 
     def ends_with(self, text: str) -> bool:
-        """Whether it ends so."""
+        """Whether the output ends with this text."""
         return "".join(self.parts[-len(text) :]).endswith(text)
 
     def write(self, text: str) -> None:
-        """Write this behind what was written so far."""
+        """Append text to the output."""
         self.parts.append(text)
         self.length += len(text)
 
 
 def as_it_was(passage: Passage) -> Rendered:
-    """The passage's source, where its translation is the same."""
+    """The passage as in the source, if its translation is the same."""
     begin, end = passage.span
     starts, ends = zip(*passage.origins, strict=True)
     return Rendered(
@@ -49,11 +49,11 @@ def as_it_was(passage: Passage) -> Rendered:
 
 
 def render(passage: Passage, placed: Placed) -> Rendered:
-    """Write the translation with its markup."""
+    """Write a translation with its markup."""
     length = len(placed.target)
     rendered = Rendered([], [0] * length, [0] * length)
     marks = deque(placed.marks)
-    skipped = 0  # characters up to here are replaced
+    skipped = 0  # end of the last replaced span
     markup = passage.markup
     for piece in placed.pieces:
         begin, end = piece.target
@@ -92,7 +92,7 @@ def render(passage: Passage, placed: Placed) -> Rendered:
 
 
 def links_of(passage: Passage, placed: Placed, rendered: Rendered, offset: int) -> Iterator[Link]:
-    """The links of a passage, where `offset` characters of the translation stand before it."""
+    """The word links of a passage; `offset` characters of the output precede it."""
     for piece in placed.pieces:
         for link in piece.translated.links if piece.translated else ():
             begin, end = (piece.target[0] + place for place in link.target)

@@ -1,1 +1,1 @@
-"""Where sentences begin and end in a text; nothing of markup, nor of translations."""
+"""Sentence boundaries of a text; no markup and no translations."""

@@ -1,7 +1,7 @@
-"""Full stops that end no sentence though a capital follows: of abbreviations, initials, ordinals.
+"""Full stops before a capital that end no sentence: abbreviations, initials, ordinals.
 
-For German, English, French and Spanish, of which the library that finds sentences knows too few;
-see `serving.text.splitting.sentences`.
+Covers German, English, French and Spanish, for which the sentence library knows too few; see
+`serving.text.splitting.sentences`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _ABBREVIATIONS = {
         """.split()  # noqa: SIM905
     ),
 }
-"""In small letters, without their full stop; such as hardly ever end a sentence."""
+"""Abbreviations in small letters, without the full stop, that hardly ever end a sentence."""
 _ENDING = {
     "de": frozenset(
         (
@@ -108,9 +108,9 @@ _ENDING = {
     "fr": frozenset(("etc", "hab", "jr", "max", "min", "s", "sq", "suiv", "t", "v")),
     "es": frozenset(("c", "cía", "etc", "ltda", "máx", "mín", "s", "ud", "uds", "v")),
 }
-"""Those that often do: a capital after them that begins an ordinary word begins a sentence."""
+"""Abbreviations that often end a sentence: before a capitalised ordinary word they do."""
 _BEFORE_NUMBERS = frozenset(("no", "nos"))
-"""Those that are words where no number follows."""
+"""Abbreviations that are ordinary words unless a number follows."""
 _LETTERED = {
     "de": re.compile(
         r"(?:^|[\s(])(?:(?:[zduoisavmwn]\.\s?)+[a-zäöüA-ZÄÖÜ]|(?:[zduoisavmwn]\.)+[A-ZÄÖÜa-z][a-z]{1,3})"
@@ -122,11 +122,11 @@ _LETTERED = {
     "fr": re.compile(r"(?:^|[\s(])(?:p\.\s?ex|c\.-à-d|i\.\s?e|n\.\s?b)\.$", re.IGNORECASE),
     "es": re.compile(r"(?:^|[\s(])(?:p\.\s?ej|i\.\s?e|n\.\s?b)\.$", re.IGNORECASE),
 }
-"""Abbreviations of letters: z. B., e.g."""
+"""Abbreviations of single letters: z. B., e.g."""
 _ERA = re.compile(r"(?:\bJ\.-C|\b[ad]\.\s?(?:de\s)?C|\bEE\.\s?UU|\b[ap]\.\s?m)\.$")
-"""Those of French and Spanish that a sentence may end with, where no small letter follows."""
+"""French and Spanish abbreviations that may end a sentence unless a small letter follows."""
 _GLUED = re.compile(r"-[^\W\d]|[ªº]|[A-Z]{2,}\b")
-"""What goes on right behind a full stop: av. J.-C., la 3.ª vez, ASP.NET."""
+"""Text that continues right after a full stop: av. J.-C., la 3.ª vez, ASP.NET."""
 _HOUR = re.compile(r"\d\s?[ap]\.\s?m\.$", re.IGNORECASE)
 _AFTER_HOURS = frozenset(
     """
@@ -185,12 +185,12 @@ _WORD = re.compile(r"\W*([^\W\d_]+)?")
 
 
 def is_abbreviation(word: str, language: str) -> bool:
-    """Whether a word in small letters is one, without its full stop."""
+    """Whether a word in small letters, without its full stop, is an abbreviation."""
     return word in _ABBREVIATIONS.get(language, ())
 
 
 def goes_on(sentence: str, following: str, language: str) -> bool:
-    """Whether what has been divided is one sentence."""
+    """Whether a boundary is wrong, so that both parts form one sentence."""
     if not sentence.rstrip().endswith(".") or language not in _ABBREVIATIONS:
         return False
     found = _WORD.match(following)
@@ -199,7 +199,7 @@ def goes_on(sentence: str, following: str, language: str) -> bool:
     if not sentence[-1].isspace() and _GLUED.match(following):
         return True
     if _LIST.match(sentence):
-        return False  # the number of a list is no part of its sentence
+        return False  # the number of a list item is not part of its sentence
     if _LETTERED[language].search(sentence.rstrip()):
         return True
     if language in ("fr", "es") and _ERA.search(sentence.rstrip()):
@@ -220,7 +220,7 @@ def goes_on(sentence: str, following: str, language: str) -> bool:
 
 
 def _is_ordinal(sentence: str, word: str, *, starts: bool) -> bool:
-    """Whether a number at the end is counted: a word before it says so, and a noun follows."""
+    """Whether a number at the end is an ordinal: a typical word precedes it and a noun follows."""
     if not word:
         return False
     if word[0].islower():

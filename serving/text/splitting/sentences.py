@@ -1,4 +1,4 @@
-"""Where sentences begin and end, and where a sentence that is too long may be divided."""
+"""Splits a text into sentences, and a sentence that is too long into parts."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _MARKER = re.compile(r"(?:(?:[-–—*•·‣◦▪>#|+]+|\(?(?:\d{1,3}|[a-zA-Z
 _NUMBER = re.compile(r"\(?\d{1,3}[.)]|\(?[a-zA-Z]\)")
 _CONTENT = re.compile(rf"[^\s{UNSEEN_ENDS}](?:.*[^\s{UNSEEN_ENDS}])?", re.DOTALL)
 _LONG = re.compile(r"\S{25,}")
-"""Words that may be longer than a model reads."""
+"""Words that may exceed what a model reads."""
 UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 """Pattern of a character of scripts without spaces between words."""
 _MIDDLE = 0.3
-"""Share of a text that a part divided off at punctuation has at least, so that none is a stub."""
+"""Least share of the text that a part split at punctuation has, to avoid very short parts."""
 
 
 def sentence_spans(text: str, language: str, variables: Collection[Span] = ()) -> Iterator[Span]:
-    """Each sentence, without the white space around it and the marker of a list before it; a line
-    break, a tab, and a bar between the cells of a table always end one. What stands for `variables`
-    may be a number, as of an ordinal."""
+    """Spans of the sentences, without surrounding white space and list markers. A line break, a
+    tab, and a bar between table cells always end a sentence. Masks in `variables` may stand for
+    numbers, as in ordinals."""
     counted = variables and language == "de"
     numbers = {end: begin for begin, end in variables} if counted else _NONE
     for line in _LINE.finditer(text):
@@ -53,7 +53,7 @@ def sentence_spans(text: str, language: str, variables: Collection[Span] = ()) -
 
 
 def _sentences(text: str, line: Span, language: str, numbers: Mapping[int, int]) -> list[Span]:
-    """Those of the library, put together where a full stop is of an abbreviation or a number."""
+    """The library's sentences, joined if a full stop belongs to an abbreviation or a number."""
     found: list[Span] = []
     for first, last in _boundaries(text[slice(*line)], language):
         begin, end = line[0] + first, line[0] + last
@@ -65,7 +65,7 @@ def _sentences(text: str, line: Span, language: str, numbers: Mapping[int, int])
 
 
 def _spoken(text: str, sentence: Span, numbers: Mapping[int, int]) -> str:
-    """A sentence with a digit for the variable that stands before its full stop, if one does."""
+    """The sentence with a digit in place of a mask before its full stop."""
     begin, end = sentence
     if not numbers:
         return text[begin:end]
@@ -76,9 +76,10 @@ def _spoken(text: str, sentence: Span, numbers: Mapping[int, int]) -> str:
 
 
 def _boundaries(line: str, language: str) -> list[Span]:
-    """Those of the library, which panics at some lines: a letter, a no-break space and a full stop.
+    """The library's boundaries. It panics on some lines: a letter, a no-break space and a full
+    stop.
 
-    Such a line is looked at with plain spaces, and if that does not help taken as one sentence.
+    Such a line is tried again with plain spaces; if that fails too, it counts as one sentence.
     """
     found = _split(line, language)
     if found is None:
@@ -87,10 +88,12 @@ def _boundaries(line: str, language: str) -> list[Span]:
 
 
 def _split(line: str, language: str) -> list[Span] | None:
-    """What the library finds; None where it panics."""
+    """The library's result; None if it panics."""
     try:
         found = get_sentence_boundaries(language, line)
-    except BaseException as error:  # a panic is no Exception, and would end more than a request
+    except (
+        BaseException
+    ) as error:  # a panic is not an Exception and would end more than the request
         if type(error).__name__ != "PanicException":
             raise
         return None
@@ -98,13 +101,13 @@ def _split(line: str, language: str) -> list[Span] | None:
 
 
 def has_words(text: str) -> bool:
-    """Whether there is a letter: a number, a time, a rule or a picture is the same in all
-    languages."""
+    """Whether a text contains a letter: numbers, times, rules and pictures are the same in every
+    language."""
     return any(map(str.isalpha, text))
 
 
 def stripped(text: str, span: Span) -> Span:
-    """The span without white space, or a byte order mark, at its ends."""
+    """The span without white space or a byte order mark at its ends."""
     found = _CONTENT.search(text, *span)
     return (found.start(), found.end()) if found else (span[1], span[1])
 
@@ -112,9 +115,10 @@ def stripped(text: str, span: Span) -> Span:
 def divided(
     text: str, span: Span, fits: Callable[[str], bool], *, between_words: bool = True
 ) -> Iterator[Span]:
-    """The span, or parts of it that fit: divided around words that do not fit themselves, then
-    near the middle, after clause punctuation where there is some, else at a space. A word alone is
-    left whole, fit or not; without `between_words` so is what stands between such words."""
+    """The span, or parts of it that fit. It is split around words that do not fit themselves, then
+    near the middle: after clause punctuation if possible, else at a space. A single word stays
+    whole even if it does not fit; if `between_words` is false, the text between such words stays
+    whole too."""
     if fits(text[slice(*span)]):
         yield span
         return
@@ -143,7 +147,7 @@ def _fitting(
 
 
 def _cut(text: str) -> int | None:
-    """Where the second part begins."""
+    """Start of the second part."""
     middle, low, high = len(text) / 2, len(text) * _MIDDLE, len(text) * (1 - _MIDDLE)
     for pattern in (_STRONG, _COMMA, _SPACE, UNSPACED):
         places = [match.end() for match in pattern.finditer(text, 0, len(text) - 1)]

@@ -307,8 +307,8 @@ class ProcessGroup:
 
     @property
     def held_bytes(self) -> int:
-        """Memory of all processes, what they share counted once; 0 where the system does not
-        tell."""
+        """Memory of all processes in bytes, with shared memory counted once; 0 if the system does
+        not report it."""
         return sum(map(proportional_bytes, self.loader_pids | self.decoder_pids))
 
     @property

@@ -77,7 +77,7 @@ class IsolatedEngine:
         self._follow(link)
 
     def cancel(self, numbers: Iterable[int]) -> None:
-        """Tell the processes to drop these sentences; they free their rows before the next step."""
+        """Cancel these sentences; the processes free their rows before the next step."""
         numbers = list(numbers)
         for lost in self._suspects:
             for number in numbers:

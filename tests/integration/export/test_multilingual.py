@@ -238,4 +238,4 @@ def test_export_measures_each_direction_on_its_own(
         files = [f"{folder}/es.en", f"{folder}/en.es"]
         words = ["bundle", f"{folder}/run", str(tmp_path / "out"), *text, *files]
         assert export(words) == 1
-        assert "which of these the text is must be told" in capsys.readouterr().err
+        assert "which of these the text is must be given" in capsys.readouterr().err

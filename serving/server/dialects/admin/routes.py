@@ -43,14 +43,14 @@ from serving.store.records.key import KeyLimits, StoredKey, UsageQuery
 
 
 class _AdminEndpoints:
-    """Answers those who have the admin key."""
+    """Endpoints for holders of the admin key."""
 
     def __init__(self, backend: Backend) -> None:
         self._administration = Administration(backend)
         self._most = backend.settings.max_body_bytes
 
     async def create_key(self, request: Request, context: RequestContext) -> Response:
-        """Make a key, and show it once."""
+        """Create a key, and show it once."""
         body = await read_json(request, KeyCreation, self._most)
         limits = KeyLimits(body.characters_a_month, body.requests_a_minute)
         key, secret = await self._administration.create_key(body.label, limits, context)
@@ -66,7 +66,7 @@ class _AdminEndpoints:
         return json_response(ApiKeys(keys=keys, next=keys[-1].id if more else None))
 
     async def key(self, request: Request, _: RequestContext) -> Response:
-        """Tell what is known of a key."""
+        """Describe a key."""
         return json_response(_api_key(await self._administration.key(request.path_params["key"])))
 
     async def patch_key(self, request: Request, context: RequestContext) -> Response:
@@ -77,12 +77,12 @@ class _AdminEndpoints:
         return json_response(_api_key(key))
 
     async def delete_key(self, request: Request, context: RequestContext) -> Response:
-        """Delete a key; requests that it has begun are finished."""
+        """Delete a key; requests that it has started are finished."""
         await self._administration.delete_key(request.path_params["key"], context)
         return Response(status_code=204)
 
     async def usage(self, request: Request, _: RequestContext) -> Response:
-        """Tell the usage of some days, of all keys or of one."""
+        """Report usage by day, of all keys or of one."""
         body = await read_fields(request, UsageRequest, self._most)
         query = UsageQuery(*days(body.first, body.last, ("from", "to")), body.key)
         after = _place(body.after)
@@ -97,7 +97,7 @@ class _AdminEndpoints:
         return json_response(UsageReport(usage=usage, totals=sums, next=following))
 
     async def audit(self, request: Request, _: RequestContext) -> Response:
-        """List acts of administration, the newest first."""
+        """List administrative actions, the newest first."""
         query = await read_fields(request, AuditQuery, self._most)
         found = await self._administration.audit(query.limit + 1, query.before)
         acts = [
@@ -129,7 +129,7 @@ class _AdminEndpoints:
         return json_response(AdminModels(models=models))
 
     async def act_on_model(self, request: Request, context: RequestContext) -> Response:
-        """Load a translation model, or let it leave; answers as the list does."""
+        """Load or unload a translation model; answers as the list does."""
         body = await read_json(request, ModelAct, self._most)
         name = request.path_params["model"]
         if body.action == "load":
@@ -139,20 +139,20 @@ class _AdminEndpoints:
         return await self.models(request, context)
 
     async def start_import(self, request: Request, context: RequestContext) -> Response:
-        """Begin to import a model; answers before it is there."""
+        """Start the import of a model; answers before it is finished."""
         body = await read_json(request, ModelImport, self._most)
         return _reported(await self._administration.start_import(body.name, context), 202)
 
     async def model_import(self, _: Request, __: RequestContext) -> Response:
-        """Tell how far the import is that was asked for last."""
+        """Report the progress of the last import."""
         return _reported(await self._administration.model_import())
 
     async def stop_import(self, _: Request, context: RequestContext) -> Response:
-        """Stop the import that is running, if there is one."""
+        """Stop the running import, if there is one."""
         return _reported(await self._administration.stop_import(context))
 
     async def drain(self, _: Request, context: RequestContext) -> Response:
-        """Have `/readyz` say that no requests should be sent here; what comes is still served."""
+        """Make `/readyz` answer that the server is not ready; requests are still served."""
         await self._administration.drain(context)
         return json_response(Drained(status="draining"))
 
@@ -180,7 +180,7 @@ def _api_key(key: StoredKey) -> ApiKey:
 
 
 def _patched(key: StoredKey, body: KeyPatch) -> StoredKey:
-    """The key with what the body has put in its place."""
+    """The key with the changes of the body."""
     given = body.model_dump(exclude_unset=True)
     limits = {name: value for name, value in given.items() if name in KeyLimits.__annotations__}
     disabled = key.disabled
@@ -195,7 +195,7 @@ def _patched(key: StoredKey, body: KeyPatch) -> StoredKey:
 
 
 def _place(after: str) -> tuple[str, str, str]:
-    """The day, owner and task that a page ended with; raises RequestError."""
+    """The day, owner and task of a page's last row; raises RequestError."""
     if not after:
         return "", "", ""
     day, _, rest = after.partition("/")

@@ -52,12 +52,12 @@ class _DeepLAdminEndpoints:
         """Make a key, and show it once."""
         body = await read_json(request, DeepLKeyCreation, self._settings.max_body_bytes)
         key, secret = await self._administration.create_key(body.label, KeyLimits(), context)
-        return json_response(DeepLNewApiKey(**_told(key).model_dump(), key=secret))
+        return json_response(DeepLNewApiKey(**_key_body(key).model_dump(), key=secret))
 
     async def keys(self, _: Request, __: RequestContext) -> Response:
         """List all keys, those that are deactivated too."""
         found = await self._administration.keys(self._settings.max_keys)
-        return json_response(list(map(_told, found)))
+        return json_response(list(map(_key_body, found)))
 
     async def deactivate(self, request: Request, context: RequestContext) -> Response:
         """Deactivate a key."""
@@ -120,10 +120,10 @@ class _DeepLAdminEndpoints:
         self, key_id: str, changed: Callable[[StoredKey], StoredKey], context: RequestContext
     ) -> Response:
         id = key_id.removeprefix(_KIND + ":")
-        return json_response(_told(await self._administration.change_key(id, changed, context)))
+        return json_response(_key_body(await self._administration.change_key(id, changed, context)))
 
 
-def _told(key: StoredKey) -> DeepLApiKey:
+def _key_body(key: StoredKey) -> DeepLApiKey:
     return DeepLApiKey(
         key_id=f"{_KIND}:{key.id}",
         label=key.label,

@@ -1,4 +1,4 @@
-"""What the routes of DeepL's API answer with: translations, the characters of each key, errors."""
+"""Builds the answers of DeepL's API: translations, character counts, errors."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ from serving.server.work.translating.job import TextResult
 from serving.text.languages import language_name
 
 STATUSES = {HTTPStatus.UNAUTHORIZED.value: HTTPStatus.FORBIDDEN.value}
-"""Where DeepL says the same with another status: its clients know 403 as the sign of a bad key."""
+"""Errors with a different status in DeepL: its clients expect 403 for an invalid key."""
 QUOTA_EXCEEDED = 456
-"""DeepL's own status for it."""
+"""DeepL's status for an exhausted quota."""
 REGIONS = {
     "en": {"EN-GB": "English (British)", "EN-US": "English (American)"},
     "pt": {"PT-BR": "Portuguese (Brazilian)", "PT-PT": "Portuguese (European)"},
 }
-"""Targets that DeepL's clients name with a region only."""
+"""Target languages that DeepL's clients name with a region only."""
 
 
 class CharacterUsage:
-    """Counts characters by key, up to a limit, where there is no store to count in; all who have
-    none share the empty key."""
+    """Counts characters by key, up to a limit, if there is no store to count in. All callers
+    without a key share the empty key."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._counts: Counter[str] = Counter()
 
     def count(self, key: str) -> int:
-        """The characters of that key so far, those that are being translated included."""
+        """The characters of a key so far, including those being translated."""
         return self._counts[key]
 
     @contextmanager
     def spending(self, key: str, characters: int) -> Iterator[None]:
-        """Count characters, unless what is done inside fails.
+        """Count characters; the count is undone if the block raises.
 
-        Raises QuotaExceededError where they are more than is left.
+        Raises QuotaExceededError if the remaining quota is smaller.
         """
         before = self._counts[key]
         if before + characters > self.limit:
@@ -71,7 +71,7 @@ class CharacterUsage:
 def translation(
     body: DeepLTranslateRequest, result: TextResult, characters: int
 ) -> DeepLTranslation:
-    """The translation of one text, which had so many characters, in the form of the answer."""
+    """The answer for one text; `characters` is the length of its source."""
     model_type = body.model_type
     if model_type == "prefer_quality_optimized":
         model_type = "quality_optimized"
@@ -84,7 +84,7 @@ def translation(
 
 
 def unused(body: DeepLTranslateRequest) -> list[str] | None:
-    """Warnings of what a body asks for in vain; None where it does not."""
+    """Warnings about fields of a body that have no effect; None if there are none."""
     if not body.context:
         return None
     return ["'context' is not used: no model of this server was trained with it"]
@@ -93,13 +93,13 @@ def unused(body: DeepLTranslateRequest) -> list[str] | None:
 def supported_languages(
     sources: Collection[str], targets: Collection[str]
 ) -> list[DeepLLanguageSupport]:
-    """The languages that are read or written, those with regions as sources alone and then with
-    each region as targets, in the order of their codes."""
+    """The supported languages, ordered by code. A language with regions is listed without one as a
+    source, then with each region as a target."""
     found = []
     for code in sorted({*sources, *targets}):
         regions = REGIONS.get(code, {}) if code in targets else {}
-        told = [(code, language_name(code), code in sources, code in targets and not regions)]
-        told += [(code + given[len(code) :], name, False, True) for given, name in regions.items()]
+        rows = [(code, language_name(code), code in sources, code in targets and not regions)]
+        rows += [(code + given[len(code) :], name, False, True) for given, name in regions.items()]
         found += [
             DeepLLanguageSupport(
                 lang=lang,
@@ -109,14 +109,14 @@ def supported_languages(
                 features={"tag_handling": DeepLFeature()}
                 | ({"auto_detection": DeepLFeature()} if source else {}),
             )
-            for lang, name, source, target in told
+            for lang, name, source, target in rows
             if source or target
         ]
     return found
 
 
 def glossary_languages(pairs: Collection[tuple[str, str]]) -> list[DeepLLanguageSupport]:
-    """The languages of which glossaries may be made, without regions."""
+    """The languages that glossaries support, without regions."""
     sources, targets = {source for source, _ in pairs}, {target for _, target in pairs}
     return [
         DeepLLanguageSupport(
@@ -131,7 +131,7 @@ def glossary_languages(pairs: Collection[tuple[str, str]]) -> list[DeepLLanguage
 
 
 def glossary_ids(body: DeepLTranslateRequest) -> list[str]:
-    """The glossaries that a body names; raises RequestError where it names them in two fields."""
+    """The glossary ids of a body; raises RequestError if two fields name them."""
     if body.glossary_id and body.glossary_ids:
         raise RequestError(
             "'glossary_ids' cannot be used together with 'glossary_id'; leave one out",
@@ -142,13 +142,13 @@ def glossary_ids(body: DeepLTranslateRequest) -> list[str]:
     return [id.strip() for part in parts for id in part.split(",")]
 
 
-def told_time(seconds: float) -> str:
-    """A time, of seconds since 1970, as DeepL writes it: in UTC (ISO 8601)."""
+def iso_time(seconds: float) -> str:
+    """A time, in seconds since 1970, as an ISO 8601 text in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def render_error(error: ServingError) -> Response:
-    """The answer to a refused request in DeepL's shape, with the status that DeepL has for it."""
+    """An error response in DeepL's shape, with DeepL's status."""
     status = STATUSES.get(error.status, error.status)
     if isinstance(error, QuotaExceededError):
         status = QUOTA_EXCEEDED
@@ -156,8 +156,8 @@ def render_error(error: ServingError) -> Response:
 
 
 def language_code(parameter: str, given: str, known: Collection[str]) -> str:
-    """Our code of a language that `parameter` gives, by `match_language`; raises
-    UnknownLanguageError, which names what there is."""
+    """The model code of a language in the field `parameter`, by `match_language`; raises
+    UnknownLanguageError, which lists the known codes."""
     found = match_language(given, known)
     if found is None:
         raise UnknownLanguageError(
@@ -169,6 +169,6 @@ def language_code(parameter: str, given: str, known: Collection[str]) -> str:
 
 
 def tag_names(given: str | list[str] | None) -> frozenset[str]:
-    """The names of elements, in small letters, that a list or a text with commas gives."""
+    """Element names, in small letters, of a list or of a text with commas."""
     parts = [given] if isinstance(given, str) else given or []
     return frozenset(name.strip().lower() for part in parts for name in part.split(","))

@@ -69,13 +69,13 @@ class DeepLDocumentStatus(Wire):
 
 
 class _DeepLDocumentEndpoints:
-    """Answers the requests under /v2/document."""
+    """Endpoints under /v2/document."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend, self._documents = backend, backend.documents
 
     async def upload(self, request: Request, context: RequestContext) -> Response:
-        """Take a document."""
+        """Accept a document."""
         settings = self._backend.settings
         upload = await read_upload(request, settings.max_document_bytes)
         with contextlib.closing(upload.file):
@@ -92,11 +92,11 @@ class _DeepLDocumentEndpoints:
         return json_response(DeepLDocumentHandle(document_id=record.id, document_key=secret))
 
     async def status(self, request: Request, context: RequestContext) -> Response:
-        """Tell how far a document is."""
+        """Report the progress of a document."""
         return json_response(_status(await self._found(request, context)), exclude_none=True)
 
     async def result(self, request: Request, context: RequestContext) -> Response:
-        """Give the translated file, once."""
+        """Return the translated file, once."""
         return await self._documents.take(await self._found(request, context))
 
     async def _found(self, request: Request, context: RequestContext) -> DocumentRecord:
@@ -114,7 +114,7 @@ class _DeepLDocumentEndpoints:
             raise
 
     def _wishes(self, fields: dict[str, str], name: str, secret: str) -> DocumentWishes:
-        """What a form asks for; raises RequestError for a field that this server does not
+        """The parameters of a form; raises RequestError for a field that this server does not
         support."""
         for field in _REFUSED:
             if fields.get(field):
@@ -154,7 +154,8 @@ class _DeepLDocumentEndpoints:
 
 
 def _check_output(name: str, wanted: str) -> None:
-    """Raise RequestError for another kind than the file becomes: Word of a PDF, else its own."""
+    """Raise RequestError for an unsupported output format: Word for a PDF, otherwise the file's
+    own."""
     # Only here: reading files takes libraries that a server without documents has no use for.
     from serving.documents.recognition import FORMATS
 

@@ -123,13 +123,15 @@ class _EvaluationEndpoints:
         except RequestError as error:
             raise error.within("segments").renamed(_NAMES) from error
         pairs = zip(segments, found, strict=True)
-        told = [_told(number, segment, of_it) for number, (segment, of_it) in enumerate(pairs)]
-        answer = DeepLEvaluation(segments=told)
+        evaluated = [
+            _segment(number, segment, of_it) for number, (segment, of_it) in enumerate(pairs)
+        ]
+        answer = DeepLEvaluation(segments=evaluated)
         if backend.store is not None:
             kept, text = backend.store.evaluations, answer.model_dump_json()
             try:
                 id = await run_in_threadpool(kept.keep, context.key, text)
-                answer = DeepLEvaluation(job_id=id, segments=told)
+                answer = DeepLEvaluation(job_id=id, segments=evaluated)
             except StoreUnavailableError as error:
                 logger.warning("an evaluation is answered, but not kept: %s", error)
         return json_response(answer, exclude_none=True)
@@ -146,7 +148,7 @@ class _EvaluationEndpoints:
         return json_response(found)
 
 
-def _told(number: int, segment: tuple[str, str], found: Evaluation) -> DeepLEvaluatedSegment:
+def _segment(number: int, segment: tuple[str, str], found: Evaluation) -> DeepLEvaluatedSegment:
     return DeepLEvaluatedSegment(
         segment_index=number,
         segment_score=round(100 * found.probability, 1),

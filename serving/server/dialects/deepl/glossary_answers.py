@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from serving.errors import UnknownGlossaryError
-from serving.server.dialects.deepl.answers import told_time
+from serving.server.dialects.deepl.answers import iso_time
 from serving.server.dialects.deepl.glossary_wire import (
     DeepLDictionary,
     DeepLGlossary,
@@ -26,7 +26,7 @@ def single(found: StoredGlossary) -> DeepLGlossary:
         name=found.name,
         source_lang=dictionary.source,
         target_lang=dictionary.target,
-        creation_time=told_time(found.created),
+        creation_time=iso_time(found.created),
         entry_count=dictionary.entry_count,
     )
 
@@ -36,7 +36,7 @@ def multilingual(found: StoredGlossary) -> DeepLMultilingualGlossary:
     return DeepLMultilingualGlossary(
         glossary_id=found.id,
         name=found.name,
-        creation_time=told_time(found.created),
+        creation_time=iso_time(found.created),
         dictionaries=[dictionary_info(each) for each in found.dictionaries],
     )
 

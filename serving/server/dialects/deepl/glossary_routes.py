@@ -46,36 +46,36 @@ _NAMES = {"source": "source_lang", "target": "target_lang"}
 
 
 class _GlossaryEndpoints:
-    """Answers the requests for glossaries under /v2 and /v3."""
+    """Endpoints for glossaries under /v2 and /v3."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._desk = GlossaryDesk(backend.store, backend.registry, backend.settings)
 
     async def pairs(self, _: Request, __: RequestContext) -> Response:
-        """List the language pairs that a glossary may be made for."""
+        """List the language pairs that glossaries support."""
         pairs = glossary_pairs(self._backend.registry) if self._backend.store else []
         found = [DeepLGlossaryPair(source_lang=s, target_lang=t) for s, t in pairs]
         return json_response(DeepLGlossaryPairs(supported_languages=found))
 
     async def list_single(self, _: Request, context: RequestContext) -> Response:
-        """List the glossaries of one language pair."""
+        """List the glossaries with one language pair."""
         every = await self._desk.page(context.key)
         found = [single(each) for each in every if len(each.dictionaries) == 1]
         return json_response(DeepLGlossaries(glossaries=found))
 
     async def create_single(self, request: Request, context: RequestContext) -> Response:
-        """Make a glossary of one language pair."""
+        """Create a glossary with one language pair."""
         body = await self._body(request, DeepLNewGlossary)
         made = await _renamed(self._desk.create(context.key, body.name, [_given(body)]))
         return json_response(single(made), status=201)
 
     async def get_single(self, request: Request, context: RequestContext) -> Response:
-        """Tell what is known of a glossary of one language pair."""
+        """Describe a glossary with one language pair."""
         return json_response(single(await self._desk.get(context.key, _id(request))))
 
     async def entries_single(self, request: Request, context: RequestContext) -> Response:
-        """Answer with the entries of a glossary of one language pair, as TSV."""
+        """Return the entries of a glossary with one language pair, as TSV."""
         accepted = request.headers.get("accept", "*/*")
         if not any(kind in accepted for kind in (_TSV, "text/*", "*/*")):
             raise MediaTypeError(f"Accept must be {_TSV}, got {accepted!r}")
@@ -91,14 +91,14 @@ class _GlossaryEndpoints:
         return json_response(DeepLMultilingualGlossaries(glossaries=found))
 
     async def create(self, request: Request, context: RequestContext) -> Response:
-        """Make a glossary of several language pairs."""
+        """Create a glossary with several language pairs."""
         body = await self._body(request, DeepLNewMultilingualGlossary)
         given = list(map(_given, body.dictionaries))
         made = await _renamed(self._desk.create(context.key, body.name, given))
         return json_response(multilingual(made), status=201)
 
     async def get(self, request: Request, context: RequestContext) -> Response:
-        """Tell what is known of a glossary."""
+        """Describe a glossary."""
         return json_response(multilingual(await self._desk.get(context.key, _id(request))))
 
     async def patch(self, request: Request, context: RequestContext) -> Response:
@@ -109,12 +109,12 @@ class _GlossaryEndpoints:
         return json_response(multilingual(found))
 
     async def delete(self, request: Request, context: RequestContext) -> Response:
-        """Forget a glossary, of either version."""
+        """Delete a glossary, of either version."""
         await self._desk.delete(context.key, _id(request))
         return Response(status_code=204)
 
     async def entries(self, request: Request, context: RequestContext) -> Response:
-        """Answer with the entries for a language pair."""
+        """Return the entries for a language pair."""
         asked = await self._read(request, DeepLPairRequest)
         source, target = named_pair(self._backend.registry, asked.source_lang, asked.target_lang)
         found = await self._desk.entries(context.key, _id(request), source, target)
@@ -124,13 +124,13 @@ class _GlossaryEndpoints:
         return json_response(DeepLEntries(dictionaries=[entries]))
 
     async def replace_dictionary(self, request: Request, context: RequestContext) -> Response:
-        """Put a dictionary in the place of that for its language pair, or beside the others."""
+        """Replace the dictionary for a language pair, or add it."""
         body = await self._body(request, DeepLNewDictionary)
         found = await _renamed(self._desk.replace(context.key, _id(request), _given(body)))
         return json_response(dictionary_info(found))
 
     async def delete_dictionary(self, request: Request, context: RequestContext) -> Response:
-        """Forget the entries for a language pair."""
+        """Delete the entries for a language pair."""
         asked = await self._read(request, DeepLPairRequest)
         pair = asked.source_lang, asked.target_lang
         await self._desk.delete_entries(context.key, _id(request), *pair)
@@ -150,7 +150,7 @@ def _given(body: DeepLNewDictionary) -> GivenDictionary:
 
 
 async def _renamed(act: Awaitable[T]) -> T:
-    """What `act` gives; its errors name parameters as the body does."""
+    """The result of `act`; its errors name parameters as the body does."""
     try:
         return await act
     except RequestError as error:

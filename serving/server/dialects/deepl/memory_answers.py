@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from serving.server.dialects.deepl.answers import told_time
+from serving.server.dialects.deepl.answers import iso_time
 from serving.server.dialects.deepl.memory_wire import (
     DeepLJobError,
     DeepLJobResult,
@@ -30,8 +30,8 @@ def memory_info(found: StoredMemory) -> DeepLMemory:
         source_language=found.source,
         target_languages=[found.target],
         segment_count=found.segment_count,
-        creation_time=told_time(found.created),
-        updated_time=told_time(found.updated),
+        creation_time=iso_time(found.created),
+        updated_time=iso_time(found.updated),
     )
 
 
@@ -49,10 +49,10 @@ def segments_page(
                         target_segment_id=f"{memory.id}-{each.number}-{memory.target}",
                         target_language=memory.target,
                         target_text=each.target,
-                        creation_time=told_time(each.created),
+                        creation_time=iso_time(each.created),
                     )
                 ],
-                creation_time=told_time(each.created),
+                creation_time=iso_time(each.created),
             )
             for each in page
         ],
@@ -72,8 +72,8 @@ def job_info(job: MemoryJob, url: str) -> DeepLMemoryJob:
         job_id=job.id,
         operation="export" if _is_export(job) else "import",
         results=[_export(job, url) if _is_export(job) else _import(job)],
-        creation_time=told_time(job.created),
-        updated_time=told_time(job.updated),
+        creation_time=iso_time(job.created),
+        updated_time=iso_time(job.updated),
     )
 
 
@@ -85,7 +85,7 @@ def _export(job: MemoryJob, url: str) -> DeepLJobResult:
     if is_late(job):
         return DeepLJobResult(status="expired")
     return DeepLJobResult(
-        status="completed", download_url=url, expires_at=told_time(job.created + VALID_S)
+        status="completed", download_url=url, expires_at=iso_time(job.created + VALID_S)
     )
 
 

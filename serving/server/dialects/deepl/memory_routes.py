@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 
 from serving.errors import TooLongError, UnknownMemoryError
 from serving.server.api.dialect import QUICK, Dialect, DialectRoute
-from serving.server.dialects.deepl.answers import STATUSES, render_error, told_time
+from serving.server.dialects.deepl.answers import STATUSES, iso_time, render_error
 from serving.server.dialects.deepl.memory_answers import (
     VALID_S,
     is_late,
@@ -51,14 +51,14 @@ _FILES = "/v3/translation_memories/files"
 
 
 class _MemoryEndpoints:
-    """Answers the requests under /v3/translation_memories."""
+    """Endpoints under /v3/translation_memories."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend, self._settings = backend, backend.settings
         self._limits = memory_limits(backend.settings)
 
     async def list_page(self, request: Request, context: RequestContext) -> Response:
-        """List the memories of the key, some at a time."""
+        """List the memories of the key, page by page."""
         asked = await read_fields(request, DeepLMemoriesPage, self._settings.max_body_bytes)
         found: list[StoredMemory] = []
         if self._backend.store is not None:
@@ -68,16 +68,16 @@ class _MemoryEndpoints:
         return json_response(DeepLMemories(translation_memories=page, total_count=len(found)))
 
     async def get(self, request: Request, context: RequestContext) -> Response:
-        """Tell what is known of a memory."""
+        """Describe a memory."""
         return json_response(memory_info(await self._one(request, context)))
 
     async def delete(self, request: Request, context: RequestContext) -> Response:
-        """Forget a memory."""
+        """Delete a memory."""
         await run_in_threadpool(self._store.memories.delete, context.key, _id(request))
         return Response(status_code=204)
 
     async def segments(self, request: Request, context: RequestContext) -> Response:
-        """List the segments of a memory, some at a time."""
+        """List the segments of a memory, page by page."""
         asked = await read_fields(request, DeepLSegmentsPage, self._settings.max_body_bytes)
         memory = await self._one(request, context)
         found = await run_in_threadpool(
@@ -94,7 +94,7 @@ class _MemoryEndpoints:
         return json_response(answer, exclude_none=True)
 
     async def begin_import(self, request: Request, context: RequestContext) -> Response:
-        """Tell where a file is to be sent that is to become a memory."""
+        """Start an import; answers with the address for the upload."""
         store = self._store
         body = await read_json(request, DeepLImportRequest, self._settings.max_body_bytes)
         length, most = body.source_file.content_length, self._settings.max_memory_bytes
@@ -109,12 +109,12 @@ class _MemoryEndpoints:
         answer = DeepLImport(
             job_id=job.id,
             upload_url=self._url(request, job),
-            expires_at=told_time(job.created + VALID_S),
+            expires_at=iso_time(job.created + VALID_S),
         )
         return json_response(answer, status=202)
 
     async def upload(self, request: Request, _: RequestContext) -> Response:
-        """Take the file of an import; it is read after the answer."""
+        """Accept the file of an import; it is read after the answer."""
         store = self._store
         owner, job = await self._job_of_address(request)
         file = await read_file(request, self._settings.max_memory_bytes, "max_memory_bytes")
@@ -126,7 +126,7 @@ class _MemoryEndpoints:
         return Response(background=reading)
 
     async def begin_export(self, request: Request, context: RequestContext) -> Response:
-        """Begin to write a memory into a file; its job says where that is."""
+        """Start an export; its job has the address for the download."""
         memory = await self._one(request, context)
         job = await run_in_threadpool(
             self._store.memory_jobs.create, context.key, memory_id=memory.id
@@ -135,7 +135,7 @@ class _MemoryEndpoints:
         return json_response(DeepLExport(job_id=job.id, parameters=parameters), status=202)
 
     async def download(self, request: Request, _: RequestContext) -> Response:
-        """Give the file of an export."""
+        """Return the file of an export."""
         owner, job = await self._job_of_address(request)
         kept = self._store.memories
         if job.memory_id is None:
@@ -144,7 +144,7 @@ class _MemoryEndpoints:
         return StreamingResponse(memory_file(kept, owner, memory), media_type=TMX)
 
     async def job(self, request: Request, context: RequestContext) -> Response:
-        """Tell what has become of an import or an export."""
+        """Report the state of an import or export."""
         job = await run_in_threadpool(
             self._store.memory_jobs.get, context.key, request.path_params["job_id"]
         )

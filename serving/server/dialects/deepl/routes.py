@@ -67,7 +67,7 @@ _NAMES = {
 
 
 class _DeepLEndpoints:
-    """Answers the requests under /v2, and counts the characters that each key has translated."""
+    """Endpoints under /v2; they count the characters that each key has translated."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -75,7 +75,7 @@ class _DeepLEndpoints:
         self._usage = CharacterUsage(backend.settings.character_limit)
 
     async def translate(self, request: Request, context: RequestContext) -> Response:
-        """Translate one text or several, each of which may be in another language."""
+        """Translate one or several texts, which may be in different languages."""
         body = await self._read(request, context, DeepLTranslateRequest)
         texts = [body.text] if isinstance(body.text, str) else body.text
         job = self._job(body, texts)
@@ -94,8 +94,8 @@ class _DeepLEndpoints:
         return json_response(answer, exclude_none=True)
 
     async def languages(self, request: Request, context: RequestContext) -> Response:
-        """List the languages that are read, or those that are written where `type` in the query or
-        the body says `target`."""
+        """List the source languages, or the target languages if `type` in the query or the body is
+        `target`."""
         registry = self._backend.registry
         body = await self._read(request, context, DeepLLanguagesRequest)
         if body.type == "target":
@@ -114,7 +114,8 @@ class _DeepLEndpoints:
         return json_response(found, exclude_none=True)
 
     async def resource_languages(self, request: Request, _: RequestContext) -> Response:
-        """List the languages that a resource supports; none of what is not there."""
+        """List the languages that a resource supports; an empty list for an unsupported
+        resource."""
         limit, registry = self._backend.settings.max_body_bytes, self._backend.registry
         body = await read_fields(request, DeepLResourceRequest, limit)
         if body.resource == "glossary" and self._backend.store is not None:
@@ -133,8 +134,8 @@ class _DeepLEndpoints:
         )
 
     async def style_rules(self, request: Request, _: RequestContext) -> Response:
-        """List no style rules, since none are stored here; raises RequestError where one is to
-        be."""
+        """List no style rules, since none are stored; raises RequestError for an attempt to create
+        one."""
         if request.method == "POST":
             raise RequestError(
                 "style rules are not supported on this server; translate without them"
@@ -142,15 +143,15 @@ class _DeepLEndpoints:
         return json_response(DeepLStyleRules(style_rules=[]))
 
     async def usage(self, request: Request, context: RequestContext) -> Response:
-        """Tell how many characters the key of the request has had this month, and how many it may;
-        without a store, how many this dialect has translated for it."""
+        """Report the characters that the key has used this month, and its limit. Without a store,
+        the characters that this dialect has translated for the key."""
         await self._read(request, context, DeepLRequest)
         own = self._usage.count(context.key), self._usage.limit
         count, limit = await self._backend.gatekeeper.usage(context) or own
         return json_response(DeepLUsage(character_count=count, character_limit=limit))
 
     def _spending(self, context: RequestContext, characters: int) -> AbstractContextManager[None]:
-        """Counts characters here, where the gatekeeper has no store to count them in."""
+        """Count characters here if the gatekeeper has no store to count them in."""
         if self._backend.store is not None:
             return nullcontext()
         return self._usage.spending(context.key, characters)
@@ -158,8 +159,8 @@ class _DeepLEndpoints:
     async def _read(
         self, request: Request, context: RequestContext, schema: type[RequestT]
     ) -> RequestT:
-        """The body, or the query, of a request that is let in by the key in it, if none stands in
-        its head."""
+        """The body or query of a request. If the headers carry no key, the key in the body or query
+        admits it."""
         body = await read_fields(request, schema, self._backend.settings.max_body_bytes)
         # An earlier form of DeepL's API has the key in the query, whatever the body is.
         key = body.auth_key or request.query_params.get("auth_key")
@@ -173,8 +174,8 @@ class _DeepLEndpoints:
     async def _with_stored(
         self, job: TranslationJob, body: DeepLTranslateRequest, context: RequestContext
     ) -> TranslationJob:
-        """The job with the glossaries and the memory that a body names; raises RequestError where
-        they do not go with its languages, or are not there."""
+        """The job with the glossaries and the memory of the body; raises RequestError if they do
+        not exist or do not fit its languages."""
         wishes = StoredWishes(
             glossaries=glossary_ids(body),
             memory=body.translation_memory_id or "",
@@ -188,8 +189,7 @@ class _DeepLEndpoints:
             raise error.renamed(_NAMES) from error
 
     def _job(self, body: DeepLTranslateRequest, texts: list[str]) -> TranslationJob:
-        """The job that a body asks for; raises RequestError for a field that this server does not
-        support."""
+        """The job of a body; raises RequestError for a field that this server does not support."""
         for name in _REFUSED:
             if getattr(body, name):
                 raise RequestError(
@@ -214,8 +214,8 @@ class _DeepLEndpoints:
         )
 
     def _languages(self, body: DeepLTranslateRequest) -> tuple[str, str]:
-        """Our codes of source and target; raises UnknownLanguageError, in DeepL's words, for one
-        that is not read or not written, unless both are one language."""
+        """The model codes of source and target. Raises UnknownLanguageError, in DeepL's words, if
+        the source is not read or the target not written, unless both are the same language."""
         registry, source = self._backend.registry, AUTO
         if body.source_lang:
             source, target = registry.codes(body.source_lang, body.target_lang)

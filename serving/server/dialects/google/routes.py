@@ -72,7 +72,7 @@ class _GoogleEndpoints:
         return json_response(translated(body, result), exclude_none=True)
 
     async def detect(self, request: Request, context: RequestContext) -> Response:
-        """Tell which language each text is likeliest to be in."""
+        """Detect the language of each text."""
         body = await self._read(request, context, GoogleDetectRequest)
         texts = [body.q] if isinstance(body.q, str) else body.q
         try:
@@ -87,7 +87,7 @@ class _GoogleEndpoints:
         return json_response(GoogleDetectAnswer(data=detections))
 
     async def languages(self, request: Request, context: RequestContext) -> Response:
-        """List the languages that are read or written, with names where a target is named."""
+        """List the supported languages, with names if a target language is given."""
         body = await self._read(request, context, GoogleLanguagesRequest)
         registry = self._backend.registry
         codes = sorted({*registry.source_languages, *registry.target_languages})
@@ -101,8 +101,8 @@ class _GoogleEndpoints:
     async def _read(
         self, request: Request, context: RequestContext, schema: type[RequestT]
     ) -> RequestT:
-        """The body, or the query, of a request that is let in by the key in its query or in
-        Google's own header, if none stands in the usual ones."""
+        """The body or query of a request. If the usual headers carry no key, the key in the query
+        or in Google's own header admits it."""
         key = request.query_params.get("key") or request.headers.get("x-goog-api-key")
         await self._backend.gatekeeper.admit(context, key or None)
         return await read_fields(request, schema, self._backend.settings.max_body_bytes)

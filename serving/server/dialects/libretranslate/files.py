@@ -1,4 +1,4 @@
-"""Files in LibreTranslate's dialect: sent with one request, fetched from the address it answers."""
+"""Files in LibreTranslate's dialect: uploaded with one request, downloaded with another."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from serving.server.work.documents.desk import DocumentWishes, file_response, ou
 
 
 class _FileEndpoints:
-    """Answers requests for files."""
+    """Endpoints for files."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend, self._documents = backend, backend.documents
 
     async def translate(self, request: Request, context: RequestContext) -> Response:
-        """Translate a file; the answer says where its translation is."""
+        """Translate a file; the answer has the address of its translation."""
         settings = self._backend.settings
         upload = await read_upload(request, settings.max_document_bytes)
         with contextlib.closing(upload.file):
@@ -35,7 +35,7 @@ class _FileEndpoints:
             for name in ("source", "target"):
                 if not fields.get(name):
                     raise RequestError(f"Invalid request: missing {name} parameter", parameter=name)
-            # Whoever knows the address may fetch it, as with LibreTranslate: no key is sent there.
+            # Anyone with the address may download it, as in LibreTranslate, without a key.
             wishes = DocumentWishes(source=fields["source"], target=fields["target"], public=True)
             record = await self._documents.submit(upload, wishes, context)
         try:
@@ -54,7 +54,7 @@ class _FileEndpoints:
         return json_response(TranslatedFile(translatedFileUrl=url))
 
     async def download(self, request: Request, _: RequestContext) -> Response:
-        """Give a translated file."""
+        """Return a translated file."""
         record = await self._documents.find(PurePath(request.path_params["name"]).stem, "")
         return file_response(self._documents, record)
 

@@ -1,5 +1,5 @@
-"""LibreTranslate's routes besides `/translate` and `/languages`, which it shares with the native
-dialect."""
+"""LibreTranslate's routes other than `/translate` and `/languages`, which the native dialect also
+has."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from serving.text.languages import language_name
 _TYPING_PAUSE_MS = 500
 
 _LEAST_CONFIDENCE = 0.05
-"""The confidence from which on a language is named."""
+"""Smallest confidence at which a language is named."""
 _UNKNOWN = ("en", 0.0)
-"""What LibreTranslate says of a text that has no language, such as a number."""
+"""LibreTranslate's answer for a text without a language, such as a number."""
 
 
 class _LibreTranslateEndpoints:
-    """Answers the requests to LibreTranslate's own routes."""
+    """Endpoints of LibreTranslate's own routes."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     async def detect(self, request: Request, context: RequestContext) -> Response:
-        """Tell which languages a text may be in, the likeliest first."""
+        """Detect the possible languages of a text, the likeliest first."""
         limit = self._backend.settings.max_body_bytes
         body = await read_fields(request, DetectRequest, limit, clean_lines)
         await admit_by_body(self._backend.gatekeeper, context, body.api_key)
@@ -49,13 +49,13 @@ class _LibreTranslateEndpoints:
         check_texts(texts, self._backend.settings, "q")
         registry = self._backend.registry
         found = await run_in_threadpool(likely_languages, "\n".join(texts), registry)
-        # Clients take the first without asking whether there is one.
+        # Clients take the first entry without checking that there is one.
         first, *others = found or [_UNKNOWN]
         worth_telling = [pair for pair in others if pair[1] >= _LEAST_CONFIDENCE]
         return json_response([detected_language(*pair) for pair in (first, *worth_telling)])
 
     async def frontend_settings(self, _: Request, __: RequestContext) -> Response:
-        """Tell a page in front of the server what it has to know: limits, keys and languages."""
+        """Return the settings for a web page: limits, keys and languages."""
         models, needed = self._backend.registry.translators, self._backend.gatekeeper.required
         targets = [model.manifest.languages.target[0] for model in models] or [_UNKNOWN[0]]
         settings = FrontendSettings(
@@ -74,12 +74,12 @@ class _LibreTranslateEndpoints:
         return json_response(settings)
 
     async def health(self, _: Request, __: RequestContext) -> Response:
-        """Tell whether requests should be sent here, as `/readyz` does."""
+        """Report whether the server is ready, as `/readyz` does."""
         self._backend.registry.check_ready()
         return json_response(Health(status="ok"))
 
     async def spec(self, _: Request, __: RequestContext) -> Response:
-        """Answer with the OpenAPI document, at the path where LibreTranslate has it."""
+        """Return the OpenAPI document, at LibreTranslate's path."""
         return Response(self._backend.document(), media_type=JSON)
 
 

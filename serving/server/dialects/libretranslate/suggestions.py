@@ -1,4 +1,4 @@
-"""LibreTranslate's `/suggest`, and what was suggested as a translation memory in TMX."""
+"""LibreTranslate's `/suggest`, and the export of suggestions as a translation memory in TMX."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _NOT_XML = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\ufffe\\uffff\\ud800-\\
 
 
 class _SuggestionEndpoints:
-    """Takes suggestions and gives them back."""
+    """Accepts and returns suggestions."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     async def suggest(self, request: Request, context: RequestContext) -> Response:
-        """Keep a better translation of a text."""
+        """Store a better translation of a text."""
         settings = self._backend.settings
         body = await read_fields(request, SuggestRequest, settings.max_body_bytes, clean_lines)
         await admit_by_body(self._backend.gatekeeper, context, body.api_key)
@@ -52,8 +52,8 @@ class _SuggestionEndpoints:
         return json_response(Suggested())
 
     async def export(self, request: Request, context: RequestContext) -> Response:
-        """Give what was suggested for a language pair, as TMX: what the key has sent in, and with
-        the admin key what all have."""
+        """Export the suggestions for a language pair as TMX: those of the key, or all with the
+        admin key."""
         # Only here: a server without a store has no use for it.
         from serving.documents.localisation.segments import written_tmx
 
@@ -63,7 +63,7 @@ class _SuggestionEndpoints:
         kept = self._backend.needed_store("suggestions").suggestions
         pair = self._pair(asked.source, asked.target)
         found = kept.pairs(None if context.client == ADMIN else context.key, *pair)
-        # Read before the answer begins, which could report no error any more.
+        # Read before the response starts: after that no error can be reported.
         first = await run_in_threadpool(lambda: list(itertools.islice(found, 1)))
         return StreamingResponse(
             written_tmx(itertools.chain(first, found), *pair),
@@ -72,13 +72,13 @@ class _SuggestionEndpoints:
         )
 
     async def clear(self, _: Request, context: RequestContext) -> Response:
-        """Forget what the key has sent in, for all languages."""
+        """Delete the suggestions of the key, for all languages."""
         kept = self._backend.needed_store("suggestions").suggestions
         await run_in_threadpool(kept.clear, context.key)
         return Response(status_code=204)
 
     def _pair(self, source: str, target: str) -> tuple[str, str]:
-        """The languages as they are kept; raises RequestError for those that are not served."""
+        """The stored codes of the languages; raises RequestError for unsupported languages."""
         registry = self._backend.registry
         if source.lower() == AUTO:
             raise RequestError(

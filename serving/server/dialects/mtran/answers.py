@@ -1,4 +1,4 @@
-"""What MTranServer's routes answer with, and the words that Hcfy has for languages."""
+"""Builds the answers of MTranServer's routes; maps Hcfy's names of languages."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def imme_answer(body: ImmeRequest, result: JobResult) -> ImmeTranslations:
     return ImmeTranslations(
         translations=[
             ImmeTranslation(
-                detected_source_lang=_told_source(body.source_lang, text), text=text.text
+                detected_source_lang=_source_code(body.source_lang, text), text=text.text
             )
             for text in result.translations
         ]
@@ -60,7 +60,7 @@ def imme_answer(body: ImmeRequest, result: JobResult) -> ImmeTranslations:
 def kiss_answer(body: KissRequest, result: JobResult) -> KissAnswer:
     """The translations of a list, or that of a single text."""
     found = [
-        KissTranslation(text=text.text, src=_told_source(body.source, text))
+        KissTranslation(text=text.text, src=_source_code(body.source, text))
         for text in result.translations
     ]
     if body.texts is not None:
@@ -79,6 +79,6 @@ def hcfy_answer(body: HcfyRequest, target: str, result: JobResult) -> HcfyAnswer
     )
 
 
-def _told_source(given: str, result: TextResult) -> str:
-    """The source language as it was given, or as it was detected."""
+def _source_code(given: str, result: TextResult) -> str:
+    """The source language as given, or as detected."""
     return given if result.confidence is None else result.source

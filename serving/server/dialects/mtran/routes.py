@@ -1,4 +1,4 @@
-"""MTranServer's API, and those of the browser plug-ins that it serves."""
+"""The API of MTranServer and those of the browser plug-ins that it serves."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ _IMME = {"source": "source_lang", "target": "target_lang"}
 _HCFY = {"source": "source", "target": "destination"}
 """Parameters under the names that they have in the bodies."""
 _UNKNOWN = ("en", 0.0)
-"""What MTranServer's clients take a text for that has no language, such as a number."""
+"""MTranServer's answer for a text without a language, such as a number."""
 
 
 class _MTranEndpoints:
-    """Answers the requests of MTranServer's clients."""
+    """Endpoints of MTranServer's clients."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -114,7 +114,7 @@ class _MTranEndpoints:
         if same == target and len(body.destination) > 1:
             named = body.destination[1]
             target = hcfy_code(named)
-        # What was detected of the whole counts for its lines, where a model reads it.
+        # The language of the whole text counts for its lines, if a model reads it.
         readable = body.source or source in self._backend.registry.source_languages
         job = TranslationJob(
             texts=body.text.split("\n"), source=source if readable else AUTO, target=target
@@ -123,29 +123,29 @@ class _MTranEndpoints:
         return json_response(hcfy_answer(body, named, result))
 
     async def detect(self, request: Request, context: RequestContext) -> Response:
-        """Tell which language a text is likeliest to be in."""
+        """Detect the language of a text."""
         body = await self._read(request, context, MTranDetectRequest)
         check_texts([body.text], self._backend.settings)
         language, _ = (await self._likely(body.text) or [_UNKNOWN])[0]
         return json_response(MTranDetected(language=language))
 
     async def languages(self, request: Request, context: RequestContext) -> Response:
-        """List the languages that are read or written."""
+        """List the supported languages."""
         await self._admit(request, context)
         registry = self._backend.registry
         codes = sorted({*registry.source_languages, *registry.target_languages})
         return json_response(MTranLanguages(languages=codes))
 
     async def version(self, _: Request, __: RequestContext) -> Response:
-        """Tell the version of this server."""
+        """Return the version of this server."""
         return json_response(MTranVersion(version=API_VERSION))
 
     async def _likely(self, text: str) -> list[tuple[str, float]]:
         return await run_in_threadpool(likely_languages, text, self._backend.registry)
 
     async def _admit(self, request: Request, context: RequestContext) -> None:
-        """Let a request in by the key in its query or in MTranServer's own header, if none stands
-        in the usual ones."""
+        """Admit a request. If the usual headers carry no key, the key in the query or in
+        MTranServer's own header counts."""
         query = request.query_params
         key = query.get("token") or query.get("api_token") or request.headers.get("x-api-token")
         await self._backend.gatekeeper.admit(context, key or None)
@@ -164,8 +164,8 @@ class _MTranEndpoints:
         names: Mapping[str, str],
         place: str | None = None,
     ) -> JobResult:
-        """Translate a job; an error has the names of the body, and of a list, which is `place`, the
-        text at fault."""
+        """Translate a job. Errors use the field names of the body; if the texts are a list, `place`
+        names the text at fault."""
         try:
             return await self._jobs.translate(job, context, request.receive)
         except RequestError as error:

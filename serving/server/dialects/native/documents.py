@@ -1,4 +1,4 @@
-"""Documents in the native dialect: handed in, watched, fetched, deleted."""
+"""Documents in the native dialect: upload, progress, download, deletion."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _TRUE = ("true", "1", "on", "yes")
 
 
 class _DocumentEndpoints:
-    """Answers requests for documents."""
+    """Endpoints for documents."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     async def submit(self, request: Request, context: RequestContext) -> Response:
-        """Take a document; it is translated beside other requests."""
+        """Accept a document; it is translated in the background."""
         upload = await read_upload(request, self._backend.settings.max_document_bytes)
         with contextlib.closing(upload.file):
             fields = {name: str(value) for name, value in upload.fields.items()}
@@ -57,14 +57,14 @@ class _DocumentEndpoints:
         return json_response(self._state(record))
 
     async def state(self, request: Request, context: RequestContext) -> Response:
-        """Tell what is known of a document, or delete it."""
+        """Describe a document, or delete it."""
         record = await self._found(request, context)
         if request.method == "DELETE":
             await self._backend.documents.remove(record)
         return json_response(self._state(record))
 
     async def events(self, request: Request, context: RequestContext) -> Response:
-        """Tell what becomes of a document, as server-sent events."""
+        """Report the progress of a document, as server-sent events."""
         record = await self._found(request, context)
         changes = self._backend.documents.changes(record)
 
@@ -76,12 +76,12 @@ class _DocumentEndpoints:
         return StreamingResponse(sent(), media_type="text/event-stream", headers=STREAM_HEADERS)
 
     async def result(self, request: Request, context: RequestContext) -> Response:
-        """Give the translated file; raises NotReadyError before it is there."""
+        """Return the translated file; raises NotReadyError before it exists."""
         record = await self._found(request, context)
         return file_response(self._backend.documents, record)
 
     async def picture(self, request: Request, context: RequestContext) -> Response:
-        """Give the picture of the first page as PNG; raises RequestError where there is none."""
+        """Return the picture of the first page as PNG; raises RequestError if there is none."""
         record = await self._found(request, context)
         which: Picture = "after" if request.url.path.endswith("/after") else "before"
         return FileResponse(
@@ -96,8 +96,8 @@ class _DocumentEndpoints:
 
 
 def _as_prefix(fields: Mapping[str, str]) -> bool:
-    """Whether segments of a memory that are only like a sentence give its beginning; raises
-    RequestError for what is neither `given` nor `prefix`."""
+    """Whether similar memory segments give the beginning of a translation; raises RequestError for
+    a value other than `given` and `prefix`."""
     given = fields.get("memory_fuzzy") or "given"
     if given not in ("given", "prefix"):
         raise RequestError(
@@ -107,7 +107,7 @@ def _as_prefix(fields: Mapping[str, str]) -> bool:
 
 
 def _state_of(record: DocumentRecord, *, pictures: bool) -> DocumentState:
-    """What is known of a document, as clients read it."""
+    """The public state of a document."""
     began = record.started or record.created
     seconds = max(0.0, (record.ended or time.time()) - began) if record.started else 0.0
     left = None

@@ -29,14 +29,14 @@ from serving.store.records.glossary import StoredDictionary, StoredGlossary
 
 
 class _GlossaryEndpoints:
-    """Answers the requests under /glossaries."""
+    """Endpoints under /glossaries."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._desk = GlossaryDesk(backend.store, backend.registry, backend.settings)
 
     async def list_page(self, request: Request, context: RequestContext) -> Response:
-        """List the glossaries of the key, some at a time."""
+        """List the glossaries of the key, page by page."""
         asked = await self._query(request, GlossaryPage)
         found = await self._desk.page(context.key, asked.after, asked.limit + 1)
         page = found[: asked.limit]
@@ -45,7 +45,7 @@ class _GlossaryEndpoints:
         return json_response(answer, exclude_none=True)
 
     async def create(self, request: Request, context: RequestContext) -> Response:
-        """Make a glossary."""
+        """Create a glossary."""
         body = await self._read(request, NewGlossary)
         given = list(map(_given, body.dictionaries))
         return json_response(
@@ -53,7 +53,7 @@ class _GlossaryEndpoints:
         )
 
     async def get(self, request: Request, context: RequestContext) -> Response:
-        """Tell what is known of a glossary."""
+        """Describe a glossary."""
         return json_response(_info(await self._desk.get(context.key, _id(request))))
 
     async def patch(self, request: Request, context: RequestContext) -> Response:
@@ -64,7 +64,7 @@ class _GlossaryEndpoints:
         return json_response(_info(found))
 
     async def delete(self, request: Request, context: RequestContext) -> Response:
-        """Forget a glossary."""
+        """Delete a glossary."""
         await self._desk.delete(context.key, _id(request))
         return Response(status_code=204)
 
@@ -76,13 +76,13 @@ class _GlossaryEndpoints:
         return json_response(GlossaryEntries(entries=entries))
 
     async def replace(self, request: Request, context: RequestContext) -> Response:
-        """Put a dictionary in the place of that for its language pair, or beside the others."""
+        """Replace the dictionary for a language pair, or add it."""
         body = await self._read(request, GlossaryDictionary)
         found = await self._desk.replace(context.key, _id(request), _given(body))
         return json_response(_dictionary(found))
 
     async def delete_entries(self, request: Request, context: RequestContext) -> Response:
-        """Forget the entries for a language pair."""
+        """Delete the entries for a language pair."""
         asked = await self._query(request, GlossaryPair)
         await self._desk.delete_entries(context.key, _id(request), asked.source, asked.target)
         return Response(status_code=204)

@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 
 
 class _MemoryEndpoints:
-    """Answers the requests under /memories."""
+    """Endpoints under /memories."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend, self._settings = backend, backend.settings
         self._limits = memory_limits(backend.settings)
 
     async def list_page(self, request: Request, context: RequestContext) -> Response:
-        """List the memories of the key, some at a time."""
+        """List the memories of the key, page by page."""
         asked = await read_fields(request, MemoryPage, self._settings.max_body_bytes)
         if self._backend.store is None:
             return json_response(MemoryList(memories=[]), exclude_none=True)
@@ -64,7 +64,7 @@ class _MemoryEndpoints:
         return json_response(answer, exclude_none=True)
 
     async def create(self, request: Request, context: RequestContext) -> Response:
-        """Make a memory."""
+        """Create a memory."""
         kept = self._kept
         body = await read_json(request, NewMemory, self._settings.max_body_bytes)
         pair = memory_pair(self._backend.registry, body.source, body.target)
@@ -78,16 +78,16 @@ class _MemoryEndpoints:
         return json_response(_info(await run_in_threadpool(make)), status=201)
 
     async def get(self, request: Request, context: RequestContext) -> Response:
-        """Tell what is known of a memory."""
+        """Describe a memory."""
         return json_response(_info(await self._one(request, context)))
 
     async def delete(self, request: Request, context: RequestContext) -> Response:
-        """Forget a memory."""
+        """Delete a memory."""
         await run_in_threadpool(self._kept.delete, context.key, _id(request))
         return Response(status_code=204)
 
     async def segments(self, request: Request, context: RequestContext) -> Response:
-        """List the segments of a memory, some at a time."""
+        """List the segments of a memory, page by page."""
         asked = await read_fields(request, SegmentPage, self._settings.max_body_bytes)
         found = await run_in_threadpool(
             self._kept.segments,
@@ -132,7 +132,7 @@ class _MemoryEndpoints:
         )
 
     async def write_file(self, request: Request, context: RequestContext) -> Response:
-        """Give a memory as a TMX file."""
+        """Return a memory as a TMX file."""
         memory = await self._one(request, context)
         parts = memory_file(self._kept, context.key, memory)
         headers = {"Content-Disposition": f'attachment; filename="{memory.id}.tmx"'}

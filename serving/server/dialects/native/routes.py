@@ -1,4 +1,5 @@
-"""The native dialect: all that the engine knows, as JSON. LibreTranslate's fields are a subset."""
+"""The native dialect: everything that the engine knows, as JSON. LibreTranslate's fields are a
+subset."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ _NAMES = {"text": "q"}
 
 
 class _NativeEndpoints:
-    """Answers the requests of clients, and of those who operate the server."""
+    """Endpoints for clients and operators."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -56,7 +57,7 @@ class _NativeEndpoints:
         self._readings = Readings(backend)
 
     async def translate(self, request: Request, context: RequestContext) -> Response:
-        """Translate one text or several, and answer at once or as a stream of events."""
+        """Translate one or several texts; answers at once or as a stream of events."""
         limit = self._backend.settings.max_body_bytes
         body = await read_fields(request, TranslateRequest, limit, clean_lines)
         await admit_by_body(self._backend.gatekeeper, context, body.api_key)
@@ -75,7 +76,7 @@ class _NativeEndpoints:
         except RequestError as error:
             named = error if isinstance(body.q, str) else error.within("q")
             raise named.renamed(_NAMES) from error
-        # An optional field that is not there is left out, as LibreTranslate does.
+        # Optional fields without a value are left out, as in LibreTranslate.
         return json_response(answer_of(body, result), exclude_none=True)
 
     async def languages(self, _: Request, __: RequestContext) -> Response:
@@ -107,8 +108,7 @@ class _NativeEndpoints:
         return json_response(found)
 
     async def models(self, _: Request, __: RequestContext) -> Response:
-        """List what is known of each model: of those that translate, then of language models, then
-        of encoders."""
+        """List all models: translation models, then language models, then encoders."""
         registry = self._backend.registry
         models: list[AnyModel] = [
             *registry.translators,
@@ -123,7 +123,7 @@ class _NativeEndpoints:
         )
 
     async def classify(self, request: Request, context: RequestContext) -> Response:
-        """The classes of each text with their probabilities."""
+        """Classify each text; answers with the probability of each class."""
         body = await read_json(request, ClassifyRequest, self._backend.settings.max_body_bytes)
         several = not isinstance(body.q, str)
 
@@ -143,8 +143,8 @@ class _NativeEndpoints:
         return json_response(classified(read))
 
     async def limits(self, _: Request, __: RequestContext) -> Response:
-        """List every setting that is a number, with the variable that sets it, and what a batch of
-        each loaded model may hold."""
+        """List every numeric setting with its variable, and the batch limits of each loaded
+        model."""
         return json_response(
             Limits(
                 limits=[
@@ -171,21 +171,21 @@ class _NativeEndpoints:
         )
 
     async def alive(self, _: Request, __: RequestContext) -> Response:
-        """Tell that the process answers, whatever state the models are in."""
+        """Report that the process is alive, whatever the state of its models."""
         return json_response(Status(status="alive"))
 
     async def ready(self, _: Request, __: RequestContext) -> Response:
-        """Tell that requests should be sent here; raises NotReadyError where they should not."""
+        """Report that the server is ready; raises NotReadyError if it is not."""
         self._backend.registry.check_ready()
         return json_response(Status(status="ready"))
 
     async def metrics(self, _: Request, __: RequestContext) -> Response:
-        """Answer with the metrics of HTTP, of the models and of the process."""
+        """Return the metrics of HTTP, of the models and of the process."""
         text = self._backend.metrics.text() + self._backend.registry.metrics.text()
         return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     async def openapi(self, _: Request, __: RequestContext) -> Response:
-        """Answer with the OpenAPI document of this server."""
+        """Return the OpenAPI document of this server."""
         return Response(self._backend.document(), media_type=JSON)
 
 

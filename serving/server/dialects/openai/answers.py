@@ -1,5 +1,5 @@
-"""Outputs of the models in the words of OpenAI's API: answers, their streams, errors; and the
-options of a body in the words of the generation scheduler."""
+"""Builds OpenAI's answers, streams and errors from the outputs of models, and converts the options
+of a body into those of the generation scheduler."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ _WIRE_NAMES = {
     "num_hypotheses": "n",
     "num_logprobs": "logprobs",
 }
-"""Our names of options to those of the body, where they differ."""
+"""Names of options in the body that differ from ours."""
 _OUR_NAMES = re.compile(r"\b(" + "|".join(_WIRE_NAMES) + r")\b")
 
 
 class CompletionAnswer:
-    """Makes the answer to one request, whole or in chunks of a stream that share its id."""
+    """Builds the answer to one request, whole or as chunks of a stream with the same id."""
 
     def __init__(self, body: CompletionRequest, texts: PromptProcessor, outputs: int) -> None:
-        """`outputs` is the number of outputs that each prompt gets back."""
+        """`outputs` is the number of outputs of each prompt."""
         self._body, self._outputs = body, outputs
         self._prompts = prompts_of(body)
         self._texts = [
@@ -90,7 +90,7 @@ class CompletionAnswer:
         return self._completion(choices, _usage(results))
 
     def prompt_chunks(self, number: int, event: PromptRead) -> list[Completion]:
-        """Chunks that begin each output with its prompt; there are none without `echo`."""
+        """Chunks that start each output with its prompt; none without `echo`."""
         if not self._body.echo:
             return []
         tokens = self._shown(number, event.tokens)
@@ -100,13 +100,13 @@ class CompletionAnswer:
         ]
 
     def chunk(self, number: int, delta: Delta) -> Completion:
-        """A chunk with what is new of one output of the prompt with that number."""
+        """A chunk with new text of one output of a prompt, given by its number."""
         tokens = self._moved(number, delta.tokens)
         choice = self._choice(number, delta.choice, delta.text, tokens, delta.finish_reason)
         return self._completion([choice])
 
     def usage_chunk(self, results: Sequence[GenerationDone]) -> Completion:
-        """The chunk that ends a stream with the token counts, and has no choices."""
+        """The last chunk of a stream: token counts without choices."""
         return self._completion([], _usage(results))
 
     def _completion(
@@ -136,17 +136,17 @@ class CompletionAnswer:
         )
 
     def _moved(self, number: int, tokens: Sequence[TokenScore]) -> list[TokenScore]:
-        """The tokens of an output, with offsets that count from the prompt's beginning."""
+        """The tokens of an output; offsets count from the beginning of the prompt."""
         start = len(self._texts[number])
         return [dataclasses.replace(token, offset=token.offset + start) for token in tokens]
 
     def _shown(self, number: int, tokens: Sequence[TokenScore]) -> Sequence[TokenScore]:
-        """The tokens of a prompt without those that are put before one that is text."""
+        """The tokens of a prompt without those that are added before a text."""
         return tokens[self._added[number] :]
 
 
 def prompts_of(body: CompletionRequest) -> list[Prompt]:
-    """The prompts of a request as a list; one that gives none has an empty one."""
+    """The prompts of a request as a list; an empty prompt if it has none."""
     prompt = body.prompt
     if prompt is None:
         return [""]
@@ -156,8 +156,8 @@ def prompts_of(body: CompletionRequest) -> list[Prompt]:
 
 
 def log_probs(tokens: Sequence[TokenScore]) -> LogProbs:
-    """The log-probabilities of tokens, entry for entry; a token's own figure is among the
-    likeliest, as the very same number."""
+    """Log-probabilities of tokens. The token itself is also among its likeliest ones, with the same
+    number."""
     return LogProbs(
         tokens=[token.token for token in tokens],
         token_logprobs=[token.log_prob for token in tokens],
@@ -170,7 +170,7 @@ def log_probs(tokens: Sequence[TokenScore]) -> LogProbs:
 
 
 class ChatAnswer:
-    """Makes the answer to one request, whole or in chunks of a stream that share its id."""
+    """Builds the answer to one request, whole or as chunks of a stream with the same id."""
 
     def __init__(self, body: ChatRequest, outputs: int) -> None:
         self._body, self._outputs = body, outputs
@@ -197,20 +197,20 @@ class ChatAnswer:
         )
 
     def prompt_chunks(self, number: int, event: PromptRead) -> list[ChatChunk]:
-        """Chunks that say who begins to speak."""
+        """Chunks with the role of the speaker."""
         del number, event
         beginning = ChatAnswerMessage(role="assistant", content="")
         return [self._chunk([self._choice(place, beginning)]) for place in range(self._outputs)]
 
     def chunk(self, number: int, delta: Delta) -> ChatChunk:
-        """A chunk with what is new of one output."""
+        """A chunk with new text of one output."""
         del number
         message = ChatAnswerMessage(content=delta.text)
         tokens, reason = self._log_probs(delta.tokens), delta.finish_reason
         return self._chunk([self._choice(delta.choice, message, tokens, reason)])
 
     def usage_chunk(self, results: Sequence[GenerationDone]) -> ChatChunk:
-        """The chunk that ends a stream with the token counts, and has no choices."""
+        """The last chunk of a stream: token counts without choices."""
         return self._chunk([], _usage(results))
 
     def _chunk(self, choices: list[ChatChunkChoice], usage: UsageBody | None = None) -> ChatChunk:
@@ -251,8 +251,8 @@ class ChatAnswer:
 
 
 def _usage(results: Sequence[GenerationDone]) -> UsageBody:
-    """What the model has read, as `/tokenize` counts it: with what stands before a prompt that is
-    text, and with what the template has written around messages."""
+    """Number of tokens that the model has read, as `/tokenize` counts them: including tokens added
+    before a text, and the template's text around messages."""
     prompt = sum(done.num_prompt_tokens for done in results)
     generated = sum(done.num_generated_tokens for done in results)
     return UsageBody(
@@ -261,7 +261,7 @@ def _usage(results: Sequence[GenerationDone]) -> UsageBody:
 
 
 def embedded(body: EmbeddingRequest, read: Read) -> Embeddings:
-    """The vectors of the texts that were read, in the format that the body asks for."""
+    """The vectors of the texts, in the format of the body."""
     encode = _base64 if body.encoding_format == "base64" else _numbers
     data = [
         EmbeddingBody(index=index, embedding=encode(vector))
@@ -281,7 +281,7 @@ def _base64(vector: Floats) -> str:
 
 
 class GeneratedAnswer(Protocol):
-    """Makes the answer to one request, whole or in the chunks of a stream, which share its id."""
+    """Builds the answer to one request, whole or as chunks of a stream with the same id."""
 
     def whole(self, results: Sequence[GenerationDone]) -> BaseModel: ...
 
@@ -293,11 +293,11 @@ class GeneratedAnswer(Protocol):
 
 
 Begun = tuple[GeneratedAnswer, list[GenerationTicket]]
-"""What makes the answer, and a ticket for each prompt."""
+"""The builder of the answer, and a ticket for each prompt."""
 
 
 def _openai_error(error: ServingError) -> OpenAIError:
-    """The body of an error in OpenAI's shape, which names the parameter at fault."""
+    """The body of an error in OpenAI's shape, with the parameter at fault."""
     code = "model_not_found" if isinstance(error, UnknownModelError) else error.code
     kind = "invalid_request_error" if isinstance(error, RequestError) else "server_error"
     body = OpenAIErrorBody(message=error.full_message, type=kind, param=error.parameter, code=code)
@@ -305,7 +305,7 @@ def _openai_error(error: ServingError) -> OpenAIError:
 
 
 def render_error(error: ServingError) -> Response:
-    """An answer that is an error."""
+    """An error response."""
     return json_response(_openai_error(error), status=error.status)
 
 
@@ -316,8 +316,8 @@ async def stream_events(
     *,
     wants_usage: bool,
 ) -> AsyncIterator[bytes]:
-    """Server-sent events: chunks in the order in which they come, an error where one ends the
-    request, `[DONE]` at the end. When the client leaves, nothing is decoded further."""
+    """Server-sent events: chunks as they come, an error if one ends the request, then `[DONE]`. If
+    the client disconnects, decoding stops."""
     results: dict[int, GenerationDone] = {}
     try:
         async with aclosing(events):
@@ -342,8 +342,8 @@ def _event(body: BaseModel) -> bytes:
 
 
 def _unused(body: BaseModel) -> dict[str, Any]:
-    """The fields that are left out of an event: the counts of every chunk but the one that is there
-    to tell them, and what is not new of a message."""
+    """Fields to leave out of an event: the token counts of every chunk but the last, and unchanged
+    parts of a message."""
     unused: dict[str, Any] = {"usage": True} if getattr(body, "usage", 0) is None else {}
     if isinstance(body, ChatChunk):
         unused["choices"] = {
@@ -356,8 +356,8 @@ def _unused(body: BaseModel) -> dict[str, Any]:
 def generation_options(
     body: SamplingFields, own: Mapping[str, Any], prompts: int, settings: Settings
 ) -> GenerationOptions:
-    """What the body asks for, with the route's `own` options under our names; raises RequestError,
-    in the names of the body, for what is not allowed."""
+    """The generation options of a body, with the route's `own` options; raises RequestError, with
+    the names of the body, for a value that is not allowed."""
     try:
         options = parse_generation_options(_options_of(body, own))
         check_generation(prompts, options, settings)
@@ -367,14 +367,14 @@ def generation_options(
 
 
 def in_wire_names(error: RequestError) -> RequestError:
-    """The same error, its message and its parameter naming options as the body does."""
+    """The same error with the option names of the body."""
     message = _OUR_NAMES.sub(lambda match: _WIRE_NAMES[match[0]], str(error))
     return type(error)(message, parameter=error.parameter).renamed(_WIRE_NAMES)
 
 
 def _options_of(body: SamplingFields, own: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that are generation options, under our names, with the route's `own`; those that
-    are null are left out."""
+    """The generation options of a body under our names, with the route's `own`; null fields are
+    left out."""
     values = {
         "min_length": body.min_tokens,
         "temperature": body.temperature,

@@ -1,4 +1,4 @@
-"""Files and batches in OpenAI's dialect: requests that are sent as a file and answered in time."""
+"""Files and batches in OpenAI's dialect: requests in a file, answered in the background."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ _LEAST_S, _MOST_S = 3600, 2_592_000
 
 
 class _BatchEndpoints:
-    """Answers the requests under /v1/files and /v1/batches."""
+    """Endpoints under /v1/files and /v1/batches."""
 
     def __init__(self, backend: Backend) -> None:
         self._batches, self._settings = backend.batches, backend.settings
 
     async def upload(self, request: Request, context: RequestContext) -> Response:
-        """Take a file."""
+        """Accept a file."""
         limit = self._settings.max_file_bytes
         upload = await read_upload(request, limit, noun="file", setting="max_file_bytes")
         with contextlib.closing(upload.file):
@@ -70,7 +70,7 @@ class _BatchEndpoints:
         return json_response(_file(file))
 
     async def files(self, request: Request, context: RequestContext) -> Response:
-        """List files, the newest first unless `order` says else."""
+        """List files, the newest first unless `order` says otherwise."""
         query = request.query_params
         order = query.get("order", "desc")
         if order not in ("asc", "desc"):
@@ -84,17 +84,17 @@ class _BatchEndpoints:
         return json_response(OpenAIFiles(data=data, first_id=first, last_id=last, has_more=more))
 
     async def file(self, request: Request, context: RequestContext) -> Response:
-        """Tell what is known of a file."""
+        """Describe a file."""
         return json_response(_file(await self._file(request, context)))
 
     async def delete(self, request: Request, context: RequestContext) -> Response:
-        """Delete a file; a batch that has not begun to read it fails."""
+        """Delete a file; a batch that has not started to read it fails."""
         id = request.path_params["id"]
         await self._batches.delete(id, context)
         return json_response(DeletedFile(id=id))
 
     async def content(self, request: Request, context: RequestContext) -> Response:
-        """Give the content of a file."""
+        """Return the content of a file."""
         file = await self._file(request, context)
         content, type = await self._batches.content(file), "application/octet-stream"
         headers = {
@@ -107,7 +107,7 @@ class _BatchEndpoints:
         return StreamingResponse(_blocks(content), media_type=type, headers=headers)
 
     async def create(self, request: Request, context: RequestContext) -> Response:
-        """Have the lines of a file answered."""
+        """Create a batch that answers the lines of a file."""
         body = await read_json(request, BatchRequest, self._settings.max_body_bytes)
         _check_metadata(body.metadata or {})
         check_text(body.input_file_id, "input_file_id")
@@ -132,11 +132,11 @@ class _BatchEndpoints:
         return json_response(OpenAIBatches(data=data, first_id=first, last_id=last, has_more=more))
 
     async def batch(self, request: Request, context: RequestContext) -> Response:
-        """Tell how far a batch is."""
+        """Report the progress of a batch."""
         return json_response(_batch(await self._batches.batch(request.path_params["id"], context)))
 
     async def cancel(self, request: Request, context: RequestContext) -> Response:
-        """Have a batch end; the answers that are there stay."""
+        """Cancel a batch; existing answers stay."""
         return json_response(_batch(await self._batches.cancel(request.path_params["id"], context)))
 
     async def _webhook(self, body: BatchRequest) -> Webhook | None:
@@ -144,7 +144,7 @@ class _BatchEndpoints:
             return None
         check_text(body.webhook.secret, "webhook")
         webhook = Webhook(body.webhook.url, body.webhook.secret)
-        # Those who know the address of a webhook may be slow.
+        # The name server of a webhook's host may be slow.
         await on_threads_for("webhooks", lambda: check_webhook(webhook, self._settings))
         return webhook
 
@@ -196,14 +196,14 @@ def _batch(job: KeptJob) -> OpenAIBatch:
 
 
 def _blocks(file: BinaryIO) -> Iterator[bytes]:
-    """What is in a file, which is closed after that."""
+    """Yield the content of a file, and close it at the end."""
     with file:
         while block := file.read(_BLOCK):
             yield block
 
 
 def _seconds(upload: Upload) -> float | None:
-    """For how long a file is to be kept, where its form says so."""
+    """Seconds for which a file is kept, if its form sets them."""
     given = upload.fields.get(_SECONDS)
     if given is None:
         return None

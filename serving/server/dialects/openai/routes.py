@@ -54,7 +54,7 @@ _LONGEST = 1024
 
 
 class _OpenAIEndpoints:
-    """Answers the requests under /v1, and those to the tokenizer's routes."""
+    """Endpoints under /v1, and those of the tokenizer's routes."""
 
     def __init__(self, backend: Backend) -> None:
         self._registry, self._settings = backend.registry, backend.settings
@@ -62,13 +62,13 @@ class _OpenAIEndpoints:
         self._readings = Readings(backend)
 
     async def models(self, _: Request, __: RequestContext) -> Response:
-        """Every language model that is loaded, then every encoder; translators are not listed."""
+        """List the loaded language models, then the encoders; translation models are not listed."""
         cards = [self._card(model) for model in self._registry.language_models]
         cards += [self._card(model) for model in self._registry.encoders]
         return json_response(OpenAIModels(data=cards))
 
     async def model(self, request: Request, _: RequestContext) -> Response:
-        """Describe the language model or the encoder that the path names."""
+        """Describe the language model or encoder in the path."""
         name = request.path_params["model"]
         for encoder in self._registry.encoders:
             if encoder.name == name:
@@ -76,7 +76,7 @@ class _OpenAIEndpoints:
         return json_response(self._card(self._registry.choose_language_model(name)))
 
     async def completions(self, request: Request, context: RequestContext) -> Response:
-        """Generate text after each prompt, and answer at once or as a stream of chunks."""
+        """Generate text after each prompt; answers at once or as a stream of chunks."""
         body = await read_json(request, CompletionRequest, self._settings.max_body_bytes)
         prompts = prompts_of(body)
         characters = sum(map(len, prompts))
@@ -143,8 +143,8 @@ class _OpenAIEndpoints:
         request: Request,
         context: RequestContext,
     ) -> Response:
-        """Have prompts of so many characters gone on from, with the model that `choose` takes;
-        answers at once or as a stream of chunks."""
+        """Continue prompts of `size` characters with the model that `choose` selects; answers at
+        once or as a stream of chunks."""
         limit = self._pipeline.limit(body.timeout_s, context)
         caller = Caller(context, characters, None if body.stream else request.receive)
         answer, tickets = await self._pipeline.begin(caller, lambda: choose(limit))
@@ -156,7 +156,7 @@ class _OpenAIEndpoints:
         return json_response(answer.whole(results))
 
     async def embeddings(self, request: Request, context: RequestContext) -> Response:
-        """The vector of each text."""
+        """Return the vector of each text."""
         body = await read_json(request, EmbeddingRequest, self._settings.max_body_bytes)
         read = await self._readings.read(
             inputs_of(body.input),
@@ -172,10 +172,10 @@ class _OpenAIEndpoints:
         return json_response(embedded(body, read))
 
     async def tokenizer_info(self, request: Request, _: RequestContext) -> Response:
-        """Tell the special tokens of a model, and how large its vocabulary is."""
+        """Return the special tokens of a model and the size of its vocabulary."""
         model = self._registry.choose_language_model(request.query_params.get("model"))
         tokenizer = model.generator.tokenizer
-        words = model.manifest.tokenizer.kind == "words"  # these have no padding
+        words = model.manifest.tokenizer.kind == "words"  # word vocabularies have no padding
         ids, chat = model.manifest.decoding_ids, model.generator.prompts.chat
         first = next(reversed(tokenizer.beginning), ids.bos)
         return json_response(
@@ -191,7 +191,7 @@ class _OpenAIEndpoints:
         )
 
     async def tokenize(self, request: Request, _: RequestContext) -> Response:
-        """Turn a text into ids; an end of text that is written out in it becomes its own id."""
+        """Convert a text into ids; a written-out end of text becomes its own id."""
         body = await read_json(request, TokenizeRequest, self._settings.max_body_bytes)
         model = self._registry.choose_language_model(body.model)
         ids = await run_in_threadpool(_tokenize, model, body.prompt)
@@ -201,7 +201,7 @@ class _OpenAIEndpoints:
         return json_response(Tokens(tokens=ids, count=len(ids), max_model_len=longest))
 
     async def detokenize(self, request: Request, _: RequestContext) -> Response:
-        """Turn ids into the text that they stand for."""
+        """Convert ids into text."""
         body = await read_json(request, DetokenizeRequest, self._settings.max_body_bytes)
         model = self._registry.choose_language_model(body.model)
         try:
@@ -212,7 +212,7 @@ class _OpenAIEndpoints:
         return json_response(Detokenized(prompt=text))
 
     def _longest(self, model: ServedLanguageModel | ServedEncoder) -> int:
-        """Tokens of prompt and output together, of an encoder those of a text."""
+        """Largest number of tokens: of prompt and output together; for an encoder, of a text."""
         if isinstance(model, ServedEncoder):
             assert model.manifest.sizes.max_source is not None
             return model.manifest.sizes.max_source
@@ -232,7 +232,7 @@ class _OpenAIEndpoints:
     def _requests(
         self, body: CompletionRequest, prompts: Sequence[Prompt], timeout_s: float
     ) -> list[GenerationRequest]:
-        """One request of the scheduler for each prompt; raises RequestError."""
+        """One scheduler request for each prompt; raises RequestError."""
         if body.suffix:
             raise refused("suffix", "must be null or empty: no model here fills in")
         if body.stream and (body.best_of or 1) > (body.n or 1):
@@ -258,7 +258,7 @@ def refused(parameter: str, reason: str) -> RequestError:
 
 
 def _check_chat(body: ChatRequest) -> None:
-    """Raise RequestError for what is asked for and cannot be done."""
+    """Raise RequestError for unsupported parameters."""
     if body.tools:
         raise refused("tools", "must be null or empty: no model here calls tools")
     if body.response_format and body.response_format.get("type") != "text":

@@ -1,4 +1,4 @@
-"""Requests that are sent as a file, a line each, and answered beside what clients wait for.
+"""Batches: files of requests, one a line, that are answered in the background.
 
-A line goes to the endpoint that would answer it over HTTP; none of them is known here.
+A line goes to the endpoint that would answer it over HTTP; this package knows no endpoint.
 """

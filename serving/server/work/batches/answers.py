@@ -1,4 +1,4 @@
-"""The answers to the lines of a batch, as they are kept until all are there."""
+"""The answers to the lines of a batch, stored until all lines are answered."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import BinaryIO
 from serving.errors import StoreUnavailableError
 
 _SHARE_S = 2.0
-"""Seconds between two parts of the answers that are put where other servers find them."""
+"""Seconds between two uploads of new answers for other servers."""
 
 logger = logging.getLogger(__name__)
 
 
 class LineAnswers:
-    """Answers on the disk, of which each line has one: the first."""
+    """Answers on disk; the first answer to a line counts."""
 
     def __init__(
         self,
@@ -26,29 +26,29 @@ class LineAnswers:
         total: int,
         share: Callable[[bytes], None] | None = None,
     ) -> None:
-        """Read what is there of `total` lines; raises OSError as all of it does.
+        """Read the answers to `total` lines that exist; raises OSError, as all methods do.
 
-        `own` is open for reading and writing; it has the answers of earlier claims, and gets those
-        of this one at its end. `share` puts the answers that have come since where other servers
-        find them, and raises StoreUnavailableError; None where they find `own`.
+        `own` is open for reading and writing. It holds the answers of earlier claims; those of this
+        claim are appended. `share` uploads new answers for other servers and raises
+        StoreUnavailableError; it is None if other servers can read `own`.
         """
         self._total, self._lock, self._sharing = total, threading.Lock(), threading.Lock()
         self._own, self._share = own, share
         self._places: dict[int, tuple[int, int]] = {}
         self._good: set[int] = set()
         self.size = 0
-        """Bytes of all answers."""
+        """Size of all answers in bytes."""
         self._read()
         self._shared, self._shared_at = own.seek(0, os.SEEK_END), time.monotonic()
 
     @property
     def done(self) -> int:
-        """Lines that were answered well."""
+        """Number of lines with a successful answer."""
         return len(self._good)
 
     @property
     def failed(self) -> int:
-        """Lines whose answer is an error."""
+        """Number of lines whose answer is an error."""
         return len(self._places) - len(self._good)
 
     def __len__(self) -> int:
@@ -58,7 +58,7 @@ class LineAnswers:
         return number in self._places
 
     def add(self, number: int, answer: bytes, *, good: bool) -> None:
-        """Keep the answer to a line; for threads."""
+        """Store the answer to a line. Blocking."""
         line = b"%d %d %s\n" % (number, good, answer)
         with self._lock:
             begin = self._own.tell()
@@ -75,8 +75,8 @@ class LineAnswers:
     def lines(
         self, *, good: bool, missing: Callable[[int], bytes] | None = None
     ) -> Iterator[bytes]:
-        """The answers that are good or those that are not, in the order of their lines; `missing`
-        makes those of lines that have none."""
+        """The successful or the failed answers, in the order of their lines; `missing` formats a
+        record for lines without an answer."""
         for number in sorted(self._places) if missing is None else range(self._total):
             if number not in self._places:
                 if missing is not None:
@@ -87,18 +87,18 @@ class LineAnswers:
                 yield os.pread(self._own.fileno(), size, begin).split(b" ", 2)[2]
 
     def share(self) -> None:
-        """Have other servers find all that is there, unless it is closed; for threads."""
+        """Upload all answers, unless closed. Blocking."""
         with self._sharing:
             if self._share is not None and not self._own.closed:
                 self._share_more(self._share)
 
     def close(self) -> None:
-        """Close the file; what is in it stays."""
+        """Close the file; its content stays."""
         with self._lock:
             self._own.close()
 
     def _share_more(self, share: Callable[[bytes], None]) -> None:
-        """Share what has not been shared, or as much of it later where that is not possible."""
+        """Upload new answers; if that fails, they are uploaded later."""
         with self._lock:  # else some of it may not be written yet
             end = self._own.tell()
         if end > self._shared:

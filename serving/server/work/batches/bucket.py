@@ -1,7 +1,7 @@
-"""The same as the folder of files in an object store, by what fsspec knows of its protocol.
+"""The counterpart of the folder of files in an object store, through fsspec.
 
-An object is there whole or not at all, and cannot be added to: what lies in the store is worked
-with in files of this machine's disk that have no name, and are gone with whoever has opened them.
+An object is written whole or not at all, and cannot be appended to. Objects are downloaded to
+unnamed temporary files on local disk, which vanish with the process that opened them.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ if TYPE_CHECKING:
 
 _BLOCK = 2**20
 _AT_ONCE = 100
-"""Parts of answers that are read at one time."""
+"""Parts of answers that are downloaded at the same time."""
 
 logger = logging.getLogger(__name__)
 
 
 class FileBucket:
-    """A place in an object store that the servers of one store share."""
+    """A location in an object store that several servers share."""
 
     def __init__(self, files: AbstractFileSystem, root: str) -> None:
-        """`root` is where, as `files` names it; nothing is asked yet."""
+        """`root` is its path within `files`; no request is made yet."""
         self._files, self._root = files, root.rstrip("/")
 
     def content(self, id: str) -> BinaryIO:
-        """The same as `opened`, for whoever sends it."""
+        """As `opened`, to be sent to a client."""
         return self.opened(id)
 
     def opened(self, id: str) -> BinaryIO:
-        """The content of a file, as it was when it was asked for; raises FileNotFoundError where
-        there is none, StoreUnavailableError where the object store does not answer."""
+        """Download a file; raises FileNotFoundError if it does not exist, StoreUnavailableError if
+        the object store does not respond."""
         with tempfile.NamedTemporaryFile() as file:
             with _our_errors("cannot be read"):
                 self._files.get_file(self._path(id), file.name)
             return open(file.name, "rb")  # its name goes, whoever has opened it goes on
 
     def keep(self, id: str, content: IO[bytes]) -> None:
-        """Put a file in, whole or not at all; raises StoreUnavailableError, where this machine's
-        disk does not hold it too."""
+        """Store a file, atomically; raises StoreUnavailableError, also if the local disk is
+        full."""
         with _our_errors("cannot be written"):
             self.write(id, iter(lambda: content.read(_BLOCK), b""))
 
     def write(self, id: str, parts: Iterable[bytes]) -> int:
-        """Do the same with parts of a content; gives its size, and raises OSError where this
-        machine's disk does not hold it."""
+        """Store a file from parts, atomically; returns its size in bytes. Raises OSError if the
+        local disk is full."""
         with tempfile.NamedTemporaryFile() as file:
             size = sum(map(file.write, parts))
             file.flush()
@@ -65,12 +65,12 @@ class FileBucket:
         return size
 
     def remove(self, id: str) -> None:
-        """Delete the content of a file; where that is not possible now, the sweep does it."""
+        """Delete a file; if that fails, the sweep deletes it later."""
         self._delete(self._path(id))
 
     def answers(self, job: str, claim: str, total: int) -> LineAnswers:
-        """The answers that there are to the `total` lines of a job, for more of them by a claim,
-        which come to the object store in parts; raises StoreUnavailableError."""
+        """The answers to the `total` lines of a job, to which a claim adds more; they are uploaded
+        in parts. Raises StoreUnavailableError."""
         folder = self._path(f"progress/{job}")
         with contextlib.ExitStack() as stack:
             own = cast(BinaryIO, stack.enter_context(tempfile.TemporaryFile("w+b")))
@@ -89,12 +89,12 @@ class FileBucket:
         return LineAnswers(own, total, share)
 
     def remove_answers(self, job: str) -> None:
-        """Delete what has been done of a job, as `remove` does."""
+        """Delete the answers of a job, as `remove` does."""
         self._delete(self._path(f"progress/{job}"))
 
     def sweep(self, known: Known, unended: Known) -> None:
-        """Delete contents that are not files of the store, and answers to what is no job that
-        goes on, as a process that was killed leaves them. What has no name of a content stays."""
+        """Delete files that the store does not know, and answers of jobs that are not running: a
+        killed process leaves them. Objects with other names stay."""
         names = filter(OURS.fullmatch, self._names(self._root))
         for name in unknown(names, known):
             if self._is_old(self._path(name)):
@@ -130,15 +130,15 @@ class FileBucket:
         return []
 
     def _is_old(self, path: str) -> bool:
-        """Whether it was written long ago; not, where it has just been deleted."""
+        """Whether an object was written long ago; False if it has just been deleted."""
         with _our_errors("cannot be read"), contextlib.suppress(FileNotFoundError):
             return bool(self._files.modified(path).timestamp() < time.time() - YOUNG_S)
         return False
 
 
 def files_at(place: str | Path) -> FileFolder | FileBucket:
-    """Where files lie: a folder, or what a URL names; raises SettingsError for one that nothing is
-    known of, or that needs a package."""
+    """Open the place of files: a folder, or a URL that fsspec knows. Raises SettingsError if the
+    protocol is unknown or needs a package that is not installed."""
     if "://" not in str(place):
         return FileFolder(Path(place))
     try:
@@ -161,8 +161,8 @@ def files_at(place: str | Path) -> FileFolder | FileBucket:
 
 @contextlib.contextmanager
 def _our_errors(what: str) -> Iterator[None]:
-    """Raise whatever a library of an object store says as StoreUnavailableError, but for what is
-    not there: each has errors of its own, and most of them pass."""
+    """Convert errors of an object store's library into StoreUnavailableError, except for missing
+    objects. Each library has errors of its own, and most of them are temporary."""
     try:
         yield
     except (FileNotFoundError, StoreUnavailableError):

@@ -1,4 +1,4 @@
-"""Where files and batches are handed in, asked for and fetched."""
+"""Creates, looks up and deletes files and batches for the API."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from serving.store.store import Store
 
 PURPOSE = "batch"
-"""Of files that are sent."""
+"""Purpose of uploaded files."""
 WINDOW_S = 24 * 3600.0
-"""Within which a batch has to have ended."""
+"""Time within which a batch must end."""
 
 
 class Batches:
-    """The files and batches of a server. Its methods belong to the event loop."""
+    """The files and batches of a server; used on the event loop only."""
 
     def __init__(
         self,
@@ -50,15 +50,15 @@ class Batches:
         answering: Mapping[str, Answering],
         refuse: Refuse,
     ) -> None:
-        """`answering` has what answers a line, by the path that the line is for. Nothing is made or
-        started before `start`, or the first batch."""
+        """`answering` maps a path to the function that answers a line for it. Nothing is created or
+        started before `start` or the first batch."""
         self._store, self._settings, self._gatekeeper = store, settings, gatekeeper
         self._answering, self._refuse = answering, refuse
         self._made: FileFolder | FileBucket | None = None
         self._worker: BatchWorker | None = None
 
     def start(self) -> None:
-        """Go on with the batches that an earlier process has left, where the server keeps any."""
+        """Resume batches of an earlier process, if the server stores any."""
         if self._worker is None and self._store is not None and self._place(self._store):
             store, folder = self._needed()
             self._worker = BatchWorker(
@@ -67,7 +67,7 @@ class Batches:
             self._worker.start()
 
     async def close(self) -> None:
-        """Stop; another server, or the next start, goes on with what is unfinished."""
+        """Stop; another server, or the next start, resumes unfinished batches."""
         if self._worker is not None:
             await self._worker.close()
             self._worker = None
@@ -75,10 +75,10 @@ class Batches:
     async def upload(
         self, upload: Upload, seconds: float | None, context: RequestContext
     ) -> KeptFile:
-        """Keep a file, for so many seconds where that is less than usual.
+        """Store a file, for `keep_s` seconds if that is less than the default.
 
-        Raises NoStoreError, QuotaExceededError where the key has too many, StoreUnavailableError
-        where the disk does not hold it.
+        Raises NoStoreError, QuotaExceededError if the key has too many files, and
+        StoreUnavailableError if the disk is full.
         """
         store, folder = self._needed()
         upload.file.seek(0, 2)
@@ -106,7 +106,7 @@ class Batches:
         return file
 
     async def file(self, id: str, context: RequestContext) -> KeptFile:
-        """What is known of a file; raises UnknownFileError, also for another's."""
+        """The record of a file; raises UnknownFileError, also for a file of another key."""
         store, _ = self._needed()
         return _found(await run_in_threadpool(store.files.get, context.key, id), id)
 
@@ -119,15 +119,15 @@ class Batches:
         *,
         newest: bool,
     ) -> list[KeptFile]:
-        """At most so many files, of a purpose where one is named, behind the one `after`."""
+        """At most `most` files behind the file `after`, of one purpose if it is given."""
         if self._store is None:
             return []
         files = self._store.files
         return await run_in_threadpool(files.page, context.key, purpose, after, most, newest=newest)
 
     async def content(self, file: KeptFile) -> Path | BinaryIO:
-        """Where the content of a file lies, or the content itself, which the caller closes; raises
-        UnknownFileError where that is gone, StoreUnavailableError."""
+        """Path of a file, or the open file, which the caller closes. Raises UnknownFileError if its
+        content is gone, StoreUnavailableError."""
         try:
             return await run_in_threadpool(self._needed()[1].content, file.id)
         except FileNotFoundError as error:
@@ -141,10 +141,10 @@ class Batches:
         await run_in_threadpool(folder.remove, id)
 
     async def create(self, wishes: BatchWishes, context: RequestContext) -> KeptJob:
-        """Have the lines of a file answered.
+        """Create a batch that answers the lines of a file.
 
-        Raises RequestError for an endpoint that no batch is for, UnknownFileError, NoStoreError,
-        and QuotaExceededError where the key has too many.
+        Raises RequestError for an endpoint that batches do not support, UnknownFileError,
+        NoStoreError, and QuotaExceededError if the key has too many batches.
         """
         store, _ = self._needed()
         if wishes.endpoint not in self._answering:
@@ -181,18 +181,18 @@ class Batches:
         return job
 
     async def batch(self, id: str, context: RequestContext) -> KeptJob:
-        """What is known of a batch; raises UnknownBatchError, also for another's."""
+        """The record of a batch; raises UnknownBatchError, also for a batch of another key."""
         store, _ = self._needed()
         return _known(await run_in_threadpool(store.jobs.get, context.key, id), id)
 
     async def batches(self, after: str | None, most: int, context: RequestContext) -> list[KeptJob]:
-        """At most so many batches, the newest first, behind the one `after`."""
+        """At most `most` batches behind the batch `after`, newest first."""
         if self._store is None:
             return []
         return await run_in_threadpool(self._store.jobs.page, context.key, KIND, after, most)
 
     async def cancel(self, id: str, context: RequestContext) -> KeptJob:
-        """Have a batch end; raises UnknownBatchError, and RequestError where it has ended."""
+        """Cancel a batch; raises UnknownBatchError, and RequestError if it has ended."""
         store, _ = self._needed()
         keep_s = kept_s(self._settings, None)
         before = _known(await run_in_threadpool(store.jobs.get, context.key, id), id)
@@ -213,7 +213,7 @@ class Batches:
         return store, self._made
 
     def _place(self, store: Store) -> str | Path | None:
-        """The folder of files, or the URL of an object store; None where there is none."""
+        """The folder of files, or the URL of an object store; None if neither is set."""
         if self._settings.files:
             return self._settings.files
         file = store.database.file

@@ -1,4 +1,4 @@
-"""The folder in which files lie, each under its id, and below it what batches have done so far."""
+"""The folder of uploaded files and results, each under its id, with the answers of running jobs."""
 
 from __future__ import annotations
 
@@ -17,37 +17,36 @@ from serving.server.work.batches.answers import LineAnswers
 _PART = ".part"
 _BLOCK = 2**20
 YOUNG_S = 3600.0
-"""What was written within this time may yet be noted in the store."""
+"""Files younger than this may not be recorded in the store yet, in seconds."""
 _AT_ONCE = 200
 OURS = re.compile(r"file-[0-9a-f]{32}(?:\.part)?")
-"""Names of what is put here; the folder may hold what is somebody else's, such as the store."""
+"""Names that this module creates; the folder may hold other files, such as the store."""
 
 Known = Callable[[Collection[str]], Collection[str]]
-"""Gives those of at most some hundred ids that the store knows."""
+"""Returns those of at most a few hundred ids that the store knows."""
 
 
 class FileFolder:
     """A folder that the servers of one store share."""
 
     def __init__(self, folder: Path) -> None:
-        """The folder is made for the first file."""
+        """The folder is created with the first file."""
         self._folder, self._progress = folder, folder / "progress"
 
     def content(self, id: str) -> Path:
-        """Where the content of a file lies; raises FileNotFoundError where that is gone."""
+        """Path of a file; raises FileNotFoundError if it does not exist."""
         path = self._folder / id
         if not path.is_file():
             raise FileNotFoundError(path)
         return path
 
     def opened(self, id: str) -> BinaryIO:
-        """The content of a file, for as long as it is open, whoever deletes it meanwhile; raises
+        """Open a file. It stays readable while it is open, even if it is deleted. Raises
         FileNotFoundError."""
         return (self._folder / id).open("rb")
 
     def keep(self, id: str, content: IO[bytes]) -> None:
-        """Put a file in, whole or not at all; raises StoreUnavailableError where the disk does not
-        hold it."""
+        """Store a file, atomically; raises StoreUnavailableError if the disk is full."""
         try:
             self.write(id, iter(lambda: content.read(_BLOCK), b""))
         except OSError as error:
@@ -56,7 +55,7 @@ class FileFolder:
             ) from error
 
     def write(self, id: str, parts: Iterable[bytes]) -> int:
-        """Do the same with parts of a content; gives its size, and raises OSError."""
+        """Store a file from parts, atomically; returns its size in bytes. Raises OSError."""
         part, size = self._folder / f"{id}{_PART}", 0
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
@@ -72,16 +71,15 @@ class FileFolder:
         return size
 
     def remove(self, id: str) -> None:
-        """Delete the content of a file."""
+        """Delete a file."""
         (self._folder / id).unlink(missing_ok=True)
 
     def answers(self, job: str, claim: str, total: int) -> LineAnswers:
-        """The answers that there are to the `total` lines of a job, for more of them by a claim;
-        raises OSError.
+        """The answers to the `total` lines of a job, to which a claim adds more; raises OSError.
 
-        Each claim has a file of its own, which takes over what earlier ones have: whatever a
-        process that was killed, or one that has lost its claim, has written last, whole lines count
-        and no others.
+        Each claim has a file of its own, which starts with the answers of earlier claims. A killed
+        process, or one that lost its claim, may have left a partial line at the end; only complete
+        lines count.
         """
         folder = self._progress / job
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -97,12 +95,12 @@ class FileFolder:
         return LineAnswers(own, total)
 
     def remove_answers(self, job: str) -> None:
-        """Delete what has been done of a job."""
+        """Delete the answers of a job."""
         shutil.rmtree(self._progress / job, ignore_errors=True)
 
     def sweep(self, known: Known, unended: Known) -> None:
-        """Delete contents that are not files of the store, and answers to what is no job that
-        goes on, as a process that was killed leaves them. What has no name of a content stays."""
+        """Delete files that the store does not know, and answers of jobs that are not running: a
+        killed process leaves them. Files with other names stay."""
         old = time.time() - YOUNG_S
         ours = (path for path in _within(self._folder) if OURS.fullmatch(path.name))
         for name in unknown((path.name for path in ours if _is_older(path, old)), known):
@@ -113,7 +111,7 @@ class FileFolder:
 
 
 def unknown(names: Iterable[str], known: Known) -> Iterator[str]:
-    """Those names that the store does not know; it is asked about some hundred at once."""
+    """The given names that the store does not know, asked in blocks of a few hundred."""
     left = list(names)
     for begin in range(0, len(left), _AT_ONCE):
         some = left[begin : begin + _AT_ONCE]

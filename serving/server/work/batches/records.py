@@ -1,4 +1,4 @@
-"""What is asked of a batch and what comes of it, as it stands in its job."""
+"""The parameters and the result of a batch, as its job stores them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BatchStatus = Literal[
 ]
 
 KIND = "batch"
-"""Of the jobs that are batches."""
+"""Kind of the jobs that are batches."""
 STATUSES: Mapping[JobState, BatchStatus] = {
     "waiting": "validating",
     "running": "in_progress",
@@ -26,18 +26,18 @@ STATUSES: Mapping[JobState, BatchStatus] = {
     "cancelled": "cancelled",
     "expired": "expired",
 }
-"""The names that clients know of the states of a batch."""
+"""The states of a batch under the names of the API."""
 
 
 class UnknownFileError(RequestError):
-    """There is no such file, or it is somebody else's."""
+    """The file does not exist or belongs to another key."""
 
     status = 404
     code = "unknown_file"
 
 
 class UnknownBatchError(RequestError):
-    """There is no such batch, or it is somebody else's."""
+    """The batch does not exist or belongs to another key."""
 
     status = 404
     code = "unknown_batch"
@@ -45,19 +45,19 @@ class UnknownBatchError(RequestError):
 
 @dataclass(frozen=True, kw_only=True)
 class BatchWishes:
-    """What is asked of a batch."""
+    """Parameters of a batch."""
 
     endpoint: str
     """Path that each line is for."""
     input_file: str
-    """Id of the file with the lines."""
+    """Id of the input file."""
     metadata: Mapping[str, str] | None = None
     output_s: float | None = None
-    """Seconds for which the results are to be kept, where less than usual."""
+    """Seconds for which results are kept, if less than the default."""
     client: str = ""
-    """Under which its characters of a minute are counted."""
+    """Client name to which the characters a minute are charged."""
     webhook: Webhook | None = None
-    """Where its end is to be told."""
+    """Webhook that is called at the end."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,14 @@ class BatchFault:
     code: str
     message: str
     line: int | None = None
-    """Of the file, counted from 1, where one is at fault."""
+    """Line of the input file, from 1, if a line is at fault."""
     param: str | None = None
-    """The field of the line that is."""
+    """Field of that line."""
 
 
 @dataclass(frozen=True)
 class BatchResult:
-    """What came of a batch."""
+    """Result of a batch."""
 
     output_file: str | None = None
     error_file: str | None = None
@@ -82,7 +82,7 @@ class BatchResult:
 
 
 LOST = BatchFault("job_lost", "the server ended several times while it began with this batch")
-"""Of a batch that is given up."""
+"""Set if the batch was given up."""
 
 
 def written(record: BatchWishes | BatchResult) -> str:
@@ -91,14 +91,14 @@ def written(record: BatchWishes | BatchResult) -> str:
 
 
 def wishes_of(job: KeptJob) -> BatchWishes:
-    """What is asked of the batch of a job."""
+    """The parameters of a job's batch."""
     fields = json.loads(job.wishes)
     webhook = fields.pop("webhook")
     return BatchWishes(**fields, webhook=Webhook(**webhook) if webhook else None)
 
 
 def result_of(job: KeptJob) -> BatchResult:
-    """What came of the batch of a job, so far."""
+    """The result of a job's batch, so far."""
     if not job.result:
         return BatchResult(faults=(LOST,)) if job.state == "failed" else BatchResult()
     fields = json.loads(job.result)

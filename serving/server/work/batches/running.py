@@ -1,4 +1,4 @@
-"""Answers the lines of one batch, so that what clients wait for comes between them."""
+"""Answers the lines of one batch; interactive requests take precedence."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from serving.store.records.job import JobState, KeptJob
 from serving.store.records.key import NO_LIMITS, KeyLimits
 
 _AT_ONCE = 8
-"""Lines that are answered at one time while no client waits."""
+"""Lines answered at the same time while no client waits."""
 _LOOK_S = 0.2
 _PAUSE_S = 1.0
-"""Before a line that was refused is sent again, where the error does not say."""
+"""Seconds before a refused line is sent again, if the error gives no time."""
 _LONGEST_PAUSE_S = 30.0
 _TRIES = 3
 _PASSING = (
@@ -55,19 +55,19 @@ _PASSING = (
 )
 """Errors after which a line is sent again."""
 _PERHAPS_ITS_OWN = (DeadlineExceededError, DecoderLostError, DeviceMemoryError)
-"""Those that a line may be the reason of: it is sent so many times."""
+"""Errors that the line itself may cause: it is sent at most _TRIES times."""
 
 Answering = Callable[[Request, RequestContext], Awaitable[Response]]
-"""What answers the requests of a path; raises ServingError."""
+"""Answers the requests of a path; raises ServingError."""
 Refuse = Callable[[Scope, ServingError], Response]
-"""Makes the answer that tells of an error."""
+"""Builds the error response of a request."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Why the lines that have no answer get none."""
+    """The reason why the remaining lines get no answer."""
 
     state: JobState
     code: str
@@ -86,7 +86,7 @@ _EXPIRED = Stop(
 
 @dataclass(frozen=True)
 class BatchEnd:
-    """How a batch has come to its end, or to that of its turn (`waiting`)."""
+    """How a batch, or its current turn (`waiting`), has ended."""
 
     state: JobState
     stop: Stop | None = None
@@ -94,7 +94,8 @@ class BatchEnd:
 
 
 class BatchRun:
-    """One batch, from the check of its lines to the last answer. Belongs to the event loop."""
+    """One run of a batch, from checking its lines to the last answer. Used on the event loop
+    only."""
 
     def __init__(
         self,
@@ -111,30 +112,32 @@ class BatchRun:
         self._lines: BatchLines | None = None
         self._answers: LineAnswers | None = None
         self.total = job.total
-        """Lines; what an earlier run has told until this one has read them, as `done` and `failed`:
-        fewer would be told as a step back, and the same again as progress."""
+        """Number of lines. Until this run has read them, this is the value that an earlier run
+        reported, as with `done` and `failed`. A smaller value would look like a step back, and
+        reporting the old value again later would look like progress."""
         self.stop: Stop | None = _GIVEN_UP if job.given_up else None
-        """Set by whoever wants it to end."""
+        """Set from outside to end the batch."""
         self.pause = False
-        """Set by whoever wants it to rest, so that another has its turn."""
+        """Set from outside to pause, so that another batch gets its turn."""
         self.answering_since: float | None = None
-        """By the monotonic clock; None until its lines and earlier answers have been read."""
+        """When answering started (monotonic); None until the lines and earlier answers have been
+        read."""
         self.limits: KeyLimits = NO_LIMITS
-        """Of the key that asked for it."""
+        """Limits of the key that created the batch."""
 
     @property
     def done(self) -> int:
-        """Lines that were answered well."""
+        """Number of lines with a successful answer."""
         return self._answers.done if self._answers else self._job.done
 
     @property
     def failed(self) -> int:
-        """Lines whose answer is an error."""
+        """Number of lines whose answer is an error."""
         return self._answers.failed if self._answers else self._job.failed
 
     async def run(self) -> BatchEnd:
-        """Answer the lines that have no answer yet; raises OSError where the disk does not hold
-        the answers, StoreUnavailableError where the store of files does not answer."""
+        """Answer the lines that have no answer yet. Raises OSError if the disk is full, and
+        StoreUnavailableError if the object store does not respond."""
         try:
             file = await asyncio.to_thread(self._folder.opened, self._wishes.input_file)
         except FileNotFoundError:
@@ -146,7 +149,7 @@ class BatchRun:
             return await self._run(file)
 
     async def _kept(self) -> LineAnswers:
-        """The answers of earlier runs, for more of them."""
+        """Load the answers of earlier runs; new answers are added to them."""
         given = (self._job.id, self._job.claim, self.total)
         self._answers = await asyncio.to_thread(self._folder.answers, *given)
         return self._answers
@@ -167,8 +170,9 @@ class BatchRun:
         return BatchEnd(stop.state if stop else "done", stop, given_up)
 
     def write(self, end: BatchEnd, good: str, bad: str) -> tuple[int, int]:
-        """Write the answers into the files of those ids; gives the sizes of both, 0 where there is
-        none. For a thread; raises OSError, StoreUnavailableError."""
+        """Write the successful answers to file `good` and the errors to file `bad`. Returns the
+        sizes of both in bytes, 0 if there is no file. Blocking; raises OSError and
+        StoreUnavailableError."""
         if self._answers is None:
             return 0, 0
         missing = None if end.stop is None else self._missing(end.stop)
@@ -184,24 +188,25 @@ class BatchRun:
         return sizes[0], sizes[1]
 
     def share(self) -> None:
-        """Have another server find the answers; for a thread."""
+        """Make the answers visible to other servers. Blocking."""
         if self._answers is not None:
             self._answers.share()
 
     def close(self) -> None:
-        """Close the files of the answers; what is in them stays."""
+        """Close the files of the answers; their content stays."""
         if self._answers is not None:
             self._answers.close()
 
     def _missing(self, stop: Stop) -> Callable[[int], bytes]:
-        """Makes what stands in the place of an answer that there is none of."""
+        """A function that formats the record of a line without an answer."""
         assert self._lines is not None
         ids = self._lines.custom_ids
         error = json.dumps({"code": stop.code, "message": stop.message}).encode()
         return lambda number: _record(_line_id(), ids[number], b"null", error)
 
     async def _answer(self, lines: BatchLines, answers: LineAnswers) -> Stop | None:
-        """Answer lines until all are, or it is to rest, or something stops that; gives what."""
+        """Answer lines until all are done, or it is paused, or a reason to stop arises; returns
+        that reason, or None."""
         left = iter([number for number in range(self.total) if number not in answers])
         running: set[asyncio.Task[None]] = set()
         try:
@@ -225,7 +230,7 @@ class BatchRun:
             await asyncio.gather(*running, return_exceptions=True)
 
     def _over(self, answers: LineAnswers) -> Stop | None:
-        """Why nothing more is to be answered."""
+        """The reason to stop now, or None."""
         if self.stop is not None:
             return self.stop
         if time.time() > self._job.deadline:
@@ -240,28 +245,28 @@ class BatchRun:
         return None
 
     async def _line(self, lines: BatchLines, answers: LineAnswers, number: int) -> None:
-        """Answer a line and keep that; while clients ask for something else, a rest follows."""
+        """Answer one line and store the answer; pause afterwards while clients are active."""
         body = await asyncio.to_thread(lines.body, number)
         start = time.monotonic()
         id = _line_id()
         response = await self._answered(id, pydantic_core.to_json(body))
         if response is None:
             return
-        # As it is, so that it is what a client would have got.
-        told = b'{"status_code": %d, "request_id": "%s", "body": %s}' % (
+        # The body is copied unchanged, so that it equals the response over HTTP.
+        outcome = b'{"status_code": %d, "request_id": "%s", "body": %s}' % (
             response.status_code,
             id.encode(),
             bytes(response.body),
         )
-        record = _record(id, lines.custom_ids[number], told, b"null")
+        record = _record(id, lines.custom_ids[number], outcome, b"null")
         good = response.status_code < HTTPStatus.BAD_REQUEST
         await asyncio.to_thread(answers.add, number, record, good=good)
         if attentive(self._gatekeeper.idle_s):
             await asyncio.sleep(rest_s(time.monotonic() - start))
 
     async def _answered(self, id: str, body: bytes) -> Response | None:
-        """The answer of the endpoint, which gets the line again after an error that passes; None
-        where the batch rests by then."""
+        """The response of the endpoint. After a temporary error the line is sent again; returns
+        None if the batch is paused by then."""
         tries = 0
         while True:
             request, context = self._request(id, body)
@@ -285,7 +290,7 @@ class BatchRun:
                 return self._refuse(request.scope, failure)
 
     def _request(self, id: str, body: bytes) -> tuple[Request, RequestContext]:
-        """A line as the request that it stands for; its client never leaves."""
+        """The HTTP request that a line stands for; its client never disconnects."""
         context = RequestContext(
             id,
             client=self._wishes.client,
@@ -318,7 +323,7 @@ def _line_id() -> str:
 
 
 def _record(id: str, custom_id: str, response: bytes, error: bytes) -> bytes:
-    """A line of a file of results; what came of the request is JSON already."""
+    """One line of a result file; `response` and `error` are JSON."""
     return b'{"id": "%s", "custom_id": %s, "response": %s, "error": %s}' % (
         id.encode(),
         json.dumps(custom_id).encode(),

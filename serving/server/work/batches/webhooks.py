@@ -1,4 +1,4 @@
-"""Webhooks: what tells a client's server that something has ended, signed, and never sent inward.
+"""Webhooks: signed notifications to a client's server, never sent to internal addresses.
 
 The signature is that of Standard Webhooks, which OpenAI's client verifies.
 """
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from serving.store.store import Store
 
 KIND = "webhook"
-"""Of the jobs that are webhooks."""
+"""Kind of the jobs that are webhooks."""
 LEASE_S = 60.0
-"""Seconds until one that was not taken is sent again, by whatever server."""
+"""Seconds until a failed delivery is tried again, by any server."""
 _LONGEST_S = 10.0
-"""Seconds that one may take, whatever its receiver does."""
+"""Timeout of a delivery in seconds, however slowly the receiver responds."""
 _AT_ONCE = 4
 _LOOK_S = 2.0
 _KEPT_S = 3600.0
@@ -49,26 +49,25 @@ _LONGEST_URL = 2000
 _PLAIN = re.compile("[!-~]+")
 _PORTS = {"http": 80, "https": 443}
 _OUTWARD = ipaddress.ip_network("2000::/3")
-"""Addresses of version 6 in the public network; the others stay inside, or a gateway turns them
-into such as do."""
+"""Public IPv6 addresses. Others are internal, or a gateway translates them to internal ones."""
 
 logger = logging.getLogger(__name__)
 
 
 class UndeliveredError(ServingError):
-    """The receiver of a webhook was not reached, or has not taken it."""
+    """The receiver of a webhook was not reached or did not accept it."""
 
 
 @dataclass(frozen=True)
 class Webhook:
-    """Where something is to be told, and the secret that signs it."""
+    """URL of a notification, and the secret that signs it."""
 
     url: str
     secret: str
 
 
 def webhook_job(webhook: Webhook, owner: str, type: str, data: Mapping[str, str]) -> KeptJob:
-    """The job that sends an event of a type."""
+    """The job that sends an event of this type."""
     moment = time.time()
     id = f"evt_{uuid.uuid4().hex}"
     event = {"id": id, "object": "event", "created_at": int(moment), "type": type, "data": data}
@@ -83,8 +82,8 @@ def webhook_job(webhook: Webhook, owner: str, type: str, data: Mapping[str, str]
 
 
 def check_webhook(webhook: Webhook, settings: Settings) -> None:
-    """Raise RequestError for a URL that nothing is sent to, and for a secret that signs nothing;
-    waits for the name's addresses."""
+    """Raise RequestError for a URL that must not be called, or an unusable secret. Blocking:
+    resolves the host name."""
     try:
         parts = urlsplit(webhook.url)
         good = parts.scheme in _PORTS and parts.hostname and not parts.username
@@ -105,13 +104,13 @@ def check_webhook(webhook: Webhook, settings: Settings) -> None:
 
 
 class WebhookSender:
-    """Sends the webhooks of a store; belongs to the event loop."""
+    """Sends the webhooks of a store; used on the event loop only."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store, self._settings = store, settings
 
     async def run(self) -> None:
-        """Send what is to be sent, for ever."""
+        """Send pending webhooks, forever."""
         running: set[asyncio.Task[None]] = set()
         try:
             while True:
@@ -128,7 +127,7 @@ class WebhookSender:
             await asyncio.gather(*running, return_exceptions=True)
 
     async def _sent(self, job: KeptJob) -> None:
-        """Send one; where that fails, its lease ends, and it is sent again, or given up."""
+        """Send one webhook. If that fails, it is sent again when its lease expires, or given up."""
         fields = json.loads(job.wishes)
         webhook, event = Webhook(fields["url"], fields["secret"]), fields["event"]
         extra = {"request_id": job.id}
@@ -146,8 +145,8 @@ class WebhookSender:
 
 
 def send(webhook: Webhook, id: str, body: bytes, settings: Settings) -> None:
-    """Send a body, signed; raises UndeliveredError where it is not taken within seconds. Redirects
-    are not followed. For a thread."""
+    """Send a signed body; raises UndeliveredError if it is not accepted in time. Redirects are not
+    followed. Blocking."""
     moment = str(int(time.time()))
     signed = b".".join((id.encode(), moment.encode(), body))
     signature = hmac.new(_key(webhook.secret), signed, hashlib.sha256).digest()
@@ -167,14 +166,16 @@ def send(webhook: Webhook, id: str, body: bytes, settings: Settings) -> None:
 
 
 def _posted(url: str, body: bytes, headers: Mapping[str, str], settings: Settings) -> int:
-    """The status of the answer to a POST."""
+    """The HTTP status of the response to a POST."""
     parts = urlsplit(url)
     host, port = str(parts.hostname), parts.port or _PORTS[parts.scheme]
-    # To the address that was checked: asked again, the name may have another.
+    # Connect to the checked address: another look-up could return a different one.
     address = _addresses(url, settings)[0]
     with contextlib.closing(http.client.HTTPConnection(host, port)) as connection:
         connection.sock = socket.create_connection((address, port), _LONGEST_S)
-        end = threading.Timer(_LONGEST_S, _shut, (connection,))  # each byte may come in time
+        end = threading.Timer(
+            _LONGEST_S, _shut, (connection,)
+        )  # a socket timeout would restart with each byte
         end.start()
         try:
             if parts.scheme == "https":
@@ -196,8 +197,8 @@ def _shut(connection: http.client.HTTPConnection) -> None:
 
 
 def _addresses(url: str, settings: Settings) -> list[str]:
-    """The addresses of a URL's host; raises UndeliveredError where it has none, or one in the
-    server's own network that the settings do not allow."""
+    """The addresses of a URL's host; raises UndeliveredError if there are none, or if one is
+    internal and not allowed by the settings."""
     parts = urlsplit(url)
     host = str(parts.hostname)
     try:
@@ -226,7 +227,7 @@ def _is_public(address: str) -> bool:
 
 
 def _key(secret: str) -> bytes:
-    """The bytes that sign; raises ValueError for a secret that is none."""
+    """The bytes of a signing secret; raises ValueError if it is malformed."""
     if secret.startswith("whsec_"):
         return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
     return secret.encode()

@@ -1,4 +1,4 @@
-"""Claims batches, one at a time, has them answered, and puts the answers where they are fetched."""
+"""Claims batches one at a time, runs them, and stores their results."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
 
 RESULT_PURPOSE = "batch_output"
 LEASE_S = 60.0
-"""Seconds after which a batch whose server does not tell of itself is another's."""
+"""Seconds without a heartbeat after which another server may claim a batch."""
 _TURN_S = 30.0
-"""Seconds after which another batch that waits is done for a while: neither a long one nor one
-whose lines are slow holds up the others."""
+"""Seconds of one turn: then another waiting batch gets its turn, so that long batches and slow
+lines do not delay the others."""
 _BEAT_S = 1.0
 _LOOK_S = 2.0
 _SWEEP_S = 60.0
 _FULL_DISK_S = 30.0
-"""Before a batch is gone on with whose answers the disk did not hold."""
+"""Seconds before a batch is retried after the disk was full."""
 
 T = TypeVar("T")
 
@@ -57,13 +57,13 @@ logger = logging.getLogger(__name__)
 
 
 def kept_s(settings: Settings, wanted_s: float | None) -> float:
-    """Seconds for which something is kept of which so many are wanted, or none in particular."""
+    """How long something is kept, in seconds: `wanted_s`, at most what the settings allow."""
     longest = settings.document_hours * 3600
     return longest if wanted_s is None else min(wanted_s, longest)
 
 
 class BatchWorker:
-    """Does the batches of a store; belongs to the event loop."""
+    """Runs the batches of a store; used on the event loop only."""
 
     def __init__(
         self,
@@ -80,17 +80,17 @@ class BatchWorker:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin."""
+        """Start the background tasks."""
         sender = WebhookSender(self._store, self._settings)
         parts = (self._work(), self._sweep(), sender.run())
         self._tasks = [asyncio.create_task(part) for part in parts]
 
     def wake(self) -> None:
-        """Look for a batch now rather than soon."""
+        """Look for a batch now rather than at the next interval."""
         self._wake.set()
 
     async def close(self) -> None:
-        """Give back the batch that is being done, and end."""
+        """Release the current batch and stop."""
         await _stopped(*self._tasks)
 
     async def _work(self) -> None:
@@ -116,9 +116,8 @@ class BatchWorker:
                 await asyncio.wait_for(self._wake.wait(), _LOOK_S)
 
     async def _run(self, job: KeptJob) -> None:
-        """Do what is left of a batch, unless another server takes it, or this one ends; raises
-        OSError where the disk does not hold the answers, StoreUnavailableError where the store of
-        files does not answer."""
+        """Run the rest of a batch, until another server takes it or this one stops. Raises OSError
+        if the disk is full, and StoreUnavailableError if the object store does not respond."""
         run = BatchRun(
             job,
             self._folder,
@@ -154,9 +153,9 @@ class BatchWorker:
             run.close()
 
     async def _whole(self, job: KeptJob, run: BatchRun) -> None:
-        """Answer the lines, put the answers where they are fetched, and note that; the store is
-        waited for, as long as the batch is this server's. Raises OSError as `_run` does, and
-        StoreUnavailableError where the input is not to be had."""
+        """Answer the lines, store the results and record the end. Waits for the store as long as
+        this server holds the batch. Raises OSError as `_run` does, and StoreUnavailableError if the
+        input cannot be read."""
         await _insistent(lambda: self._look(job, run))
         end = await run.run()
         if end.state == "waiting":
@@ -176,8 +175,8 @@ class BatchWorker:
         await _insistent(note)
 
     async def _give_back(self, job: KeptJob, run: BatchRun) -> None:
-        """Let another server go on, at once, or when the lease is over where the store is away:
-        an error of it must not stand in the place of what has ended the batch here."""
+        """Release the batch to another server: at once, or when the lease expires if the store does
+        not respond. An error here must not hide the one that ended the batch."""
         try:
             await run_in_threadpool(run.share)
             await run_in_threadpool(self._store.jobs.give_back, job)
@@ -185,18 +184,18 @@ class BatchWorker:
             logger.warning("a batch is not given back: %s", error, extra={"request_id": job.id})
 
     async def _beats(self, job: KeptJob, run: BatchRun) -> None:
-        """Tell that a batch is being done, and see whether it still should be; ends where it is
-        another's, or may be."""
-        told = time.monotonic()
-        while time.monotonic() - told < LEASE_S:
+        """Send heartbeats, and check whether the batch should go on. Returns when another server
+        has, or may have, claimed it."""
+        beaten = time.monotonic()
+        while time.monotonic() - beaten < LEASE_S:
             counts = (run.done, run.failed, run.total)
             try:
                 now = await run_in_threadpool(self._store.jobs.beat, job, LEASE_S, *counts)
                 if now is None:
                     return
-                told = time.monotonic()
+                beaten = time.monotonic()
                 await run_in_threadpool(self._look, now, run)
-                if run.answering_since is not None and told - run.answering_since > _TURN_S:
+                if run.answering_since is not None and beaten - run.answering_since > _TURN_S:
                     waiting = self._store.jobs.is_waiting
                     run.pause = await run_in_threadpool(waiting, KIND, LEASE_S)
             except StoreUnavailableError as error:
@@ -204,7 +203,7 @@ class BatchWorker:
             await asyncio.sleep(_BEAT_S)
 
     def _look(self, job: KeptJob, run: BatchRun) -> None:
-        """Have a batch stop that was cancelled, or whose key may ask for nothing any more."""
+        """Stop a batch that was cancelled, or whose key is no longer valid."""
         if job.cancelling is not None:
             run.stop = CANCELLED
         if not job.owner or job.owner in self._gatekeeper.keys.owners:
@@ -216,7 +215,7 @@ class BatchWorker:
             run.limits = key.limits
 
     def _kept(self, job: KeptJob, id: str, kind: str, size: int) -> str | None:
-        """Note a file of results, if there is one; gives its id."""
+        """Record a result file if it is not empty; returns its id."""
         if not size:
             return None
         now = time.time()
@@ -233,7 +232,7 @@ class BatchWorker:
         return id
 
     def _note(self, job: KeptJob, run: BatchRun, state: JobState, result: BatchResult) -> None:
-        """Note that a batch has ended, where it is still this server's."""
+        """Record the end of a batch if this server still holds it."""
         failed = run.total - run.done if run.total else 0
         ended = dataclasses.replace(job, done=run.done, failed=failed, total=run.total)
         keep_s = kept_s(self._settings, None)
@@ -242,12 +241,12 @@ class BatchWorker:
             type = f"batch.{STATUSES[state]}"
             then = webhook_job(webhook, job.owner, type, {"id": job.id})
         if self._store.jobs.finish(ended, state, written(result), keep_s, then):
-            run.close()  # whatever ends this server now, nothing is shared any more
+            run.close()  # even if this server ends now, nothing more is shared
             self._folder.remove_answers(job.id)
             logger.info("a batch has ended: %s", state, extra={"request_id": job.id})
 
     async def _sweep(self) -> None:
-        """Delete what has been kept for as long as is promised, and what belongs to nothing."""
+        """Delete expired jobs and files, and files that belong to nothing, periodically."""
         while True:
             try:
                 await run_in_threadpool(self._remove_old)
@@ -264,12 +263,12 @@ class BatchWorker:
 
 
 def _result_id(job: KeptJob, kind: str) -> str:
-    """The id of a file of results: whoever writes it again after a failure writes the same."""
+    """The id of a result file; it is the same if the file is written again after a failure."""
     return f"file-{uuid.uuid5(uuid.NAMESPACE_OID, f'{job.id}/{kind}').hex}"
 
 
 async def _insistent(ask: Callable[[], T]) -> T:
-    """Call in a thread what asks a store, until that answers."""
+    """Call a blocking function of the store in a thread, again until the store responds."""
     while True:
         try:
             return await run_in_threadpool(ask)
@@ -279,7 +278,7 @@ async def _insistent(ask: Callable[[], T]) -> T:
 
 
 async def _stopped(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks, and wait until they have ended."""
+    """Cancel tasks and wait until they have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,6 +1,6 @@
 """Translates the texts of a request, for every dialect.
 
-A dialect reads its wire format into a `TranslationJob` and writes the `JobResult` in its own shape.
+A dialect parses its request into a `TranslationJob` and formats the `JobResult`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Submitted = tuple[list[Plan], list[TranslationTicket]]
 
 
 class Jobs:
-    """Translates jobs with the models of a catalogue, after the gatekeeper has counted them."""
+    """Translates jobs with the models of a catalogue; the gatekeeper counts them first."""
 
     def __init__(self, catalogue: Catalogue, settings: Settings, gatekeeper: Gatekeeper) -> None:
         self._gatekeeper = gatekeeper
@@ -48,55 +48,56 @@ class Jobs:
 
     @property
     def idle_s(self) -> float:
-        """Seconds since a client that waits has asked for something."""
+        """Seconds since the last interactive request."""
         return self._gatekeeper.idle_s
 
     async def translate(
         self, job: TranslationJob, context: RequestContext, receive: Receive
     ) -> JobResult:
-        """Translate the texts of a job. `receive` shows whether the client has left; then it stops.
+        """Translate the texts of a job; stops if `receive` shows that the client has disconnected.
 
-        Raises RequestError and the errors of the scheduler. `index` of a RequestError is the number
-        of the text at fault, if it is one text's.
+        Raises RequestError and the errors of the scheduler. `index` of a RequestError is the index
+        of the text at fault, if one text is.
         """
         return await _last(await self._begun(job, Caller(context, self._size(job), receive)))
 
     async def stream(self, job: TranslationJob, context: RequestContext) -> _Events:
-        """Translate the texts of a job; yields what becomes certain of them, then the result.
+        """Translate the texts of a job; yields their certain beginnings, then the result.
 
-        Read the generator to its end or close it; closing gives up what is left. Both this call and
-        the generator raise what `translate` raises.
+        Read the generator to its end or close it; closing cancels the rest. Both this call and the
+        generator raise what `translate` raises.
         """
         return await self._begun(job, Caller(context, self._size(job)))
 
     async def _begun(self, job: TranslationJob, caller: Caller) -> _Events:
-        """Submit the texts of a job, or a first part of them; returns the events of all."""
+        """Submit the texts of a job, or its first part; returns the events of all texts."""
         matched = self._planner.matched(job)
         with naming_languages(job, matched):
             return await self._matched(matched, caller)
 
     async def _matched(self, job: TranslationJob, caller: Caller) -> _Events:
-        """Do the same for a job whose languages are those of the models."""
+        """The same for a job with the models' language codes."""
         limit = self._pipeline.limit(job.timeout_s, caller.context)
         open_source = job.source == AUTO
         parts = await apart(caller, self._planner.parts, job) if open_source else []
         if not parts:
             return await self._routed(job, caller, limit)
         with parts[0].naming():
-            told = await self._routed(parts[0].job, caller, limit)
-        return self._in_parts(parts, told, caller, limit)
+            events = await self._routed(parts[0].job, caller, limit)
+        return self._in_parts(parts, events, caller, limit)
 
     async def _in_parts(
-        self, parts: Sequence[Part], told: _Events, caller: Caller, limit: TimeLimit
+        self, parts: Sequence[Part], events: _Events, caller: Caller, limit: TimeLimit
     ) -> _Events:
-        """Yield the events of all parts in turn, then the result. The first part has begun."""
+        """Yield the events of all parts in turn, then the result. The first part is already
+        submitted."""
         found: dict[int, TextResult] = {}
         for number, part in enumerate(parts):
             with part.naming():
                 if number:
-                    told = await self._routed(part.job, caller, limit.rest())
-                async with aclosing(told):
-                    async for event in told:
+                    events = await self._routed(part.job, caller, limit.rest())
+                async with aclosing(events):
+                    async for event in events:
                         if isinstance(event, JobResult):
                             found |= part.found(event)
                         else:
@@ -104,19 +105,19 @@ class Jobs:
         yield JobResult([found[index] for index in range(len(found))])
 
     async def _routed(self, job: TranslationJob, caller: Caller, limit: TimeLimit) -> _Events:
-        """Submit texts that share one way: directly, or through a third language."""
+        """Submit texts that share one route: directly, or through a third language."""
         between = await apart(caller, self._planner.between, job)
         if between is None:
             return await self._leg(job, caller, limit)
-        # The client sees nothing of the first leg.
-        first = await self._leg(first_leg(job, between), caller, limit, told=False)
+        # The client gets no events of the first leg.
+        first = await self._leg(first_leg(job, between), caller, limit, streamed=False)
         return self._in_legs(job, between, first, caller, limit)
 
     async def _in_legs(
-        self, job: TranslationJob, between: str, told: _Events, caller: Caller, limit: TimeLimit
+        self, job: TranslationJob, between: str, events: _Events, caller: Caller, limit: TimeLimit
     ) -> _Events:
         """Wait for the first leg, then yield the events of the second."""
-        first = await _last(told)
+        first = await _last(events)
         leg = second_leg(job, between, first)
         async with aclosing(await self._leg(leg, caller, limit.rest(), counted=True)) as events:
             async for event in events:
@@ -130,12 +131,12 @@ class Jobs:
         caller: Caller,
         limit: TimeLimit,
         *,
-        told: bool = True,
+        streamed: bool = True,
         counted: bool = False,
     ) -> _Events:
-        """Submit texts of one language pair. With `told`, a caller that streams gets what becomes
-        certain of them. `counted` texts were made here and do not count for the client."""
-        told = told and caller.receive is None
+        """Submit texts of one language pair. If `streamed`, a caller that streams gets their
+        certain beginnings. `counted` texts were made here and are not charged to the client."""
+        streamed = streamed and caller.receive is None
 
         def choose() -> Chosen[_Submitted]:
             plans = self._planner.plans(job, counted=counted)
@@ -144,7 +145,7 @@ class Jobs:
                 task=job.task,
                 texts=len(plans),
                 characters=None if counted else _characters(job),
-                submit=lambda: (plans, _submit(job, plans, limit, told=told)),
+                submit=lambda: (plans, _submit(job, plans, limit, streamed=streamed)),
             )
 
         begun = await self._pipeline.begin(caller, choose)
@@ -175,21 +176,21 @@ class Jobs:
                 if isinstance(event, Completed):
                     grown = growing.ended(number, event.translation.text)
                 else:
-                    grown = growing.told(number, event.text)
+                    grown = growing.update(number, event.text)
                 if grown is not None:
                     yield TextPartial(*grown)
         done = [results[number] for number in range(len(tickets))]
         yield await apart(caller, job_result, job, plans, done)
 
     def _size(self, job: TranslationJob) -> float:
-        """The characters to read; infinite, for another thread, if a model may have to load or a
-        memory is asked."""
+        """Number of characters to read; infinite, so that another thread is used, if a model may
+        have to be loaded or a memory is searched."""
         elsewhere = self._planner.may_load or job.memory is not None
         return math.inf if elsewhere else sum(map(len, job.texts))
 
 
 async def _last(events: _Events) -> JobResult:
-    """The result, with which every stream ends."""
+    """The result, which is the last event of every stream."""
     async with aclosing(events):
         async for event in events:
             if isinstance(event, JobResult):
@@ -198,21 +199,21 @@ async def _last(events: _Events) -> JobResult:
 
 
 def _characters(job: TranslationJob) -> int:
-    """How many characters of a job count for the client."""
+    """Number of characters of a job that are charged to the client."""
     if job.format == "text":
         return sum(map(len, job.texts))
     return sum(counted_characters(text, job.format) for text in job.texts)
 
 
 def _submit(
-    job: TranslationJob, plans: Sequence[Plan], limit: TimeLimit, *, told: bool
+    job: TranslationJob, plans: Sequence[Plan], limit: TimeLimit, *, streamed: bool
 ) -> list[TranslationTicket]:
-    """Queue the sentences of all texts, or of none if one is refused."""
+    """Queue the sentences of all texts, or none if one is refused."""
     prefixes = job.target_prefixes or [""] * len(plans)
     asked = [
         (index, plan, request)
         for index, (plan, prefix) in enumerate(zip(plans, prefixes, strict=True))
-        for request in requests(job, plan, prefix, limit.timeout_s, stream=told)
+        for request in requests(job, plan, prefix, limit.timeout_s, stream=streamed)
     ]
     tickets: dict[int, TranslationTicket] = {}
     for number, (_, _, known) in enumerate(asked):

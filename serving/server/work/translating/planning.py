@@ -1,5 +1,4 @@
-"""How the texts of a job are translated: in which sentences, with which model, from which
-language."""
+"""Plans the translation of a job's texts: sentences, model and source language."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ from serving.translation.results import (
 from serving.translation.ticket import Completed, Request
 
 _ZERO_SHOT = "zero_shot"
-"""The warning of a translation between languages on whose pair its model was not trained."""
+"""Warning for a translation of a pair that its model was not trained on."""
 
 
 _NO_TIME = RequestTiming(0.0, 0.0, 0.0, 0)
@@ -49,16 +48,16 @@ _NO_TIME = RequestTiming(0.0, 0.0, 0.0, 0)
 
 @dataclass(frozen=True)
 class Known:
-    """A translation that a memory has of a sentence."""
+    """A memory's translation of a sentence."""
 
     text: str
-    """As a model would write it."""
+    """The translation as a model would write it, with masks."""
     origin: SentenceOrigin
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How one text is translated: its sentences, the model, the options and the language."""
+    """The plan for one text: its sentences, the model, the options and the language."""
 
     document: Document
     model: ServedTranslator
@@ -66,49 +65,49 @@ class Plan:
     source: str
     confidence: float | None
     terms: Mapping[int, Sequence[Match]]
-    """Those of stored glossaries, by the numbers of the sentences that hold any."""
+    """Terms of stored glossaries, by sentence number; sentences without terms are left out."""
     known: Mapping[int, Known] = field(default_factory=dict)
-    """What a memory has for sentences, by their numbers; those are not decoded, and have no
+    """Translations from a memory, by sentence number; these sentences are not decoded and have no
     terms."""
     offered: Mapping[int, Recalled] = field(default_factory=dict)
-    """What it has that is like others, whose translations may begin so."""
+    """Similar segments of a memory, whose translations may give the beginning."""
 
     @property
     def num_sentences(self) -> int:
-        """How many sentences the text has."""
+        """Number of sentences of the text."""
         return len(self.document.sentences)
 
 
 class Planner:
-    """Plans jobs for the models of a catalogue, within the settings."""
+    """Plans jobs with the models of a catalogue, within the limits of the settings."""
 
     def __init__(self, catalogue: Catalogue, settings: Settings) -> None:
         self._catalogue, self._settings = catalogue, settings
 
     @property
     def may_load(self) -> bool:
-        """Whether a plan may have to wait for a model that is loaded."""
+        """Whether planning may have to wait until a model is loaded."""
         return self._catalogue.may_load
 
     def matched(self, job: TranslationJob) -> TranslationJob:
-        """The job with its languages as the models call them (`Catalogue.codes`)."""
+        """The job with the models' language codes (`Catalogue.codes`)."""
         source, target = self._catalogue.codes(job.source, job.target, job.model)
         return replace(job, source=source, target=target)
 
     def parts(self, job: TranslationJob) -> list[Part]:
-        """The parts of a job whose source is left open, where some texts are in a language that
-        goes to the target through a third only; none of any other, which is to stay whole."""
+        """The parts of a job without a source language, if some of its texts reach the target
+        through a third language only; an empty list for any other job, which stays whole."""
         roundabout = self._catalogue.roundabout_sources(job.target, job.model)
         detected = self._detected(job, roundabout) if roundabout else {}
         return split_by_route(job, detected) if detected else []
 
     def between(self, job: TranslationJob) -> str | None:
-        """The language that the texts go through; None where one model translates them."""
+        """The language that the texts are translated through; None if one model translates them."""
         if job.source == AUTO:
             return None
         between = self._catalogue.pivot(job.source, job.target, job.model)
         if between is not None:
-            # What is asked of the second model is looked at before the first one works.
+            # The options of the second leg are checked before the first leg starts.
             check_pivot(job, between)
             self._check_wishes(job)
             second = self._catalogue.choose(between, job.target, job.model)
@@ -116,12 +115,11 @@ class Planner:
         return between
 
     def plans(self, job: TranslationJob, *, counted: bool) -> list[Plan]:
-        """Decide how each text is translated; raises RequestError, with the index of the text where
-        a single one is at fault. Texts that are no client's are `counted` already: neither their
-        size nor their cost is looked at."""
+        """Plan each text. Raises RequestError, with the index of a single text at fault. Texts that
+        are `counted` come from the server itself: their size and cost are not checked."""
         documents = list(_documents(job)) if counted else self._checked_documents(job)
         keeper = self._catalogue.keeper(job.source, job.target, job.model)
-        # Asked first: a target that nothing writes is at fault before any text is.
+        # First, because an unknown target is reported before any text.
         readable = self._catalogue.sources(job.target, job.model) if job.source == AUTO else []
         plans: list[Plan] = []
         options: dict[str, SearchOptions] = {}
@@ -129,7 +127,7 @@ class Planner:
             source, confidence = job.source, None
             if source == AUTO:
                 source, confidence = detect_among(document.visible, readable, job.target)
-            # Else it is in the target language already.
+            # Otherwise it is already in the target language.
             translated = keeper is None and (job.source != AUTO or source in readable)
             model = keeper or self._catalogue.choose(
                 source if translated else readable[0], job.target, job.model
@@ -138,7 +136,7 @@ class Planner:
                 options[model.name] = self._options(job, model)
             try:
                 check_text(text)
-                if translated:  # else it has no sentences and stays as it is
+                if translated:  # otherwise it has no sentences and stays unchanged
                     document.divide(
                         source,
                         model.scheduler.texts.fits,
@@ -162,8 +160,8 @@ class Planner:
     def _detected(
         self, job: TranslationJob, languages: Sequence[str]
     ) -> dict[int, tuple[str, float]]:
-        """The texts that are in one of these languages rather than in one that has a model of its
-        own to the target, with it and its probability."""
+        """The texts that are likelier in one of these languages than in one with a direct model,
+        each with the language and its probability."""
         direct = self._catalogue.sources(job.target, job.model)
         found = {}
         for index, document in enumerate(self._checked_documents(job)):
@@ -175,7 +173,7 @@ class Planner:
         return found
 
     def _checked_documents(self, job: TranslationJob) -> list[Document]:
-        """Read the texts of a client, within the server's limits."""
+        """Parse the texts of a client, within the limits of the server."""
         settings = self._settings
         if job.format == "text":
             check_texts(job.texts, settings)
@@ -188,7 +186,7 @@ class Planner:
         return documents
 
     def _check_wishes(self, job: TranslationJob) -> None:
-        """Raise RequestError for terms and prefixes beyond the server's limits."""
+        """Raise RequestError for terms and prefixes that exceed the limits of the server."""
         check_texts(job.target_prefixes, self._settings, "target_prefix")
         check_terms(job.terms, self._settings)
         _check_memory(job)
@@ -200,7 +198,7 @@ class Planner:
 
 
 def _check_memory(job: TranslationJob) -> None:
-    """Raise InvalidOptionError where a job names a memory and asks for what no memory heeds."""
+    """Raise InvalidOptionError if a job names a memory and also options that exclude it."""
     for name, asked in (
         ("target_prefix", any(job.target_prefixes)),
         ("required", job.terms.required),
@@ -217,8 +215,7 @@ def _check_memory(job: TranslationJob) -> None:
 
 @contextmanager
 def naming_languages(asked: TranslationJob, matched: TranslationJob) -> Iterator[None]:
-    """An error of languages names those that were asked for, where the models call them
-    otherwise."""
+    """Errors about languages use the codes of the request if the models' codes differ."""
     try:
         yield
     except UnknownLanguageError as error:
@@ -229,13 +226,13 @@ def naming_languages(asked: TranslationJob, matched: TranslationJob) -> Iterator
 
 
 def _terms(glossary: Sequence[TermIndex], document: Document) -> dict[int, Sequence[Match]]:
-    """The terms of the sentences that hold any, by the sentences' numbers."""
+    """The terms of sentences that contain any, by sentence number."""
     found = (matched_terms(glossary, sentence) for sentence in document.sentences)
     return {number: terms for number, terms in enumerate(found) if terms}
 
 
 def _with_memory(plans: Sequence[Plan], memory: MemoryUse) -> list[Plan]:
-    """The plans with what the memory has for their sentences; all are looked up at once."""
+    """The plans with the memory's segments; one look-up serves all sentences."""
     places = [(n, own) for n, plan in enumerate(plans) for own in range(plan.num_sentences)]
     asked = [plans[n].document.as_given(own) for n, own in places]
     known: list[dict[int, Known]] = [{} for _ in plans]
@@ -270,7 +267,7 @@ def _documents(job: TranslationJob) -> Iterator[Document]:
 
 
 def common_name(plans: Sequence[Plan]) -> str:
-    """The name of the model for logs and metrics; texts of several languages may have several."""
+    """Name of the model for logs and metrics; `several` if texts have different ones."""
     names = {plan.model.name for plan in plans}
     return names.pop() if len(names) == 1 else "several"
 
@@ -278,8 +275,8 @@ def common_name(plans: Sequence[Plan]) -> str:
 def requests(
     job: TranslationJob, plan: Plan, prefix: str, timeout_s: float, *, stream: bool
 ) -> Iterator[Request | Completed]:
-    """One request of the scheduler for each sentence, or what is known of it already; the prefix
-    belongs to the first."""
+    """One scheduler request for each sentence, or its known translation; the prefix belongs to the
+    first sentence."""
     for number, sentence in enumerate(plan.document.sentences):
         if number in plan.known:
             yield Completed(Translation(plan.known[number].text), _NO_TIME)
@@ -294,7 +291,7 @@ def requests(
             alignments=job.alignments or plan.document.needs_links or number in plan.terms,
             terms=job.terms,
             draft=draft_of(offered, plan.document.as_given(number)) if offered else None,
-            # What is told stays, and a term may take the place of any word.
+            # Streamed text stays, but a term may replace any word.
             stream=stream and number not in plan.terms,
             timeout_s=timeout_s,
         )
@@ -302,8 +299,8 @@ def requests(
 
 
 def sentences_with_terms(plans: Sequence[Plan]) -> dict[int, tuple[str, Sequence[Match]]]:
-    """The sentences that hold terms of stored glossaries, with those; by their numbers among the
-    sentences of all texts."""
+    """The sentences that contain terms of stored glossaries, with these terms, by their numbers
+    among the sentences of all texts."""
     every = [(p, n, s) for p in plans for n, s in enumerate(p.document.sentences)]
     return {
         number: (sentence, plan.terms[own])

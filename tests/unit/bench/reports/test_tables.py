@@ -1,7 +1,8 @@
-"""Tables of a document, replaced by what their commands print."""
+"""Tables of a document, replaced by what their commands print, or rendered from their data."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,7 @@ def test_tables_can_be_chosen_and_those_made_are_kept(document: Path, tmp_path: 
 
 
 def test_what_cannot_be_run_is_said(document: Path) -> None:
-    with pytest.raises(BenchError, match="no table whose command contains 'nothing', of 2"):
+    with pytest.raises(BenchError, match="no table whose command or name contains 'nothing', of 2"):
         refresh_tables(document, "nothing", lambda _: None)
     with pytest.raises(BenchError, match="is no file"):
         refresh_tables(document.parent, "", lambda _: None)
@@ -105,3 +106,29 @@ def test_what_cannot_be_run_is_said(document: Path) -> None:
     document.write_text("<!-- run: python -m bench nothing -->\n<!-- end -->")
     with pytest.raises(BenchError, match="ended with status 2"):
         refresh_tables(document, "", lambda _: None)
+
+
+def test_a_table_written_by_hand_is_rendered_and_not_measured(tmp_path: Path) -> None:
+    document = tmp_path / "page.md"
+    others = "<!-- run: python -m bench server -->\nkept\n<!-- end -->\n"
+    document.write_text(
+        f"before\n<!-- measured: speed -->\nold\n<!-- end -->\n{others}"
+        "<!-- measured: size -->\nkept\n<!-- end -->\n"
+    )
+    table = {"columns": ["rows", ""], "rule": "|---:|---|", "rows": [["1", "\\2"]]}
+    said = {"about": "A speed.", "command": None, "date": "2026-11", "commit": None}
+    data = {"name": "speed", **said, "machine": [], "versions": None, "table": table}
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "speed.json").write_text(json.dumps(data))
+
+    def run(arguments: list[str]) -> str:
+        raise AssertionError(arguments)
+
+    assert refresh_tables(document, "speed", print, run, tmp_path) == 1
+    assert document.read_text() == (
+        "before\n<!-- measured: speed -->\n"
+        "| rows |  |\n|---:|---|\n| 1 | \\2 |\n<!-- end -->\n"
+        f"{others}<!-- measured: size -->\nkept\n<!-- end -->\n"
+    )
+    with pytest.raises(BenchError, match=r"the table size has no data file size\.json in tables"):
+        refresh_tables(document, "size", print, run, tmp_path)

@@ -227,7 +227,7 @@ def test_which_direction_a_text_is_must_be_clear(
     ((name, test),) = found.text.tests
     assert (name, test.prefixes) == ("clear", [[TAGS["en"]]] * len(LINES))
     texts = Texts(tests=(TextPair("unclear", *files, languages=("en", None)),))
-    message = "unclear: the model translates .*, and which of these the text is must be told"
+    message = "unclear: the model translates .*, and which of these the text is must be given"
     with pytest.raises(ExportError, match=message) as refused:
         trained_translation(Path("run"), Form("fp32"), texts, shortlist=False)
     for first, second in trained.recipe.data.directions:

@@ -223,7 +223,7 @@ def test_texts_of_a_model_of_several_directions_tell_theirs(tmp_path: Path) -> N
     unclear, clear = pair_of(tmp_path), pair_of(tmp_path, languages=("de", "en"))
     with pytest.raises(ExportError, match="--dev is for a model of one direction"):
         TRANSLATION.subject(imported(TAGGED), source(tmp_path, texts=Texts(dev=clear)))
-    with pytest.raises(ExportError, match=r"news: the model translates de to en, .*must be told"):
+    with pytest.raises(ExportError, match=r"news: the model translates de to en, .*must be given"):
         TRANSLATION.subject(imported(TAGGED), source(tmp_path, texts=Texts(tests=(unclear,))))
     made: Any = TRANSLATION.subject(imported(TAGGED), source(tmp_path, texts=Texts(tests=(clear,))))
     ((name, test),) = made.text.tests

@@ -52,7 +52,7 @@ def test_every_told_text_is_how_the_whole_begins(
         if lengths[number] == len(flat[number]):
             grown = growing.ended(number, flat[number])
         else:
-            grown = growing.told(number, flat[number][: lengths[number]])
+            grown = growing.update(number, flat[number][: lengths[number]])
         if grown is not None:
             index, text = grown
             assert wholes[index].startswith(text)
@@ -65,11 +65,11 @@ def test_every_told_text_is_how_the_whole_begins(
 
 def test_what_is_told_is_all_that_is_certain() -> None:
     growing = GrowingTexts([divided(" One. Two. Three.\n", "text")])
-    assert growing.told(1, "zw") is None
-    assert growing.told(0, "ei") == (0, " ei")
+    assert growing.update(1, "zw") is None
+    assert growing.update(0, "ei") == (0, " ei")
     assert growing.ended(2, "drei.") is None
     assert growing.ended(0, "eins.") == (0, " eins. zw")
-    assert growing.told(1, "zw") is None
+    assert growing.update(1, "zw") is None
     assert growing.ended(1, "zwei.") == (0, " eins. zwei. drei.\n")
 
 
@@ -88,6 +88,6 @@ def test_a_long_text_is_not_rendered_for_each_event(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Document, "render", render)
     for number in range(400):
-        growing.told(number, "eins")
+        growing.update(number, "eins")
         growing.ended(number, "eins zwei.")
     assert growing.ended(399, "eins zwei.") is None

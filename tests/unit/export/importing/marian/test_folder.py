@@ -226,5 +226,5 @@ def test_names_of_files_tell_the_languages(
     assert (*found.source, *found.target) == pair
     unnamed = MarianFiles(tmp_path / "model.bin", (), None, Options(tmp_path, {}))
     if info in (None, "x"):
-        with pytest.raises(ExportError, match=r"model\.bin: its name tells no languages; say"):
+        with pytest.raises(ExportError, match=r"model\.bin: its name contains no languages; say"):
             languages_of(unnamed, LanguageChoice(), pieces)

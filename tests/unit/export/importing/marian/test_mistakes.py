@@ -210,7 +210,7 @@ def no_names(folder: Path) -> None:
             [DECODER, "not valid YAML"],
         ),
         (two_models, ["must hold one model", "model.best.bin", MODEL]),
-        (no_names, ["model.bin", "tells no languages", "--from CODE"]),
+        (no_names, ["model.bin", "contains no languages", "--from CODE"]),
     ],
 )
 def test_what_is_refused(
