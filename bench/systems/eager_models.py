@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from bench.errors import BenchError
 from training.batches.batching import pad
 from training.models import JointModel, Transformer, TranslationModel
-from training.models.attention import SelfAttention
 from training.models.base import padding_mask
 from training.models.blocks import STANDARD, DecoderLayer
 from training.models.context import KeyValue
-from training.models.embedding import POSITIONS, TokenEmbedding
-from training.models.joint import JointLayer
+from training.models.networks.joint import JointLayer
+from training.models.sublayers.attention import SelfAttention
+from training.models.sublayers.embedding import POSITIONS, TokenEmbedding
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 

@@ -18,7 +18,7 @@ from serving.arrays import Floats
 from serving.encoding.reader import probabilities
 from serving.runtime.text_encoder import EncoderInput, TextEncoder, calls, pack
 from training.models import TextModel
-from training.models.attention import Packing
+from training.models.sublayers.attention import Packing
 
 LEAST_COSINE = 0.99
 """Mean over texts, of what a bundle reads and what its checkpoint does."""

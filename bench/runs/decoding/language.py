@@ -32,7 +32,7 @@ from serving.search.sampled_batch import GenerationBatch, SampledOutput
 from serving.search.sampling import Uniforms
 from serving.search.sampling_options import GenerationOptions
 from training.models import CausalLanguageModel
-from training.models.language_model_config import ATTENTIONS
+from training.models.configs.language_model import ATTENTIONS
 
 EAGER = System("PyTorch eager", "lm-eager", "fp32")
 OUR_FP32 = System("this engine", "lm-onnx", "fp32")

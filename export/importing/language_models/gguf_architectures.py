@@ -31,7 +31,7 @@ from export.importing.language_models.rotary import (
     yarn_sizes,
 )
 from export.importing.language_models.state import Names
-from training.models.positions import rotary_slowing
+from training.models.sublayers.positions import rotary_slowing
 
 Sizes = dict[str, Any]
 

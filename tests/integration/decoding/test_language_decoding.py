@@ -30,8 +30,8 @@ from tests.unit.training.models.own_layers import Convolution, Recurrence
 from training.models import CausalLanguageModel, LanguageModelConfig
 from training.models.blocks import CausalLayer
 from training.models.context import CacheContext
-from training.models.light_attention import LightSelfAttention
 from training.models.stack import Stack
+from training.models.sublayers.light_attention import LightSelfAttention
 
 pytestmark = pytest.mark.usefixtures("traced_once")
 

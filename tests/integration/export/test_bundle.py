@@ -46,7 +46,7 @@ from training.decoding.stepper import TorchStepper
 from training.models import JointConfig, TransformerConfig, TranslationModel, build_model
 from training.models.blocks import DecoderLayer, EncoderLayer
 from training.models.context import AttentionContext
-from training.models.convolution import Convolution
+from training.models.sublayers.convolution import Convolution
 from training.runs.folder import load_trained
 
 pytestmark = pytest.mark.usefixtures("traced_once")
