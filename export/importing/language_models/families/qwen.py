@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from export.importing.language_models.llama import NAMES
+from export.importing.language_models.families.llama import NAMES
 from export.importing.language_models.model import ImportedLanguageModel
 from export.importing.language_models.options import (
     head_width,

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from export.importing.folder import Options
-from export.importing.language_models.gpt2 import ACTIVATIONS
+from export.importing.language_models.families.gpt2 import ACTIVATIONS
 from export.importing.language_models.model import ImportedLanguageModel
 from export.importing.language_models.options import (
     read_decoder,

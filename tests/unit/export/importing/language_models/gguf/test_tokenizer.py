@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from export.errors import ExportError
 from export.importing.folder import Options
-from export.importing.language_models.gguf_tokenizer import read_gguf_tokenizer
+from export.importing.language_models.gguf.tokenizer import read_gguf_tokenizer
 from serving.bundle.fast_vocabulary import BYTES
 from serving.search.ids import SpecialIds
 from tests.toy.corpus import toy_pairs

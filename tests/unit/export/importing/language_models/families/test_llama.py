@@ -11,7 +11,7 @@ from torch import Tensor
 
 from export.errors import ExportError
 from export.importing.folder import Weights
-from export.importing.language_models.llama import read_llama
+from export.importing.language_models.families.llama import read_llama
 from export.importing.language_models.model import ImportedLanguageModel
 from export.importing.language_models.options import SIZES, window_of
 from export.importing.language_models.state import Names, as_they_are, decoder_state

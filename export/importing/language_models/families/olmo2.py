@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from export.importing.language_models.llama import NAMES as LLAMA_NAMES
+from export.importing.language_models.families.llama import NAMES as LLAMA_NAMES
 from export.importing.language_models.model import ImportedLanguageModel
 from export.importing.language_models.options import head_width, read_decoder, read_sizes
 from export.importing.language_models.rotary import read_rotary

@@ -10,7 +10,7 @@ from typing import Any
 
 from export.errors import ExportError
 from export.importing.folder import Options
-from export.importing.language_models.llama import NAMES
+from export.importing.language_models.families.llama import NAMES
 from export.importing.language_models.model import ImportedLanguageModel
 from export.importing.language_models.options import (
     FULL,

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from export.errors import ExportError
 from export.importing.folder import Options, Weights
-from export.importing.language_models.gguf_architectures import (
+from export.importing.language_models.gguf.architectures import (
     ARCHITECTURES,
     GgufHeader,
     read_sizes,
     scale_by_yarn,
 )
-from export.importing.language_models.gguf_tokenizer import read_gguf_tokenizer
+from export.importing.language_models.gguf.tokenizer import read_gguf_tokenizer
 from export.importing.language_models.model import ImportedLanguageModel, loaded
 from export.importing.language_models.state import decoder_state
 from serving.search.ids import SpecialIds

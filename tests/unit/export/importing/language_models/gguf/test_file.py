@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer
 
 from export.errors import ExportError
-from export.importing.language_models.gguf import is_gguf, read_gguf
+from export.importing.language_models.gguf.file import is_gguf, read_gguf
 from tests.unit.export.importing.language_models.small_llama import (
     DIM,
     FFN,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from export.errors import ExportError
-from export.importing.language_models.gpt2 import ACTIVATIONS, read_gpt2
+from export.importing.language_models.families.gpt2 import ACTIVATIONS, read_gpt2
 from export.importing.language_models.model import ImportedLanguageModel
 from tests.unit.export.importing.language_models.small_llama import (
     DIM,

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from export.errors import ExportError
 from export.importing.folder import Options, Weights
-from export.importing.language_models.gemma import LOCAL_BASE, scale_queries
-from export.importing.language_models.gemma import SIZES as GEMMA_SIZES
+from export.importing.language_models.families.gemma import LOCAL_BASE, scale_queries
+from export.importing.language_models.families.gemma import SIZES as GEMMA_SIZES
 from export.importing.language_models.model import ImportedLanguageModel, model_config
 from export.importing.language_models.options import (
     FULL,

@@ -13,19 +13,19 @@ import torch
 
 from export.errors import ExportError
 from export.importing.folder import Options
-from export.importing.language_models.gemma import both_rotary, read_gemma2, read_gemma3
-from export.importing.language_models.gpt_neox import read_gpt_neox
-from export.importing.language_models.olmo2 import read_olmo2
+from export.importing.language_models.families.gemma import both_rotary, read_gemma2, read_gemma3
+from export.importing.language_models.families.gpt_neox import read_gpt_neox
+from export.importing.language_models.families.olmo2 import read_olmo2
+from export.importing.language_models.families.phi3 import read_phi3
+from export.importing.language_models.families.qwen import read_qwen2, read_qwen3
+from export.importing.language_models.families.smollm3 import read_smollm3
 from export.importing.language_models.options import (
     FULL,
     SLIDING,
     layer_kinds,
     windows_of,
 )
-from export.importing.language_models.phi3 import read_phi3
-from export.importing.language_models.qwen import read_qwen2, read_qwen3
 from export.importing.language_models.rotary import rotary_sizes
-from export.importing.language_models.smollm3 import read_smollm3
 from export.importing.language_models.state import one_more
 
 SIZES = {
