@@ -50,7 +50,7 @@ from bench.subjects.materials import (
     write_materials,
 )
 from bench.subjects.scenarios import PEER_INT8, SHAPES, Scenario, order_scenarios
-from bench.systems.compiled import check_compiler
+from bench.systems.pytorch.compiled import check_compiler
 from serving.search.options import RANGES
 from serving.search.sampling import TOP
 from training.models import PRESETS, LanguageModelConfig

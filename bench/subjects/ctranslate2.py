@@ -1,4 +1,4 @@
-"""CTranslate2 fed with the same weights; `bench.systems.eager` is the other rival."""
+"""CTranslate2 fed with the same weights; `bench.systems.pytorch.eager` is the other rival."""
 
 from __future__ import annotations
 

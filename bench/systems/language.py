@@ -73,7 +73,7 @@ class EagerLanguage:
     def __init__(self, job: BenchJob) -> None:
         import torch
 
-        from bench.systems.eager_language import load_eager
+        from bench.systems.pytorch.eager_language import load_eager
 
         torch.set_num_threads(job.threads)
         self._generate = load_eager(Path(job.folder), job.device, half=job.precision == "fp16")

@@ -24,8 +24,8 @@ from bench.subjects.language_models import (
 from bench.subjects.materials import folder_name
 from bench.subjects.models import save_model
 from bench.subjects.scenarios import Scenario, Setting, System, settings
-from bench.systems.repetitions import Measured, Progress, best, repeat
-from bench.systems.worker import Worker
+from bench.systems.processes.repetitions import Measured, Progress, best, repeat
+from bench.systems.processes.worker import Worker
 from export.graphs.writing import write_language_graphs
 from serving.runtime.language_stepper import LanguageStepper
 from serving.search.sampled_batch import GenerationBatch, SampledOutput

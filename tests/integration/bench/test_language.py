@@ -15,7 +15,7 @@ from bench.subjects.language_models import (
     random_prompts,
 )
 from bench.subjects.models import save_model
-from bench.systems.eager_language import load_eager
+from bench.systems.pytorch.eager_language import load_eager
 from export.graphs.writing import write_language_graphs
 from serving.runtime.language_stepper import LanguageStepper
 from serving.search.sampled_batch import GenerationBatch, SampledOutput

@@ -16,7 +16,7 @@ from bench.subjects.models import (
     slot_bytes,
 )
 from bench.subjects.scenarios import COMPARISONS, SLOT_BEAM
-from bench.systems.eager import EagerTranslator
+from bench.systems.pytorch.eager import EagerTranslator
 from serving.search.beam import BeamSearch
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions

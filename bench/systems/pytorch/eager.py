@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bench.systems.compiled import compile_source, compiled
-from bench.systems.eager_models import EagerBatch, start_batch
+from bench.systems.pytorch.compiled import compile_source, compiled
+from bench.systems.pytorch.eager_models import EagerBatch, start_batch
 from serving.search.ids import BOS_ID, EOS_ID
 from training.models import TranslationModel
 

@@ -13,10 +13,10 @@ from bench.errors import BenchError
 from bench.subjects.materials import random_subject
 from bench.subjects.models import random_model
 from bench.subjects.scenarios import COMPILED, EAGER, OUR_FP32, Scenario, Setting
-from bench.systems.compiled import check_compiler
-from bench.systems.eager import EagerTranslator
-from bench.systems.repetitions import repeat
-from bench.systems.worker import RepetitionTime, Worker
+from bench.systems.processes.repetitions import repeat
+from bench.systems.processes.worker import RepetitionTime, Worker
+from bench.systems.pytorch.compiled import check_compiler
+from bench.systems.pytorch.eager import EagerTranslator
 from tests.unit.bench.random_models import sources
 from training.models import PRESETS
 

@@ -1,4 +1,4 @@
-"""PyTorch compiled: what `bench.systems.eager` runs on a batch, through `torch.compile`.
+"""PyTorch compiled: what `bench.systems.pytorch.eager` runs on a batch, through `torch.compile`.
 
 The compiler is imported where it is used: PyTorch eager is to be measured without it.
 """

@@ -11,9 +11,9 @@ import pytest
 
 from bench.errors import BenchError
 from bench.subjects.scenarios import OUR_INT8, PEER_INT8, Scenario, Setting, System
-from bench.systems import repetitions
-from bench.systems.repetitions import Measured, best, repeat
-from bench.systems.worker import RepetitionTime
+from bench.systems.processes import repetitions
+from bench.systems.processes.repetitions import Measured, best, repeat
+from bench.systems.processes.worker import RepetitionTime
 
 SCENARIO, SETTING = Scenario(2, 5), Setting(1, 2)
 ROWS = list(range(10))

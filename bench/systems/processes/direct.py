@@ -14,7 +14,7 @@ from typing import Any
 from bench.errors import BenchError
 from bench.machine.load import Load
 from bench.subjects.job import BenchJob, Search
-from bench.systems.child import start_child
+from bench.systems.processes.child import start_child
 from serving.server.http.settings import Settings
 from serving.translation.processes.isolated import IsolatedTranslator
 from serving.translation.scheduler import TranslationScheduler

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from bench.errors import BenchError
 from bench.subjects.scenarios import Scenario, Setting, System
-from bench.systems.worker import RepetitionTime, Worker
+from bench.systems.processes.worker import RepetitionTime, Worker
 
 _SETTLE_SECONDS = 0.25
 """Threads of the system before spin for up to 200 ms after a call (OpenMP's default)."""

@@ -15,10 +15,10 @@ from bench.machine.memory import peak_rss
 from bench.subjects.ctranslate2 import convert_to_ctranslate2
 from bench.subjects.job import BenchJob, id_token
 from bench.subjects.scenarios import Scenario
-from bench.systems.worker import Worker
+from bench.systems.processes.worker import Worker
 from tests.unit.bench.random_models import VOCAB_SIZE, ending_model, sources
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[5]
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +69,10 @@ def test_a_worker_that_dies_is_named(job: BenchJob) -> None:
 )
 def test_a_worker_holds_only_its_own_engine(job: tuple[Any, ...], library: str) -> None:
     code = (
-        "import sys, bench.systems.worker\n"
+        "import sys\n"
+        "from bench.systems.processes import worker\n"
         "try:\n"
-        f"    bench.systems.worker.load(bench.systems.worker.BenchJob(*{job!r}))\n"
+        f"    worker.load(worker.BenchJob(*{job!r}))\n"
         "except RuntimeError:\n"
         "    pass\n"
         "print(*sorted({'torch', 'onnxruntime', 'ctranslate2'} & set(sys.modules)))"

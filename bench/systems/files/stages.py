@@ -1,6 +1,6 @@
 """Where a translating process is in time and memory.
 
-Run as `python -m bench.systems.stages FILE KIND ARGUMENT...`.
+Run as `python -m bench.systems.files.stages FILE KIND ARGUMENT...`.
 
 The command itself runs, with a note taken behind some of its functions; the notes go to the file.
 Nothing is imported that the command does not import.
@@ -45,7 +45,7 @@ def _ours() -> int:
 
 
 def _peer() -> int:
-    from bench.systems import peer_translate
+    from bench.systems.files import peer_translate
 
     _note(IMPORTED)
     _note_behind(peer_translate, "load", LOADED)

@@ -22,7 +22,7 @@ from bench.errors import BenchError
 from bench.machine.processor import child_environment
 from bench.subjects.job import BenchJob, LoadedSystem, Search, token_id
 from bench.systems.by_kind import load
-from bench.systems.child import start_child
+from bench.systems.processes.child import start_child
 from serving.bundle.folder import read_manifest
 from serving.search.ids import EOS_ID
 from serving.server.app import create_app

@@ -14,7 +14,7 @@ import httpx
 import uvicorn
 
 from bench.errors import BenchError
-from bench.systems.child import start_child
+from bench.systems.processes.child import start_child
 from serving.server.app import create_app
 from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from bench.errors import BenchError
-from bench.systems.eager import EagerTranslator
+from bench.systems.pytorch.eager import EagerTranslator
 from serving.search.beam import decode
 from serving.search.options import SearchOptions
 from serving.search.sentence import Finished, Sentence

@@ -14,8 +14,8 @@ import sentencepiece
 
 
 def main() -> None:
-    """`python -m bench.systems.peer_translate MODEL TOKENIZER --workers N --threads N --beam N
-    --batch-type TYPE --batch-size N`"""
+    """`python -m bench.systems.files.peer_translate MODEL TOKENIZER --workers N --threads N
+    --beam N --batch-type TYPE --batch-size N`"""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
     parser.add_argument("tokenizer")

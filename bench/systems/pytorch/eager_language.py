@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bench.systems.eager_models import append, attend, project, to_half
+from bench.systems.pytorch.eager_models import append, attend, project, to_half
 from training.models import CausalLanguageModel, LanguageModelConfig
 from training.models.context import KeyValue
 from training.runs.checkpoint import load_weights, read_state
