@@ -13,11 +13,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from serving.errors import ModelNameError
-from serving.hub.archives import unpacked
 from serving.hub.cache import downloads_folder
-from serving.hub.downloads import RemoteFile, downloaded, missing_bytes, read_json, size_of
+from serving.hub.fetching.archives import unpacked
+from serving.hub.fetching.downloads import RemoteFile, downloaded, missing_bytes, read_json, size_of
 from serving.hub.names import ArgosName
-from serving.hub.published import Published, whole
+from serving.hub.publishers.published import Published, whole
 
 _INDEX = "https://raw.githubusercontent.com/argosopentech/argospm-index/main/"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from serving.errors import ModelNameError
-from serving.hub.firefox import look
 from serving.hub.names import FirefoxName
-from serving.hub.published import fetched
+from serving.hub.publishers.firefox import look
+from serving.hub.publishers.published import fetched
 from tests.toy.hub import ToyHub, publish_students
 
 NAME = FirefoxName("de-en")

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from serving.errors import ModelNameError
-from serving.hub.archives import unpacked
+from serving.hub.fetching.archives import unpacked
 
 NAME = "toy:de-en"
 

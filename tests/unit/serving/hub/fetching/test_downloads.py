@@ -7,9 +7,15 @@ import hashlib
 import pytest
 
 from serving.errors import ModelNameError
-from serving.hub import downloads
 from serving.hub.cache import downloads_folder
-from serving.hub.downloads import RemoteFile, downloaded, missing_bytes, read_json, read_pages
+from serving.hub.fetching import downloads
+from serving.hub.fetching.downloads import (
+    RemoteFile,
+    downloaded,
+    missing_bytes,
+    read_json,
+    read_pages,
+)
 from tests.toy.hub import ToyHub
 
 NAME = "toy:de-en"

@@ -6,7 +6,7 @@ import pytest
 
 from serving.errors import ModelNameError
 from serving.hub.names import HubName
-from serving.hub.selection import select
+from serving.hub.publishers.selection import select
 
 NAME = HubName("a/b")
 TEXTS = ["README.md", "config.json", "source.spm", "tokenizer_config.json", "vocab.json"]

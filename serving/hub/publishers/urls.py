@@ -6,11 +6,11 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from serving.hub.archives import unpacked
 from serving.hub.cache import downloads_folder
-from serving.hub.downloads import RemoteFile, downloaded, missing_bytes, size_of
+from serving.hub.fetching.archives import unpacked
+from serving.hub.fetching.downloads import RemoteFile, downloaded, missing_bytes, size_of
 from serving.hub.names import UrlName
-from serving.hub.published import Published, whole
+from serving.hub.publishers.published import Published, whole
 
 
 def look(name: UrlName) -> Published:

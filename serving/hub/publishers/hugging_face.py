@@ -34,8 +34,8 @@ from huggingface_hub.hf_api import ModelInfo
 from serving.bundle.folder import MANIFEST
 from serving.errors import ModelNameError
 from serving.hub.names import HubName
-from serving.hub.published import Published, linked
-from serving.hub.selection import Selection, select
+from serving.hub.publishers.published import Published, linked
+from serving.hub.publishers.selection import Selection, select
 
 _NO_ACCESS = (401, 403)
 

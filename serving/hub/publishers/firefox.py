@@ -16,9 +16,15 @@ from typing import Any
 
 from serving.errors import ModelNameError
 from serving.hub.cache import downloads_folder
-from serving.hub.downloads import RemoteFile, downloaded, missing_bytes, read_json, read_pages
+from serving.hub.fetching.downloads import (
+    RemoteFile,
+    downloaded,
+    missing_bytes,
+    read_json,
+    read_pages,
+)
 from serving.hub.names import FirefoxName
-from serving.hub.published import Published, linked, whole
+from serving.hub.publishers.published import Published, linked, whole
 
 _SERVER = "https://firefox.settings.services.mozilla.com/v1"
 _RECORDS = "buckets/main/collections/translations-models/records"

@@ -15,7 +15,7 @@ from serving.hub.cache import downloads_folder, entries
 from serving.hub.pull import bundle_folder
 from tests.toy.hub import ToyHub
 
-INTENTS = Path(__file__).resolve().parents[4] / "models" / "intents"
+INTENTS = Path(__file__).resolve().parents[5] / "models" / "intents"
 
 
 def archived(folder: Path) -> bytes:

@@ -9,9 +9,9 @@ import zipfile
 import pytest
 
 from serving.errors import ModelNameError
-from serving.hub.argos import look
 from serving.hub.names import ArgosName
-from serving.hub.published import fetched
+from serving.hub.publishers.argos import look
+from serving.hub.publishers.published import fetched
 from tests.toy.hub import ToyHub, publish_packages
 
 NAME = ArgosName("de-en")
