@@ -11,8 +11,8 @@ import pytest
 from lxml import etree
 from pptx.util import Inches
 
-from serving.documents.direction import is_right_to_left, turn
 from serving.documents.recognition import recognised
+from serving.documents.texts.direction import is_right_to_left, turn
 from serving.documents.unit import Translated, Unit
 from tests.unit.serving.documents.fakes import parts, rendered
 from tests.unit.serving.documents.packages import WORD, docx, odt, zipped

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from serving.documents.encoding import Decoded
+from serving.documents.raw.encoding import Decoded
 from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
 
 

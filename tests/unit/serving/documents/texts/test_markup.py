@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.documents.markup import Inline, Thing, Words, Wrap, line_of
+from serving.documents.texts.markup import Inline, Thing, Words, Wrap, line_of
 from tests.unit.serving.documents.fakes import rendered
 from tests.unit.serving.text.fakes import TRANSLATORS, Translator, backwards, upper
 
