@@ -45,7 +45,7 @@ class IdSystem:
         return list(sources)
 
     def call(self, sources: list[Any], search: Search) -> list[Any]:
-        from serving.search.sentence import Sentence
+        from serving.search.beams.sentence import Sentence
         from serving.translation.offline import decode_in_batches
 
         options = search.options(shortlist=self.job.shortlist)

@@ -28,8 +28,8 @@ from bench.systems.processes.repetitions import Measured, Progress, best, repeat
 from bench.systems.processes.worker import Worker
 from export.graphs.writing import write_language_graphs
 from serving.runtime.language_stepper import LanguageStepper
-from serving.search.sampled_batch import GenerationBatch, SampledOutput
-from serving.search.sampling import Uniforms
+from serving.search.sampling.batch import GenerationBatch, SampledOutput
+from serving.search.sampling.drawing import Uniforms
 from serving.search.sampling_options import GenerationOptions
 from training.models import CausalLanguageModel
 from training.models.configs.language_model import ATTENTIONS

@@ -210,9 +210,9 @@ def _outputs(system: LoadedSystem, sources: list[Any], request: dict[str, Any]) 
 
 def _slots(system: Any, sources: list[Any], request: dict[str, Any]) -> dict[str, Any]:
     """Beam search that is kept from ending until the last step that is asked for."""
-    from serving.search.beam import BeamSearch
+    from serving.search.beams.beam import BeamSearch
+    from serving.search.beams.sentence import Sentence
     from serving.search.options import SearchOptions
-    from serving.search.sentence import Sentence
     from serving.translation.ticket import Request
 
     steps = max(SLOT_STEPS)

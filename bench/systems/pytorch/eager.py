@@ -25,8 +25,8 @@ class EagerTranslator:
     """Beam search in plain PyTorch: a concatenated cache, reordered by parent at each step.
 
     It is what a careful user writes without this project. The search rules are those of
-    `serving.search.beam` and CTranslate2 (length penalty 1, patience 1), written once more: no code
-    is shared. Sentences that are done leave the batch.
+    `serving.search.beams.beam` and CTranslate2 (length penalty 1, patience 1), written once more:
+    no code is shared. Sentences that are done leave the batch.
     """
 
     def __init__(self, model: TranslationModel, *, compile_model: bool = False) -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from bench.errors import BenchError
 from bench.systems.pytorch.eager import EagerTranslator
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Finished, Sentence
 from serving.search.options import SearchOptions
-from serving.search.sentence import Finished, Sentence
 from tests.unit.bench.random_models import ending_joint_model, ending_model, sources
 from training.decoding.stepper import TorchStepper
 from training.models import (

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from serving.bundle.fast_vocabulary import FastVocabulary
 from serving.bundle.tokenizer import Tokenizer
 from serving.errors import InvalidOptionError
-from serving.search.beam import decode
-from serving.search.constraints import Constraints
+from serving.search.beams.beam import decode
+from serving.search.beams.constraints import Constraints
+from serving.search.beams.sentence import Sentence
 from serving.search.ids import EOS_ID, SpecialIds
 from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
 from serving.text.terms import TermReader, Terms
 from serving.translation.ticket import Request
 from serving.translation.translator import Wishes
@@ -27,7 +27,7 @@ from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper
 from tests.unit.serving.search.reference_search import enumerate_all
 
 SOURCE = (5, 9, 4, EOS_ID)
-MODEL = Path(__file__).resolve().parents[4] / "models/macaron-de-en/tokenizer.model"
+MODEL = Path(__file__).resolve().parents[5] / "models/macaron-de-en/tokenizer.model"
 property_test = settings(max_examples=60, deadline=None, derandomize=True)
 words = st.lists(st.sampled_from([1, 4]), min_size=1, max_size=3).map(tuple)
 

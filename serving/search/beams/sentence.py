@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from serving.arrays import Floats
 from serving.errors import ServingError
-from serving.search.constraints import Constraints
+from serving.search.beams.constraints import Constraints
 from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
 

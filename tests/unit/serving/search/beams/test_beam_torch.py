@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from serving.arrays import Floats
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Sentence
 from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
 from tests.unit.serving.search.reference_search import NextScores, Result, plain_search
 from training.decoding.stepper import TorchStepper
 from training.models import Transformer, TransformerConfig, build_model

@@ -12,10 +12,10 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from serving.errors import DecodingError
-from serving.search.beam import BeamSearch, decode
+from serving.search.beams.beam import BeamSearch, decode
+from serving.search.beams.sentence import Finished, Hypothesis, Sentence
 from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.sentence import Finished, Hypothesis, Sentence
 from serving.search.stepper import StepInputs, StepOutputs
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper
 from tests.unit.serving.search.reference_search import (

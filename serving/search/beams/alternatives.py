@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from serving.search.sentence import Finished, Sentence
+from serving.search.beams.sentence import Finished, Sentence
 
 
 def first_tokens(sentence: Sentence) -> Sentence:

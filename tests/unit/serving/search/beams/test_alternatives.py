@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.errors import CancelledError, DecodingError, InvalidOptionError
-from serving.search.alternatives import continuations, first_tokens
-from serving.search.beam import decode
+from serving.search.beams.alternatives import continuations, first_tokens
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Finished, Sentence
 from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.sentence import Finished, Sentence
 from serving.translation.results import SentenceOutcome
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Request

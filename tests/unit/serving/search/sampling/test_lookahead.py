@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.search.lookahead import GUESSED, Lookahead
+from serving.search.sampling.lookahead import GUESSED, Lookahead
 
 TEXTS = st.lists(st.integers(0, 2), max_size=40)
 

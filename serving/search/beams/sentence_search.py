@@ -13,7 +13,8 @@ import numpy as np
 
 from serving.arrays import Floats
 from serving.errors import InvalidOptionError
-from serving.search.constraints import allocate
+from serving.search.beams.constraints import allocate
+from serving.search.beams.sentence import Finished, Hypothesis, Sentence
 from serving.search.logits import (
     Best,
     best_continuations,
@@ -22,7 +23,6 @@ from serving.search.logits import (
     log_softmax,
     penalise_repetition,
 )
-from serving.search.sentence import Finished, Hypothesis, Sentence
 
 Step = tuple[list[int], list[int], list[float]]
 """The beams after one step: the token, the parent beam and the cumulative score of each."""

@@ -20,9 +20,9 @@ import numpy as np
 
 from serving.arrays import Floats
 from serving.errors import DecodingError
-from serving.search.rows import Candidates, NextBeams, RowCandidates, Rows
-from serving.search.sentence import Finished, Sentence
-from serving.search.sentence_search import SentenceSearch
+from serving.search.beams.rows import Candidates, NextBeams, RowCandidates, Rows
+from serving.search.beams.sentence import Finished, Sentence
+from serving.search.beams.sentence_search import SentenceSearch
 from serving.search.stepper import State, Stepper
 
 _LEAST_ALONE = 4

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.search.ids import EOS_ID
-from serving.search.sampling import (
+from serving.search.sampling.drawing import (
     Drawing,
     Uniforms,
     draw_from_logits,

@@ -9,11 +9,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from serving.search.beams.rows import Candidates, NextBeams, Rows
+from serving.search.beams.sentence import Sentence
+from serving.search.beams.sentence_search import SentenceSearch
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.rows import Candidates, NextBeams, Rows
-from serving.search.sentence import Sentence
-from serving.search.sentence_search import SentenceSearch
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper
 
 BEAMS = 3

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from serving.arrays import Bools, Floats, Int32s, Ints
+from serving.search.beams.sentence_search import SentenceSearch, Step
 from serving.search.logits import Best
 from serving.search.prefix_tree import PrefixTree, Repack, fill_rows
-from serving.search.sentence_search import SentenceSearch, Step
 from serving.search.stepper import StepInputs, Stepper
 
 RowCandidates = tuple[list[float], list[int], list[int]]

@@ -15,10 +15,8 @@ import numpy as np
 from serving.arrays import Ints
 from serving.errors import DecodingError, InvalidOptionError, ServingError
 from serving.search.ids import EOS_ID
-from serving.search.lookahead import GUESSED, Lookahead
 from serving.search.prefix_tree import PrefixTree, Repack
-from serving.search.prompts import LanguageOutputs, Prompted, PromptScores, chunks
-from serving.search.sampling import (
+from serving.search.sampling.drawing import (
     Drawing,
     Uniforms,
     draw_from_logits,
@@ -28,6 +26,8 @@ from serving.search.sampling import (
     needs_logits,
     never_needs_logits,
 )
+from serving.search.sampling.lookahead import GUESSED, Lookahead
+from serving.search.sampling.prompts import LanguageOutputs, Prompted, PromptScores, chunks
 from serving.search.sampling_options import GenerationOptions
 from serving.search.stepper import State, StepInputs, Stepper
 
