@@ -50,9 +50,9 @@ from bench.subjects.materials import (
     write_materials,
 )
 from bench.subjects.scenarios import PEER_INT8, SHAPES, Scenario, order_scenarios
-from bench.systems.compiled import check_compiler
+from bench.systems.pytorch.compiled import check_compiler
 from serving.search.options import RANGES
-from serving.search.sampling import TOP
+from serving.search.sampling.drawing import TOP
 from training.models import PRESETS, LanguageModelConfig
 
 _DEFAULT_SEED = 1

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.errors import BenchError
 from bench.reports.measurement import markdown, parse, read_page_table, rendered, write
-from bench.systems.repetitions import Progress
+from bench.systems.processes.repetitions import Progress
 from export.bundles.folder import commit
 from training.runs.checkpoint import write_atomically
 

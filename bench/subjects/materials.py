@@ -40,8 +40,8 @@ from serving.bundle.languages import Languages
 from serving.bundle.shortlist import Shortlist
 from serving.bundle.tokenizer import Tokenizer
 from serving.errors import BundleError
+from serving.search.beams.sentence import Sentence
 from serving.search.ids import EOS_ID
-from serving.search.sentence import Sentence
 from training.corpora.pairs import read_pairs
 from training.models import PRESETS, Transformer, TranslationModel
 from training.runs.folder import load_trained

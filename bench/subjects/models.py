@@ -15,7 +15,7 @@ from export.graphs.shortlist import BEST, COMMON
 from serving.bundle.shortlist import Shortlist
 from serving.search.ids import EOS_ID
 from training.models import JointModel, ModelConfig, Network, TranslationModel, build_model
-from training.models.architectures import ARCHITECTURES
+from training.models.configs.architectures import ARCHITECTURES
 from training.runs.checkpoint import load_weights, read_state, save_weights
 
 SHORTEST_SOURCE, LONGEST_SOURCE = 12, 28

@@ -51,8 +51,8 @@ class LanguageEngine:
         return self.outputs(self.call(sources, search))
 
     def _generate(self, prompts: list[list[int]], search: Search) -> list[list[int]]:
-        from serving.search.sampled_batch import GenerationBatch, SampledOutput
-        from serving.search.sampling import Uniforms
+        from serving.search.sampling.batch import GenerationBatch, SampledOutput
+        from serving.search.sampling.drawing import Uniforms
         from serving.search.sampling_options import GenerationOptions
 
         options = GenerationOptions(max_length=search.max_length, sampling_top_k=search.top_k)
@@ -73,7 +73,7 @@ class EagerLanguage:
     def __init__(self, job: BenchJob) -> None:
         import torch
 
-        from bench.systems.eager_language import load_eager
+        from bench.systems.pytorch.eager_language import load_eager
 
         torch.set_num_threads(job.threads)
         self._generate = load_eager(Path(job.folder), job.device, half=job.precision == "fp16")

@@ -45,7 +45,7 @@ class IdSystem:
         return list(sources)
 
     def call(self, sources: list[Any], search: Search) -> list[Any]:
-        from serving.search.sentence import Sentence
+        from serving.search.beams.sentence import Sentence
         from serving.translation.offline import decode_in_batches
 
         options = search.options(shortlist=self.job.shortlist)
@@ -159,14 +159,14 @@ class CTranslate2:
 
 
 class Eager:
-    """PyTorch's beam search of `bench.systems.eager`, eager or compiled, on a CPU or a GPU."""
+    """PyTorch's beam search of `bench.systems.pytorch.eager`, eager or compiled, on CPU or GPU."""
 
     def __init__(self, job: BenchJob) -> None:
         import torch
 
         from bench.subjects.models import load_model
-        from bench.systems.eager import EagerTranslator
-        from bench.systems.eager_models import to_half
+        from bench.systems.pytorch.eager import EagerTranslator
+        from bench.systems.pytorch.eager_models import to_half
 
         torch.set_num_threads(job.threads)
         model = load_model(Path(job.folder)).to(job.device)

@@ -14,8 +14,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from export.arithmetic.quantize import QuantizedLinear, StaticRange, run_watched
+from serving.search.beams.sentence import Sentence
 from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
 from serving.translation.offline import decode_in_batches
 from training.decoding.stepper import TorchStepper
 from training.models import TranslationModel

@@ -23,8 +23,8 @@ from torch.utils.hooks import RemovableHandle
 
 from serving.bundle.manifest import Activations
 from training.models import Network
-from training.models.embedding import TokenEmbedding
-from training.models.norms import ScaleNorm
+from training.models.sublayers.embedding import TokenEmbedding
+from training.models.sublayers.norms import ScaleNorm
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 

@@ -42,8 +42,8 @@ from serving.bundle.shortlist import Shortlist
 from serving.runtime.device import runs_on_cpu
 from serving.runtime.shortlist_stepper import ShortlistStepper
 from serving.runtime.translation_stepper import OnnxStepper
+from serving.search.beams.sentence import Sentence
 from serving.search.options import MAX_STEPS, SearchOptions
-from serving.search.sentence import Sentence
 from serving.threads import default_threads
 from training.decoding.stepper import TorchStepper
 from training.errors import ConfigError

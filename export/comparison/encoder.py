@@ -17,7 +17,7 @@ from serving.arrays import Floats
 from serving.encoding.reader import probabilities
 from serving.runtime.text_encoder import EncoderInput, TextEncoder, calls, pack
 from training.models import TextModel
-from training.models.attention import Packing
+from training.models.sublayers.attention import Packing
 
 LEAST_COSINE = 0.99
 """Least mean cosine of a bundle's outputs with its checkpoint's."""

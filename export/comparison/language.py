@@ -18,8 +18,8 @@ from export.texts.texts import LOGIT_WINDOWS
 from serving.arrays import Floats
 from serving.runtime.language_stepper import LanguageStepper
 from serving.search.prefix_tree import PrefixTree
-from serving.search.prompts import chunks
-from serving.search.sampled_batch import step_inputs
+from serving.search.sampling.batch import step_inputs
+from serving.search.sampling.prompts import chunks
 from training.models import CausalLanguageModel
 from training.results.perplexity import Window, score_windows
 

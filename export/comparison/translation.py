@@ -19,9 +19,9 @@ from export.texts.dev_set import DevSet
 from export.texts.vocabulary import Vocabulary
 from serving.arrays import Ints
 from serving.bundle.manifest import DecoderKind
+from serving.search.beams.sentence import Sentence
 from serving.search.options import SearchOptions
 from serving.search.prefix_tree import Repack
-from serving.search.sentence import Sentence
 from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs, Stepper
 from serving.translation.offline import decode_in_batches
 from training.metrics.bleu import measure_quality

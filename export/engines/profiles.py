@@ -13,8 +13,8 @@ from serving.queue.limits import BatchLimits
 from serving.runtime.translation_stepper import PREFILL_CHUNK
 from serving.search.options import MAX_STEPS
 from serving.search.prefix_tree import ALIGNMENT, REPACK_EVERY, round_up
-from serving.search.prompts import CHUNK
-from serving.search.sampling import TOP
+from serving.search.sampling.drawing import TOP
+from serving.search.sampling.prompts import CHUNK
 
 KEYS = ("rows", "source", "beam", "capacity")
 _EXAMPLE = "--profile rows=8:32,source=64,beam=5,capacity=64,128,256"

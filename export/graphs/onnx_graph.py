@@ -16,13 +16,13 @@ import torch
 from export.graphs.tracing import trace_graph
 from serving.bundle.graph import Graph, Role, Tensor
 from training.models import CausalLanguageModel, DecodingNetwork, TextModel, TranslationModel
-from training.models.bert import TextGraph
 from training.models.decoding import (
     EncoderGraph,
     LanguageStepGraph,
     ShortlistStepGraph,
     StepGraph,
 )
+from training.models.networks.bert import TextGraph
 from training.models.operators.traced import OPSET
 
 # Example sizes: torch.export specialises on 0 and 1, and treats equal sizes as one.

@@ -39,8 +39,8 @@ from training.models import (
     TransformerConfig,
     TranslationModel,
 )
-from training.models.embedding import settled
-from training.models.light_attention import layer_reach
+from training.models.sublayers.embedding import settled
+from training.models.sublayers.light_attention import layer_reach
 
 _SOFTMAX = {"Attention", "Softmax"}
 """Attention operators of ONNX Runtime."""

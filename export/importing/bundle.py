@@ -22,15 +22,15 @@ from export.importing.hugging_face.mbart import read_mbart
 from export.importing.hugging_face.pegasus import read_pegasus
 from export.importing.hugging_face.t5 import read_t5
 from export.importing.hugging_face.t5gemma import read_t5gemma
-from export.importing.language_models.gemma import read_gemma2, read_gemma3
-from export.importing.language_models.gguf import is_gguf, read_gguf
-from export.importing.language_models.gpt2 import read_gpt2
-from export.importing.language_models.gpt_neox import read_gpt_neox
-from export.importing.language_models.llama import read_llama
-from export.importing.language_models.olmo2 import read_olmo2
-from export.importing.language_models.phi3 import read_phi3
-from export.importing.language_models.qwen import read_qwen2, read_qwen3
-from export.importing.language_models.smollm3 import read_smollm3
+from export.importing.language_models.families.gemma import read_gemma2, read_gemma3
+from export.importing.language_models.families.gpt2 import read_gpt2
+from export.importing.language_models.families.gpt_neox import read_gpt_neox
+from export.importing.language_models.families.llama import read_llama
+from export.importing.language_models.families.olmo2 import read_olmo2
+from export.importing.language_models.families.phi3 import read_phi3
+from export.importing.language_models.families.qwen import read_qwen2, read_qwen3
+from export.importing.language_models.families.smollm3 import read_smollm3
+from export.importing.language_models.gguf.file import is_gguf, read_gguf
 from export.importing.marian.folder import has_marian
 from export.importing.marian.model import read_marian_model
 from export.importing.model import NOTHING_DECLARED, Declared, Imported, LanguageChoice

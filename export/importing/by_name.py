@@ -14,7 +14,7 @@ from export.importing.unread import ADAPTER
 from serving.bundle.folder import MANIFEST
 from serving.hub.look import look
 from serving.hub.names import Name, name_here
-from serving.hub.published import Published, fetched
+from serving.hub.publishers.published import Published, fetched
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from serving.errors import InvalidOptionError
 from serving.search.ids import SpecialIds
 from serving.search.options import MAX_STEPS, parse_options
 from training.models import TransformerConfig, TranslationModel, build_model
-from training.models.bert import Pooling
+from training.models.networks.bert import Pooling
 
 SOURCE_MODEL, TARGET_MODEL, VOCABULARY = "source.model", "target.model", "vocabulary.json"
 SOURCE_VOCABULARY = "source.vocabulary.json"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from export.texts.vocabulary import Vocabulary
+from serving.search.beams.sentence import Sentence
 from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
 
 Direction = tuple[str | None, str | None]
 """Languages of a source and its reference; None leaves them to the model."""

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from serving.bundle.tokenizer import TextTokenizer
+from serving.search.beams.sentence import Sentence
 from serving.search.ids import OWN_IDS, SpecialIds
 from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from serving.documents.archive import Archive
-from serving.documents.direction import is_right_to_left
-from serving.documents.encoding import decoded
 from serving.documents.plain import read_html
-from serving.documents.slots import Slot, file_with_slots
+from serving.documents.raw.archive import Archive
+from serving.documents.raw.encoding import decoded
+from serving.documents.texts.direction import is_right_to_left
+from serving.documents.texts.slots import Slot, file_with_slots
 from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile
 from serving.errors import DocumentError
 

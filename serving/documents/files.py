@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from serving.documents.raw.writing import check_target, write_whole
 from serving.documents.recognition import FORMATS, endings_of, recognised, suffixes
 from serving.documents.unit import FileFormat, FileInUnits, Translated, Unit, WrittenFile
-from serving.documents.writing import check_target, write_whole
 from serving.errors import DocumentError, InvalidOptionError
 from serving.text.glossary import TermIndex
 from serving.text.memory.segments import MemoryUse

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from serving.documents.encoding import decoded
+from serving.documents.raw.encoding import decoded
 from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
 from serving.errors import DocumentError
 

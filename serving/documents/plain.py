@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from xml.sax.saxutils import quoteattr
 
-from serving.documents.direction import is_right_to_left
-from serving.documents.encoding import decoded
-from serving.documents.pieces import html_units, markdown_units
+from serving.documents.raw.encoding import decoded
+from serving.documents.texts.direction import is_right_to_left
+from serving.documents.texts.pieces import html_units, markdown_units
 from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
 
 _CHARSET = re.compile(rb"""<meta\s[^>]*charset\s*=\s*["']?([\w-]+)""", re.IGNORECASE)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from serving.documents import book, notebook, plain
-from serving.documents.archive import Archive
 from serving.documents.localisation import catalogue, elements, lines, memories, trees, xcode
+from serving.documents.raw.archive import Archive
 from serving.documents.subtitles import cues
 from serving.documents.typeset import asciidoc, latex, restructured
 from serving.documents.unit import FileFormat, FileInUnits

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from serving.bundle.tokenizer import TextTokenizer
-from serving.search.sampled_batch import Generated
+from serving.search.sampling.batch import Generated
 from serving.search.sampling_options import GenerationOptions
 from serving.text.stream import TextStream
 

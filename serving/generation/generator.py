@@ -15,11 +15,11 @@ from serving.hub.pull import bundle_folder
 from serving.queue.limits import BatchLimits
 from serving.runtime.device import batches_at_once, open_device
 from serving.runtime.language_stepper import LanguageStepper
-from serving.search.beam import BeamSearch
-from serving.search.prompts import chunks
-from serving.search.sampled_batch import GenerationBatch, SampledOutput
+from serving.search.beams.beam import BeamSearch
+from serving.search.beams.sentence import Finished
+from serving.search.sampling.batch import GenerationBatch, SampledOutput
+from serving.search.sampling.prompts import chunks
 from serving.search.sampling_options import GenerationOptions
-from serving.search.sentence import Finished
 from serving.threads import default_threads
 
 _MAX_ROWS = 64

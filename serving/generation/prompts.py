@@ -28,11 +28,11 @@ from serving.generation.choices import (
     text_offsets,
     written_form,
 )
-from serving.search.prompts import PromptScores
-from serving.search.sampled_batch import Generated, SampledOutput
-from serving.search.sampling import Uniforms
+from serving.search.beams.sentence import Finished, Hypothesis, Sentence
+from serving.search.sampling.batch import Generated, SampledOutput
+from serving.search.sampling.drawing import Uniforms
+from serving.search.sampling.prompts import PromptScores
 from serving.search.sampling_options import GenerationOptions, parse_generation_options
-from serving.search.sentence import Finished, Hypothesis, Sentence
 from serving.text.characters import check_text
 
 

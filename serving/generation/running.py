@@ -20,9 +20,9 @@ from serving.generation.work import PromptTask
 from serving.queue.engine import Joined, Progress
 from serving.runtime.language_stepper import LanguageStepper
 from serving.runtime.language_stepper import Reading as ReadingSteps
-from serving.search.beam import BeamSearch
-from serving.search.prompts import Prompted, PromptScores, chunks
-from serving.search.sampled_batch import Generated, GenerationBatch, SampledOutput
+from serving.search.beams.beam import BeamSearch
+from serving.search.sampling.batch import Generated, GenerationBatch, SampledOutput
+from serving.search.sampling.prompts import Prompted, PromptScores, chunks
 
 _READ_TOGETHER = 8
 

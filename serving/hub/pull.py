@@ -22,7 +22,7 @@ from serving.hub.cache import (
 )
 from serving.hub.importing import check_installed, import_bundle
 from serving.hub.names import FORMS, Name, name_here
-from serving.hub.published import Published, fetched
+from serving.hub.publishers.published import Published, fetched
 from serving.hub.tell import tell
 
 _KEY_DIGITS = 12

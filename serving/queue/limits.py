@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from serving.search.sentence import Group
+from serving.search.beams.sentence import Group
 from serving.search.stepper import CacheCosts
 
 

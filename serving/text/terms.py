@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from serving.bundle.tokenizer import TextTokenizer
 from serving.errors import InvalidOptionError
-from serving.search.constraints import Constraints, Ids
+from serving.search.beams.constraints import Constraints, Ids
 
 _SIGN = "("
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from serving.documents.unit import Unit
 from serving.errors import ServingError
-from serving.search.sentence import Sentence
+from serving.search.beams.sentence import Sentence
 from serving.text.alignment import Link
 from serving.text.placing.placement import Translated
 from serving.translation.reading import TextInSentences

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from serving.arrays import Doubles
 from serving.bundle.tokenizer import TextTokenizer
-from serving.search.sentence import Beginning, Drafted, Hypothesis, Sentence
+from serving.search.beams.sentence import Beginning, Drafted, Hypothesis, Sentence
 from serving.text.alignment import Span, word_spans
 
 _CHANGED = 0.15

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from serving.errors import DeviceMemoryError
 from serving.queue.limits import BatchLimits, BatchRoom, Demand
-from serving.search.beam import decode
-from serving.search.sentence import Finished, Sentence
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Finished, Sentence
 from serving.search.stepper import CacheCosts, Stepper
 from serving.translation.texts import demand
 

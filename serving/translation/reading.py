@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from serving.search.sentence import Sentence
+from serving.search.beams.sentence import Sentence
 from serving.text.document import Document
 from serving.text.glossary import TermIndex, matched_terms
 from serving.text.memory.segments import Draft, MemoryUse, draft_of

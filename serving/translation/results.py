@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from serving.checking.repairs import Repair
 from serving.errors import InvalidOptionError
 from serving.queue.ticket import RequestTiming
+from serving.search.beams.sentence import Sentence
 from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
 from serving.text.alignment import Link
 from serving.text.document import Document
 from serving.text.placing.placement import Translated

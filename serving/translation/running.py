@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from serving.queue.engine import Joined, Progress
-from serving.search.beam import BeamSearch
-from serving.search.sentence import Finished, Group, Sentence
+from serving.search.beams.beam import BeamSearch
+from serving.search.beams.sentence import Finished, Group, Sentence
 from serving.search.stepper import Stepper
 from serving.translation.results import SentenceOutcome
 from serving.translation.texts import TextProcessor

@@ -18,8 +18,8 @@ from serving.queue.engine import Engine, Work
 from serving.queue.limits import BatchLimits, Demand, usual_limits
 from serving.queue.observer import Observer
 from serving.runtime.session import DeviceUse
+from serving.search.beams.sentence import Sentence
 from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
 from serving.search.stepper import CacheCosts
 from serving.text.stream import TextStream
 from serving.translation.answers import AnswerCache

@@ -21,10 +21,10 @@ from serving.errors import (
     UnknownLanguageError,
 )
 from serving.queue.limits import BatchLimits, Demand
-from serving.search.alternatives import continuations, first_tokens
+from serving.search.beams.alternatives import continuations, first_tokens
+from serving.search.beams.sentence import Drafted, Finished, Hypothesis, Sentence
 from serving.search.options import SearchOptions, parse_options
 from serving.search.prefix_tree import most_slots
-from serving.search.sentence import Drafted, Finished, Hypothesis, Sentence
 from serving.search.stepper import CacheCosts
 from serving.text.alignment import Link, Span, word_links, word_spans, word_weights
 from serving.text.characters import check_text

@@ -22,8 +22,8 @@ from serving.runtime.device import batches_at_once, open_device
 from serving.runtime.session import ON_CPU, Device, DeviceUse
 from serving.runtime.shortlist_stepper import ShortlistStepper
 from serving.runtime.translation_stepper import Encoder, OnnxStepper
+from serving.search.beams.sentence import Finished, Sentence
 from serving.search.options import SearchOptions
-from serving.search.sentence import Finished, Sentence
 from serving.search.stepper import Stepper
 from serving.text.characters import check_text
 from serving.text.document import Document, Format

@@ -24,8 +24,8 @@ from serving.checking.repairs import (
     wishes,
 )
 from serving.errors import InvalidOptionError
-from serving.search.constraints import Constraints
-from serving.search.sentence import Original, Sentence
+from serving.search.beams.constraints import Constraints
+from serving.search.beams.sentence import Original, Sentence
 from serving.text.terms import TermReader, Terms
 from serving.translation.results import Again, Done, TextHypothesis, Translation
 

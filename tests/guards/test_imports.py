@@ -66,7 +66,7 @@ def test_reading_settings_loads_neither_the_search_nor_onnx_runtime() -> None:
     assert done.returncode == 0, done.stderr
     loaded = set(done.stdout.split())
     assert "serving.queue.limits" in loaded
-    assert loaded & {"serving.search.beam", "onnxruntime"} == set()
+    assert loaded & {"serving.search.beams.beam", "onnxruntime"} == set()
 
 
 def test_who_watches_the_workers_has_no_onnx_runtime_in_memory() -> None:

@@ -25,7 +25,7 @@ PASSED = {
     "serving.server.dialects.native.routes",
     "serving.translation.scheduler",
     "serving.queue.decoder",
-    "serving.search.beam",
+    "serving.search.beams.beam",
     "serving.runtime.translation_stepper",
 }
 """What a sentence cannot do without: where one is missing, its thread was not seen."""

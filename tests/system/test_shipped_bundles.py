@@ -11,9 +11,9 @@ import pytest
 
 from serving import Generator, Translator
 from serving.bundle.folder import find_bundles, read_manifest
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Hypothesis
 from serving.search.sampling_options import GenerationOptions
-from serving.search.sentence import Hypothesis
 from serving.translation.ticket import Request
 
 MODELS = Path(__file__).resolve().parents[2] / "models"

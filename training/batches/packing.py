@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.models.attention import Packing
+from training.models.sublayers.attention import Packing
 
 
 @dataclass(frozen=True, kw_only=True)

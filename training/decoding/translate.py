@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from tqdm import tqdm
 
 from serving.bundle.tokenizer import Tokenizer
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Sentence
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
 from training.batches.batching import cut_by_budget
 from training.decoding.stepper import TorchStepper
 from training.errors import DivergedError

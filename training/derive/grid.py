@@ -25,7 +25,7 @@ from training.corpora.labelled import (
 )
 from training.errors import ConfigError, CorpusError, StorageError, reason_of
 from training.loop.trainer import train
-from training.models.bert_config import BertConfig
+from training.models.configs.bert import BertConfig
 from training.recipe.config import (
     FineTuningRecipe,
     LabelledConfig,

@@ -21,8 +21,8 @@ from training.errors import CheckpointError, ConfigError
 from training.loop.optim import build_optimizer
 from training.loop.updates import Place
 from training.models import ModelConfig, TransformerConfig, TranslationModel, build_network
-from training.models.language_model_config import LanguageModelConfig
-from training.models.transformer_config import CONVOLUTIONS
+from training.models.configs.language_model import LanguageModelConfig
+from training.models.configs.transformer import CONVOLUTIONS
 from training.recipe.config import VOCABULARIES, Recipe, TranslationRecipe, recipe_to_dict
 from training.runs.checkpoint import find_checkpoint, new_folder, read_weights, save_checkpoint
 from training.runs.claim import write_claim

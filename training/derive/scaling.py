@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from training.errors import ConfigError
-from training.models.config import ModelConfig
-from training.models.joint_config import JointConfig
+from training.models.configs.common import ModelConfig
+from training.models.configs.joint import JointConfig
 from training.runs.folder import read_run_recipe
 from training.runs.log import lowest_validation_loss
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from training.models import ModelConfig
-from training.models.branches import Branches
+from training.models.sublayers.branches import Branches
 from training.recipe.config import OptimConfig
 
 

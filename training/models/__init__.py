@@ -5,9 +5,15 @@ from __future__ import annotations
 import importlib
 
 from training.errors import ConfigError
-from training.models.attention import small_init
 from training.models.base import DecodingNetwork, Network, Trainable, TranslationModel
-from training.models.bert import (
+from training.models.blocks import BLOCKS, Block
+from training.models.configs.bert import BertConfig, ClassifierConfig, EmbedderConfig
+from training.models.configs.common import ModelConfig
+from training.models.configs.joint import JointConfig
+from training.models.configs.language_model import LanguageModelConfig
+from training.models.configs.presets import PRESETS
+from training.models.configs.transformer import TransformerConfig
+from training.models.networks.bert import (
     Bert,
     BidirectionalEncoder,
     Pooling,
@@ -17,16 +23,10 @@ from training.models.bert import (
     kaiming_init,
     normal_init,
 )
-from training.models.bert_config import BertConfig, ClassifierConfig, EmbedderConfig
-from training.models.blocks import BLOCKS, Block
-from training.models.config import ModelConfig
-from training.models.joint import JointModel
-from training.models.joint_config import JointConfig
-from training.models.language_model import CausalLanguageModel
-from training.models.language_model_config import LanguageModelConfig
-from training.models.presets import PRESETS
-from training.models.transformer import Transformer
-from training.models.transformer_config import TransformerConfig
+from training.models.networks.joint import JointModel
+from training.models.networks.language_model import CausalLanguageModel
+from training.models.networks.transformer import Transformer
+from training.models.sublayers.attention import small_init
 
 __all__ = [
     "PRESETS",

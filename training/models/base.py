@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from serving.search.ids import PAD_ID
-from training.models.config import ModelConfig
+from training.models.configs.common import ModelConfig
 from training.models.context import StepNeeds
 from training.models.dropout import HeadDropout
 from training.models.operators import soft_cap

@@ -11,17 +11,17 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-from training.models.attention import Packing, SelfAttention, SourceAttention
-from training.models.branches import Branches
-from training.models.config import ModelConfig
+from training.models.configs.common import ModelConfig
+from training.models.configs.transformer import CONVOLUTIONS, TransformerConfig
 from training.models.context import AttentionContext, CacheContext, KeyValue
-from training.models.convolution import Convolution
 from training.models.dropout import Dropout
-from training.models.feed_forward import FeedForward
-from training.models.norms import make_norm
-from training.models.positions import make_positions
-from training.models.recurrence import Ssru
-from training.models.transformer_config import CONVOLUTIONS, TransformerConfig
+from training.models.sublayers.attention import Packing, SelfAttention, SourceAttention
+from training.models.sublayers.branches import Branches
+from training.models.sublayers.convolution import Convolution
+from training.models.sublayers.feed_forward import FeedForward
+from training.models.sublayers.norms import make_norm
+from training.models.sublayers.positions import make_positions
+from training.models.sublayers.recurrence import Ssru
 
 Order = Mapping[str, float]
 """Sublayers in the order in which they run, with the factor of what each adds."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from training.models.base import NewTokens, StepContext, TranslationModel
-from training.models.language_model import CausalLanguageModel, PlacedTokens
+from training.models.networks.language_model import CausalLanguageModel, PlacedTokens
 from training.models.operators import (
     add_scores,
     gather_rows,

@@ -1,7 +1,8 @@
 """Recipes: YAML read into frozen dataclasses; an unknown key is an error with the nearest one.
 
-A recipe is data. `model.preset` names a preset of `training.models.presets`; every other key of
-`model` overrides one field of it. `${NAME}` in a path is replaced by an environment variable.
+A recipe is data. `model.preset` names a preset of `training.models.configs.presets`; every other
+key of `model` overrides one field of it. `${NAME}` in a path is replaced by an environment
+variable.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from typing import Any
 import yaml
 
 from training.errors import ConfigError
-from training.models.architectures import ARCHITECTURES
-from training.models.bert_config import BertConfig, ClassifierConfig, EmbedderConfig
-from training.models.config import ModelConfig
-from training.models.language_model_config import LanguageModelConfig
-from training.models.presets import PRESETS
-from training.models.transformer_config import TransformerConfig
+from training.models.configs.architectures import ARCHITECTURES
+from training.models.configs.bert import BertConfig, ClassifierConfig, EmbedderConfig
+from training.models.configs.common import ModelConfig
+from training.models.configs.language_model import LanguageModelConfig
+from training.models.configs.presets import PRESETS
+from training.models.configs.transformer import TransformerConfig
 from training.recipe.checks import check_choice, nearest
 from training.recipe.encoder_sections import (
     METRICS,

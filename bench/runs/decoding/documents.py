@@ -18,8 +18,8 @@ from bench.machine.load import Load, poisson_load
 from bench.machine.stopwatch import time_process
 from bench.reports.report import Machine, head_lines, table_head, table_line
 from bench.subjects.documents import WORDS_A_PAGE, report_of, subtitles_of
-from bench.systems.document_server import DocumentServer
-from bench.systems.repetitions import Progress
+from bench.systems.processes.document_server import DocumentServer
+from bench.systems.processes.repetitions import Progress
 from serving.documents.recognition import recognised
 from serving.translation.reading import TextInSentences
 from serving.translation.translator import ModelTranslator, Translator, Wishes

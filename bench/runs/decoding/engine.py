@@ -28,8 +28,8 @@ from bench.subjects.scenarios import (
     settings,
     spread_rows,
 )
-from bench.systems.repetitions import Measured, Progress, best, repeat
-from bench.systems.worker import SlotCount, Worker
+from bench.systems.processes.repetitions import Measured, Progress, best, repeat
+from bench.systems.processes.worker import SlotCount, Worker
 
 TIE = 1e-3
 """Different outputs whose scores are this close count as a tie."""

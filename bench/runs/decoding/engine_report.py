@@ -15,7 +15,7 @@ from bench.runs.decoding.engine import TIE, EnginePlan, Result, Roofline
 from bench.subjects.materials import DecodedModel
 from bench.subjects.models import slot_bytes
 from bench.subjects.scenarios import LIKE, SLOT_BEAM, System
-from bench.systems.repetitions import Measured
+from bench.systems.processes.repetitions import Measured
 from export.comparison.significance import BleuChange, bleu_change
 from training.metrics.bleu import measure_quality
 from training.runs.checkpoint import write_atomically

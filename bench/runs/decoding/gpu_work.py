@@ -9,7 +9,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from bench.machine.gpu import MeasuredGpu
-from bench.systems.eager_models import start_batch
+from bench.systems.pytorch.eager_models import start_batch
 from training.models import TranslationModel
 
 

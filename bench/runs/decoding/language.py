@@ -24,15 +24,15 @@ from bench.subjects.language_models import (
 from bench.subjects.materials import folder_name
 from bench.subjects.models import save_model
 from bench.subjects.scenarios import Scenario, Setting, System, settings
-from bench.systems.repetitions import Measured, Progress, best, repeat
-from bench.systems.worker import Worker
+from bench.systems.processes.repetitions import Measured, Progress, best, repeat
+from bench.systems.processes.worker import Worker
 from export.graphs.writing import write_language_graphs
 from serving.runtime.language_stepper import LanguageStepper
-from serving.search.sampled_batch import GenerationBatch, SampledOutput
-from serving.search.sampling import Uniforms
+from serving.search.sampling.batch import GenerationBatch, SampledOutput
+from serving.search.sampling.drawing import Uniforms
 from serving.search.sampling_options import GenerationOptions
 from training.models import CausalLanguageModel
-from training.models.language_model_config import ATTENTIONS
+from training.models.configs.language_model import ATTENTIONS
 
 EAGER = System("PyTorch eager", "lm-eager", "fp32")
 OUR_FP32 = System("this engine", "lm-onnx", "fp32")

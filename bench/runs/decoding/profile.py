@@ -25,10 +25,10 @@ from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Manifest
 from serving.runtime.shortlist_stepper import ShortlistStepper
 from serving.runtime.translation_stepper import OnnxStepper
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Sentence
 from serving.search.options import SearchOptions
 from serving.search.prefix_tree import Repack
-from serving.search.sentence import Sentence
 from serving.search.stepper import State, StepInputs, StepOutputs, Stepper
 
 _PARTS = {

@@ -25,9 +25,9 @@ from bench.subjects.materials import (
     write_materials,
 )
 from bench.subjects.scenarios import OUR_INT8, PEER_INT8, Setting, System, settings
-from bench.systems.direct import direct_load
-from bench.systems.repetitions import Progress
-from bench.systems.served import Served
+from bench.systems.processes.direct import direct_load
+from bench.systems.processes.repetitions import Progress
+from bench.systems.processes.served import Served
 from export.arithmetic.quantize import Products
 from export.graphs.writing import write_graphs
 from serving.bundle.folder import write_manifest

@@ -24,7 +24,7 @@ import psutil
 
 from bench.errors import BenchError
 from bench.reports.report import Machine, head_lines, table_head, table_line
-from bench.systems.repetitions import Progress
+from bench.systems.processes.repetitions import Progress
 
 _START_S = 120.0
 _TEXTS = {

@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.errors import BenchError
 from bench.reports.report import Machine, head_lines, table_head, table_line
-from bench.systems.repetitions import Progress
+from bench.systems.processes.repetitions import Progress
 from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
 from serving.bundle.manifest import Activations

@@ -18,7 +18,7 @@ from bench.machine.stopwatch import ProcessUsage, time_process
 from bench.reports.report import Machine, head_lines, table_head, table_line, written_change
 from bench.subjects.materials import DecodedModel, folder_name, write_materials
 from bench.subjects.scenarios import MAX_LENGTH, OUR_INT8, PEER_INT8, Setting, System, settings
-from bench.systems.repetitions import Progress
+from bench.systems.processes.repetitions import Progress
 from export.comparison.significance import bleu_change
 from export.graphs.writing import TOKENIZER_FILE
 from serving.lines import decode_lines
@@ -28,7 +28,7 @@ SYSTEMS = (OUR_INT8, PEER_INT8)
 BEAM = 5
 PEER_BATCHES = (("examples", 32), ("examples", 64), ("tokens", 1024))
 """Types and sizes of batches that CTranslate2 is tried with."""
-_SYSTEMS = f"{str(__package__).removesuffix('.runs.decoding')}.systems"
+_SYSTEMS = f"{str(__package__).removesuffix('.runs.decoding')}.systems.files"
 _ENDED = "ended"
 _MIB = 2**20
 

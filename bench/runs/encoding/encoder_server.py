@@ -22,8 +22,8 @@ import uvicorn
 from bench.errors import BenchError
 from bench.machine.load import full_load
 from bench.reports.report import Machine, head_lines, table_line
-from bench.systems.child import start_child
-from bench.systems.repetitions import Progress
+from bench.systems.processes.child import start_child
+from bench.systems.processes.repetitions import Progress
 from serving.bundle.folder import read_manifest
 from serving.encoding.presets import load_reader
 from serving.server.app import create_app

@@ -24,7 +24,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from bench.errors import BenchError
 from bench.machine.roofline import ProductList
 from bench.reports.report import Machine, head_lines, table_line
-from bench.systems.repetitions import Progress
+from bench.systems.processes.repetitions import Progress
 from serving.arrays import Floats
 from serving.bundle.encoder_tokenizer import EncodedText
 from serving.bundle.manifest import Manifest

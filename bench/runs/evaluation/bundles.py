@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from bench.errors import BenchError
 from bench.reports.report import Machine, head_lines, table_head, table_line
-from bench.systems.repetitions import Progress
+from bench.systems.processes.repetitions import Progress
 from serving.bundle.manifest import Manifest
 from serving.search.options import SearchOptions
 from serving.translation.translator import Translator

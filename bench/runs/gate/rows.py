@@ -27,8 +27,8 @@ from bench.subjects.scenarios import (
     settings,
     spread_rows,
 )
-from bench.systems.repetitions import Measured, Progress, best, repeat
-from bench.systems.worker import Worker
+from bench.systems.processes.repetitions import Measured, Progress, best, repeat
+from bench.systems.processes.worker import Worker
 from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
 from export.texts.texts import Texts

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from bench.machine.memory import peak_rss
 from bench.reports.report import Machine, head_lines, table_line
-from training.models.light_attention import light_attention, offset_mask
+from training.models.sublayers.light_attention import light_attention, offset_mask
 
 DIM, HEADS = 320, 16
 """Of the paper's models on WikiText-2."""

@@ -26,8 +26,8 @@ from training.batches.batching import PairBatch, collate, cut_by_budget
 from training.loop.optim import build_optimizer
 from training.loop.speed import matrix_speed
 from training.models import build_network
-from training.models.presets import PRESETS
-from training.models.transformer_config import TransformerConfig
+from training.models.configs.presets import PRESETS
+from training.models.configs.transformer import TransformerConfig
 from training.recipe.config import OptimConfig
 from training.tasks.loss import label_smoothed_loss
 

@@ -33,7 +33,7 @@ from training.models import (
     TextModel,
     find_block,
 )
-from training.models.bert import Pooling
+from training.models.networks.bert import Pooling
 
 
 def read_encoder(folder: Path, pooling: Pooling | None = None) -> ReadEncoder:

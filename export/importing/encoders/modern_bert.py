@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from export.errors import ExportError
 from export.importing.folder import Options
-from training.models.bert import Pooling
+from training.models.networks.bert import Pooling
 
 _FULL, _SLIDING = "full_attention", "sliding_attention"
 _GLOBAL_BASE, _LOCAL_BASE = 160_000.0, 10_000.0

@@ -10,7 +10,7 @@ from typing import Any
 from export.errors import ExportError
 from export.importing.encoders.tokenizer import TOKENIZER_SETTINGS
 from export.importing.folder import CONFIG, read_json, read_objects, read_optional
-from training.models.bert import Pooling
+from training.models.networks.bert import Pooling
 
 _MODULES = "modules.json"
 SENTENCES, _PROMPTS = "sentence_bert_config.json", "config_sentence_transformers.json"

@@ -17,7 +17,7 @@ from export.importing.model import Imported, LanguageChoice, Pieces, find_file, 
 from export.importing.vocabularies.languages import check_known, short_code
 from serving.bundle.languages import Languages
 from training.models import TransformerConfig
-from training.models.embedding import fairseq_sinusoid
+from training.models.sublayers.embedding import fairseq_sinusoid
 
 _M2M100 = """af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd
 gl gu ha he hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms

@@ -27,7 +27,7 @@ from export.importing.vocabularies.languages import (
 )
 from export.importing.vocabularies.pair import Written, check_special
 from training.models import TransformerConfig
-from training.models.embedding import marian_sinusoid
+from training.models.sublayers.embedding import marian_sinusoid
 
 NEVER = -1e4
 """A bias that no logit offsets, and that fits fp16. Marian has padding only for the decoder's

@@ -14,7 +14,7 @@ from export.importing.model import Imported, LanguageChoice, Pieces, find_file, 
 from export.importing.vocabularies.sentencepieces import pieces_of, read_sentencepiece
 from serving.bundle.languages import Languages
 from training.models import TransformerConfig
-from training.models.embedding import marian_sinusoid
+from training.models.sublayers.embedding import marian_sinusoid
 
 MODEL = "spiece.model"
 _OWN = 2

@@ -20,7 +20,7 @@ from export.importing.layers import State
 from export.importing.toolkits.ctranslate2_file import SpecFile
 from export.importing.vocabularies.pair import Written
 from training.models import TransformerConfig
-from training.models.embedding import POSITIONS
+from training.models.sublayers.embedding import POSITIONS
 
 _ACTIVATIONS = {0: "relu", 2: "silu", 3: "gelu"}
 _GATED = {"relu": "reglu", "silu": "swiglu", "gelu": "geglu"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from serving.documents.encoding import decoded
-from serving.documents.slots import Slot, file_with_slots
+from serving.documents.raw.encoding import decoded
+from serving.documents.texts.slots import Slot, file_with_slots
 from serving.documents.unit import FileInUnits, Unit
 
 _STRING = r'"(?:[^"\\\n]|\\[^\n])*"'

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
 
-from serving.documents.encoding import Decoded, decoded
-from serving.documents.slots import Slot, file_with_slots
+from serving.documents.raw.encoding import Decoded, decoded
+from serving.documents.texts.slots import Slot, file_with_slots
 from serving.documents.unit import FileInUnits, Unit
 from serving.errors import DocumentError
 

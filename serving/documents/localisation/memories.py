@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from serving.documents.localisation.elements import Element, elements_of, text_of
 from serving.documents.localisation.languages import is_same, language_to_fill
-from serving.documents.slots import Slot, file_with_slots
+from serving.documents.texts.slots import Slot, file_with_slots
 from serving.documents.unit import FileInUnits, Unit
 
 _LANGUAGE = ("xml:lang", "lang")

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 from lxml import etree
 
 from serving.documents.localisation.languages import is_same
-from serving.documents.xml import local
+from serving.documents.raw.xml import local
 from serving.errors import DocumentError, InvalidOptionError
 from serving.text.memory.segments import DEFAULT_THRESHOLD, MemoryUse, Segment
 

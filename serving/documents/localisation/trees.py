@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from serving.documents.encoding import decoded
-from serving.documents.slots import Slot, file_with_slots
+from serving.documents.raw.encoding import decoded
+from serving.documents.texts.slots import Slot, file_with_slots
 from serving.documents.unit import FileInUnits, Unit
 from serving.errors import DocumentError
 

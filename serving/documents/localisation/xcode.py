@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from serving.documents.encoding import decoded
 from serving.documents.localisation.elements import Element, elements_of, inner_slot, text_of
 from serving.documents.localisation.languages import language_to_fill
-from serving.documents.slots import file_with_slots
+from serving.documents.raw.encoding import decoded
+from serving.documents.texts.slots import file_with_slots
 from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
 from serving.errors import DocumentError
 

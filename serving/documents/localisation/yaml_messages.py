@@ -10,8 +10,8 @@ from typing import Literal
 
 import yaml
 
-from serving.documents.encoding import decoded
-from serving.documents.slots import Slot, file_with_slots
+from serving.documents.raw.encoding import decoded
+from serving.documents.texts.slots import Slot, file_with_slots
 from serving.documents.unit import FileInUnits, Unit
 from serving.errors import DocumentError
 

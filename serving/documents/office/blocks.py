@@ -14,7 +14,7 @@ from xml.sax.saxutils import quoteattr
 
 from lxml import etree
 
-from serving.documents.xml import declares_entities, not_well_formed, parsed
+from serving.documents.raw.xml import declares_entities, not_well_formed, parsed
 
 Take = Callable[[str, Mapping[str, str]], Literal["take", "skip", "enter"]]
 """What becomes of an element, by its tag, as lxml writes it, and its attributes: it is a block, it

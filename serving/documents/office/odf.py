@@ -10,9 +10,6 @@ from typing import Literal
 
 from lxml import etree
 
-from serving.documents.archive import Archive
-from serving.documents.direction import turn
-from serving.documents.markup import Inline, Thing, Words, Wrap, line_of
 from serving.documents.office.blocks import in_utf_8
 from serving.documents.office.paragraph import (
     MACROS,
@@ -21,6 +18,9 @@ from serving.documents.office.paragraph import (
     PartReading,
     office_file,
 )
+from serving.documents.raw.archive import Archive
+from serving.documents.texts.direction import turn
+from serving.documents.texts.markup import Inline, Thing, Words, Wrap, line_of
 from serving.documents.unit import FileInUnits, Translated, WrittenFile
 from serving.errors import DocumentError
 

@@ -8,9 +8,6 @@ from typing import Literal
 
 from lxml import etree
 
-from serving.documents.archive import Archive
-from serving.documents.direction import turn
-from serving.documents.markup import Inline, Thing, Words, Wrap, line_of
 from serving.documents.office.paragraph import (
     MACROS,
     SIGNED,
@@ -25,8 +22,11 @@ from serving.documents.office.turning import (
     turned_sheet,
     turned_styles,
 )
+from serving.documents.raw.archive import Archive
+from serving.documents.raw.xml import SPACE, local, parsed, serialised
+from serving.documents.texts.direction import turn
+from serving.documents.texts.markup import Inline, Thing, Words, Wrap, line_of
 from serving.documents.unit import FileInUnits, Translated, WrittenFile
-from serving.documents.xml import SPACE, local, parsed, serialised
 
 _TYPES = "[Content_Types].xml"
 _RELATIONS = "_rels/.rels"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from lxml import etree
 
-from serving.documents.archive import Archive
-from serving.documents.markup import Inline, Line
 from serving.documents.office.blocks import OfficeBlock, Take, block_as_bytes, blocks_of, in_utf_8
+from serving.documents.raw.archive import Archive
+from serving.documents.texts.markup import Inline, Line
 from serving.documents.unit import Translated, Unit, check_lengths
 
 SIGNED = "The file was signed; a translation is another text and has no signature."

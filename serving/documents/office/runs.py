@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from lxml import etree
 
-from serving.documents.markup import Inline, Thing, Words, Wrap
-from serving.documents.xml import SPACE, local
+from serving.documents.raw.xml import SPACE, local
+from serving.documents.texts.markup import Inline, Thing, Words, Wrap
 
 _CHARACTERS = {"noBreakHyphen": "\u2011", "softHyphen": ""}
 _BREAKS = frozenset(("br", "cr", "tab", "ptab"))

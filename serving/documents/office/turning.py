@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from lxml import etree
 
-from serving.documents.direction import RIGHT
 from serving.documents.office.runs import words_of
-from serving.documents.xml import SPACE, local
+from serving.documents.raw.xml import SPACE, local
+from serving.documents.texts.direction import RIGHT
 
 _BEHIND_BIDI = frozenset(
     """

@@ -6,8 +6,8 @@ import functools
 import re
 from collections.abc import Iterator
 
-from serving.documents.encoding import decoded
-from serving.documents.markup import Inline, Words
+from serving.documents.raw.encoding import decoded
+from serving.documents.texts.markup import Inline, Words
 from serving.documents.typeset.prose import (
     Prose,
     ProsePiece,

@@ -8,8 +8,8 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from serving.documents.encoding import decoded
-from serving.documents.markup import Inline, Words
+from serving.documents.raw.encoding import decoded
+from serving.documents.texts.markup import Inline, Words
 from serving.documents.typeset.prose import (
     Prose,
     ProsePiece,

@@ -8,8 +8,8 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from serving.documents.encoding import Decoded
-from serving.documents.markup import Inline, Line, Thing, Words, Wrap, line_of
+from serving.documents.raw.encoding import Decoded
+from serving.documents.texts.markup import Inline, Line, Thing, Words, Wrap, line_of
 from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
 
 

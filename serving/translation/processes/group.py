@@ -22,7 +22,7 @@ from serving.queue.limits import BatchLimits
 from serving.resident import proportional_bytes
 from serving.runtime.gpu.cuda_switches import VISIBLE
 from serving.runtime.session import DeviceUse
-from serving.search.sentence import Sentence
+from serving.search.beams.sentence import Sentence
 from serving.translation.processes.orders import DropOrder, LoadOrder, Order, ServeOrder
 from serving.translation.running import SentenceProgress
 

@@ -18,8 +18,8 @@ from serving.errors import DecoderLostError
 from serving.queue.engine import Progress
 from serving.queue.limits import BatchLimits
 from serving.runtime.device import computes_on_cpu
+from serving.search.beams.sentence import Group, Sentence
 from serving.search.options import SearchOptions
-from serving.search.sentence import Group, Sentence
 from serving.translation.processes.group import ProcessGroup, ProcessLink
 from serving.translation.running import SentenceProgress
 from serving.translation.texts import load_texts

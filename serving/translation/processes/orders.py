@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serving.queue.limits import BatchLimits
-from serving.search.sentence import Sentence
+from serving.search.beams.sentence import Sentence
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from bench.subjects.language_models import (
     random_prompts,
 )
 from bench.subjects.models import save_model
-from bench.systems.eager_language import load_eager
+from bench.systems.pytorch.eager_language import load_eager
 from export.graphs.writing import write_language_graphs
 from serving.runtime.language_stepper import LanguageStepper
-from serving.search.sampled_batch import GenerationBatch, SampledOutput
-from serving.search.sampling import Uniforms
+from serving.search.sampling.batch import GenerationBatch, SampledOutput
+from serving.search.sampling.drawing import Uniforms
 from serving.search.sampling_options import GenerationOptions
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("traced_once")]

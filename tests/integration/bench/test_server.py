@@ -22,7 +22,7 @@ from bench.runs.decoding.server import (
 from bench.subjects.job import Search
 from bench.subjects.materials import folder_name, job_for, random_subject
 from bench.subjects.scenarios import OUR_INT8, Setting
-from bench.systems.served import Served
+from bench.systems.processes.served import Served
 
 pytestmark = pytest.mark.usefixtures("traced_once")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Sentence
 from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
 from serving.text.alignment import word_spans
 from serving.translation.ticket import Request
 from serving.translation.translator import Translator, Wishes

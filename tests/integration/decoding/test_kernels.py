@@ -28,9 +28,9 @@ from serving.arrays import Floats, Ints
 from serving.bundle.shortlist import Shortlist
 from serving.runtime import kernels, ort
 from serving.runtime.translation_stepper import OnnxStepper
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Sentence
 from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
 from training.models import (
     CausalLanguageModel,
     EmbedderConfig,

@@ -18,20 +18,20 @@ from export.graphs.writing import write_language_graphs
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
 from serving.runtime.language_stepper import LanguageStepper
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Sentence
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.prompts import CHUNK
-from serving.search.sampled_batch import Generated, GenerationBatch, SampledOutput
-from serving.search.sampling import Uniforms, draw_from_logits
+from serving.search.sampling.batch import Generated, GenerationBatch, SampledOutput
+from serving.search.sampling.drawing import Uniforms, draw_from_logits
+from serving.search.sampling.prompts import CHUNK
 from serving.search.sampling_options import GenerationOptions
-from serving.search.sentence import Sentence
 from tests.unit.training.models.own_layers import Convolution, Recurrence
 from training.models import CausalLanguageModel, LanguageModelConfig
 from training.models.blocks import CausalLayer
 from training.models.context import CacheContext
-from training.models.light_attention import LightSelfAttention
 from training.models.stack import Stack
+from training.models.sublayers.light_attention import LightSelfAttention
 
 pytestmark = pytest.mark.usefixtures("traced_once")
 

@@ -16,10 +16,10 @@ from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
 from serving.generation.choices import Generation
 from serving.generation.generator import Generator
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Hypothesis, Sentence
 from serving.search.options import SearchOptions
 from serving.search.sampling_options import GenerationOptions
-from serving.search.sentence import Hypothesis, Sentence
 from serving.server.app import create_app
 from serving.server.http.settings import Settings
 from serving.server.models.bundles import load_bundles

@@ -37,16 +37,16 @@ from serving.errors import BundleError
 from serving.runtime.cache_tensors import Sources
 from serving.runtime.ort import has_kernels
 from serving.runtime.translation_stepper import Encoder, OnnxStepper
-from serving.search.beam import BeamSearch, decode
+from serving.search.beams.beam import BeamSearch, decode
+from serving.search.beams.sentence import Hypothesis, Sentence
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.sentence import Hypothesis, Sentence
 from tests.conftest import TinyModel
 from training.decoding.stepper import TorchStepper
 from training.models import JointConfig, TransformerConfig, TranslationModel, build_model
 from training.models.blocks import DecoderLayer, EncoderLayer
 from training.models.context import AttentionContext
-from training.models.convolution import Convolution
+from training.models.sublayers.convolution import Convolution
 from training.runs.folder import load_trained
 
 pytestmark = pytest.mark.usefixtures("traced_once")

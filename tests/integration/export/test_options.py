@@ -15,10 +15,10 @@ from export.comparison.translation import PairedStepper, search_all
 from export.graphs.writing import write_graphs
 from serving.bundle.manifest import Manifest
 from serving.runtime.translation_stepper import OnnxStepper
-from serving.search.beam import BeamSearch, decode
+from serving.search.beams.beam import BeamSearch, decode
+from serving.search.beams.sentence import Hypothesis, Sentence
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.sentence import Hypothesis, Sentence
 from training.decoding.stepper import TorchStepper
 from training.models import JointConfig, ModelConfig, TransformerConfig, build_model
 

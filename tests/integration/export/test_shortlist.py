@@ -23,10 +23,10 @@ from serving.errors import BundleError, InvalidOptionError
 from serving.runtime import ort
 from serving.runtime.shortlist_stepper import ShortlistState, ShortlistStepper
 from serving.runtime.translation_stepper import OnnxStepper
-from serving.search.beam import BeamSearch, decode
+from serving.search.beams.beam import BeamSearch, decode
+from serving.search.beams.sentence import Hypothesis, Sentence
 from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.sentence import Hypothesis, Sentence
 from serving.search.stepper import StepInputs
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Completed, Request

@@ -28,7 +28,7 @@ from serving.bundle.manifest import Manifest
 from serving.runtime.language_stepper import LanguageStepper
 from serving.runtime.ort import CpuSession
 from serving.runtime.translation_stepper import OnnxStepper
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
 from serving.search.options import SearchOptions
 from serving.search.prefix_tree import chain
 from tests.integration.decoding.test_language_decoding import model_of

@@ -17,11 +17,11 @@ from serving.runtime.gpu import cuda_session, cuda_switches
 from serving.runtime.gpu.layouts import bucket, bucket_capacity
 from serving.runtime.language_stepper import LanguageStepper
 from serving.runtime.translation_stepper import OnnxStepper
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Sentence
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.sampled_batch import GenerationBatch
-from serving.search.sentence import Sentence
+from serving.search.sampling.batch import GenerationBatch
 from serving.search.stepper import StepInputs
 from serving.translation.offline import decode_in_batches
 from serving.translation.scheduler import TranslationScheduler

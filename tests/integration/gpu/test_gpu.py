@@ -27,10 +27,10 @@ from serving.runtime.gpu.cuda_memory import on_gpu
 from serving.runtime.gpu.cuda_switches import GRAPHS_SWITCH, STREAMS_SWITCH
 from serving.runtime.gpu.tensorrt_session import TensorRtSession
 from serving.runtime.translation_stepper import OnnxStepper
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Finished, Sentence
 from serving.search.options import SearchOptions
-from serving.search.sampled_batch import GenerationBatch
-from serving.search.sentence import Finished, Sentence
+from serving.search.sampling.batch import GenerationBatch
 from serving.translation.offline import decode_in_batches
 from tests.integration.decoding.test_language_decoding import output, random_ids
 from tests.integration.export.test_bundle import decode_joining, random_sentences

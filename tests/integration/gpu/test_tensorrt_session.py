@@ -30,9 +30,9 @@ from serving.runtime.gpu.tensorrt_library import find_tensorrt
 from serving.runtime.language_stepper import LanguageStepper
 from serving.runtime.session import DeviceUse
 from serving.runtime.translation_stepper import OnnxStepper
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Sentence
 from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
 from serving.translation.offline import decode_in_batches
 from tests.integration.decoding.test_language_decoding import random_ids
 from tests.integration.export.test_bundle import decode_joining, every_hypothesis, random_sentences

@@ -17,9 +17,9 @@ from export.errors import ExportError
 from export.importing.bundle import import_bundle
 from export.importing.hugging_face.bart import read_bart
 from export.importing.model import AS_TOLD, Declared, FastTokenizerFile, Imported, LanguageChoice
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Hypothesis, Sentence
 from serving.search.options import SearchOptions
-from serving.search.sentence import Hypothesis, Sentence
 from serving.server.app import create_app
 from serving.server.http.settings import Settings
 from serving.server.models.bundles import load_bundles

@@ -39,7 +39,7 @@ from tests.toy.checkpoints import (
 )
 from tests.toy.corpus import toy_pairs
 from training.models import Transformer, TransformerConfig, build_model
-from training.models.embedding import interleaved_sinusoid
+from training.models.sublayers.embedding import interleaved_sinusoid
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 pytestmark = pytest.mark.usefixtures("traced_once", "one_thread")

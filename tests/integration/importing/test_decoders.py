@@ -23,7 +23,7 @@ from serving.generation.generator import Generator
 from serving.runtime import kernels
 from serving.search.sampling_options import GenerationOptions
 from tests.toy.language_checkpoints import ROWS, write_llama
-from training.models.language_model import PlacedTokens
+from training.models.networks.language_model import PlacedTokens
 
 pytestmark = pytest.mark.usefixtures("traced_once", "one_thread")
 

@@ -17,7 +17,7 @@ from export.__main__ import main
 from export.bundles.subject import Form
 from export.errors import ExportError
 from export.importing.bundle import import_bundle
-from export.importing.language_models.gguf import read_gguf
+from export.importing.language_models.gguf.file import read_gguf
 from serving.generation.generator import Generator
 from serving.search.sampling_options import GenerationOptions
 from tests.toy.language_checkpoints import ROWS, TEMPLATE, VOCABULARY, write_llama

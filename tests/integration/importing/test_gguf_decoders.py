@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from export.importing.language_models.gguf import read_gguf
-from export.importing.language_models.qwen import read_qwen2
+from export.importing.language_models.families.qwen import read_qwen2
+from export.importing.language_models.gguf.file import read_gguf
 from tests.integration.importing.test_gguf import add_tokenizer
 from tests.toy.language_checkpoints import ROWS, write_llama
 

@@ -13,8 +13,8 @@ import torch
 
 from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
-from export.importing.language_models.gpt2 import read_gpt2
-from export.importing.language_models.llama import read_llama
+from export.importing.language_models.families.gpt2 import read_gpt2
+from export.importing.language_models.families.llama import read_llama
 from export.importing.language_models.model import ImportedLanguageModel
 from export.texts.texts import Texts
 from serving.bundle.folder import read_manifest

@@ -18,9 +18,9 @@ from export.importing.bundle import import_bundle
 from export.importing.hugging_face.m2m100 import read_m2m100
 from export.importing.hugging_face.mbart import read_mbart
 from export.importing.model import AS_TOLD, Declared, Imported, LanguageChoice
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Hypothesis, Sentence
 from serving.search.options import SearchOptions
-from serving.search.sentence import Hypothesis, Sentence
 from serving.server.app import create_app
 from serving.server.http.settings import Settings
 from serving.server.models.bundles import load_bundles

@@ -25,7 +25,7 @@ from serving.bundle.pieces import vocabulary_file
 from serving.search.options import SearchOptions
 from serving.translation.translator import Translator
 from tests.toy.checkpoints import PAIRS, pieces_of, write_sentencepiece
-from training.models.embedding import interleaved_sinusoid
+from training.models.sublayers.embedding import interleaved_sinusoid
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 pytestmark = pytest.mark.usefixtures("traced_once", "one_thread")

@@ -13,9 +13,9 @@ from export.bundles.subject import Form
 from export.errors import ExportError
 from export.importing.bundle import import_bundle, recognise
 from export.importing.model import Declared
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Sentence
 from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
 from serving.translation.translator import Translator
 from tests.toy.checkpoints import write_pegasus
 from tests.toy.corpus import toy_pairs

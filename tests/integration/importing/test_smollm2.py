@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
-from export.importing.language_models.gguf import read_gguf
+from export.importing.language_models.gguf.file import read_gguf
 from serving.generation.generator import Generator
 from serving.search.sampling_options import GenerationOptions
 from training.models import CausalLanguageModel

@@ -19,9 +19,9 @@ from export.importing.bundle import import_bundle, recognise
 from export.importing.hugging_face.t5 import read_t5
 from export.importing.model import AS_TOLD, Declared, Imported, LanguageChoice
 from serving.errors import UnknownLanguageError
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Sentence
 from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
 from serving.translation.translator import Translator, Wishes
 from tests.toy.checkpoints import write_t5
 from tests.toy.corpus import toy_pairs

@@ -12,7 +12,7 @@ import signal
 import tempfile
 from pathlib import Path
 
-from serving.documents.writing import write_whole
+from serving.documents.raw.writing import write_whole
 from serving.errors import OverloadedError
 
 FORMATS = frozenset(("docx", "pptx", "xlsx", "odt", "odp", "ods"))

@@ -21,7 +21,7 @@ from typing import IO, Literal
 
 from filelock import FileLock, Timeout
 
-from serving.documents.writing import write_whole
+from serving.documents.raw.writing import write_whole
 from serving.errors import RequestError, StoreUnavailableError
 
 State = Literal["queued", "translating", "done", "failed"]

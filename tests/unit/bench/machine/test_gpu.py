@@ -15,8 +15,8 @@ from bench.machine.gpu import MeasuredGpu, look_at_gpu, used_memory
 from bench.runs.decoding.gpu_work import work_of
 from bench.subjects.materials import random_subject, write_materials
 from bench.subjects.scenarios import GPU_EAGER, GPU_PEER, PEER_FP32
-from bench.systems.eager import EagerTranslator
-from bench.systems.eager_models import to_half
+from bench.systems.pytorch.eager import EagerTranslator
+from bench.systems.pytorch.eager_models import to_half
 from tests.unit.bench.random_models import ending_joint_model, ending_model, sources
 from training.models import TransformerConfig, TranslationModel, build_model
 

@@ -20,8 +20,8 @@ from export.arithmetic.quantize import Products, quantized_twin
 from export.graphs.writing import write_graphs
 from serving.bundle.manifest import Manifest
 from serving.runtime.ort import register_kernels
+from serving.search.beams.sentence import Sentence
 from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
 from tests.unit.bench.random_models import ending_joint_model, ending_model, sources
 from training.models import TranslationModel
 

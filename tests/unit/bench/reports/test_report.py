@@ -30,8 +30,8 @@ from bench.subjects.scenarios import (
     Scenario,
     Setting,
 )
-from bench.systems.repetitions import Measured
-from bench.systems.worker import RepetitionTime, SlotCount
+from bench.systems.processes.repetitions import Measured
+from bench.systems.processes.worker import RepetitionTime, SlotCount
 from export.comparison.significance import BleuChange
 from training.models import JointConfig, ModelConfig, TransformerConfig, build_model
 

@@ -18,10 +18,10 @@ from export.graphs.writing import write_graphs
 from serving.bundle.shortlist import Shortlist
 from serving.runtime.shortlist_stepper import ShortlistStepper
 from serving.runtime.translation_stepper import OnnxStepper
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Finished, Sentence
 from serving.search.ids import BOS_ID, EOS_ID, UNK_ID
 from serving.search.options import SearchOptions
-from serving.search.sentence import Finished, Sentence
 from tests.unit.bench.random_models import VOCAB_SIZE, ending_model, sources
 from training.models import Transformer, TransformerConfig, build_model
 

@@ -16,11 +16,11 @@ from bench.subjects.models import (
     slot_bytes,
 )
 from bench.subjects.scenarios import COMPARISONS, SLOT_BEAM
-from bench.systems.eager import EagerTranslator
-from serving.search.beam import BeamSearch
+from bench.systems.pytorch.eager import EagerTranslator
+from serving.search.beams.beam import BeamSearch
+from serving.search.beams.sentence import Sentence
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
 from training.decoding.stepper import TorchStepper
 from training.models import (
     PRESETS,

@@ -31,9 +31,9 @@ from export.comparison.translation import (
 from export.errors import ParityError
 from export.texts.dev_set import DevSet
 from export.texts.vocabulary import Vocabulary
+from serving.search.beams.sentence import Sentence
 from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
 from serving.search.stepper import StepInputs, StepOutputs
 from tests.unit.training.tiny import TINY, randomised
 from training.decoding.stepper import TorchStepper

@@ -14,7 +14,7 @@ from export.importing.layers import drop_sinusoids, take_norm, transformer_state
 from export.importing.model import loaded
 from tests.unit.export.importing.small_bart import DIM, FFN, HEADS, bart_shapes, random_tensors
 from training.models import TransformerConfig
-from training.models.embedding import marian_sinusoid
+from training.models.sublayers.embedding import marian_sinusoid
 
 SIZE = 11
 CONFIG = TransformerConfig(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.documents import archive
+from serving.documents.raw import archive
 from serving.documents.recognition import recognised
 from serving.errors import DocumentError, TooLongError
 from tests.unit.serving.documents.fakes import parts, translated

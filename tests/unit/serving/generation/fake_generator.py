@@ -11,8 +11,8 @@ import numpy as np
 from serving.generation.prompts import PromptProcessor
 from serving.generation.running import RunningPrompts
 from serving.runtime.session import ON_CPU
-from serving.search.prompts import LanguageOutputs, Prompted, PromptScores, chunks
-from serving.search.sampling import TOP
+from serving.search.sampling.drawing import TOP
+from serving.search.sampling.prompts import LanguageOutputs, Prompted, PromptScores, chunks
 from serving.search.stepper import StepInputs
 from tests.unit.serving.echo import ByteTokenizer, echo_manifest
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeState, FakeStepper

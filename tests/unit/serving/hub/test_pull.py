@@ -173,7 +173,8 @@ def test_a_disk_that_is_too_small_is_told_before_the_download(
     published: ToyHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "serving.hub.published.shutil.disk_usage", lambda _: SimpleNamespace(free=5_000_000)
+        "serving.hub.publishers.published.shutil.disk_usage",
+        lambda _: SimpleNamespace(free=5_000_000),
     )
     with pytest.raises(ModelNameError, match=r"5\.0 MB free, and 1\d\.\d MB are needed"):
         pull(NAME)

@@ -11,11 +11,11 @@ import pytest
 from export.graphs.writing import write_graphs
 from serving.runtime.cache_tensors import BlockPool, Caches
 from serving.runtime.translation_stepper import OnnxStepper
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Sentence
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.prefix_tree import Repack
-from serving.search.sentence import Sentence
 from tests.unit.training.tiny import tiny_joint_model, tiny_model
 from training.models import TranslationModel
 

@@ -1,4 +1,4 @@
-"""Beam search written plainly, one sentence at a time: what `serving.search.beam` must equal.
+"""Beam search written plainly, one sentence at a time: what `serving.search.beams.beam` must equal.
 
 It follows CTranslate2's rules and shares no code with the engine but `SearchOptions`' fields.
 """

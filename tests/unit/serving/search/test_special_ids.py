@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from serving.arrays import Floats, Ints
-from serving.search.beam import decode
-from serving.search.constraints import Constraints
+from serving.search.beams.beam import decode
+from serving.search.beams.constraints import Constraints
+from serving.search.beams.sentence import Sentence
 from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper, Slots
 
 OWN = np.arange(12)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.search.beam import BeamSearch, decode
+from serving.search.beams.beam import BeamSearch, decode
+from serving.search.beams.sentence import Hypothesis, Sentence
 from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.sentence import Hypothesis, Sentence
 from serving.text.alignment import MIN_PROBABILITY, word_links, word_spans
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Request

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from serving.errors import DecodingError, ServingError
-from serving.search.sentence import Sentence
+from serving.search.beams.sentence import Sentence
 from serving.text.alignment import Link
 from serving.text.document import Document
 from serving.translation import distinct

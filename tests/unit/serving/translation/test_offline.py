@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.queue.limits import BatchLimits, Demand
+from serving.search.beams.sentence import Sentence
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
 from serving.translation.offline import decode_in_batches, fill_batches, share_out
 from serving.translation.texts import demand
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper

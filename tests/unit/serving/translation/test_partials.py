@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.queue.limits import BatchLimits
-from serving.search.beam import BeamSearch
+from serving.search.beams.beam import BeamSearch
+from serving.search.beams.sentence import Finished, Sentence
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.sentence import Finished, Sentence
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Completed, PartialTranslation, Request, TranslationTicket
 from serving.translation.translator import Wishes

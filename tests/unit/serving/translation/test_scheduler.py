@@ -19,8 +19,8 @@ from serving.errors import (
     OverloadedError,
 )
 from serving.queue.limits import BatchLimits
+from serving.search.beams.sentence import Finished, Sentence
 from serving.search.options import SearchOptions
-from serving.search.sentence import Finished, Sentence
 from serving.translation.results import SentenceOutcome, Translation
 from serving.translation.running import JOIN_EVERY
 from serving.translation.scheduler import TranslationScheduler

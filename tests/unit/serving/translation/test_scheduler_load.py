@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from serving.queue.limits import BatchLimits, Demand
-from serving.search.sentence import Group, Sentence
+from serving.search.beams.sentence import Group, Sentence
 from serving.translation.running import RunningBatches, SentenceProgress
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.texts import demand

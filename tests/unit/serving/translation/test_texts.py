@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.search.beam import BeamSearch
+from serving.search.beams.beam import BeamSearch
+from serving.search.beams.sentence import Sentence
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
 from serving.translation.texts import demand
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper
 

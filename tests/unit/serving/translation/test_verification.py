@@ -7,8 +7,8 @@ import pytest
 
 from serving.checking.repairs import Repair
 from serving.errors import InvalidOptionError
-from serving.search.constraints import Constraints
-from serving.search.sentence import Original, Sentence
+from serving.search.beams.constraints import Constraints
+from serving.search.beams.sentence import Original, Sentence
 from serving.text.alignment import Link
 from serving.text.terms import TermReader, Terms
 from serving.translation.results import Again, Done, TextHypothesis, Translation

@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Sentence
 from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.prefix_tree import Repack
-from serving.search.sentence import Sentence
 from serving.search.stepper import StepInputs
 from tests.unit.serving.search.reference_search import plain_search
 from tests.unit.training.models import reference_joint as reference

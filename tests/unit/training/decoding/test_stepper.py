@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Sentence
 from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
 from serving.search.stepper import StepInputs
 from tests.unit.training.tiny import tiny_model
 from training.decoding.stepper import TorchStepper

@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from tests.unit.training.models.networks import DEEP, expected_logits, inputs_of, random_network
+from tests.unit.training.models.sample_networks import (
+    DEEP,
+    expected_logits,
+    inputs_of,
+    random_network,
+)
 from tests.unit.training.tiny import TINY, randomised
 from training.derive.pruning import cut
 from training.models import ModelConfig, build_network

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from serving.bundle.tokenizer import Tokenizer
-from serving.search.beam import decode
+from serving.search.beams.beam import decode
+from serving.search.beams.sentence import Finished, Sentence
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.sentence import Finished, Sentence
 from tests.toy.corpus import toy_pairs
 from training.decoding.stepper import TorchStepper
 from training.decoding.translate import translate

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from training.models.blocks import DecoderLayer, EncoderLayer
-from training.models.config import ModelConfig
+from training.models.configs.common import ModelConfig
+from training.models.configs.transformer import TransformerConfig
 from training.models.context import AttentionContext, CacheContext, StepNeeds, needs_of
-from training.models.transformer_config import TransformerConfig
 
 WIDTH = 5
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.unit.training.models import reference_blocks as reference
 from training.models import CausalLanguageModel
-from training.models.light_attention import layer_offsets
+from training.models.sublayers.light_attention import layer_offsets
 
 
 def logits(ids: list[int], model: CausalLanguageModel) -> reference.Array:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.unit.training.models.networks import (
+from tests.unit.training.models.sample_networks import (
     DEEP,
     PAIRS,
     SOURCE,

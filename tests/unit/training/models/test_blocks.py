@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from tests.unit.training.models import reference_blocks as reference
-from tests.unit.training.models.networks import BLOCKS_AND_NORMS, SOURCE, TARGET
 from tests.unit.training.models.own_layers import ConvolutionLayer
+from tests.unit.training.models.sample_networks import BLOCKS_AND_NORMS, SOURCE, TARGET
 from tests.unit.training.tiny import TINY, tiny_model
 from training.errors import ConfigError
 from training.models import BertConfig, check_model, find_block

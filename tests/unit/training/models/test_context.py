@@ -15,10 +15,10 @@ from export.graphs.writing import write_graphs
 from serving.bundle.folder import write_manifest
 from serving.bundle.manifest import CacheSizes
 from serving.runtime.translation_stepper import OnnxStepper
-from serving.search.beam import BeamSearch, decode
-from serving.search.sentence import Finished, Sentence
+from serving.search.beams.beam import BeamSearch, decode
+from serving.search.beams.sentence import Finished, Sentence
 from serving.search.stepper import Stepper
-from tests.unit.serving.search.test_beam_torch import NoCache, assert_close, random_sentences
+from tests.unit.serving.search.beams.test_beam_torch import NoCache, assert_close, random_sentences
 from tests.unit.training.tiny import TINY, randomised
 from training.decoding.stepper import TorchStepper
 from training.models import Transformer

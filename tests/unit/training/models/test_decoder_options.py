@@ -12,10 +12,10 @@ from torch import nn
 from tests.unit.training.tiny_language import TINY_LM, tiny_lm
 from training.errors import ConfigError
 from training.models.context import CacheContext
-from training.models.language_model import PlacedTokens
-from training.models.light_attention import LightSelfAttention, layer_offsets, layer_reach
-from training.models.norms import QueryKeyNorm
-from training.models.positions import RotaryPositions, rotary_slowing
+from training.models.networks.language_model import PlacedTokens
+from training.models.sublayers.light_attention import LightSelfAttention, layer_offsets, layer_reach
+from training.models.sublayers.norms import QueryKeyNorm
+from training.models.sublayers.positions import RotaryPositions, rotary_slowing
 from training.tasks.loss import label_smoothed_loss
 
 FORMS: list[dict[str, Any]] = [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.unit.training.models.networks import DEEP, inputs_of, random_network
+from tests.unit.training.models.sample_networks import DEEP, inputs_of, random_network
 from training.derive.pruning import cut
 from training.models import ModelConfig, build_network
 from training.models.stack import Halted, Halting, Stack

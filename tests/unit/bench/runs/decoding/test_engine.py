@@ -18,9 +18,9 @@ from bench.subjects.scenarios import (
     Setting,
     System,
 )
-from bench.systems.repetitions import Measured
+from bench.systems.processes.repetitions import Measured
+from bench.systems.processes.worker import RepetitionTime
 from bench.systems.translation import check_device
-from bench.systems.worker import RepetitionTime
 from serving.runtime.session import DeviceUse
 
 SCENARIO = Scenario(2, 5)

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from export.__main__ import main
-from export.importing.language_models.llama import read_llama
+from export.importing.language_models.families.llama import read_llama
 from export.importing.language_models.model import read_chat_template
 from tests.toy.language_checkpoints import ROWS, TEMPLATE, write_gpt2, write_llama
 

@@ -22,7 +22,7 @@ from tests.unit.export.importing.toolkits.spec_files import (
     gates,
     spec_tensors,
 )
-from training.models.embedding import marian_sinusoid
+from training.models.sublayers.embedding import marian_sinusoid
 
 PATH = Path("model.bin")
 

@@ -1,0 +1,1 @@
+"""Systems that translate a file, as users run them, and where their time goes; no server."""

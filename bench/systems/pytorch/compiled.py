@@ -1,0 +1,46 @@
+"""PyTorch compiled: what `bench.systems.pytorch.eager` runs on a batch, through `torch.compile`.
+
+The compiler is imported where it is used: PyTorch eager is to be measured without it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.errors import BenchError
+from training.runs.folder import missing_compiler
+
+_RECOMPILES = 64
+"""A form is compiled for each pattern of sizes 0, 1 and more, with and without padding; by default
+PyTorch goes back to eager after eight."""
+_SOURCE = ("encode", "encode_source", "project_source")
+
+
+def check_compiler(device: str) -> None:
+    """Raise BenchError where `torch.compile` would find nothing to make kernels with."""
+    missing = missing_compiler(device)
+    if missing is not None:
+        raise BenchError(
+            f"--compiled needs {missing} for torch.compile, which is not found; install it, or "
+            "leave --compiled out"
+        )
+
+
+def compiled(function: Any) -> Any:
+    """The function compiled at its first calls, for sizes of any kind and with weights laid out
+    for the processor, which is how PyTorch advises to do inference."""
+    import torch
+    import torch._dynamo
+    import torch._inductor.config
+
+    config = torch._dynamo.config
+    config.recompile_limit, config.fail_on_recompile_limit_hit = _RECOMPILES, True
+    torch._inductor.config.freezing = True  # as an option of this call it is not seen everywhere
+    return torch.compile(function, dynamic=True)
+
+
+def compile_source(model: Any) -> None:
+    """Compile what a model makes of a source, in place."""
+    for name in _SOURCE:
+        if hasattr(model, name):
+            setattr(model, name, compiled(getattr(model, name)))

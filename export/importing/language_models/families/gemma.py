@@ -1,0 +1,155 @@
+"""Gemma 2 and the texts of Gemma 3 (Gemma Team 2024, "Gemma 2"; 2025, "Gemma 3 Technical Report"),
+from Hugging Face `transformers`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from export.errors import ExportError
+from export.importing.folder import Options
+from export.importing.language_models.families.llama import NAMES
+from export.importing.language_models.model import ImportedLanguageModel
+from export.importing.language_models.options import (
+    FULL,
+    SLIDING,
+    head_width,
+    layer_kinds,
+    read_decoder,
+    read_sizes,
+    windows_of,
+)
+from export.importing.language_models.rotary import read_rotary, rotary_options, rotary_sizes
+from export.importing.language_models.state import Names, one_more
+from export.importing.model import read_options
+
+_LAYER = "model.layers.{}"
+GEMMA2_NAMES = replace(
+    NAMES,
+    attention_output_norm=f"{_LAYER}.post_attention_layernorm",
+    ffn_norm=f"{_LAYER}.pre_feedforward_layernorm",
+    ffn_output_norm=f"{_LAYER}.post_feedforward_layernorm",
+    gain=one_more,
+)
+GEMMA3_NAMES = replace(
+    GEMMA2_NAMES,
+    query_norm=f"{_LAYER}.self_attn.q_norm",
+    key_norm=f"{_LAYER}.self_attn.k_norm",
+)
+SIZES: dict[str, Any] = {
+    "activation": "geglu_tanh",
+    "norm": "sandwich",
+    "embedding_scale": "token",
+    "ffn_bias": False,
+}
+"""What both have in common."""
+_HARMLESS = ("cache_implementation",)
+GLOBAL_BASE, LOCAL_BASE = 1_000_000.0, 10_000.0
+"""Of rotary positions in Gemma 3, in layers that see all and in those that see a window."""
+
+
+def read_gemma2(folder: Path) -> ImportedLanguageModel:
+    """Read a folder of a Gemma 2; raises ExportError, with file and entry, for what is not
+    supported."""
+    options = read_options(folder)
+    sizes, longest = _read_sizes(options)
+    alternating = [FULL if number % 2 else SLIDING for number in range(sizes["num_decoder_layers"])]
+    kinds = layer_kinds(options, len(alternating), alternating)
+    sizes |= read_rotary(options, head_width(sizes))
+    sizes |= windows_of(kinds, options.given("sliding_window", 4096))
+    sizes |= _caps(options, attention=50.0, logits=30.0)
+    return _read(folder, options, sizes, GEMMA2_NAMES, "Gemma 2", longest)
+
+
+def read_gemma3(folder: Path) -> ImportedLanguageModel:
+    """Read a folder of a Gemma 3 that reads texts alone; raises ExportError, with file and entry,
+    for what is not supported."""
+    options = read_options(folder)
+    sizes, longest = _read_sizes(options)
+    count, each = sizes["num_decoder_layers"], options.get("sliding_window_pattern", 6)
+    if type(each) is not int or each < 1:
+        raise ExportError(
+            f"{options.path}: sliding_window_pattern must be an integer >= 1, got {each!r}"
+        )
+    mostly = [SLIDING if (number + 1) % each else FULL for number in range(count)]
+    kinds = layer_kinds(options, count, mostly)
+    width = options.given("sliding_window", 4096)
+    if type(width) is not int or width < 1:
+        raise ExportError(f"{options.path}: sliding_window must be an integer >= 1, got {width!r}")
+    sizes |= windows_of(kinds, width) | {"query_key_norm": "head"}
+    sizes |= both_rotary(options, kinds)
+    sizes |= _caps(options, attention=0.0, logits=0.0)
+    return _read(folder, options, sizes, GEMMA3_NAMES, "Gemma 3", longest)
+
+
+def _read_sizes(options: Options) -> tuple[dict[str, Any], int]:
+    sizes = read_sizes(options, tied=True, kv_heads=4) | SIZES
+    activation = "gelu_pytorch_tanh"
+    options.must("hidden_activation", activation, default=activation)
+    options.get("hidden_act")  # which `transformers` does not read here
+    options.must("use_bidirectional_attention", False, default=False)
+    sizes["head_dim"] = options.get("head_dim", 256)
+    sizes["attention_bias"] = options.get("attention_bias", False)
+    return sizes, options.integer("max_position_embeddings")
+
+
+def _caps(options: Options, *, attention: float, logits: float) -> dict[str, Any]:
+    """The soft caps, where null is none; the given ones are the family's defaults."""
+    return {
+        "attention_soft_cap": float(options.given("attn_logit_softcapping", attention) or 0.0),
+        "logit_soft_cap": float(options.given("final_logit_softcapping", logits) or 0.0),
+    }
+
+
+def both_rotary(options: Options, kinds: list[str]) -> dict[str, Any]:
+    """Rotary positions of layers that see all, which may be scaled, and of those with a window,
+    which may not: given by kind of layer, or as older files have them."""
+    local = float(options.get("rope_local_base_freq", LOCAL_BASE))
+    name, rope = rotary_options(options)
+    if rope.keys() & {FULL, SLIDING}:
+        whole, windowed = (rope.get(kind) or {} for kind in (FULL, SLIDING))
+    else:
+        whole, windowed = rope, {}
+    everywhere = float(rope.get("rope_theta", GLOBAL_BASE))
+    found = rotary_sizes(options.path, f"{name} of {FULL}", whole, everywhere)
+    kind = windowed.get("rope_type", "default")
+    if kind != "default":
+        raise ExportError(
+            f"{options.path}: {name} of {SLIDING} of the type {kind!r} is not supported; it must "
+            "be 'default'"
+        )
+    base = rotary_sizes(options.path, f"{name} of {SLIDING}", windowed, local)["rotary_base"]
+    return found | ({"window_rotary_base": base} if SLIDING in kinds else {})
+
+
+def _read(
+    folder: Path,
+    options: Options,
+    sizes: dict[str, Any],
+    names: Names,
+    kind: str,
+    longest: int,
+) -> ImportedLanguageModel:
+    """Scores are divided by the root of a number of its own, not of a head's width: by what that is
+    more or less, queries are multiplied."""
+    scalar = options.get("query_pre_attn_scalar", 256)
+    read = read_decoder(folder, options, sizes, names, kind, longest, _HARMLESS)
+    scale_queries(read, math.sqrt(read.model.config.head_width / scalar))
+    return read
+
+
+def scale_queries(read: ImportedLanguageModel, factor: float) -> None:
+    """Multiply queries by a factor, where they are normalised in the gains of that."""
+    if factor == 1.0:
+        return
+    config, state = read.model.config, read.model.state_dict()
+    for number in range(config.num_decoder_layers):
+        place = f"layers.{number}.self_attention"
+        if config.query_key_norm != "none":
+            state[f"{place}.query_key_norm.query.weight"] *= factor
+            continue
+        rows = config.num_heads * config.head_width
+        for kind in ("weight", "bias") if config.attention_bias else ("weight",):
+            state[f"{place}.in_proj.{kind}"][:rows] *= factor

@@ -1,0 +1,71 @@
+"""SmolLM3 (Bakouch et al. 2025, "SmolLM3"), from Hugging Face `transformers`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from export.errors import ExportError
+from export.importing.folder import Options
+from export.importing.language_models.families.llama import NAMES
+from export.importing.language_models.model import ImportedLanguageModel
+from export.importing.language_models.options import (
+    FULL,
+    SLIDING,
+    head_width,
+    layer_kinds,
+    read_decoder,
+    read_sizes,
+    windows_of,
+)
+from export.importing.language_models.rotary import read_rotary
+from export.importing.model import read_options
+
+BASE = 2_000_000.0
+"""Of rotary positions."""
+
+
+def read_smollm3(folder: Path) -> ImportedLanguageModel:
+    """Read a folder of a SmolLM3, a Llama some of whose layers have no positions; raises
+    ExportError, with file and entry, for what is not supported."""
+    options = read_options(folder)
+    sizes = read_sizes(options, tied=True, kv_heads=4)
+    options.must("hidden_act", "silu", default="silu")
+    sizes |= read_rotary(options, head_width(sizes), BASE)
+    sizes["attention_bias"] = options.get("attention_bias", False)
+    sizes["ffn_bias"] = options.get("mlp_bias", False)
+    longest = options.integer("max_position_embeddings")
+    turned = _turned_layers(options, sizes["num_decoder_layers"])
+    if not all(turned):
+        sizes["rotary_layers"] = turned
+    sizes |= _windows(options, turned)
+    # A number of parts in which products are computed, which `transformers` does not read here.
+    return read_decoder(folder, options, sizes, NAMES, "SmolLM3", longest, ("pretraining_tp",))
+
+
+def _turned_layers(options: Options, count: int) -> tuple[int, ...]:
+    """1 for each layer with rotary positions, 0 for the others."""
+    each, listed = options.get("no_rope_layer_interval", 4), options.get("no_rope_layers")
+    if type(each) is not int or each < 1:
+        raise ExportError(
+            f"{options.path}: no_rope_layer_interval must be an integer >= 1, got {each!r}"
+        )
+    turned = (
+        [int((number + 1) % each != 0) for number in range(count)] if listed is None else listed
+    )
+    if not isinstance(turned, list) or len(turned) < count or not set(turned) <= {0, 1}:
+        raise ExportError(
+            f"{options.path}: no_rope_layers must be 0 or 1 for each of the {count} layers, got "
+            f"{turned!r}"
+        )
+    return tuple(turned[:count])
+
+
+def _windows(options: Options, turned: tuple[int, ...]) -> dict[str, Any]:
+    """Layers without positions see a window where `use_sliding_window` says so, or as `layer_types`
+    has it."""
+    used, width = options.get("use_sliding_window", False), options.get("sliding_window")
+    sliding = used and width is not None
+    default = [SLIDING if sliding and not each else FULL for each in turned]
+    kinds = layer_kinds(options, len(turned), default)
+    return windows_of(kinds, width)

@@ -1,0 +1,1 @@
+"""Files of GGUF: header, vocabulary and weights; nothing of folders of `transformers`."""

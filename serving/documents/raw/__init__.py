@@ -1,0 +1,1 @@
+"""Files as bytes: archives, encodings, trees of XML, and how they are written; no unit of text."""

@@ -1,0 +1,1 @@
+"""Bytes from anywhere into a folder: downloads and archives; none knows who publishes a model."""

@@ -1,0 +1,1 @@
+"""Who publishes models, a module each, and what they share; nothing that needs PyTorch."""

@@ -1,0 +1,185 @@
+"""Repositories on the hub of Hugging Face, by its own library: its cache, tokens (HF_TOKEN),
+mirrors (HF_ENDPOINT) and offline mode (HF_HUB_OFFLINE)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import httpx2
+from huggingface_hub import (
+    HfApi,
+    constants,
+    get_cached_repo_tree,
+    hf_hub_download,
+    snapshot_download,
+    try_to_load_from_cache,
+)
+from huggingface_hub.errors import (
+    CachedRepoTreeNotFoundError,
+    EntryNotFoundError,
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+    RevisionResolutionError,
+)
+from huggingface_hub.hf_api import ModelInfo
+
+from serving.bundle.folder import MANIFEST
+from serving.errors import ModelNameError
+from serving.hub.names import HubName
+from serving.hub.publishers.published import Published, linked
+from serving.hub.publishers.selection import Selection, select
+
+_NO_ACCESS = (401, 403)
+
+
+def look(name: HubName) -> Published:
+    """What a repository holds now; without a network, what of it was downloaded before.
+
+    Raises ModelNameError for a repository that is not there, that is closed to this user, or that
+    holds no model.
+    """
+    with _reported(name):
+        resolved = HfApi().resolve_revision(name.repository, revision=name.revision).resolved
+        sizes, licence = _listing(name, resolved)
+        bundle = _bundle_files(name, resolved) if MANIFEST in sizes else None
+        listed = tuple(file for file in bundle or () if file in sizes)
+        chosen = select(name, list(sizes)) if bundle is None else Selection((), listed)
+    files = (*chosen.first, *chosen.rest)
+    repository = _Repository(name, resolved)
+    return Published(
+        name,
+        resolved,
+        licence,
+        constants.ENDPOINT,
+        sum(sizes.get(file, 0) for file in files),
+        sum(sizes.get(file, 0) for file in files if not repository.has(file)),
+        Path(constants.HF_HUB_CACHE),
+        partial(repository.fetch, chosen.first),
+        partial(repository.fetch_whole, files),
+        bundle is not None,
+        chosen.remark,
+    )
+
+
+class _Repository:
+    """A repository at one commit."""
+
+    def __init__(self, name: HubName, commit: str) -> None:
+        self._name, self._commit = name, commit
+
+    def has(self, file: str) -> bool:
+        """Whether a file has been downloaded."""
+        found = try_to_load_from_cache(self._name.repository, file, revision=self._commit)
+        return isinstance(found, str)
+
+    def fetch(self, files: Sequence[str], folder: Path) -> None:
+        """Download files into the library's cache, and put links to them into a folder."""
+        if not files:
+            return
+        with _reported(self._name):
+            place = Path(
+                snapshot_download(
+                    self._name.repository, revision=self._commit, allow_patterns=list(files)
+                )
+            )
+        linked([(file, place / file) for file in files], folder)
+
+    def fetch_whole(self, files: Sequence[str], folder: Path) -> Path:
+        """Download all of a model; returns the file of it that was named, or its folder."""
+        self.fetch(files, folder)
+        gguf = [file for file in files if file.endswith(".gguf")]
+        return folder / gguf[0] if gguf else folder
+
+
+def _listing(name: HubName, commit: str) -> tuple[Mapping[str, int], str | None]:
+    """The sizes of a repository's files, and its licence."""
+    try:
+        info = HfApi().model_info(name.repository, revision=commit, files_metadata=True)
+    except (httpx2.TransportError, OfflineModeIsEnabled):
+        cached = get_cached_repo_tree(name.repository, revision=commit)
+        return {file.path: file.size for file in cached}, None
+    sizes = {file.rfilename: file.size or 0 for file in info.siblings or []}
+    return sizes, _licence(info)
+
+
+def _licence(info: ModelInfo) -> str | None:
+    card = info.card_data
+    named = [card.get("license_name"), card.get("license")] if card else []
+    tags = [tag.removeprefix("license:") for tag in info.tags or [] if tag.startswith("license:")]
+    found = next((each for each in (*named, *tags) if each), None)
+    return ", ".join(found) if isinstance(found, list) else found
+
+
+def _bundle_files(name: HubName, commit: str) -> tuple[str, ...] | None:
+    """The files of a repository that is a bundle of this project; None where it is none."""
+    path = hf_hub_download(name.repository, MANIFEST, revision=commit)
+    try:
+        tree = json.loads(Path(path).read_text(encoding="utf-8"))
+        if "format_version" not in tree or "task" not in tree:
+            return None
+        listed = [str(file) for file in tree["files"]]
+        engines = [str(engine["file"]) for engine in tree.get("engines", ())]
+    except (ValueError, TypeError, KeyError):
+        return None
+    return (MANIFEST, "README.md", *listed, *engines)
+
+
+@contextmanager
+def _reported(name: HubName) -> Iterator[None]:
+    """Raise what the library raises as one line that says what to do."""
+    hub = constants.ENDPOINT
+    try:
+        yield
+    except GatedRepoError as error:
+        raise ModelNameError(
+            f"{name}: is gated; accept its terms at {hub}/{name.repository}, then log in with "
+            "`hf auth login`, or set HF_TOKEN to a token of yours"
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise ModelNameError(
+            f"{name}: there is no such folder here, and no such model on {hub}, or it is private; "
+            "see to the spelling, or log in with `hf auth login`"
+        ) from error
+    except RevisionNotFoundError as error:
+        raise ModelNameError(
+            f"{name}: {name.repository} has no revision {name.revision!r}; name a branch, a tag or "
+            "a commit of it, or leave @ out"
+        ) from error
+    except HFValidationError as error:
+        raise ModelNameError(f"{name}: is no name of a model: {error}") from error
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        advice = "see to your token (HF_TOKEN)" if status in _NO_ACCESS else "try again later"
+        raise ModelNameError(
+            f"{name}: {hub} answered {status}: "
+            f"{error.server_message or error.response.reason_phrase}; {advice}"
+        ) from error
+    except (  # some of these are OSErrors, too
+        CachedRepoTreeNotFoundError,
+        EntryNotFoundError,
+        OfflineModeIsEnabled,
+        RevisionResolutionError,
+        httpx2.TransportError,
+    ) as error:
+        why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "there is no network to it"
+        raise ModelNameError(
+            f"{name}: {hub} cannot be reached ({why}), and the model was not downloaded before; "
+            "connect, name a mirror with HF_ENDPOINT, or give a folder in its place"
+        ) from error
+    except OSError as error:
+        if error.errno is not None:
+            raise ModelNameError(
+                f"{name}: {error.filename or constants.HF_HUB_CACHE}: {error.strerror}; HF_HOME "
+                "names another place for what is downloaded"
+            ) from error
+        raise ModelNameError(
+            f"{name}: the download was cut off or damaged; the same command goes on with it"
+        ) from error

@@ -1,0 +1,1 @@
+"""Beam search: sentences, their hypotheses and the rows of a batch; nothing is drawn at random."""

@@ -1,0 +1,253 @@
+"""Beam search over any model behind the `Stepper` protocol; greedy search is beam_size 1.
+
+Shape letters: B rows, R some of them, K beams, Q queries, P prefix tokens, S source ids,
+V vocabulary, N candidates.
+
+The rules are CTranslate2's: 2K candidates a step; only an end candidate ranked among the first K
+finishes a hypothesis, and the next best candidate that does not end takes its beam; a sentence
+stops at round(beam_size * patience) finished hypotheses, or, without length and coverage penalty,
+when its best beam is finished.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from serving.arrays import Floats
+from serving.errors import DecodingError
+from serving.search.beams.rows import Candidates, NextBeams, RowCandidates, Rows
+from serving.search.beams.sentence import Finished, Sentence
+from serving.search.beams.sentence_search import SentenceSearch
+from serving.search.stepper import State, Stepper
+
+_LEAST_ALONE = 4
+"""From so many sentences on, the first step runs with one query for each: computing their dead
+beams would cost more than running a step of another shape."""
+
+
+class BeamSearch:
+    """A running batch of sentences of one beam size; call `step` while it is `live`.
+
+    Sentences may join between steps (`add`) and are numbered in the order in which they joined. No
+    sentence's result depends on the others.
+    """
+
+    encode_s: float
+    """Seconds that the encoder took for the sentences that joined last."""
+    _rows: Rows
+    """When all sentences have left, what they were stays here until the next one begins a batch."""
+    _state: State | None
+    """The stepper's arrays, row for row; None while no sentence is being decoded."""
+
+    def __init__(self, stepper: Stepper, sentences: Sequence[Sentence]) -> None:
+        """Begin with at least one sentence; the first sets the beam size of the batch, and whether
+        its sentences have shortlists."""
+        self._stepper = stepper
+        self._beam_size, self._shortlisted = sentences[0].group
+        self._joined = 0
+        self._state = None
+        self.add(sentences)
+
+    def add(self, sentences: Sequence[Sentence]) -> list[int]:
+        """Let sentences join; returns their numbers.
+
+        Raises ValueError where one is of another group than the batch.
+        """
+        self._check_group(sentences)
+        numbers = list(range(self._joined, self._joined + len(sentences)))
+        self._joined += len(sentences)
+        sources = [sentence.source for sentence in sentences]
+        searches = [SentenceSearch(n, s) for n, s in zip(numbers, sentences, strict=True)]
+        began = time.perf_counter()
+        state = self._stepper.encode(sources)
+        self.encode_s = time.perf_counter() - began
+        self._prefill(state, searches)
+        joining = Rows(searches, self._stepper)
+        if self._state is None:
+            self._state, self._rows = state, joining
+        else:
+            idle = self._rows.idle(len(joining))
+            self._stepper.extend(self._state, state, idle)
+            self._rows.fill(joining, idle)
+        return numbers
+
+    @property
+    def num_live(self) -> int:
+        """How many sentences are being decoded."""
+        return self._rows.num_live
+
+    @property
+    def live(self) -> bool:
+        """Whether any sentence is still being decoded."""
+        return self._rows.num_live > 0
+
+    @property
+    def peak_slots(self) -> dict[int, int]:
+        """The most cache slots that each sentence in the batch has used so far, by its number."""
+        if self._state is None:
+            return {}
+        peaks = self._rows.tree.peak.tolist()
+        return {s.index: peak for s, peak in zip(self._rows.searches, peaks, strict=True)}
+
+    def agreed(self, index: int) -> list[int]:
+        """The ids, prefix included, with which every hypothesis of a sentence begins that may still
+        be its best."""
+        rows = self._rows
+        row = next(row for row, search in enumerate(rows.searches) if search.index == index)
+        return rows.searches[row].agreed(np.flatnonzero(rows.scores_BK[row] > -np.inf).tolist())
+
+    def cancel(self, index: int) -> None:
+        """Drop a sentence without a result; nothing happens where it is not being decoded."""
+        rows = self._rows
+        for row, search in enumerate(rows.searches):
+            if search.index == index and rows.running_B[row]:
+                rows.retire(row)
+                if not rows.num_live:
+                    self._stepper.free(self._state)
+                    self._state = None  # who joins next begins a new batch
+                return
+
+    def step(self) -> list[Finished]:
+        """Generate one token of every live sentence; returns those that are done."""
+        rows = self._rows
+        constrained, attended = rows.constrained(), rows.attended()
+        alone = self._begins_alone() and not constrained
+        outputs = self._stepper.step(
+            self._state,
+            rows.inputs(1 if alone else self._beam_size),
+            want_logits=bool(constrained),
+            attention_rows=attended,
+        )
+        candidates = Candidates(outputs.scores_BN, outputs.tokens_BN, outputs.parents_BN)
+        if constrained:
+            assert outputs.logits_BQV is not None
+            candidates = self._constrained(candidates, constrained, outputs.logits_BQV)
+        if attended:
+            assert outputs.attention_RQS is not None
+            self._note_attention(attended, outputs.attention_RQS)
+        return self._advance(candidates)
+
+    def _check_group(self, sentences: Sequence[Sentence]) -> None:
+        for sentence in sentences:
+            if sentence.shortlisted != self._shortlisted:
+                raise ValueError("sentences with and without shortlists cannot share a batch")
+            if sentence.options.beam_size != self._beam_size:
+                raise ValueError(
+                    f"sentences of one batch must share beam_size = {self._beam_size}, got "
+                    f"{sentence.options.beam_size}"
+                )
+
+    def _prefill(self, state: State, searches: Sequence[SentenceSearch]) -> None:
+        """Put the start and all but the last prefix token into new caches.
+
+        The last token goes through the first ordinary step, which yields the candidates.
+        """
+        prefixes = [search.sentence.target_prefix for search in searches]
+        if not any(prefixes):
+            return
+        token_ids_BP = np.zeros((len(prefixes), max(map(len, prefixes))), dtype=np.int64)
+        labels_BP = np.zeros_like(token_ids_BP)
+        for row, (search, prefix) in enumerate(zip(searches, prefixes, strict=True)):
+            token_ids_BP[row, : len(prefix)] = [search.sentence.start, *prefix][: len(prefix)]
+            labels_BP[row, : len(prefix)] = prefix
+        aligned = any(search.aligned for search in searches)
+        outputs = self._stepper.prefill(state, token_ids_BP, labels_BP, want_attention=aligned)
+        for row, (search, prefix) in enumerate(zip(searches, prefixes, strict=True)):
+            search.prefix_scores = outputs.scores_BP[row, : len(prefix)].tolist()
+            if search.aligned:
+                assert outputs.attention_BPS is not None
+                real = slice(len(prefix)), slice(len(search.sentence.source))
+                search.prefix_attention = list(outputs.attention_BPS[row][real].copy())
+
+    def _begins_alone(self) -> bool:
+        """Whether a query for each sentence is enough: before the first step all other beams are
+        dead."""
+        enough = len(self._rows) >= _LEAST_ALONE and self._stepper.one_query_first
+        return enough and not self._rows.begun
+
+    def _constrained(
+        self, candidates: Candidates, constrained: Sequence[int], logits_BQV: Floats
+    ) -> Candidates:
+        """The candidates, those of some rows replaced by those of their edited distributions."""
+        candidates, count = candidates.copy(), candidates.scores_BN.shape[1]
+        for row in constrained:
+            search, scores_K = self._rows.searches[row], self._rows.scores_BK[row]
+            best = search.constrained_candidates(logits_BQV[row], scores_K, count)
+            candidates.replace(row, best)
+        return candidates
+
+    def _note_attention(self, attended: Sequence[int], attention_RQS: Floats) -> None:
+        """Keep the attention of some rows' queries to the ids of their sources."""
+        for row, attention_KS in zip(attended, attention_RQS, strict=True):
+            search = self._rows.searches[row]
+            search.attention.append(attention_KS[:, : len(search.sentence.source)].copy())
+
+    def _advance(self, candidates: Candidates) -> list[Finished]:
+        """Move to the beams that the candidates give, and let go of what no live sentence needs;
+        returns the sentences that are done, whose rows are idle then."""
+        rows, by_row = self._rows, candidates.by_row()
+        rows.steps_left_B -= 1
+        beams = NextBeams.best(candidates, by_row, self._beam_size)
+        finished: list[Finished] = []
+        for row in self._eventful(candidates, by_row):
+            done = self._settle(row, by_row[row], beams)
+            if done is not None:
+                finished.append(done)
+        rows.advance(beams)
+        if not rows.num_live:
+            self._stepper.free(self._state)
+            self._state = None
+            return finished
+        # What no live sentence needs: padding of sources, idle rows, dead cache slots.
+        if rows.num_live < len(rows):
+            self._stepper.trim(self._state, rows.longest_source)
+        repack = rows.repack()
+        if repack is not None:
+            self._stepper.repack(self._state, repack)
+        return finished
+
+    def _eventful(self, candidates: Candidates, by_row: Sequence[RowCandidates]) -> list[int]:
+        """The rows where the best candidates are not simply the next beams: a hypothesis ends, it
+        is the sentence's last step, or a score is not finite."""
+        rows, beam_size = self._rows, self._beam_size
+        all_finite = bool(np.isfinite(candidates.scores_BN).all())
+        state = zip(rows.running_B.tolist(), rows.steps_left_B.tolist(), by_row, strict=True)
+        return [
+            row
+            for row, (running, steps_left, (scores, tokens, _)) in enumerate(state)
+            if running
+            and (
+                not rows.searches[row].ends.isdisjoint(tokens[:beam_size])
+                or not steps_left
+                or not (all_finite or all(map(math.isfinite, scores)))
+            )
+        ]
+
+    def _settle(self, row: int, candidates: RowCandidates, beams: NextBeams) -> Finished | None:
+        """Collect the hypotheses of a row that end now. Returns its sentence if that is done, whose
+        row is idle then; otherwise chooses the row's next beams."""
+        rows = self._rows
+        search, last_step = rows.searches[row], bool(rows.steps_left_B[row] == 0)
+        if not all(score < math.inf for score in candidates[0]):  # NaN as well
+            rows.retire(row)
+            error = DecodingError("the model gave a non-finite score for this sentence")
+            return Finished(search.index, error=error)
+        chosen = search.finish(candidates, self._beam_size, last_step=last_step)
+        if search.is_done(last_step=last_step or max(chosen) < 0):
+            return replace(search.result(), peak_slots=rows.retire(row))
+        beams.choose(row, candidates, chosen)
+        return None
+
+
+def decode(stepper: Stepper, sentences: Sequence[Sentence]) -> list[Finished]:
+    """Decode sentences of one beam size as one batch; results in input order."""
+    search = BeamSearch(stepper, sentences)
+    finished: list[Finished] = []
+    while search.live:
+        finished += search.step()
+    return sorted(finished, key=lambda result: result.index)

@@ -1,0 +1,249 @@
+"""The rows of a running batch, and the beams with which they go on: sentences take idle rows, and
+leave theirs idle.
+
+Shape letters: B rows, K beams, Q queries, N candidates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from serving.arrays import Bools, Floats, Int32s, Ints
+from serving.search.beams.sentence_search import SentenceSearch, Step
+from serving.search.logits import Best
+from serving.search.prefix_tree import PrefixTree, Repack, fill_rows
+from serving.search.stepper import StepInputs, Stepper
+
+RowCandidates = tuple[list[float], list[int], list[int]]
+"""Scores, tokens and parents of the candidates of one row, best first."""
+
+
+class Candidates(NamedTuple):
+    """The best continuations of each row, best first: cumulative score, token and parent beam."""
+
+    scores_BN: Floats
+    tokens_BN: Int32s
+    parents_BN: Int32s
+
+    def copy(self) -> Candidates:
+        """Candidates that may be edited; those of a stepper are buffers of its own."""
+        return Candidates(self.scores_BN.copy(), self.tokens_BN.copy(), self.parents_BN.copy())
+
+    def replace(self, row: int, best: Best) -> None:
+        """Put these in the place of a row's candidates; where they are fewer, -inf fills up."""
+        for target_BN, values, filler in zip(self, best, (-np.inf, 0, 0), strict=True):
+            target_BN[row, : len(values)] = values
+            target_BN[row, len(values) :] = filler
+
+    def by_row(self) -> list[RowCandidates]:
+        """The candidates of each row as plain lists."""
+        return list(zip(*(array.tolist() for array in self), strict=True))
+
+
+@dataclass
+class NextBeams:
+    """The beams of the next step: the token that each takes, the beam that it continues and its
+    cumulative score, -inf where it is dead."""
+
+    tokens_BK: Ints
+    parents_BK: Int32s
+    scores_BK: Floats
+    queries_B: Ints
+    """Beams of each row up to the last live one. Dead beams may stand between live ones."""
+    steps: list[Step]
+    """The same by row, as plain lists."""
+
+    @staticmethod
+    def best(candidates: Candidates, by_row: Sequence[RowCandidates], beam_size: int) -> NextBeams:
+        """The best candidates of each row as they come, which are its beams unless one of them
+        ends. `by_row` are the same candidates as lists."""
+        return NextBeams(
+            candidates.tokens_BN[:, :beam_size].astype(np.int64),
+            candidates.parents_BN[:, :beam_size].copy(),
+            candidates.scores_BN[:, :beam_size].copy(),
+            np.full(len(by_row), beam_size, dtype=np.int64),
+            [(t[:beam_size], p[:beam_size], s[:beam_size]) for s, t, p in by_row],
+        )
+
+    def choose(self, row: int, candidates: RowCandidates, chosen: Sequence[int]) -> None:
+        """Give the beams of a row these of its candidates instead; -1 leaves a beam dead, as it
+        must not all."""
+        scores, tokens, parents = candidates
+        self.steps[row] = next_tokens, next_parents, next_scores = (
+            [tokens[place] if place >= 0 else 0 for place in chosen],
+            [parents[max(place, 0)] for place in chosen],
+            [scores[place] if place >= 0 else -math.inf for place in chosen],
+        )
+        self.tokens_BK[row], self.parents_BK[row] = next_tokens, next_parents
+        self.scores_BK[row] = next_scores
+        self.queries_B[row] = [beam for beam, place in enumerate(chosen) if place >= 0][-1] + 1
+
+
+class Rows:
+    """What each row of a running batch holds: a sentence's search, the beams of its next step, and
+    its part of the prefix tree.
+
+    This is the only place that adds, drops or moves rows, so that all arrays always have the same
+    rows in the same order. An idle row has no live beam; the search that it had stays until another
+    takes its place.
+    """
+
+    searches: list[SentenceSearch]
+    num_live: int
+    """Rows whose sentence is being decoded."""
+    running_B: Bools
+    """Whether a row's sentence is being decoded; the row is idle if not."""
+    source_lengths_B: Ints
+    steps_left_B: Ints
+    queries_B: Ints
+    """Beams up to the last live one."""
+    tokens_BK: Ints
+    """The token that each beam puts into the next step."""
+    positions_BK: Ints
+    """The position of that token."""
+    scores_BK: Floats
+    """Cumulative log-probabilities, -inf for a dead beam."""
+    tree: PrefixTree
+
+    def __init__(self, searches: Sequence[SentenceSearch], stepper: Stepper) -> None:
+        """Rows of sentences of one beam size that begin, with one live beam each.
+
+        The caches of the stepper have their prefixes but for the last token, which goes through the
+        first step.
+        """
+        sentences = [search.sentence for search in searches]
+        last = [[sentence.start, *sentence.target_prefix][-1] for sentence in sentences]
+        lengths, steps = [len(s.source) for s in sentences], [s.max_steps for s in sentences]
+        count, beam_size = len(sentences), searches[0].options.beam_size
+        tree = PrefixTree(
+            np.array([len(s.target_prefix) for s in sentences], dtype=np.int64),
+            beam_size,
+            stepper.repack_every,
+            reach=stepper.reach,
+            lookback=stepper.lookback,
+        )
+        self.searches, self.num_live, self.tree = list(searches), count, tree
+        self.running_B = np.ones(count, dtype=np.bool_)
+        self.source_lengths_B = np.array(lengths, dtype=np.int64)
+        self.steps_left_B = np.array(steps, dtype=np.int64)
+        self.queries_B = np.ones(count, dtype=np.int64)
+        self.tokens_BK = np.repeat(np.array(last, dtype=np.int64)[:, None], beam_size, axis=1)
+        self.positions_BK = np.repeat(tree.next_positions[:, None], beam_size, axis=1)
+        self.scores_BK = np.full((count, beam_size), -np.inf, dtype=np.float32)
+        self.scores_BK[:, 0] = 0.0
+        self._any_attended = any(search.attended for search in searches)
+        self._any_constrained = any(search.constrains for search in searches)
+
+    def __len__(self) -> int:
+        """How many rows there are, idle ones included."""
+        return len(self.searches)
+
+    @property
+    def begun(self) -> bool:
+        """Whether any row has done a step; until then only first beams are live."""
+        return self.tree.num_steps > 0
+
+    @property
+    def longest_source(self) -> int:
+        """Ids of the longest source that is being decoded; there must be one."""
+        return int(self.source_lengths_B[self.running_B].max())
+
+    def idle(self, count: int) -> Ints:
+        """The first idle rows, at most so many."""
+        return np.flatnonzero(~self.running_B)[:count]
+
+    def constrained(self) -> list[int]:
+        """Rows whose next step needs the whole distribution."""
+        if not self._any_constrained:
+            return []
+        live = np.flatnonzero(self.running_B).tolist()
+        return [row for row in live if self.searches[row].constrained]
+
+    def attended(self) -> list[int]:
+        """Rows whose next step needs the attention to the source."""
+        if not self._any_attended:
+            return []
+        live = np.flatnonzero(self.running_B).tolist()
+        return [row for row in live if self.searches[row].attended]
+
+    def inputs(self, queries: int) -> StepInputs:
+        """What the next step is given: the first `queries` beams of each row. Gives each its cache
+        slot in the tree."""
+        return StepInputs(
+            token_ids_BQ=self.tokens_BK[:, :queries],
+            positions_BQ=self.positions_BK[:, :queries],
+            write_index_B=self.tree.write(),
+            visible_BQC=self.tree.visible[:, :queries],
+            scores_BK=self.scores_BK,
+            slot_positions_BC=self.tree.slot_positions,
+            ancestors_BQW=self.tree.query_ancestors(queries),
+        )
+
+    def advance(self, beams: NextBeams) -> None:
+        """Move on to the next step, whose beams in the running rows are these."""
+        if self.num_live < len(self.searches):
+            idle_B = ~self.running_B
+            beams.tokens_BK[idle_B], beams.queries_B[idle_B] = 0, 0
+            beams.scores_BK[idle_B] = -np.inf
+        self.tree.advance(beams.parents_BK, self.queries_B)
+        self.tokens_BK, self.scores_BK = beams.tokens_BK, beams.scores_BK
+        self.queries_B = beams.queries_B
+        self.positions_BK = self.positions_BK + self.running_B[:, None]
+        for search, step in zip(self.searches, beams.steps, strict=True):
+            search.steps.append(step)
+
+    def fill(self, others: Rows, idle: Ints) -> None:
+        """Let others join: the first in these idle rows, the rest behind all rows. They must have
+        the same beam size, and are not to be used afterwards."""
+        for row, search in zip(idle.tolist(), others.searches, strict=False):
+            self.searches[row] = search
+        self.searches += others.searches[len(idle) :]
+        self.num_live += others.num_live
+        self.running_B = fill_rows(self.running_B, others.running_B, idle)
+        self.source_lengths_B = fill_rows(self.source_lengths_B, others.source_lengths_B, idle)
+        self.steps_left_B = fill_rows(self.steps_left_B, others.steps_left_B, idle)
+        self.queries_B = fill_rows(self.queries_B, others.queries_B, idle)
+        self.tokens_BK = fill_rows(self.tokens_BK, others.tokens_BK, idle)
+        self.positions_BK = fill_rows(self.positions_BK, others.positions_BK, idle)
+        self.scores_BK = fill_rows(self.scores_BK, others.scores_BK, idle)
+        self.tree.extend(others.tree, idle)
+        self._any_attended |= others._any_attended
+        self._any_constrained |= others._any_constrained
+
+    def retire(self, row: int) -> int:
+        """Make a running row idle; returns the most cache slots that its sentence has used."""
+        self.num_live -= 1
+        self.running_B[row] = False
+        self.source_lengths_B[row] = self.steps_left_B[row] = self.queries_B[row] = 0
+        self.tokens_BK[row] = self.positions_BK[row] = 0
+        self.scores_BK[row] = -np.inf
+        return self.tree.clear(row)
+
+    def repack(self) -> Repack | None:
+        """Drop dead cache slots where due, and the idle rows once more than a quarter are idle.
+
+        Returns what the model's caches must do, or None where nothing changes.
+        """
+        count = len(self.searches)
+        if (count - self.num_live) * 4 > count:
+            return self.take(np.flatnonzero(self.running_B))
+        return self.take(np.arange(count)) if self.tree.due else None
+
+    def take(self, rows: Ints) -> Repack | None:
+        """Keep these rows, which stay in order, without their dead cache slots where it is due to
+        drop them; returns what `repack` does."""
+        repack = self.tree.repack(rows)
+        if len(rows) < len(self.searches):
+            self.searches = [self.searches[row] for row in rows]
+            self.running_B = self.running_B[rows]
+            self.num_live = int(self.running_B.sum())
+            self.source_lengths_B = self.source_lengths_B[rows]
+            self.steps_left_B, self.queries_B = self.steps_left_B[rows], self.queries_B[rows]
+            self.tokens_BK, self.scores_BK = self.tokens_BK[rows], self.scores_BK[rows]
+            self.positions_BK = self.positions_BK[rows]
+        return repack

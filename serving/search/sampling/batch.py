@@ -1,0 +1,378 @@
+"""A running batch of outputs that are drawn token by token; rows join and leave between steps.
+
+Shape letters: B rows, T likeliest tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from serving.arrays import Ints
+from serving.errors import DecodingError, InvalidOptionError, ServingError
+from serving.search.ids import EOS_ID
+from serving.search.prefix_tree import PrefixTree, Repack
+from serving.search.sampling.drawing import (
+    Drawing,
+    Uniforms,
+    draw_from_logits,
+    draw_from_top,
+    edit_logits,
+    listed_tokens,
+    needs_logits,
+    never_needs_logits,
+)
+from serving.search.sampling.lookahead import GUESSED, Lookahead
+from serving.search.sampling.prompts import LanguageOutputs, Prompted, PromptScores, chunks
+from serving.search.sampling_options import GenerationOptions
+from serving.search.stepper import State, StepInputs, Stepper
+
+
+class SamplingStepper(Stepper, Protocol):
+    """A language model: prompts are read into new caches, and rows with one query each go on."""
+
+    def start(self, prompts: Sequence[Sequence[int]]) -> Prompted:
+        """Read prompts that take the same number of chunks (`chunks`)."""
+        ...
+
+    def score(
+        self, prompts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]
+    ) -> tuple[Prompted, PromptScores]:
+        """Read prompts likewise, and score the label of each of their tokens."""
+        ...
+
+    def next(self, state: State, inputs: StepInputs, top: int) -> LanguageOutputs:
+        """Put one token into each row; returns the distributions after it, with their `top`
+        likeliest tokens, or with all where there are fewer."""
+        ...
+
+    @property
+    def checks_guesses(self) -> bool:
+        """Whether there is `follow`, equal to `next` to the bit."""
+        ...
+
+    def follow(self, state: State, inputs: StepInputs, top: int) -> LanguageOutputs:
+        """Put several tokens into the only row, each after those before it; returns the
+        distributions after each, as so many rows."""
+        ...
+
+
+class Generated(NamedTuple):
+    """One token of an output, or what ended it."""
+
+    key: int
+    """The key that the caller gave the output."""
+    token: int = 0
+    log_prob: float = 0.0
+    """Under the model's own distribution, before penalties and temperature."""
+    top: tuple[tuple[int, float], ...] = ()
+    """The `num_logprobs` likeliest tokens with their log-probabilities."""
+    error: ServingError | None = None
+
+
+@dataclass
+class SampledOutput:
+    """An output that is drawn in one row of a batch."""
+
+    key: int
+    """The caller's name for it, another for each output of a batch."""
+    prompt: Sequence[int]
+    """Token ids, at least one."""
+    options: GenerationOptions
+    uniforms: Uniforms
+    """The random numbers that its tokens are drawn with, one a step."""
+    ends: tuple[int, ...] = (EOS_ID,)
+    """The ids any of which ends a text."""
+    tokens: list[int] = field(default_factory=list)
+    """What has been drawn so far."""
+    listed: int = field(init=False)
+    """How many of the likeliest tokens a draw looks at, even if a step lists more for others."""
+    always_listed: bool = field(init=False)
+    """Whether so many suffice at every step, whatever the distribution."""
+    lookahead: Lookahead = field(init=False, default_factory=Lookahead)
+    """What may come next."""
+
+    def __post_init__(self) -> None:
+        self.listed = listed_tokens(self.options)
+        self.always_listed = never_needs_logits(self.options)
+
+
+class GenerationBatch:
+    """Outputs that are continued together until their caller removes them: one token a step, or
+    several where one output is alone and what comes next was guessed (`Lookahead`)."""
+
+    _tree: PrefixTree
+    """The slots of each row; what it was for the last output while there is no state."""
+
+    def __init__(self, stepper: SamplingStepper, *, guesses: bool = False) -> None:
+        """With `guesses`, tokens are guessed where the stepper can check them."""
+        self._stepper, self._guesses = stepper, guesses and stepper.checks_guesses
+        self._outputs: list[SampledOutput | None] = []
+        """By row; None is idle."""
+        self._state: State | None = None
+        self._standing: _Standing | None = None
+        """None after a change of the outputs that stand in the rows."""
+
+    def __len__(self) -> int:
+        """How many outputs are being continued."""
+        return sum(output is not None for output in self._outputs)
+
+    @property
+    def capacity(self) -> int:
+        """How many cache slots each row has room for; 0 while there are no rows."""
+        return self._tree.capacity if self._state is not None else 0
+
+    def add(self, outputs: Sequence[SampledOutput]) -> None:
+        """Let outputs join; a prompt that several of them have is read only once."""
+        groups: dict[int, dict[tuple[int, ...], list[SampledOutput]]] = {}
+        for output in outputs:
+            context = tuple(output.prompt[:-1])  # the last token goes through the first step
+            groups.setdefault(chunks(context), {}).setdefault(context, []).append(output)
+        for prompts in groups.values():
+            self.join(list(prompts.values()), self._stepper.start(list(prompts)))
+
+    def remove(self, key: int) -> None:
+        """Let the output with that key leave, if it is here; its row is idle from then on."""
+        for row, output in enumerate(self._outputs):
+            if output is not None and output.key == key:
+                self._outputs[row] = self._standing = None
+                self._tree.clear(row)
+
+    def step(self) -> list[Generated]:
+        """The next token of every output, and those after it that were guessed right; an output
+        whose distribution is broken gets an error and leaves."""
+        self._repack()
+        if self._state is None:
+            return []
+        if self._standing is None:
+            self._standing = _Standing(self._outputs)
+        standing = self._standing
+        guess = self._guess(standing)
+        if guess:
+            return self._follow(guess, self._state, standing)
+        tokens_B = np.array(
+            [0 if o is None else (o.tokens or o.prompt)[-1] for o in self._outputs], dtype=np.int64
+        )
+        found = self._stepper.next(self._state, step_inputs(self._tree, tokens_B), standing.top)
+        self._tree.advance(standing.parents_B1, standing.queries_B)
+        return self._draw(found, standing)
+
+    def close(self) -> None:
+        """Let all outputs leave and give the memory back."""
+        if self._state is not None:
+            self._stepper.free(self._state)
+        self._outputs, self._state, self._standing = [], None, None
+
+    def join(self, sharers: Sequence[Sequence[SampledOutput]], prompted: Prompted) -> None:
+        """Let outputs join whose prompts have been read, but for their last tokens: those in
+        `sharers[i]` share the i-th prompt."""
+        state, used_B = prompted.state, prompted.used_B
+        counts = [len(outputs) for outputs in sharers]
+        if counts != [1] * len(counts):
+            rows = np.repeat(np.arange(len(counts)), counts)
+            slots = np.broadcast_to(np.arange(prompted.capacity), (len(rows), prompted.capacity))
+            used_B = used_B[rows]
+            self._stepper.repack(state, Repack(rows, slots, used_B, in_place=False))
+        tree = PrefixTree(
+            used_B,
+            1,
+            self._stepper.repack_every,
+            reach=self._stepper.reach,
+            lookback=self._stepper.lookback,
+            first_position=prompted.first_position,
+        )
+        joining = [output for outputs in sharers for output in outputs]
+        idle = [row for row, output in enumerate(self._outputs) if output is None][: len(joining)]
+        for row, output in zip(idle, joining, strict=False):
+            self._outputs[row] = output
+        self._outputs += joining[len(idle) :]
+        self._standing = None
+        if self._state is None:
+            self._state, self._tree = state, tree
+        else:
+            rows = np.array(idle, dtype=np.int64)
+            self._stepper.extend(self._state, state, rows)
+            self._tree.extend(tree, rows)
+
+    def _repack(self) -> None:
+        """Drop slots out of reach where due, and idle rows when more than a quarter are idle."""
+        if self._state is None:
+            return
+        if self._standing is not None and not self._tree.due:
+            return
+        live = [row for row, output in enumerate(self._outputs) if output is not None]
+        if not live:
+            self.close()
+            return
+        idle = len(self._outputs) - len(live)
+        rows = np.array(live if idle * 4 > len(self._outputs) else range(len(self._outputs)))
+        repack = self._tree.repack(rows)
+        if repack is None:
+            return
+        self._stepper.repack(self._state, repack)
+        if len(rows) < len(self._outputs):
+            self._outputs, self._standing = [self._outputs[row] for row in rows], None
+
+    def _guess(self, standing: _Standing) -> list[int]:
+        """What may follow the only output; nothing where there are others or there is no room."""
+        tree = self._tree
+        if not self._guesses or len(self._outputs) > 1 or tree.steps_left < 2:
+            return []
+        if tree.used[0] + 1 + GUESSED > tree.capacity:
+            return []
+        _, output = standing.live[0]
+        return output.lookahead.guess(output.prompt, output.tokens)
+
+    def _follow(self, guess: list[int], state: State, standing: _Standing) -> list[Generated]:
+        """Draw the next token of the only output, and go on while it is the one that was guessed.
+        What was guessed wrong stays in slots that are written again."""
+        _, output = standing.live[0]
+        inputs = follow_inputs(self._tree, [(output.tokens or output.prompt)[-1], *guess])
+        found = self._stepper.follow(state, inputs, standing.top)
+        events: list[Generated] = []
+        while len(events) < min(1 + len(guess), self._tree.steps_left):
+            if events and events[-1].token != guess[len(events) - 1]:
+                break
+            if events and (
+                events[-1].token in output.ends or len(output.tokens) >= output.options.max_length
+            ):
+                break
+            events += self._draw(found.of(len(events)), standing)
+            if events[-1].error is not None:
+                return events
+        for _ in events:
+            self._tree.write()
+            self._tree.advance(standing.parents_B1, standing.queries_B)
+        output.lookahead.note(len(events) - 1)
+        return events
+
+    def _draw(self, found: LanguageOutputs, standing: _Standing) -> list[Generated]:
+        """Choose the next token of each output and add it; those that fail leave the batch."""
+        events: list[Generated] = []
+        listed: list[tuple[int, SampledOutput]] = []
+        vocab_size = found.logits_BV.shape[1]
+        best_B = found.top_scores_BT[:, 0].tolist()
+        for row, output in standing.live:
+            if not math.isfinite(best_B[row]):
+                error = DecodingError("the model gave a non-finite score for this prompt")
+                events.append(Generated(output.key, error=error))
+            elif output.always_listed or not needs_logits(
+                output.options, found.top_scores_BT[row, : output.listed], vocab_size
+            ):
+                listed.append((row, output))
+            else:
+                events.append(_draw_alone(output, row, found))
+        if listed:
+            events += _draw_together(listed, found, standing)
+        for event in events:
+            if event.error is not None:
+                self.remove(event.key)
+        return events
+
+
+class _Standing:
+    """What a step needs to know of the outputs, worked out once while they keep their rows."""
+
+    def __init__(self, outputs: Sequence[SampledOutput | None]) -> None:
+        self.live = [(row, output) for row, output in enumerate(outputs) if output is not None]
+        self.top = max(output.listed for _, output in self.live)
+        """How many of the likeliest tokens a step lists, for all rows alike."""
+        self.parents_B1 = np.zeros((len(outputs), 1), dtype=np.int64)
+        self.queries_B = np.array([output is not None for output in outputs], dtype=np.int64)
+        self._drawing: tuple[tuple[int, ...], Drawing] | None = None
+
+    def drawing(self, listed: Sequence[tuple[int, SampledOutput]], count: int) -> Drawing:
+        """How these outputs are drawn from `count` listed tokens; the answer to the last question
+        is kept, for it is mostly the next one too."""
+        key = (count, *(row for row, _ in listed))
+        if self._drawing is None or self._drawing[0] != key:
+            self._drawing = key, Drawing.of([output.options for _, output in listed], count)
+        return self._drawing[1]
+
+
+def step_inputs(tree: PrefixTree, tokens_B: Ints) -> StepInputs:
+    """A step of rows with one query each, which puts in these tokens; gives each its slot in the
+    tree."""
+    return StepInputs(
+        token_ids_BQ=tokens_B[:, None],
+        positions_BQ=tree.next_positions[:, None],
+        write_index_B=tree.write(),
+        visible_BQC=tree.visible,
+        scores_BK=np.zeros((len(tokens_B), 1), dtype=np.float32),
+        slot_positions_BC=tree.slot_positions,
+        ancestors_BQW=tree.query_ancestors(1),
+    )
+
+
+def follow_inputs(tree: PrefixTree, tokens: Sequence[int]) -> StepInputs:
+    """A step of a tree's only row that puts in these tokens, each after those before it; the tree
+    stays as it is."""
+    queries = np.arange(len(tokens))
+    slots, causal_QQ = tree.used[0] + queries, queries <= queries[:, None]
+    visible_QC = np.repeat(tree.visible[0], len(tokens), axis=0)
+    visible_QC[:, slots] = np.where(causal_QQ, np.float32(0), np.float32(-np.inf))
+    positions_BQ, slot_positions_BC = (
+        tree.next_positions + queries[None],
+        tree.slot_positions.copy(),
+    )
+    slot_positions_BC[:, slots] = positions_BQ
+    return StepInputs(
+        token_ids_BQ=np.array([tokens], dtype=np.int64),
+        positions_BQ=positions_BQ,
+        write_index_B=tree.used,
+        visible_BQC=visible_QC[None],
+        scores_BK=np.zeros((1, 1), dtype=np.float32),
+        slot_positions_BC=slot_positions_BC,
+    )
+
+
+def _draw_together(
+    listed: Sequence[tuple[int, SampledOutput]], found: LanguageOutputs, standing: _Standing
+) -> list[Generated]:
+    """Draw the next tokens of outputs for which the listed tokens suffice, all in one go."""
+    scores_BT, count = found.top_scores_BT, found.top_scores_BT.shape[1]
+    places = [0] * len(listed)
+    if count > 1:
+        if len(listed) < len(scores_BT):
+            scores_BT = scores_BT[[row for row, _ in listed]]
+        uniforms = [output.uniforms[len(output.tokens)] for _, output in listed]
+        places = draw_from_top(scores_BT, standing.drawing(listed, count), uniforms)
+    events = []
+    for (row, output), place in zip(listed, places, strict=True):
+        token = found.top_tokens_BT.item(row, place)
+        score = found.top_scores_BT.item(row, place)
+        output.tokens.append(token)
+        top = _top(output, row, found) if output.options.num_logprobs else ()
+        events.append(Generated(output.key, token, score, top))
+    return events
+
+
+def _draw_alone(output: SampledOutput, row: int, found: LanguageOutputs) -> Generated:
+    """Draw one output's next token from its whole distribution, edited by its options."""
+    logits_V = found.logits_BV[row].copy()
+    edit_logits(logits_V, output.prompt, output.tokens, output.options, output.ends)
+    if not np.isfinite(logits_V.max()):
+        reason = "the options leave this prompt no token to go on with; loosen them"
+        return Generated(output.key, error=InvalidOptionError(reason))
+    token = draw_from_logits(logits_V, output.options, output.uniforms[len(output.tokens)])
+    output.tokens.append(token)
+    top_scores_T = found.top_scores_BT[row, : output.listed]
+    top_tokens_T = found.top_tokens_BT[row, : output.listed]
+    places = np.flatnonzero(top_tokens_T == token)
+    if places.size:
+        log_prob = float(top_scores_T[places[0]])
+    else:
+        logits_V = found.logits_BV[row]
+        log_prob = float(logits_V[token] - (logits_V[top_tokens_T[0]] - top_scores_T[0]))
+    return Generated(output.key, token, log_prob, _top(output, row, found))
+
+
+def _top(output: SampledOutput, row: int, found: LanguageOutputs) -> tuple[tuple[int, float], ...]:
+    """The likeliest tokens of a row, as many as the output reports."""
+    count = output.options.num_logprobs
+    tokens, scores = found.top_tokens_BT[row, :count], found.top_scores_BT[row, :count]
+    return tuple(zip(tokens.tolist(), scores.tolist(), strict=True))

@@ -1,0 +1,269 @@
+"""Sizes and options of a decoder-only language model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from training.errors import ConfigError
+from training.models.configs.common import ModelConfig
+
+ATTENTIONS = ("full", "dilated", "dilated_memory", "cascade")
+"""What the layers of the paper's models see; see `light_attention.layer_offsets`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageModelConfig(ModelConfig):
+    """Sizes of a decoder-only language model with the attention of Wang et al. 2020, "Transformer
+    on a Diet".
+
+    `norm="post"` is the paper's (with a norm after the embedding, as in the authors' code),
+    `"none"` what their published commands ran, `"pre"` today's custom; `"output"` normalises what
+    each sublayer adds (OLMo 2), `"sandwich"` its input too (Gemma 2). `dropout` is their dropout_h.
+    """
+
+    least_encoder_layers: ClassVar[int] = 0
+    choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = ModelConfig.choices | {
+        "norm": ("pre", "post", "none", "output", "sandwich"),
+        "block": ("standard", "macaron", "parallel"),
+        "attention": (*ATTENTIONS, "windows"),
+        "positions": ("sinusoid", "gluon", "relative", "rotary", "learnt", "none"),
+        "rotary_scaling": ("none", "linear", "llama3", "listed"),
+        "query_key_norm": ("none", "head", "width"),
+        "dropout_layers": ("all", "reference"),
+    }
+
+    architecture: str = "lm"
+    num_encoder_layers: int = 0
+    block: str = "standard"
+    """`standard`; `macaron`: two half feed-forwards around the attention; or `parallel`: attention
+    and feed-forward read the same state, and both are added to it (GPT-NeoX)."""
+    attention: str = "full"
+    """`full`, `dilated`, `dilated_memory`, `cascade` or `windows`; see
+    `light_attention.layer_offsets`."""
+    kernel_size: int = 3
+    """Positions that each dilation sees, dilated attention."""
+    dilation_base: int = 2
+    """The dilation of layer l, from 0, is dilation_base^l."""
+    first_window: int = 4
+    """Positions that the first layer sees, itself included, cascade attention."""
+    window_multiplier: int = 2
+    """The window of layer l, from 0, is first_window * window_multiplier^l."""
+    layer_windows: tuple[int, ...] = ()
+    """Positions that each layer sees, itself included, attention by windows; 0 is all. Where there
+    are fewer than layers, they are taken by turns."""
+    head_dim: int = 0
+    """Features of one head of attention; 0 is model_dim / num_heads."""
+    query_key_norm: str = "none"
+    """A norm of queries and keys before they are turned: `head`, of the features of each head
+    (Qwen3), or `width`, of those of all heads together (OLMo 2)."""
+    attention_soft_cap: float = 0.0
+    """What scores of attention come near and never reach, cap * tanh(score / cap); 0 is none."""
+    logit_soft_cap: float = 0.0
+    """The same of logits."""
+    positions: str = "sinusoid"
+    """As in all models; `gluon`: the authors' code, whose columns do not pair up; `learnt`: a table
+    of `max_positions` rows; or `none`: causal attention alone shows the order."""
+    max_positions: int = 0
+    """Positions of a `learnt` table, which bounds prompt and output together; 0 for all others,
+    whose length is open."""
+    rotary_base: float = 10000.0
+    """Of `rotary` positions: the last features of a head turn once in 2 pi times this many
+    positions, nearly."""
+    rotary_scaling: str = "none"
+    """How much slower rotary positions turn for longer texts than training had: `linear`, all by
+    `rotary_factor`; `llama3`, those that turn at most `rotary_low_factor` times in
+    `rotary_trained_length` positions, and others in part, up to `rotary_high_factor` times;
+    `listed`, each of a head's angles by its own of the `rotary_factors`."""
+    rotary_factor: float = 1.0
+    rotary_low_factor: float = 1.0
+    rotary_high_factor: float = 4.0
+    rotary_trained_length: int = 8192
+    rotary_factors: tuple[float, ...] = ()
+    rotary_dim: int = 0
+    """Features of a head, the first ones, that are turned; 0 is all."""
+    rotary_layers: tuple[int, ...] = ()
+    """1 for each layer with rotary positions, 0 for each without any, taken by turns; empty is
+    all with them."""
+    window_rotary_base: float = 0.0
+    """`rotary_base` of layers that see a window, which are not scaled then; 0 is as all others."""
+    num_kv_heads: int = 0
+    """Heads of keys and values, each of which as many heads of queries share (grouped-query
+    attention; Ainslie et al. 2023); 0 is `num_heads`, each its own."""
+    attention_bias: bool = True
+    """Biases in the projections of attention; the authors have none."""
+    attention_output_bias: bool = True
+    """Whether, where they have biases, that of the output has one too."""
+    ffn_bias: bool = True
+    """Biases in the feed-forward."""
+    tie_embeddings: bool = True
+    """One matrix for the embedding and the output."""
+    output_bias: bool = False
+    """A bias beside the output matrix; the authors have one."""
+    output_dropout: float = 0.0
+    """On the states that the output matrix multiplies."""
+    dropout_layers: str = "all"
+    """`all`, or `reference`: the last layer drops nothing, as in the authors' code."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_encoder_layers:
+            raise ConfigError(
+                "num_encoder_layers of a language model must be 0, got "
+                f"{self.num_encoder_layers}; its depth is num_decoder_layers"
+            )
+        for name in ("kernel_size", "dilation_base", "first_window", "window_multiplier"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be >= 1, got {getattr(self, name)}")
+        if self.positions == "relative" and self.attention != "full":
+            raise ConfigError(
+                "positions: relative needs attention: full, as sparse attention has no place for "
+                f"its vectors, got attention: {self.attention}; use positions: rotary"
+            )
+        if not 0.0 <= self.output_dropout < 1.0:
+            raise ConfigError(f"output_dropout must be in [0, 1), got {self.output_dropout}")
+        if self.block == "parallel" and self.norm in ("post", "none"):
+            raise ConfigError(
+                "block: parallel adds up what sublayers make of normalised inputs and needs norm: "
+                f"pre, output or sandwich, got norm: {self.norm}"
+            )
+        for name in ("attention_soft_cap", "logit_soft_cap"):
+            if not getattr(self, name) >= 0.0:
+                raise ConfigError(f"{name} must be >= 0, got {getattr(self, name)}")
+        if self.positions == "relative" and (
+            self.attention_soft_cap or self.query_key_norm != "none"
+        ):
+            raise ConfigError(
+                "positions: relative has no place for attention_soft_cap or query_key_norm, got "
+                f"{self.attention_soft_cap} and {self.query_key_norm}; use positions: rotary"
+            )
+        self._check_windows()
+        self._check_positions()
+        self._check_rotary()
+        self._check_matrices()
+
+    def _check_width(self) -> None:
+        if not self.head_dim:
+            super()._check_width()
+            return
+        if self.model_dim < 4 or self.model_dim % 2:
+            raise ConfigError(f"model_dim must be >= 4 and even, got {self.model_dim}")
+        if self.head_dim < 2 or self.head_dim % 2:
+            raise ConfigError(f"head_dim must be 0 or even, got {self.head_dim}")
+
+    def _check_windows(self) -> None:
+        """Raise ConfigError for windows of layers that are not asked for, or are none."""
+        if bool(self.layer_windows) != (self.attention == "windows"):
+            raise ConfigError(
+                "layer_windows must have a window for each layer, or some by turns, for attention: "
+                f"windows and none for others, got {list(self.layer_windows)} for "
+                f"{self.attention!r}"
+            )
+        if any(window < 0 for window in self.layer_windows):
+            raise ConfigError(f"layer_windows must be >= 0, got {list(self.layer_windows)}")
+
+    def _check_rotary(self) -> None:
+        """Raise ConfigError for what of rotary positions is not there, or fits no head."""
+        for name in ("rotary_dim", "rotary_layers", "window_rotary_base", "rotary_factors"):
+            if getattr(self, name) and self.positions != "rotary":
+                raise ConfigError(
+                    f"{name} is of positions: rotary, got positions: {self.positions}; leave it out"
+                )
+        if self.rotary_dim % 2 or not 0 <= self.rotary_dim <= self.head_width:
+            raise ConfigError(
+                f"rotary_dim must be even and at most the {self.head_width} features of a head, "
+                f"got {self.rotary_dim}"
+            )
+        if not set(self.rotary_layers) <= {0, 1}:
+            raise ConfigError(f"rotary_layers must be 0 or 1 each, got {list(self.rotary_layers)}")
+        if self.window_rotary_base and not self.window_rotary_base > 1.0:
+            raise ConfigError(f"window_rotary_base must be 0 or > 1, got {self.window_rotary_base}")
+        listed = self.rotary_scaling == "listed"
+        if len(self.rotary_factors) != (self.rotary_width // 2 if listed else 0):
+            raise ConfigError(
+                f"rotary_factors must be {self.rotary_width // 2} with rotary_scaling: listed and "
+                f"none with others, got {len(self.rotary_factors)} with {self.rotary_scaling!r}"
+            )
+        if not all(factor > 0.0 for factor in self.rotary_factors):
+            raise ConfigError(f"rotary_factors must be > 0, got {list(self.rotary_factors)}")
+
+    def _check_positions(self) -> None:
+        """Raise ConfigError for sizes of positions that are not there."""
+        self._check_table(self.max_positions)
+        if not self.rotary_base > 1.0:
+            raise ConfigError(f"rotary_base must be > 1, got {self.rotary_base}")
+        if self.rotary_scaling == "none":
+            return
+        if self.positions != "rotary":
+            raise ConfigError(
+                f"rotary_scaling: {self.rotary_scaling} is of positions: rotary, got positions: "
+                f"{self.positions}; set rotary_scaling: none"
+            )
+        if not self.rotary_factor >= 1.0:
+            raise ConfigError(f"rotary_factor must be >= 1, got {self.rotary_factor}")
+        if not 0.0 < self.rotary_low_factor < self.rotary_high_factor:
+            raise ConfigError(
+                "rotary_low_factor must be > 0 and less than rotary_high_factor, got "
+                f"{self.rotary_low_factor} and {self.rotary_high_factor}"
+            )
+        if self.rotary_trained_length < 1:
+            raise ConfigError(
+                f"rotary_trained_length must be >= 1, got {self.rotary_trained_length}"
+            )
+
+    def _check_matrices(self) -> None:
+        """Raise ConfigError for matrices that do not fit one another."""
+        if self.num_kv_heads < 0 or self.num_heads % self.kv_heads:
+            raise ConfigError(
+                f"num_kv_heads must be 0 or divide num_heads = {self.num_heads}, got "
+                f"{self.num_kv_heads}"
+            )
+        if self.kv_heads != self.num_heads and self.positions == "relative":
+            raise ConfigError(
+                "positions: relative has no place for grouped queries, got num_kv_heads: "
+                f"{self.num_kv_heads}; use positions: rotary"
+            )
+        self._check_fix_norm(self.tie_embeddings)
+
+    def window_of(self, layer: int) -> int:
+        """Positions that a layer sees by `layer_windows`; 0 is all."""
+        return self.layer_windows[layer % len(self.layer_windows)] if self.layer_windows else 0
+
+    def of_layer(self, layer: int) -> LanguageModelConfig:
+        """The configuration of one layer, as if all were like it, where their positions differ."""
+        if self.rotary_layers and not self.rotary_layers[layer % len(self.rotary_layers)]:
+            return replace(
+                self,
+                positions="none",
+                rotary_scaling="none",
+                rotary_dim=0,
+                rotary_layers=(),
+                rotary_factors=(),
+                window_rotary_base=0.0,
+            )
+        if self.window_rotary_base and self.window_of(layer):
+            return replace(
+                self,
+                rotary_base=self.window_rotary_base,
+                rotary_scaling="none",
+                rotary_factors=(),
+            )
+        return self
+
+    @property
+    def head_width(self) -> int:
+        return self.head_dim or super().head_width
+
+    @property
+    def rotary_width(self) -> int:
+        """Features of a head that rotary positions turn."""
+        return self.rotary_dim or self.head_width
+
+    @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.num_kv_heads or self.num_heads
+
+    @property
+    def family(self) -> str:
+        return "lm"
