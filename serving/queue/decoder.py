@@ -128,7 +128,7 @@ class Decoder(Generic[Task, News, Outcome]):
         def choose(work: Work[Task, News, Outcome]) -> bool | None:
             if work.demand.group in self._resting:
                 room.hold(work.demand)  # it is its turn soon
-                return False
+                return None if room.full else False
             if room.admit(work.demand):
                 self.idle = False
                 return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -132,7 +133,7 @@ class Pipeline:
         def act() -> R:
             chosen = choose()
             caller.context.model, caller.context.texts = chosen.model, chosen.texts
-            take_back = None
+            take_back: Callable[[], None] | None = None
             if chosen.characters is not None:
                 take_back = self._gatekeeper.charge(caller.context, chosen.characters, chosen.task)
             try:
@@ -170,8 +171,12 @@ class Pipeline:
                 _count(caller.context, event)
                 yield number, event
         finally:
-            for ticket in tickets:
-                ticket.cancel()  # changes nothing where it has ended
+            _give_up(tickets)
+
+
+def _give_up(tickets: Sequence[Pending[Any]]) -> None:
+    for ticket in tickets:
+        ticket.cancel()  # changes nothing where it has ended
 
 
 def _count(context: RequestContext, event: object) -> None:
@@ -197,23 +202,26 @@ async def _all(tickets: Sequence[Pending[T]], receive: Receive, timeout_s: float
     # threads wait for each other's Python.
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[None] = loop.create_future()
-    left = len(tickets)
+    left, counting = len(tickets), threading.Lock()
 
-    def end(error: BaseException) -> None:
-        if not outcome.done():
+    def end(error: BaseException | None) -> None:
+        if outcome.done():
+            return
+        if error is None:
+            outcome.set_result(None)
+        else:
             outcome.set_exception(error)
 
-    def note(error: BaseException | None) -> None:
-        nonlocal left
-        left -= 1
-        if error is not None:
-            end(error)
-        elif not left and not outcome.done():
-            outcome.set_result(None)
-
     def tell(error: BaseException | None) -> None:  # on the thread that ended a ticket
-        with contextlib.suppress(RuntimeError):  # the loop has been closed
-            loop.call_soon_threadsafe(note, error)
+        nonlocal left
+        with counting:
+            left -= 1
+            over = left == 0 or (error is not None and left > 0)
+            if error is not None:
+                left = 0  # the rest changes nothing
+        if over:  # the loop is woken once, not for each ticket
+            with contextlib.suppress(RuntimeError):  # it has been closed
+                loop.call_soon_threadsafe(end, error)
 
     async def depart() -> None:
         try:
@@ -233,8 +241,7 @@ async def _all(tickets: Sequence[Pending[T]], receive: Receive, timeout_s: float
         await outcome
         return [ticket.result() for ticket in tickets]
     except BaseException:
-        for ticket in tickets:
-            ticket.cancel()  # changes nothing where it has ended
+        _give_up(tickets)
         raise
     finally:
         clock.cancel()

@@ -84,6 +84,24 @@ def test_best_of_returns_the_likeliest(generator: Generator) -> None:
     assert all(output.mean_log_prob < 0 for output in generator.generate("a", stop)[0])
 
 
+def test_a_stop_string_ends_a_text_in_the_midst_of_what_was_guessed(generator: Generator) -> None:
+    prompt = "the old man " * 6
+    endless = GenerationOptions(max_length=60, min_length=60, temperature=0.0)
+    (whole,) = generator.generate(prompt, endless)[0]
+    offsets = [*(token.offset for token in whole.tokens), len(whole.text)]
+    for begin in range(len(whole.text) // 2, len(whole.text) - 2):
+        stop = whole.text[begin : begin + 2]
+        place, done = whole.text.find(stop), list[int]()
+        (found,) = generator.generate(
+            prompt, dataclasses.replace(endless, stop=(stop,)), progress=done.append
+        )[0]
+        count = next(n for n, end in enumerate(offsets) if end >= place + len(stop))
+        assert (found.text, found.finish_reason) == (whole.text[:place], "stop")
+        assert found.num_generated == count
+        assert found.cumulative == sum(token.log_prob or 0.0 for token in whole.tokens[:count])
+        assert done == [1]
+
+
 def test_ids_and_text_are_the_same_prompt(generator: Generator) -> None:
     options = GenerationOptions(max_length=15, seed=1)
     ids = [EOS_ID, *generator.tokenizer.encode("the old man")]

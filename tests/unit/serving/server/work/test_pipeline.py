@@ -5,12 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from typing import Any
 
+import pytest
 from starlette.types import ASGIApp, Message
 
+from serving.errors import DecodingError
+from serving.queue.ticket import Ticket
 from serving.server.app import create_app
+from serving.server.http.access_log import RequestContext
+from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
+from serving.server.work.pipeline import Caller, Pipeline
 from tests.unit.serving.echo import EchoTranslator
 
 SCOPE = {
@@ -114,3 +121,48 @@ def test_a_client_that_leaves_while_it_sends_costs_nothing() -> None:
         asyncio.run(scenario())
     finally:
         registry.close()
+
+
+def test_the_loop_is_woken_once_for_many_texts() -> None:
+    tickets = [Ticket[int]() for _ in range(50)]
+    gatekeeper = Gatekeeper(Settings())
+    woken = 0
+
+    async def scenario() -> list[int]:
+        loop = asyncio.get_running_loop()
+        call = loop.call_soon_threadsafe
+
+        def count(*arguments: Any) -> Any:
+            nonlocal woken
+            woken += 1
+            return call(*arguments)
+
+        loop.call_soon_threadsafe = count  # type: ignore[method-assign]
+        caller = Caller(RequestContext("id"), 0, asyncio.Event().wait)  # type: ignore[arg-type]
+        results = Pipeline(Settings(), gatekeeper).results(tickets, caller, 20.0)
+        waiting = asyncio.create_task(results)
+        await asyncio.sleep(0)
+        await asyncio.to_thread(
+            lambda: [ticket.complete(number) for number, ticket in enumerate(tickets)]
+        )
+        return await waiting
+
+    assert asyncio.run(scenario()) == list(range(50))
+    assert woken <= 3  # one of them is of the thread that completes them
+
+
+def test_the_first_error_of_many_texts_ends_the_request_and_gives_up_the_rest() -> None:
+    tickets = [Ticket[int]() for _ in range(5)]
+
+    async def scenario() -> None:
+        caller = Caller(RequestContext("id"), 0, asyncio.Event().wait)  # type: ignore[arg-type]
+        pipeline = Pipeline(Settings(), Gatekeeper(Settings()))
+        waiting = asyncio.create_task(pipeline.results(tickets, caller, 20.0))
+        await asyncio.sleep(0)
+        tickets[3].complete(3)
+        tickets[1].fail(DecodingError("of one text"))
+        with pytest.raises(DecodingError, match="of one text"):
+            await waiting
+
+    asyncio.run(scenario())
+    assert all(ticket.done for ticket in tickets)
