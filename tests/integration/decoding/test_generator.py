@@ -27,6 +27,7 @@ from serving.search.ids import EOS_ID
 from serving.search.sampling_options import GenerationOptions, parse_generation_options
 from serving.translation.translator import Translator
 from tests.conftest import TinyLanguageModel
+from tests.integration.demo import MODELS
 from tests.toy.text import write_toy_text
 from training.__main__ import main as training_main
 from training.results.perplexity import evaluate_text
@@ -84,17 +85,17 @@ def test_best_of_returns_the_likeliest(generator: Generator) -> None:
     assert all(output.mean_log_prob < 0 for output in generator.generate("a", stop)[0])
 
 
-def test_a_stop_string_ends_a_text_in_the_midst_of_what_was_guessed(generator: Generator) -> None:
-    prompt = "the old man " * 6
-    endless = GenerationOptions(max_length=60, min_length=60, temperature=0.0)
+def test_a_stop_string_ends_a_text_in_the_midst_of_what_was_guessed() -> None:
+    generator = Generator(MODELS / "lm-cascade", threads=1)
+    prompt = "The film was released in the United States. " * 5
+    endless = GenerationOptions(max_length=40, min_length=40, temperature=0.0)
     (whole,) = generator.generate(prompt, endless)[0]
     offsets = [*(token.offset for token in whole.tokens), len(whole.text)]
-    for begin in range(len(whole.text) // 2, len(whole.text) - 2):
-        stop = whole.text[begin : begin + 2]
-        place, done = whole.text.find(stop), list[int]()
-        (found,) = generator.generate(
-            prompt, dataclasses.replace(endless, stop=(stop,)), progress=done.append
-        )[0]
+    for begin in range(8, len(whole.text) - 3, 4):
+        stop, done = whole.text[begin : begin + 3], list[int]()
+        options = dataclasses.replace(endless, stop=(stop,))
+        (found,) = generator.generate(prompt, options, progress=done.append)[0]
+        place = whole.text.find(stop)
         count = next(n for n, end in enumerate(offsets) if end >= place + len(stop))
         assert (found.text, found.finish_reason) == (whole.text[:place], "stop")
         assert found.num_generated == count
