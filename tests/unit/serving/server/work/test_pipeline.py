@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from typing import Any
 
@@ -17,6 +18,7 @@ from serving.server.http.access_log import RequestContext
 from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
+from serving.server.models.served import StoredTranslator
 from serving.server.work.pipeline import Caller, Pipeline
 from tests.unit.serving.echo import EchoTranslator
 
@@ -34,10 +36,10 @@ SCOPE = {
 class Client:
     """Sends a body, in two parts, and leaves when told to."""
 
-    def __init__(self, app: ASGIApp, *texts: str) -> None:
+    def __init__(self, app: ASGIApp, *texts: str, source: str = "de") -> None:
         self.app, self.sent = app, list[Message]()
         self.leaving = asyncio.Event()
-        body = json.dumps({"q": texts, "source": "de", "target": "en"}).encode()
+        body = json.dumps({"q": texts, "source": source, "target": "en"}).encode()
         self._parts = [
             {"type": "http.request", "body": body[:9], "more_body": True},
             {"type": "http.request", "body": body[9:], "more_body": False},
@@ -120,6 +122,42 @@ def test_a_client_that_leaves_while_it_sends_costs_nothing() -> None:
     try:
         asyncio.run(scenario())
     finally:
+        registry.close()
+
+
+def test_who_waits_for_a_model_to_be_loaded_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There are far more of them than there are threads for all requests."""
+    registry, loading = Registry(Settings()), threading.Event()
+    registry.start([EchoTranslator(), EchoTranslator("b", "fr", "en")])
+    there = next(model for model in registry.translators if model.name == "b")
+    registry._put(StoredTranslator(there.manifest))
+
+    def load(_: object) -> StoredTranslator:
+        assert loading.wait(20)
+        return there
+
+    monkeypatch.setattr(registry, "_load_stored", load)
+
+    async def scenario() -> None:
+        app = create_app(registry, Settings())
+        waiting = [Client(app, f"Texte {number}", source="fr") for number in range(60)]
+        tasks = [asyncio.create_task(client.ask()) for client in waiting]
+        await asyncio.sleep(0.2)
+        for text in ("kurz", "lang " * 300):
+            other = Client(app, text)
+            await asyncio.wait_for(other.ask(), 10)
+            assert other.status == 200
+        assert not any(task.done() for task in tasks)
+        loading.set()
+        await asyncio.wait_for(asyncio.gather(*tasks), 20)
+        assert [client.status for client in waiting] == [200] * 60
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        loading.set()
         registry.close()
 
 
