@@ -187,8 +187,10 @@ class Jobs:
     def _caller(
         self, job: TranslationJob, context: RequestContext, receive: Receive | None
     ) -> Caller:
-        """Who asks; with infinite characters, for another thread, if a memory is asked."""
-        size = sum(map(len, job.texts)) if job.memory is None else math.inf
+        """Who asks; with infinite characters, for another thread, if a memory is asked or terms are
+        forbidden, of which all ways to write them are looked for."""
+        elsewhere = job.memory is not None or job.terms.forbidden
+        size = math.inf if elsewhere else sum(map(len, job.texts))
         return caller_of(context, size, receive, loads=self._planner.loads(job))
 
 
