@@ -145,6 +145,7 @@ def write_graphs(
         _save(proto, folder / file)
     _save_probe(folder, precision)
     config = model.config
+    table = config.max_positions if isinstance(config, TransformerConfig) else 0
     manifest = _manifest(
         model,
         form,
@@ -153,7 +154,11 @@ def write_graphs(
         block=config.block if isinstance(config, TransformerConfig) else config.family,
         encoder=encoder_graph,
         step=step_graph,
-        sizes={"max_source": max_source, "alignment_layer": model.alignment_layer},
+        sizes={
+            "max_source": min(max_source, table or max_source),
+            "max_positions": table or None,
+            "alignment_layer": model.alignment_layer,
+        },
     )
     return manifest.model_copy(update={"shortlist": files})
 

@@ -176,6 +176,8 @@ class Generator:
                     if event.error is not None:
                         raise event.error
                     index, choice = places[event.key]
+                    if builders[index][choice].finish_reason:
+                        continue  # a stop string ended it before what was guessed right
                     builders[index][choice].push(event)
                     if builders[index][choice].finish_reason:
                         batch.remove(event.key)

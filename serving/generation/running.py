@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections import deque
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -57,8 +56,11 @@ class RunningPrompts:
         self._prompts: dict[int, _Prompt] = {}
         self._batch = GenerationBatch(self._stepper, guesses=True)
         self._rows: dict[int, tuple[_Prompt, int]] = {}
-        """The prompt and choice of each row, by row key."""
-        self._readings: deque[_Reading] = deque()
+        """The prompt of each row of the batch and which of its choices it is, by the row's key."""
+        self._readings: list[_Reading] = []
+        """Those that have waited longest first."""
+        self._shortest = False
+        """Whether those with the least left get the next chunk."""
         self._searches: dict[int, BeamSearch] = {}
 
     def join(self, tasks: Mapping[int, PromptTask]) -> None:
@@ -118,19 +120,21 @@ class RunningPrompts:
         self._batch.close()
 
     def _read(self) -> None:
-        """Read one chunk of the prompts that have waited longest; start their outputs at the
-        end."""
-        reading = self._readings[0]
+        """One chunk, in turn of the prompts that have waited longest and of those with the least
+        left: a short one does not wait for the end of a long one. At their end they join."""
+        shortest = min(self._readings, key=lambda each: each.left)
+        reading = shortest if self._shortest else self._readings[0]
+        self._shortest = not self._shortest
         reading.prompts = [p for p in reading.prompts if p.number in self._prompts]
         try:
             done = not reading.prompts or reading.advance()
-        except Exception as error:  # a failure must not affect other prompts
-            self._readings.popleft()
+        except Exception as error:  # the others must outlive any failure of these
+            self._readings.remove(reading)
             for prompt in reading.prompts:
                 self._fail(prompt, error)
             return
         if done:
-            self._readings.popleft()
+            self._readings.remove(reading)
             if reading.prompts:
                 self._finish_reading(reading)
 
@@ -236,13 +240,16 @@ class _Reading:
         """Token ids of each prompt; several tasks may share one."""
         labels = [ids[1:] for ids in unique] if score else None
         self.result: tuple[Prompted, PromptScores | None] | None = None
-        """Set once everything has been read."""
+        """Once all has been read."""
+        self.left = chunks(prompts[0].task.ids[:-1])
+        """Chunks that are not read yet."""
         self._chunks = self._run(stepper.read([ids[:-1] for ids in unique], labels))
 
     def advance(self) -> bool:
         """Read one chunk; returns True once everything has been read, which takes one extra
         call."""
         next(self._chunks, None)
+        self.left -= 1
         return self.result is not None
 
     def _run(self, steps: ReadingSteps) -> Generator[None]:

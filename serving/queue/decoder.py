@@ -129,8 +129,8 @@ class Decoder(Generic[Task, News, Outcome]):
 
         def choose(work: Work[Task, News, Outcome]) -> bool | None:
             if work.demand.group in self._resting:
-                room.hold(work.demand)  # its turn comes soon
-                return False
+                room.hold(work.demand)  # it is its turn soon
+                return None if room.full else False
             if room.admit(work.demand):
                 self.idle = False
                 return True

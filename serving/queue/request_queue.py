@@ -69,6 +69,8 @@ class RequestQueue(Generic[Item]):
         with self._changed:
             if self._closing:
                 raise NotReadyError("the server is shutting down; try again later")
+            if not items:  # all of them were joined to others
+                return
             if len(self._waiting) + len(items) > self._max_size:
                 self._drop_ended()
             if len(self._waiting) + len(items) > self._max_size:
@@ -79,7 +81,7 @@ class RequestQueue(Generic[Item]):
                 )
             if not self._waiting:
                 self._forget_pace()
-            elif items:
+            else:
                 self._check_wait(min(item.deadline for item in items), max_wait_s)
             self._waiting.extend(items)
             self._changed.notify_all()

@@ -179,7 +179,11 @@ class LanguageStepper(CacheSizes):
     ) -> Generator[None, None, tuple[Prompted, PromptScores]]:
         """What `read` does; the scores are without meaning where there are no labels."""
         state = self._empty(len(prompts))
-        first, scores = yield from self._fill(state, prompts, labels, keep=self.reach)
+        try:
+            first, scores = yield from self._fill(state, prompts, labels, keep=self.reach)
+        except BaseException:  # whoever wanted them has left, too
+            self.free(state)
+            raise
         used_B = np.array([len(prompt) - first for prompt in prompts], dtype=np.int64)
         return Prompted(state, state.caches.capacity, used_B, first), scores
 

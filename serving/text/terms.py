@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 
@@ -10,6 +11,8 @@ from serving.errors import InvalidOptionError
 from serving.search.beams.constraints import Constraints, Ids
 
 _SIGN = "("
+_REMEMBERED = 4
+"""Lists of forbidden terms whose ways to be written are kept, each of up to some megabytes."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class TermReader:
         self._tokenizer = tokenizer
         # The ids of a word at the beginning of a text do not contain its space.
         self._before = " " if tokenizer.encode(" a") != tokenizer.encode("a") else ""
+        # The same for every sentence of a request, and there may be very many.
+        self._forbidden = functools.lru_cache(_REMEMBERED)(self._ways)
         pieces = tokenizer.pieces(list(range(tokenizer.vocab_size)))
         self._signs = frozenset(
             token_id
@@ -50,13 +55,16 @@ class TermReader:
         wanted = [self._ids(term, "required") for term in terms.required]
         wanted += [self._ids(t, "glossary") for s, t in terms.glossary if _occurs(s, text)]
         required = tuple(dict.fromkeys(wanted))
-        forbidden = [ids for term in terms.forbidden for ids in self._segmentations(term)]
-        after = [ids for term in terms.forbidden for ids in self._without_space(term)]
+        forbidden, after = self._forbidden(terms.forbidden)
         if not (required or forbidden or after):
             return None
-        return Constraints(
-            required, tuple(dict.fromkeys(forbidden)), tuple(dict.fromkeys(after)), self._signs
-        )
+        return Constraints(required, forbidden, after, self._signs)
+
+    def _ways(self, terms: tuple[str, ...]) -> tuple[tuple[Ids, ...], tuple[Ids, ...]]:
+        """Ways to write terms as words of their own, and right after a sign."""
+        words = (ids for term in terms for ids in self._segmentations(term))
+        after = (ids for term in terms for ids in self._without_space(term))
+        return tuple(dict.fromkeys(words)), tuple(dict.fromkeys(after))
 
     def _ids(self, term: str, parameter: str) -> Ids:
         ids = tuple(self._tokenizer.encode(self._before + term))

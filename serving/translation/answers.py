@@ -46,10 +46,13 @@ class AnswerCache:
     def put(self, key: tuple[object, ...], translation: Translation) -> None:
         """Keep a translation; the ones not used for longest make room."""
         answer = pickle.dumps(translation, pickle.HIGHEST_PROTOCOL)
+        size = _size(key, answer)
         with self._lock:
             self._remove(key)
+            if size > self._max_bytes:  # all others would go for it, and then itself
+                return
             self._entries[key] = answer
-            self._bytes += _size(key, answer)
+            self._bytes += size
             while self._bytes > self._max_bytes:
                 self._remove(next(iter(self._entries)))
 

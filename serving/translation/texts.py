@@ -43,8 +43,8 @@ from serving.translation.results import (
 from serving.translation.ticket import Request
 from serving.translation.verification import original_of, verified
 
-_REMEMBERED = 256
-"""Number of texts whose pieces are cached."""
+_REMEMBERED = 1024
+"""Texts whose pieces are kept: more than the sentences of a request mostly are."""
 _LOOP_LENGTH, _LOOP_TIMES, _GUARD_NGRAM = 8, 4, 3
 
 
@@ -108,6 +108,8 @@ class TextProcessor:
             return None
         if request.given:
             return self._to_score(ids, request.target, prefix)
+        begin = [*self.first_pieces(request.target), *prefix]
+        options = self._within_positions(options, len(ids), len(begin))
         draft = request.draft
         original = None
         if options.verify and not request.target_prefix:
@@ -115,7 +117,7 @@ class TextProcessor:
         sentence = Sentence(
             ids,
             options,
-            [*self.first_pieces(request.target), *prefix],
+            begin,
             start=self._start,
             ends=self._ends,
             text=text if request.alignments else None,
@@ -131,6 +133,19 @@ class TextProcessor:
         self.demand(sentence)
         return first_tokens(sentence)
 
+    def _within_positions(
+        self, options: SearchOptions, source_length: int, prefix_length: int
+    ) -> SearchOptions:
+        """The options, with a max_length where none is set and the usual one is more than the model
+        has positions for."""
+        most = self.manifest.sizes.max_positions
+        if most is None or options.max_length is not None:
+            return options
+        room = max(1, most - prefix_length)
+        if options.max_steps(source_length) <= room:
+            return options
+        return dataclasses.replace(options, max_length=room)
+
     def _drafted(self, sentence: Sentence, draft: Draft, request: Request) -> Sentence:
         """The draft, to be read before the sentence is decoded. Returns the sentence itself if it
         shares no beginning with the draft, or if the model cannot read the draft."""
@@ -143,6 +158,8 @@ class TextProcessor:
             given = self.encode_target(draft.target, "draft")
             reading = self._to_score(ids, request.target, given)
             self.demand(reading)
+            # All of the draft may become the beginning.
+            self.demand(dataclasses.replace(sentence, target_prefix=reading.target_prefix))
         except RequestError:
             return sentence
         return dataclasses.replace(reading, text=draft.source, draft_of=Drafted(sentence, changed))
@@ -252,7 +269,16 @@ class TextProcessor:
         return _chosen(self._first_pieces, "target", target)
 
     def demand(self, sentence: Sentence) -> Demand:
-        """The demand of a sentence; raises as `check_memory` does."""
+        """What decoding a sentence may take; raises as `check_memory` does, and TooLongError for an
+        output that could outgrow the positions that the model has."""
+        most, prefix = self.manifest.sizes.max_positions, len(sentence.target_prefix)
+        if most is not None and prefix + sentence.max_steps > most:
+            raise TooLongError(
+                f"an output of this model must have at most {most} pieces, got {prefix} in its "
+                f"prefix and up to {sentence.max_steps} more; shorten target_prefix or lower "
+                "max_length",
+                parameter="max_length",
+            )
         asked = demand(sentence, self.sizes)
         self.check_memory(asked)
         return asked

@@ -9,7 +9,8 @@ Shape letters: K beams, V vocabulary, N candidates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,6 +19,8 @@ from serving.arrays import Floats
 from serving.search.logits import Best, best_continuations, forbid_ends
 
 Ids = tuple[int, ...]
+_Endings = dict[int, dict[Ids, list[int]]]
+"""The last ids of terms, by how many ids stand before them and by these."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +53,23 @@ class Constraints:
     def restrict(self, log_probs_V: Floats, history: Sequence[int], ends: Sequence[int]) -> None:
         """Set to -inf, in place, what would complete a forbidden term, and the ids that end a
         hypothesis while a required term is missing."""
-        for term in self.forbidden:
-            if _ends_with(history, term[:-1]):
-                log_probs_V[term[-1]] = -np.inf
-        for term in self.forbidden_after:
-            before = len(history) - len(term)
-            if _ends_with(history, term[:-1]) and (before < 0 or history[before] in self.signs):
-                log_probs_V[term[-1]] = -np.inf
+        for length, endings in self._endings.items():
+            _forbid(log_probs_V, history, length, endings)
+        for length, endings in self._endings_after.items():
+            before = len(history) - length - 1
+            if before < 0 or history[before] in self.signs:
+                _forbid(log_probs_V, history, length, endings)
         if self.missing(history):
             forbid_ends(log_probs_V, ends)
+
+    @functools.cached_property
+    def _endings(self) -> _Endings:
+        """What would complete a forbidden term; of very many terms few are looked at so."""
+        return _by_beginning(self.forbidden)
+
+    @functools.cached_property
+    def _endings_after(self) -> _Endings:
+        return _by_beginning(self.forbidden_after)
 
     def progress(self, tokens: Sequence[int]) -> int:
         """How many tokens of required terms the hypothesis holds: all those of terms that are
@@ -133,6 +144,24 @@ def _share_out(
         chosen += banks[bank][:size]
         left += banks[bank][size:]
     return [*chosen, *left[: beams - len(chosen)]]
+
+
+def _by_beginning(terms: Iterable[Ids]) -> _Endings:
+    found: _Endings = {}
+    for *beginning, last in terms:
+        lasts = found.setdefault(len(beginning), {})
+        lasts.setdefault(tuple(beginning), []).append(last)
+    return found
+
+
+def _forbid(
+    log_probs_V: Floats, history: Sequence[int], length: int, endings: dict[Ids, list[int]]
+) -> None:
+    """Set to -inf what follows, in a term, the last `length` ids of the history."""
+    if length <= len(history):
+        lasts = endings.get(tuple(history[len(history) - length :]))
+        if lasts:
+            log_probs_V[lasts] = -np.inf
 
 
 def _ends_with(tokens: Sequence[int], end: Sequence[int]) -> bool:

@@ -10,6 +10,7 @@ import enum
 import hmac
 import math
 import re
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -111,7 +112,7 @@ class RateLimit:
         """`unit` is the plural noun for what is counted; `setting` is the settings field of the
         limit, if there is one; a `per_minute` of 0 sets no limit."""
         self._unit, self._setting, self._per_minute = unit, setting, per_minute
-        self._clock = clock
+        self._clock, self._lock = clock, threading.Lock()
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """Level of each bucket, and when it was computed; the last client seen is at the end."""
 
@@ -119,6 +120,13 @@ class RateLimit:
         """Take `cost` from a client's bucket; raises RateLimitedError, with the time to wait, if it
         is empty. `own` is a limit of this client that replaces the common one."""
         self._take(client, cost, min(1, cost), own)
+
+    def give_back(self, client: str, cost: int) -> None:
+        """Put back what was taken for nothing, as far as the bucket has room."""
+        with self._lock:
+            if client in self._buckets:
+                held, when = self._buckets[client]
+                self._buckets[client] = min(held + cost, float(self._per_minute)), when
 
     def check(self, client: str) -> None:
         """Raise RateLimitedError if a client's bucket is empty; takes nothing."""
@@ -129,13 +137,15 @@ class RateLimit:
         per_minute = self._per_minute if own is None else own
         if not per_minute:
             return
-        now, pace = self._clock(), per_minute / 60
-        held, when = self._buckets.pop(client, (float(per_minute), now))
-        held = min(held + (now - when) * pace, float(per_minute))
-        empty = held < least
-        self._buckets[client] = held - (0 if empty else cost), now
-        if len(self._buckets) > MOST_CLIENTS:
-            self._buckets.popitem(last=False)
+        pace = per_minute / 60
+        with self._lock:
+            now = self._clock()
+            held, when = self._buckets.pop(client, (float(per_minute), now))
+            held = min(held + (now - when) * pace, float(per_minute))
+            empty = held < least
+            self._buckets[client] = held - (0 if empty else cost), now
+            if len(self._buckets) > MOST_CLIENTS:
+                self._buckets.popitem(last=False)
         if empty:
             named = f" ({variable(self._setting)})" if self._setting and own is None else ""
             error = RateLimitedError(
@@ -218,11 +228,9 @@ class Gatekeeper:
         """Seconds since the last interactive request that decodes something."""
         return time.monotonic() - self._asked_at
 
-    def charge(
-        self, context: RequestContext, characters: int, task: str
-    ) -> Callable[[], None] | None:
-        """Count the characters of a task. Returns a function that undoes the count if the request
-        is not accepted; it does nothing if usage is not counted.
+    def charge(self, context: RequestContext, characters: int, task: str) -> Callable[[], None]:
+        """Count characters that are to be decoded for a task; returns what takes them off the count
+        again, where they are not accepted.
 
         Raises RateLimitedError if they exceed the limit a minute, QuotaExceededError if they exceed
         the monthly limit, and UnauthorizedError for a request that was not admitted.
@@ -232,17 +240,22 @@ class Gatekeeper:
         if not context.background:
             self._asked_at = time.monotonic()
         self._characters.charge(context.client, characters)
-        if self._meter is None:
-            return None
-        before = context.counted
-        count = UsageCount(0 if before else 1, characters)
-        spent = self._meter.spend(context.key, task, count, self._limit(context))
-        context.counted = True
+        before, unspend = context.counted, None
 
         def take_back() -> None:
-            context.counted = before
-            spent()
+            self._characters.give_back(context.client, characters)
+            if unspend is not None:
+                context.counted = before
+                unspend()
 
+        if self._meter is not None:
+            count = UsageCount(0 if before else 1, characters)
+            try:
+                unspend = self._meter.spend(context.key, task, count, self._limit(context))
+            except ServingError:
+                take_back()
+                raise
+            context.counted = True
         return take_back
 
     async def usage(self, context: RequestContext) -> tuple[int, int] | None:

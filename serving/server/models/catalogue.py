@@ -63,12 +63,20 @@ class Catalogue(ABC):
         self._check_loaded()
         return list(self._encoders.values())
 
-    @property
-    def may_load(self) -> bool:
-        """Whether choosing a model may have to load it first."""
-        return any(
-            not isinstance(model, ServedTranslator) for model in list(self._translators.values())
-        )
+    def loads(self, source: str, target: str, name: str | None = None) -> bool | None:
+        """Whether to `choose` the model for a pair takes the time to load it; None where it may,
+        and the languages alone do not show it.
+
+        Raises UnknownModelError, which names what there is.
+        """
+        models = self._candidates(name)
+        if all(isinstance(model, ServedTranslator) for model in models):
+            return False
+        found = next((model for model in models if (source, target) in model.pairs), None)
+        if found is None:
+            return None
+        self._used[found.name] = time.monotonic()  # it is not one to leave before it is chosen
+        return not isinstance(found, ServedTranslator)
 
     def _all_models(self) -> list[AnyModel]:
         return [
@@ -144,9 +152,9 @@ class Catalogue(ABC):
         raise _unknown_model(name or "", models)
 
     def choose(self, source: str, target: str, name: str | None = None) -> ServedTranslator:
-        """The model for a request: the named one, otherwise the first for the language pair, or, if
-        the settings allow it, the first that knows both languages. An unloaded model is loaded
-        first (`may_load`), which takes a while.
+        """The model for a request: the one named, else the first for the language pair, or, where
+        the settings allow it, the first that knows both languages. It is loaded where it is not
+        (`loads`), which takes a while.
 
         Raises UnknownModelError or UnknownLanguageError, which list the alternatives.
         """

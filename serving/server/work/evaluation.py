@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.types import Receive
 
@@ -14,7 +14,7 @@ from serving.server.models.catalogue import AUTO
 from serving.server.models.served import ServedTranslator
 from serving.server.work.admission import check_cost, check_texts
 from serving.server.work.backend import Backend
-from serving.server.work.pipeline import Caller, Chosen, Pipeline, TimeLimit, apart
+from serving.server.work.pipeline import Chosen, Pipeline, TimeLimit, apart, caller_of
 from serving.text.splitting.sentences import sentence_spans
 from serving.translation.ticket import Completed, Request, TranslationTicket
 
@@ -75,8 +75,10 @@ class Evaluations:
                 lambda: self._submit(model, segments, (source, target), limit),
             )
 
-        caller = Caller(context, characters, receive)
+        loads = self._registry.loads(source, target)
+        caller = caller_of(context, characters, receive, loads=loads)
         numbers, tickets = await self._pipeline.begin(caller, choose)
+        caller = replace(caller, waits_for="")  # the model is there
         scored: list[list[Completed]] = [[] for _ in segments]
         results = await self._pipeline.results(tickets, caller, limit.timeout_s)
         for number, result in zip(numbers, results, strict=True):

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
+import math
+import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +25,7 @@ from serving.generation.ticket import GenerationDone
 from serving.server.http.access_log import RequestContext
 from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings, variable
+from serving.server.work.threads import on_threads_for
 from serving.translation.ticket import Completed
 
 P = ParamSpec("P")
@@ -46,6 +50,9 @@ class Caller:
     receive: Receive | None = None
     """Receives the disconnect of a client that wants the whole answer; None for a stream, whose
     writer handles disconnects."""
+    waits_for: str = ""
+    """Name of the threads in which a long wait happens, so that other work keeps the usual ones;
+    empty if nothing is known to take long."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +86,21 @@ class Chosen(Generic[R]):
     """Encodes the texts and queues them, all or none."""
 
 
+def caller_of(
+    context: RequestContext, characters: float, receive: Receive | None, *, loads: bool | None
+) -> Caller:
+    """Who asks for texts of so many characters to be given to a model that is loaded for it, or
+    that may be (None), which no request is to wait for on the event loop."""
+    size = characters if loads is False else math.inf
+    return Caller(context, size, receive, waits_for="models" if loads else "")
+
+
 async def apart(caller: Caller, act: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Call `act`, in another thread if its input is so large that it would delay other requests."""
     if caller.characters <= _AT_ONCE:
         return act(*args, **kwargs)
+    if caller.waits_for:
+        return await on_threads_for(caller.waits_for, functools.partial(act, *args, **kwargs))
     return await run_in_threadpool(act, *args, **kwargs)
 
 
@@ -131,7 +149,7 @@ class Pipeline:
         def act() -> R:
             chosen = choose()
             caller.context.model, caller.context.texts = chosen.model, chosen.texts
-            take_back = None
+            take_back: Callable[[], None] | None = None
             if chosen.characters is not None:
                 take_back = self._gatekeeper.charge(caller.context, chosen.characters, chosen.task)
             try:
@@ -169,8 +187,12 @@ class Pipeline:
                 _count(caller.context, event)
                 yield number, event
         finally:
-            for ticket in tickets:
-                ticket.cancel()  # changes nothing where it has ended
+            _give_up(tickets)
+
+
+def _give_up(tickets: Sequence[Pending[Any]]) -> None:
+    for ticket in tickets:
+        ticket.cancel()  # changes nothing where it has ended
 
 
 def _count(context: RequestContext, event: object) -> None:
@@ -194,23 +216,26 @@ async def _all(tickets: Sequence[Pending[T]], receive: Receive, timeout_s: float
     # threads wait for each other's Python.
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[None] = loop.create_future()
-    left = len(tickets)
+    left, counting = len(tickets), threading.Lock()
 
-    def end(error: BaseException) -> None:
-        if not outcome.done():
+    def end(error: BaseException | None) -> None:
+        if outcome.done():
+            return
+        if error is None:
+            outcome.set_result(None)
+        else:
             outcome.set_exception(error)
 
-    def note(error: BaseException | None) -> None:
-        nonlocal left
-        left -= 1
-        if error is not None:
-            end(error)
-        elif not left and not outcome.done():
-            outcome.set_result(None)
-
     def note_end(error: BaseException | None) -> None:  # on the thread that ended a ticket
-        with contextlib.suppress(RuntimeError):  # the loop has been closed
-            loop.call_soon_threadsafe(note, error)
+        nonlocal left
+        with counting:
+            left -= 1
+            over = left == 0 or (error is not None and left > 0)
+            if error is not None:
+                left = 0  # the rest changes nothing
+        if over:  # the loop is woken once, not for each ticket
+            with contextlib.suppress(RuntimeError):  # it has been closed
+                loop.call_soon_threadsafe(end, error)
 
     async def depart() -> None:
         try:
@@ -230,8 +255,7 @@ async def _all(tickets: Sequence[Pending[T]], receive: Receive, timeout_s: float
         await outcome
         return [ticket.result() for ticket in tickets]
     except BaseException:
-        for ticket in tickets:
-            ticket.cancel()  # changes nothing where it has ended
+        _give_up(tickets)
         raise
     finally:
         clock.cancel()

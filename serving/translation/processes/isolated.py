@@ -82,6 +82,7 @@ class IsolatedEngine:
         for lost in self._suspects:
             for number in numbers:
                 lost.pop(number, None)
+        self._suspects = deque(filter(None, self._suspects))
         for link in list(self._links):
             self._unfollow(link)
             link.cancel(numbers)

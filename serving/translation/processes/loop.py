@@ -48,7 +48,7 @@ class DecodingLoop:
     def run(self) -> None:
         """Decode until the end."""
         while self._places or self._lasting:
-            busy = [place for place in self._places if place.busy]
+            busy = [place for place in list(self._places) if place.busy]  # others may come
             if not busy or not self._inbox.empty():
                 order = self._inbox.get()
                 if order is None:

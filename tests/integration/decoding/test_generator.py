@@ -27,6 +27,7 @@ from serving.search.ids import EOS_ID
 from serving.search.sampling_options import GenerationOptions, parse_generation_options
 from serving.translation.translator import Translator
 from tests.conftest import TinyLanguageModel
+from tests.integration.demo import MODELS
 from tests.toy.text import write_toy_text
 from training.__main__ import main as training_main
 from training.results.perplexity import evaluate_text
@@ -82,6 +83,24 @@ def test_best_of_returns_the_likeliest(generator: Generator) -> None:
     stop = dataclasses.replace(options, stop=(" ", "e", "a"), best_of=6)
     assert all(output.num_generated > 0 for output in generator.generate("a", stop)[0])
     assert all(output.mean_log_prob < 0 for output in generator.generate("a", stop)[0])
+
+
+def test_a_stop_string_ends_a_text_in_the_midst_of_what_was_guessed() -> None:
+    generator = Generator(MODELS / "lm-cascade", threads=1)
+    prompt = "The film was released in the United States. " * 5
+    endless = GenerationOptions(max_length=40, min_length=40, temperature=0.0)
+    (whole,) = generator.generate(prompt, endless)[0]
+    offsets = [*(token.offset for token in whole.tokens), len(whole.text)]
+    for begin in range(8, len(whole.text) - 3, 4):
+        stop, done = whole.text[begin : begin + 3], list[int]()
+        options = dataclasses.replace(endless, stop=(stop,))
+        (found,) = generator.generate(prompt, options, progress=done.append)[0]
+        place = whole.text.find(stop)
+        count = next(n for n, end in enumerate(offsets) if end >= place + len(stop))
+        assert (found.text, found.finish_reason) == (whole.text[:place], "stop")
+        assert found.num_generated == count
+        assert found.cumulative == sum(token.log_prob or 0.0 for token in whole.tokens[:count])
+        assert done == [1]
 
 
 def test_ids_and_text_are_the_same_prompt(generator: Generator) -> None:

@@ -131,6 +131,24 @@ def test_every_step_equals_the_modules(tmp_path: Path, name: str, precision: str
         assert paired.largest < 1e-3
 
 
+def test_all_of_the_learnt_positions_may_be_used_and_the_manifest_tells_them(
+    tmp_path: Path,
+) -> None:
+    """What fills up sources and prefixes to multiples of 8 stands behind the table."""
+    torch.manual_seed(3)
+    config = TransformerConfig(**SIZES, positions="learnt", max_positions=61)
+    model = build_model(config).eval()
+    manifest = write_graphs(model, tmp_path, name="random", precision="fp32")
+    assert (manifest.sizes.max_source, manifest.sizes.max_positions) == (61, 61)
+    ids = np.random.default_rng(5).integers(4, 90, 200).tolist()
+    options = SearchOptions(beam_size=2, max_length=4, loop_guard=False)
+    sentence = Sentence([*ids[:60], EOS_ID], options, ids[100:157])
+    paired = PairedStepper(TorchStepper(model), OnnxStepper(tmp_path, manifest, 1))
+    (found,) = decode(paired, [sentence])
+    assert len(found.hypotheses[0].token_scores) == 61
+    assert paired.largest < 1e-3
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_static_activations_equal_the_modules_too(tmp_path: Path, name: str) -> None:
     model = random_model(name)

@@ -167,7 +167,9 @@ class SideEmbedding(nn.Module):
     def forward(self, x_BTD: Tensor, positions_BT: Tensor) -> Tensor:
         """Embedded tokens [B,T,D] and their positions, [B,T] or [1,T], to [B,T,D]."""
         if self.positions is not None:
-            x_BTD = x_BTD + self.positions(positions_BT)
+            # What fills batches up may stand behind the table.
+            last = self.positions.num_embeddings - 1
+            x_BTD = x_BTD + self.positions(positions_BT.clamp(max=last))
         return self.norm(x_BTD)
 
 

@@ -31,6 +31,7 @@ from serving.server.dialects.native.wire import (
     WarningCode,
     WordLink,
 )
+from serving.server.http.access_log import RequestContext
 from serving.server.http.wire import Error, detected_language
 from serving.server.models.served import (
     AnyModel,
@@ -194,10 +195,12 @@ def _links(links: Sequence[Link]) -> list[WordLink]:
 
 
 async def server_sent(
-    body: TranslateRequest, events: AsyncGenerator[TextPartial | JobResult]
+    body: TranslateRequest,
+    events: AsyncGenerator[TextPartial | JobResult],
+    context: RequestContext,
 ) -> AsyncIterator[bytes]:
-    """The events as bytes of a server-sent stream; an error becomes the last event. When the client
-    leaves, nothing is decoded further."""
+    """The events as bytes of a server-sent stream; an error becomes the last event, and is noted in
+    the context. When the client leaves, nothing is decoded further."""
     try:
         async with contextlib.aclosing(events):
             async for event in events:
@@ -206,6 +209,7 @@ async def server_sent(
                 else:
                     yield _event("done", answer_of(body, event))
     except ServingError as error:
+        context.error = error.code
         yield _event("error", Error(error=str(error), code=error.code, hint=error.hint))
 
 

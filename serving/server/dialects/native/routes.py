@@ -68,7 +68,8 @@ class _NativeEndpoints:
                     self._backend.store, self._backend.registry, job, stored_of(body), context.key
                 )
             if body.stream:
-                events = server_sent(body, await self._jobs.stream(job, context))
+                told = await self._jobs.stream(job, context)
+                events = server_sent(body, told, context)
                 return StreamingResponse(
                     events, media_type="text/event-stream", headers=STREAM_HEADERS
                 )

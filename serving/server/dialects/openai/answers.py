@@ -69,12 +69,15 @@ class CompletionAnswer:
     def __init__(self, body: CompletionRequest, texts: PromptProcessor, outputs: int) -> None:
         """`outputs` is the number of outputs of each prompt."""
         self._body, self._outputs = body, outputs
-        self._prompts = prompts_of(body)
-        self._texts = [
-            prompt if isinstance(prompt, str) else readable(texts.tokenizer, prompt)
-            for prompt in self._prompts
-        ]
-        self._added = [texts.num_added(prompt) for prompt in self._prompts]
+        prompts = prompts_of(body)
+        self._texts = [""] * len(prompts)
+        """Those of the prompts, where they show."""
+        if body.echo or body.logprobs is not None:  # of many ids a text takes long to make
+            self._texts = [
+                prompt if isinstance(prompt, str) else readable(texts.tokenizer, prompt)
+                for prompt in prompts
+            ]
+        self._added = [texts.num_added(prompt) for prompt in prompts]
         self._id, self._created = f"cmpl-{uuid.uuid4().hex}", int(time.time())
 
     def whole(self, results: Sequence[GenerationDone]) -> Completion:
@@ -136,8 +139,11 @@ class CompletionAnswer:
         )
 
     def _moved(self, number: int, tokens: Sequence[TokenScore]) -> list[TokenScore]:
-        """The tokens of an output; offsets count from the beginning of the prompt."""
+        """The tokens of an output, with offsets that count from the prompt's beginning, where they
+        show."""
         start = len(self._texts[number])
+        if not start:
+            return list(tokens)
         return [dataclasses.replace(token, offset=token.offset + start) for token in tokens]
 
     def _shown(self, number: int, tokens: Sequence[TokenScore]) -> Sequence[TokenScore]:

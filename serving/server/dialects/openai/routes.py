@@ -51,6 +51,8 @@ from serving.text.characters import check_text
 
 _LONGEST = 1024
 """Tokens of an answer of a chat where the request names no limit."""
+_MESSAGE = 20
+"""Characters that take as long to read as a message takes besides its own."""
 
 
 class _OpenAIEndpoints:
@@ -109,7 +111,9 @@ class _OpenAIEndpoints:
                 model.name, "generate", 1, characters, lambda: self._submit(model, body, limit)
             )
 
-        return await self._answered(body, characters, choose, request, context)
+        # A template reads each message, however short it is.
+        size = characters + _MESSAGE * len(body.messages)
+        return await self._answered(body, size, choose, request, context)
 
     def _submit(self, model: ServedLanguageModel, body: ChatRequest, limit: TimeLimit) -> Begun:
         messages = [
@@ -138,15 +142,15 @@ class _OpenAIEndpoints:
     async def _answered(
         self,
         body: SamplingFields,
-        characters: int,
+        size: int,
         choose: Callable[[TimeLimit], Chosen[Begun]],
         request: Request,
         context: RequestContext,
     ) -> Response:
-        """Continue prompts of `size` characters with the model that `choose` selects; answers at
-        once or as a stream of chunks."""
+        """Have prompts gone on from that take as long to read as so many characters, with the model
+        that `choose` takes; answers at once or as a stream of chunks."""
         limit = self._pipeline.limit(body.timeout_s, context)
-        caller = Caller(context, characters, None if body.stream else request.receive)
+        caller = Caller(context, size, None if body.stream else request.receive)
         answer, tickets = await self._pipeline.begin(caller, lambda: choose(limit))
         if body.stream:
             events = self._pipeline.events(tickets, caller, limit.timeout_s)

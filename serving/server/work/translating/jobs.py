@@ -17,7 +17,7 @@ from serving.server.http.access_log import RequestContext
 from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
-from serving.server.work.pipeline import Caller, Chosen, Pipeline, TimeLimit, apart
+from serving.server.work.pipeline import Caller, Chosen, Pipeline, TimeLimit, apart, caller_of
 from serving.server.work.translating.job import JobResult, TextPartial, TextResult, TranslationJob
 from serving.server.work.translating.pivot import Part, first_leg, joined_legs, second_leg
 from serving.server.work.translating.planning import (
@@ -59,7 +59,7 @@ class Jobs:
         Raises RequestError and the errors of the scheduler. `index` of a RequestError is the index
         of the text at fault, if one text is.
         """
-        return await _last(await self._begun(job, Caller(context, self._size(job), receive)))
+        return await _last(await self._begun(job, context, receive))
 
     async def stream(self, job: TranslationJob, context: RequestContext) -> _Events:
         """Translate the texts of a job; yields their certain beginnings, then the result.
@@ -67,13 +67,15 @@ class Jobs:
         Read the generator to its end or close it; closing cancels the rest. Both this call and the
         generator raise what `translate` raises.
         """
-        return await self._begun(job, Caller(context, self._size(job)))
+        return await self._begun(job, context, None)
 
-    async def _begun(self, job: TranslationJob, caller: Caller) -> _Events:
-        """Submit the texts of a job, or its first part; returns the events of all texts."""
+    async def _begun(
+        self, job: TranslationJob, context: RequestContext, receive: Receive | None
+    ) -> _Events:
+        """Submit the texts of a job, or a first part of them; returns the events of all."""
         matched = self._planner.matched(job)
         with naming_languages(job, matched):
-            return await self._matched(matched, caller)
+            return await self._matched(matched, self._caller(matched, context, receive))
 
     async def _matched(self, job: TranslationJob, caller: Caller) -> _Events:
         """The same for a job with the models' language codes."""
@@ -149,6 +151,7 @@ class Jobs:
             )
 
         begun = await self._pipeline.begin(caller, choose)
+        caller = replace(caller, waits_for="")  # the model is there
         return self._followed(job, *begun, caller, limit.timeout_s)
 
     async def _followed(
@@ -182,11 +185,14 @@ class Jobs:
         done = [results[number] for number in range(len(tickets))]
         yield await apart(caller, job_result, job, plans, done)
 
-    def _size(self, job: TranslationJob) -> float:
-        """Number of characters to read; infinite, so that another thread is used, if a model may
-        have to be loaded or a memory is searched."""
-        elsewhere = self._planner.may_load or job.memory is not None
-        return math.inf if elsewhere else sum(map(len, job.texts))
+    def _caller(
+        self, job: TranslationJob, context: RequestContext, receive: Receive | None
+    ) -> Caller:
+        """Who asks; with infinite characters, for another thread, if a memory is asked or terms are
+        forbidden, of which all ways to write them are looked for."""
+        elsewhere = job.memory is not None or job.terms.forbidden
+        size = math.inf if elsewhere else sum(map(len, job.texts))
+        return caller_of(context, size, receive, loads=self._planner.loads(job))
 
 
 async def _last(events: _Events) -> JobResult:

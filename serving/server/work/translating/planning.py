@@ -84,10 +84,9 @@ class Planner:
     def __init__(self, catalogue: Catalogue, settings: Settings) -> None:
         self._catalogue, self._settings = catalogue, settings
 
-    @property
-    def may_load(self) -> bool:
-        """Whether planning may have to wait until a model is loaded."""
-        return self._catalogue.may_load
+    def loads(self, job: TranslationJob) -> bool | None:
+        """Whether a plan has to wait for a model that is loaded (`Catalogue.loads`)."""
+        return self._catalogue.loads(job.source, job.target, job.model)
 
     def matched(self, job: TranslationJob) -> TranslationJob:
         """The job with the models' language codes (`Catalogue.codes`)."""

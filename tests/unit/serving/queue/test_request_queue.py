@@ -130,3 +130,13 @@ def test_an_idle_queue_refuses_nothing_for_what_was_slow_before(
     queue.put([Waiting()], max_wait_s=0.001)
     queue.put([Waiting()], max_wait_s=0.001)  # what was measured is forgotten
     assert len(queue) == 2
+
+
+def test_nothing_to_add_is_no_reason_to_refuse() -> None:
+    queue: RequestQueue[Waiting] = RequestQueue(2, "sentences")
+    queue.put([Waiting(), Waiting()])
+    queue.put_back(Waiting())  # what is decoded again may be more than the queue holds
+    queue.put([])
+    assert len(queue) == 3
+    with pytest.raises(OverloadedError):
+        queue.put([Waiting()])

@@ -39,6 +39,9 @@ def test_bytes_are_bounded_and_the_one_not_used_for_longest_goes() -> None:
     assert cache.get((1,)) is None
     cache.put((1000,), translation("x" * 20_000))  # too large for any room
     assert cache.num_bytes <= 10_000
+    assert cache.get((0,)) is not None  # nothing goes for what cannot be kept
+    cache.put((0,), translation("x" * 20_000))
+    assert cache.get((0,)) is None  # neither is an answer kept that another has replaced
 
 
 def test_off_is_off() -> None:

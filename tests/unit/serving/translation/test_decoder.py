@@ -10,8 +10,7 @@ import pytest
 
 from serving.errors import CancelledError, DecoderLostError
 from serving.queue.engine import Progress
-from serving.queue.limits import BatchLimits
-from serving.search.beams.sentence import Group, Sentence
+from serving.queue.limits import BatchLimits, BatchRoom, Demand
 from serving.search.options import SearchOptions
 from serving.translation.results import Done, TextHypothesis, Translation
 from serving.translation.running import SentenceProgress
@@ -297,4 +296,30 @@ def test_an_idle_engine_that_is_lost_is_restarted_before_it_gets_anything(soon: 
     assert engine.restarts == 1
     engine.finish()
     assert ticket.result(PATIENT).translation.text == "done"
+    scheduler.close(PATIENT)
+
+
+def test_what_waits_is_not_looked_through_while_there_is_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = ToldEngine()
+    limits = BatchLimits(max_rows=2)
+    scheduler = TranslationScheduler(ToldTranslator(engine), limits=limits)
+    scheduler.submit_all(requests("a", "b"))
+    wait_until(lambda: len(engine.joined) == 2)
+    scheduler.submit_all(requests(*map(str, range(300))))
+    counted, hold = 0, BatchRoom.hold
+
+    def count(room: BatchRoom, demand: Demand) -> None:
+        nonlocal counted
+        counted += 1
+        hold(room, demand)
+
+    monkeypatch.setattr(BatchRoom, "hold", count)
+    engine.wake()  # nothing can join its group yet
+    wait_until(lambda: engine.noted == engine.told)
+    assert 2 <= counted <= 4 * 3  # those that are decoded, and the first that waits
+    monkeypatch.undo()
+    scheduler.abandon()
+    engine.finish()
     scheduler.close(PATIENT)

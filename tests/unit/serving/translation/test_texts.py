@@ -1,15 +1,22 @@
-"""What decoding a sentence may take is never less than what it takes."""
+"""What decoding a sentence may take is never less than what it takes, and what it may not."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from serving.errors import TooLongError
 from serving.search.beams.beam import BeamSearch
-from serving.search.beams.sentence import Sentence
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
-from serving.translation.texts import demand
+from serving.search.beams.sentence import Sentence
+from serving.text.memory.segments import Draft
+from serving.translation.texts import TextProcessor, demand
+from serving.translation.ticket import Request
+from tests.unit.serving.echo import ByteTokenizer, echo_manifest
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper
 
 property_test = settings(max_examples=200, deadline=None, derandomize=True)
@@ -37,3 +44,43 @@ def test_no_sentence_ever_outgrows_its_demand(
     while search.live:
         search.step()
         assert stepper.states[0].cache_BC2.shape[1] <= highest
+
+
+def texts_of(max_positions: int | None) -> TextProcessor:
+    manifest = echo_manifest()
+    sizes = manifest.sizes.model_copy(update={"max_positions": max_positions})
+    manifest = manifest.model_copy(update={"sizes": sizes})
+    tokenizer = ByteTokenizer()
+    return TextProcessor(manifest, tokenizer, tokenizer, FakeStepper(FakeModel()), 2**30)
+
+
+def steps(texts: TextProcessor, request: Request) -> int:
+    """The most tokens that are generated for it."""
+    sentence = texts.prepare(request)
+    assert sentence is not None
+    texts.demand(sentence)
+    return sentence.max_steps
+
+
+@pytest.mark.parametrize("prefix", ["", "b" * 10])
+def test_an_output_has_no_more_pieces_than_the_model_has_positions(prefix: str) -> None:
+    request = Request(text="a" * 30, target_prefix=prefix)
+    assert steps(texts_of(None), request) == 2 * 31 + 10
+    texts, room = texts_of(40), 40 - len(prefix)
+    assert steps(texts, request) == room
+    assert steps(texts, replace(request, text="a")) == min(2 * 2 + 10, room)
+    longest = replace(request, options=SearchOptions(max_length=room))
+    assert steps(texts, longest) == room
+    longer = replace(request, options=SearchOptions(max_length=room + 1))
+    with pytest.raises(TooLongError, match=rf"at most 40 pieces, got {len(prefix)} in its prefix"):
+        steps(texts, longer)
+    assert steps(texts_of(None), longer) == room + 1
+
+
+def test_a_draft_that_leaves_no_positions_for_the_output_is_not_used() -> None:
+    for length, used in ((20, True), (35, False)):
+        draft = Draft("a new house", "b" * length)
+        request = Request(text="a small house", draft=draft, options=SearchOptions(max_length=15))
+        sentence = texts_of(40).prepare(request)
+        assert sentence is not None
+        assert (sentence.draft_of is not None) is used

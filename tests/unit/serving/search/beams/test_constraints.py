@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from serving.text.terms import TermReader, Terms
 from serving.translation.ticket import Request
 from serving.translation.translator import Wishes
 from tests.toy.language_checkpoints import ROWS, write_tokenizer
-from tests.unit.serving.echo import EchoTranslator
+from tests.unit.serving.echo import ByteTokenizer, EchoTranslator
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper
 from tests.unit.serving.search.reference_search import enumerate_all
 
@@ -170,3 +171,56 @@ def test_a_term_without_a_space_is_ruled_out_after_signs_only(before: str, block
         log_probs = np.zeros(tokenizer.vocab_size, dtype=np.float32)
         constraints.restrict(log_probs, [*tokenizer.encode(before), *ids[:-1]], [EOS_ID])
         assert (log_probs[ids[-1]] == -np.inf) == blocked
+
+
+def test_very_many_forbidden_terms_are_not_looked_through_one_by_one() -> None:
+    """What is ruled out is what a loop over all terms finds."""
+
+    class History(list[int]):
+        """Counts how often it is asked for a part."""
+
+        asked = 0
+
+        def __getitem__(self, place: Any) -> Any:
+            History.asked += 1
+            return super().__getitem__(place)
+
+    rng = np.random.default_rng(3)
+    terms, after = (
+        tuple({tuple(rng.integers(4, 9, rng.integers(1, 5)).tolist()) for _ in range(2000)})
+        for _ in range(2)
+    )
+    constraints = Constraints(forbidden=terms, forbidden_after=after, signs=frozenset({4, 5}))
+    for length in (0, 1, 2, 3, 9):
+        history = History(rng.integers(4, 9, length).tolist())
+        plain = list(history)
+        shifted = [*plain, 0]
+        wanted = {term[-1] for term in terms if shifted[-len(term) : -1] == [*term[:-1]]}
+        wanted |= {
+            term[-1]
+            for term in after
+            if shifted[-len(term) : -1] == [*term[:-1]]
+            and (len(term) > length or plain[-len(term)] in (4, 5))
+        }
+        History.asked = 0
+        log_probs = np.zeros(9, np.float32)
+        constraints.restrict(log_probs, history, (EOS_ID,))
+        assert set(np.flatnonzero(log_probs == -np.inf).tolist()) == wanted
+        assert History.asked <= 20
+
+
+def test_ways_to_write_forbidden_terms_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = ByteTokenizer()
+    asked: list[str] = []
+
+    def segmentations(text: str) -> list[list[int]]:
+        asked.append(text)
+        return [tokenizer.encode(text)]
+
+    monkeypatch.setattr(tokenizer, "segmentations", segmentations)
+    reader, terms = TermReader(tokenizer), Terms(forbidden=("abc", "de"))
+    found = [reader.constraints(text, terms) for text in ("one", "two", "three")]
+    assert found[0] == found[1] == found[2]
+    assert len(asked) == 2 * 2  # as a word of its own, and after a sign
+    with pytest.raises(InvalidOptionError):
+        reader.constraints("one", Terms(forbidden=(" ",)))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from serving.errors import RateLimitedError, SettingsError
+from serving.errors import OverloadedError, RateLimitedError, SettingsError
 from serving.server.http.gate import MOST_CLIENTS, Keys, RateLimit
 from serving.server.http.settings import Settings
 from serving.store.records.key import digest_of
@@ -146,6 +148,40 @@ def test_characters_over_the_rate_are_refused() -> None:
         assert refused.status_code == 429
         # The debt of 8 is paid at ten a minute, and then there must be one.
         assert 50 <= int(refused.headers["Retry-After"]) <= 54
+
+
+def test_characters_that_are_not_accepted_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(settings=Settings(max_chars_per_minute=5)) as (client, registry):
+        scheduler = registry.translators[0].scheduler
+
+        def refuse(*_: object) -> None:
+            raise OverloadedError("the queue is full; try again later")
+
+        with monkeypatch.context() as full:
+            full.setattr(scheduler, "submit_all", refuse)
+            assert client.post("/translate", json=GOOD).status_code == 503
+        assert client.post("/translate", json=GOOD).status_code == 200
+        assert client.post("/translate", json=GOOD).status_code == 429
+
+
+def test_threads_that_charge_a_client_at_once_take_all_that_they_are_asked() -> None:
+    rate = RateLimit("characters", None, 10**9, clock=lambda: 0.0)
+    threads = [
+        threading.Thread(target=lambda: [rate.charge("a", 1) for _ in range(20_000)])
+        for _ in range(4)
+    ]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    rate.charge("a", 10**9 - 80_000)
+    with pytest.raises(RateLimitedError):
+        rate.charge("a", 1)
 
 
 def test_a_bucket_fills_up_steadily() -> None:

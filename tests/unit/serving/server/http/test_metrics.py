@@ -113,6 +113,13 @@ def test_errors_are_counted_by_their_code(
     assert value(client, "macaron_errors_total", reason=reason) == 1
 
 
+def test_an_error_within_a_stream_is_counted(server: tuple[TestClient, Registry]) -> None:
+    client, _ = server
+    answer = client.post("/translate", json={**GOOD, "q": POISON, "stream": True})
+    assert "event: error" in answer.text
+    assert value(client, "macaron_errors_total", reason="decoding_failed") == 1
+
+
 def test_labels_do_not_grow_with_what_clients_send(server: tuple[TestClient, Registry]) -> None:
     client, _ = server
     rng = random.Random(0)

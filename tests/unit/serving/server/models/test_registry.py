@@ -272,7 +272,7 @@ def test_a_model_is_loaded_by_the_first_request_for_it(three: Folders) -> None:
     registry = Registry(Settings(load="use", decode_in="threads"))
     registry.load()
     assert registry.ready
-    assert registry.may_load
+    assert registry.loads("de", "en") is registry.loads("de", "en", "b") is True
     assert (three.loaded, loaded(registry)) == ([], set())
     assert registry.sources("en") == ["de"]
     assert three.loaded == []
@@ -284,9 +284,12 @@ def test_a_model_is_loaded_by_the_first_request_for_it(three: Folders) -> None:
     text = registry.metrics.text()
     assert b'macaron_model_loaded{model="b"} 1.0' in text
     assert b'macaron_model_loaded{model="a"} 0.0' in text
+    assert registry.loads("de", "en", "b") is False
+    assert registry.loads("de", "en") is True  # that is the first of them
+    assert registry.loads("auto", "en") is None
     for name in "ac":
         registry.choose("de", "en", name)
-    assert not registry.may_load
+    assert registry.loads("de", "en") is registry.loads("auto", "en") is False
     registry.close()
 
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
+from typing import Any
 
+import pytest
 from starlette.types import ASGIApp, Message
 
+from serving.errors import DecodingError
+from serving.queue.ticket import Ticket
 from serving.server.app import create_app
+from serving.server.http.access_log import RequestContext
+from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
+from serving.server.models.served import StoredTranslator
+from serving.server.work.pipeline import Caller, Pipeline
 from tests.unit.serving.echo import EchoTranslator
 
 SCOPE = {
@@ -27,10 +36,10 @@ SCOPE = {
 class Client:
     """Sends a body, in two parts, and leaves when told to."""
 
-    def __init__(self, app: ASGIApp, *texts: str) -> None:
+    def __init__(self, app: ASGIApp, *texts: str, source: str = "de") -> None:
         self.app, self.sent = app, list[Message]()
         self.leaving = asyncio.Event()
-        body = json.dumps({"q": texts, "source": "de", "target": "en"}).encode()
+        body = json.dumps({"q": texts, "source": source, "target": "en"}).encode()
         self._parts = [
             {"type": "http.request", "body": body[:9], "more_body": True},
             {"type": "http.request", "body": body[9:], "more_body": False},
@@ -114,3 +123,84 @@ def test_a_client_that_leaves_while_it_sends_costs_nothing() -> None:
         asyncio.run(scenario())
     finally:
         registry.close()
+
+
+def test_who_waits_for_a_model_to_be_loaded_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There are far more of them than there are threads for all requests."""
+    registry, loading = Registry(Settings()), threading.Event()
+    registry.start([EchoTranslator(), EchoTranslator("b", "fr", "en")])
+    there = next(model for model in registry.translators if model.name == "b")
+    registry._put(StoredTranslator(there.manifest))
+
+    def load(_: object) -> StoredTranslator:
+        assert loading.wait(20)
+        return there
+
+    monkeypatch.setattr(registry, "_load_stored", load)
+
+    async def scenario() -> None:
+        app = create_app(registry, Settings())
+        waiting = [Client(app, f"Texte {number}", source="fr") for number in range(60)]
+        tasks = [asyncio.create_task(client.ask()) for client in waiting]
+        await asyncio.sleep(0.2)
+        for text in ("kurz", "lang " * 300):
+            other = Client(app, text)
+            await asyncio.wait_for(other.ask(), 10)
+            assert other.status == 200
+        assert not any(task.done() for task in tasks)
+        loading.set()
+        await asyncio.wait_for(asyncio.gather(*tasks), 20)
+        assert [client.status for client in waiting] == [200] * 60
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        loading.set()
+        registry.close()
+
+
+def test_the_loop_is_woken_once_for_many_texts() -> None:
+    tickets = [Ticket[int]() for _ in range(50)]
+    gatekeeper = Gatekeeper(Settings())
+    woken = 0
+
+    async def scenario() -> list[int]:
+        loop = asyncio.get_running_loop()
+        call = loop.call_soon_threadsafe
+
+        def count(*arguments: Any) -> Any:
+            nonlocal woken
+            woken += 1
+            return call(*arguments)
+
+        loop.call_soon_threadsafe = count  # type: ignore[method-assign]
+        caller = Caller(RequestContext("id"), 0, asyncio.Event().wait)  # type: ignore[arg-type]
+        results = Pipeline(Settings(), gatekeeper).results(tickets, caller, 20.0)
+        waiting = asyncio.create_task(results)
+        await asyncio.sleep(0)
+        await asyncio.to_thread(
+            lambda: [ticket.complete(number) for number, ticket in enumerate(tickets)]
+        )
+        return await waiting
+
+    assert asyncio.run(scenario()) == list(range(50))
+    assert woken <= 3  # one of them is of the thread that completes them
+
+
+def test_the_first_error_of_many_texts_ends_the_request_and_gives_up_the_rest() -> None:
+    tickets = [Ticket[int]() for _ in range(5)]
+
+    async def scenario() -> None:
+        caller = Caller(RequestContext("id"), 0, asyncio.Event().wait)  # type: ignore[arg-type]
+        pipeline = Pipeline(Settings(), Gatekeeper(Settings()))
+        waiting = asyncio.create_task(pipeline.results(tickets, caller, 20.0))
+        await asyncio.sleep(0)
+        tickets[3].complete(3)
+        tickets[1].fail(DecodingError("of one text"))
+        with pytest.raises(DecodingError, match="of one text"):
+            await waiting
+
+    asyncio.run(scenario())
+    assert all(ticket.done for ticket in tickets)

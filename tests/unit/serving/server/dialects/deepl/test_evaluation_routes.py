@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from serving.bundle.manifest import Calibration
 from serving.checking.invariants import Fault, faults
 from serving.errors import StoreUnavailableError
 from serving.server.http.settings import Settings
+from serving.server.models.served import StoredTranslator
 from serving.server.work import evaluation
 from serving.store.evaluations import StoredEvaluations
 from serving.translation.ticket import Request
@@ -57,6 +59,21 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 def evaluated(client: TestClient, *segments: tuple[str, str], **fields: Any) -> Any:
     told = [{"source": source, "target": target} for source, target in segments]
     return client.post(PATH, json={**LANGUAGES, "segments": told, **fields})
+
+
+def test_a_model_is_not_loaded_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_loop: list[bool] = []
+    with served(calibrated()) as (client, registry):
+        (model,) = registry.translators
+        registry._put(StoredTranslator(model.manifest))
+
+        def load(_: object) -> StoredTranslator:
+            on_loop.append(asyncio._get_running_loop() is not None)
+            return model
+
+        monkeypatch.setattr(registry, "_load_stored", load)
+        assert evaluated(client, ("abc", "abc")).status_code == 200
+    assert on_loop == [False]
 
 
 def test_a_given_translation_has_the_scores_that_the_model_gives_it() -> None:

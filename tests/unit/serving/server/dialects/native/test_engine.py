@@ -11,12 +11,14 @@ import pytest
 from starlette.testclient import TestClient
 
 from serving.errors import RequestError
+from serving.search.constraints import Constraints
 from serving.server.http.access_log import RequestContext
 from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
 from serving.server.work.translating.job import JobResult, TextPartial, TranslationJob
 from serving.server.work.translating.jobs import Jobs
+from serving.text.terms import TermReader, Terms
 from tests.unit.serving.echo import POISON, EchoTranslator, served, wait_until
 
 
@@ -138,6 +140,20 @@ def test_markup_comes_at_the_end() -> None:
     with served() as (client, _):
         events = streamed(client, "Ein <b>Satz</b> hier.", format="html")
     assert [name for name, _ in events] == ["done"]
+
+
+def test_forbidden_terms_are_not_read_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_loop: list[bool] = []
+    constraints = TermReader.constraints
+
+    def note(reader: TermReader, text: str, terms: Terms) -> Constraints | None:
+        on_loop.append(asyncio._get_running_loop() is not None)
+        return constraints(reader, text, terms)
+
+    monkeypatch.setattr(TermReader, "constraints", note)
+    with served() as (client, _):
+        ask(client, "Hallo", forbidden=["Welt"])
+    assert on_loop == [False]
 
 
 def test_errors_before_and_within_a_stream() -> None:

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from serving.errors import RequestError, ServingError, UnknownModelError
-from serving.generation.choices import TokenScore
+from serving.generation.choices import Generation, TokenScore
+from serving.generation.ticket import GenerationDone
 from serving.server.dialects.openai.answers import (
+    CompletionAnswer,
     embedded,
     generation_options,
     in_wire_names,
@@ -23,6 +25,7 @@ from serving.server.dialects.openai.answers import (
 from serving.server.dialects.openai.wire import ChatMessage, CompletionRequest, EmbeddingRequest
 from serving.server.http.settings import Settings
 from serving.server.work.encoding import Read
+from tests.unit.serving.generation.fake_generator import FakeGenerator
 
 
 @pytest.mark.parametrize(
@@ -72,6 +75,30 @@ def test_a_token_is_among_the_likeliest_and_the_first_has_no_figure() -> None:
     assert told.token_logprobs == [None, -1.5]
     assert told.top_logprobs == [None, {"b": -1.5, "c": -0.5}]
     assert told.text_offset == [0, 1]
+
+
+@pytest.mark.parametrize("shown", [{}, {"echo": True}, {"logprobs": 0}], ids=str)
+def test_text_is_made_of_a_prompts_ids_only_where_it_shows(
+    shown: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = FakeGenerator().prompts
+    ids, decoded = texts.encode("abc"), list[list[int]]()
+    decode = texts.tokenizer.decode
+
+    def count(ids: list[int]) -> str:
+        decoded.append(ids)
+        return decode(ids)
+
+    monkeypatch.setattr(texts.tokenizer, "decode", count)
+    body = CompletionRequest(model="m", prompt=ids, **shown)
+    answer = CompletionAnswer(body, texts, 1)
+    output = Generation("de", (TokenScore(4, "d", 0, -1.0), TokenScore(5, "e", 1, -1.0)), "length")
+    (choice,) = answer.whole([GenerationDone((output,), (), 3, 2)]).choices
+    assert bool(decoded) is bool(shown)
+    assert choice.text == ("abcde" if "echo" in shown else "de")
+    if "logprobs" in shown:
+        assert choice.logprobs is not None
+        assert choice.logprobs.text_offset == [3, 4]
 
 
 def test_a_vector_is_numbers_or_their_bytes() -> None:

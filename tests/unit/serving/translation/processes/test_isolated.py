@@ -1,0 +1,44 @@
+"""What an engine has decoded in processes, over processes that do nothing."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any, cast
+
+from serving.search.sentence import Sentence
+from serving.translation.processes.group import ProcessGroup, ProcessLink
+from serving.translation.processes.isolated import IsolatedEngine
+
+
+class IdleProcesses:
+    """One process that decodes nothing, and those that are started to decode apart."""
+
+    def __init__(self) -> None:
+        self.ends: list[socket.socket] = []
+        self.apart_count = 0
+
+    def open(self, model: int, place: int) -> None:
+        self.current = self._start()
+
+    def link(self, model: int, place: int) -> ProcessLink:
+        return self.current
+
+    def apart(self, model: int, place: int) -> ProcessLink:
+        self.apart_count += 1
+        return self._start()
+
+    def _start(self) -> ProcessLink:
+        own, other = socket.socketpair()
+        self.ends.append(other)
+        return ProcessLink(own, pid=0)
+
+
+def test_no_process_is_started_for_what_was_lost_and_is_given_up() -> None:
+    processes: Any = IdleProcesses()
+    engine = IsolatedEngine(cast(ProcessGroup, processes), 0, 0)
+    engine.join({1: Sentence([4, 3]), 2: Sentence([5, 3])})
+    processes.ends[0].close()  # it has died
+    engine.step()
+    engine.cancel([1, 2])
+    assert engine.step().failed == []
+    assert processes.apart_count == 0
