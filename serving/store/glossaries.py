@@ -42,6 +42,7 @@ from serving.store.records.glossary import (
 )
 from serving.store.records.name import is_id
 from serving.text.glossary import TermIndex
+from serving.text.languages import base_language
 
 _GLOSSARIES = Table(
     "glossaries",
@@ -320,7 +321,7 @@ def _fitting(glossary: StoredGlossary, source: str, target: str) -> tuple[str, s
     if (source.lower(), target.lower()) in pairs:
         return source.lower(), target.lower()
     for pair in pairs:
-        if (_language(pair[0]), _language(pair[1])) == (_language(source), _language(target)):
+        if list(map(base_language, pair)) == list(map(base_language, (source, target))):
             return pair
     raise RequestError(
         f"the glossary must have a dictionary from {source} to {target}, it has "
@@ -328,10 +329,6 @@ def _fitting(glossary: StoredGlossary, source: str, target: str) -> tuple[str, s
         "another glossary",
         parameter="glossary_id",
     )
-
-
-def _language(code: str) -> str:
-    return code.lower().partition("-")[0]
 
 
 def _check_pairs(dictionaries: Sequence[NewDictionary]) -> None:

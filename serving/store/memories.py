@@ -34,6 +34,7 @@ from serving.store.database import METADATA, Database, now
 from serving.store.indexes import IndexCache
 from serving.store.records.memory import MemoryLimits, StoredMemory, StoredSegment
 from serving.store.records.name import is_id
+from serving.text.languages import base_language
 from serving.text.memory.index import SegmentIndex
 from serving.text.memory.lookup import lookup
 from serving.text.memory.segments import MemoryUse, Recalled, Segment, key_of
@@ -170,8 +171,11 @@ class Memories:
             yield from (Segment(each.source, each.target) for each in page)
             last = page[-1].number
 
-    def use(self, owner: str, id: str, source: str, target: str, threshold: float) -> MemoryUse:
+    def use(
+        self, owner: str, id: str, source: str | None, target: str, threshold: float
+    ) -> MemoryUse:
         """A memory as texts of these languages use it; it serves those with other regions, too.
+        Without a source, texts may be in any language, of which it serves its own.
 
         Its index is made where it is not at hand, which takes some 15 seconds for a million
         segments. Raises RequestError where the memory is of other languages.
@@ -196,7 +200,7 @@ class Memories:
                 languages,
             )
 
-        return MemoryUse(find, threshold)
+        return MemoryUse(find, threshold, source=memory.source)
 
     def _add(
         self, owner: str, id: str, segments: Sequence[Segment], limits: MemoryLimits
@@ -274,15 +278,12 @@ def _record(row: Row[Any]) -> StoredMemory:
     )
 
 
-def _check_languages(memory: StoredMemory, source: str, target: str) -> None:
-    own = memory.source, memory.target
-    if tuple(map(_language, own)) != (_language(source), _language(target)):
+def _check_languages(memory: StoredMemory, source: str | None, target: str) -> None:
+    asked = (memory.source if source is None else source), target
+    if list(map(base_language, (memory.source, memory.target))) != list(map(base_language, asked)):
+        wanted = f"into {target}" if source is None else f"from {source} to {target}"
         raise RequestError(
-            f"the memory must be from {source} to {target}, it is from {memory.source} to "
+            f"the memory must be {wanted}, it is from {memory.source} to "
             f"{memory.target}; send other languages, or another memory",
             parameter="memory_id",
         )
-
-
-def _language(code: str) -> str:
-    return code.lower().partition("-")[0]

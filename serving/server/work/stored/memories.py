@@ -51,7 +51,7 @@ def memory_pair(catalogue: Catalogue, source: str, target: str) -> tuple[str, st
     """The languages of a memory as they are kept, in small letters; raises RequestError for what is
     no code of a language, and where the two are one."""
     for name, code in (("source", source), ("target", target)):
-        if not _CODE.fullmatch(code):
+        if not _CODE.fullmatch(code) or code.lower() == AUTO:
             raise RequestError(
                 f"{name} must be the code of a language, such as en or pt-BR, got {code[:50]!r}",
                 parameter=name,
@@ -85,21 +85,17 @@ async def stored_memory(
     threshold: float | None,
     owner: str,
 ) -> MemoryUse:
-    """The memory of that id for the languages of a job.
+    """The memory of that id for the languages of a job; where the job leaves its source open, for
+    those of its texts that are in the memory's.
 
-    Raises RequestError where the job leaves its source open and where the memory is of other
-    languages, InvalidOptionError for a threshold that is no percentage, UnknownMemoryError,
-    NoStoreError and StoreUnavailableError.
+    Raises RequestError where the memory is of other languages, InvalidOptionError for a threshold
+    that is no percentage, UnknownMemoryError, NoStoreError and StoreUnavailableError.
     """
-    if job.source.lower() == AUTO:
-        raise RequestError(
-            "a memory needs the language of the texts; send the source language",
-            parameter="source",
-        )
     kept = needed_store(store, "memories").memories
     source, target = catalogue.codes(job.source, job.target, job.model)
+    known = None if source == AUTO else source
     at_least = DEFAULT_THRESHOLD if threshold is None else threshold
-    return await on_threads_for("memories", lambda: kept.use(owner, id, source, target, at_least))
+    return await on_threads_for("memories", lambda: kept.use(owner, id, known, target, at_least))
 
 
 def add_file(

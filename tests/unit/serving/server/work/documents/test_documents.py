@@ -306,8 +306,41 @@ def test_the_sentences_of_a_stored_memory_are_not_decoded(tmp_path: Path) -> Non
         result = client.get(f"/documents/{state['id']}/result").text
         assert result == "Page 7 of 12. Noch ein Satz.\nSeiten 3 von 10.\n"
         assert send(client, memory_id="a" * 36).status_code == 404
-        for wrong in ({"memory_threshold": "-1"}, {"memory_threshold": "101"}, {"source": "auto"}):
+        for wrong in ({"memory_threshold": "-1"}, {"memory_threshold": "101"}, {"target": "de"}):
             assert send(client, memory_id=id, **wrong).status_code == 400
+
+
+def test_a_memory_is_for_documents_that_are_found_to_be_in_its_language(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"store": f"sqlite:///{tmp_path / 'store.db'}"})
+    translators = [
+        EchoTranslator(),
+        EchoTranslator("echo-fr-en", "fr", "en"),
+        EchoTranslator("echo-es-fr", "es", "fr"),
+    ]
+    texts = [
+        "Das Haus ist sehr groß und der Garten auch.",
+        "La maison est très grande et le jardin aussi.",
+        "La casa es muy grande y el jardín también.",
+    ]
+    with served(*translators, settings=settings) as (client, _):
+        new = {"name": "n", "target": "en"}
+        segments = [{"source": text, "target": "Yes!"} for text in texts]
+        for source, used in (("de", texts[0]), ("es", None)):  # Spanish goes by way of French
+            body = {**new, "source": source, "segments": segments}
+            id = client.post("/memories", json=body).json()["id"]
+            for text in texts:
+                sent = send(client, f"{text}\n", source="auto", memory_id=id)
+                state = finished(client, sent.json()["id"])
+                result = client.get(f"/documents/{state['id']}/result").text
+                assert result == ("Yes!\n" if text == used else f"{text}\n")
+                assert [w for w in state["warnings"] if "memory" in w] == (
+                    []
+                    if text == used
+                    else [
+                        "translated without the memory, which is not for texts from "
+                        f"{state['source']} to en"
+                    ]
+                )
 
 
 def test_the_terms_of_a_stored_glossary_are_put_in(tmp_path: Path) -> None:
