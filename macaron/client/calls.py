@@ -197,7 +197,8 @@ class EventReader:
                 self._ended = True
                 yield _translated(data)
             elif self._event == "error":
-                raise ApiError(data["error"], status=_OF_A_STREAM, code=data["code"])
+                hint = f"; {data['hint']}" if data.get("hint") else ""
+                raise ApiError(data["error"] + hint, status=_OF_A_STREAM, code=data["code"])
 
     def check_end(self) -> None:
         """Raise ConnectionLostError for a stream that ended before its last event."""
