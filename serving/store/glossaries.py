@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 
 from serving.errors import QuotaExceededError, RequestError, UnknownGlossaryError
-from serving.store.database import METADATA, Database, now
+from serving.store.database import METADATA, OWNED, Database, now
 from serving.store.indexes import IndexCache
 from serving.store.records.glossary import (
     MOST_DICTIONARIES,
@@ -52,6 +52,7 @@ _GLOSSARIES = Table(
     Column("created", Float, nullable=False),
     Column("name", Text, nullable=False),
     Index("ix_glossaries_owner", "owner", "created", "id"),
+    info=OWNED,
 )
 _DICTIONARIES = Table(
     "glossary_dictionaries",
@@ -104,6 +105,7 @@ class Glossaries:
         _check_pairs(dictionaries)
         found = StoredGlossary(str(uuid.uuid4()), name, now(), tuple(map(_head, dictionaries)))
         with self._database.writing() as connection:
+            self._database.alone(connection, _GLOSSARIES.name, owner)
             owned = select(func.count()).where(_GLOSSARIES.c.owner == owner)
             if connection.execute(owned).scalar_one() >= limits.glossaries:
                 raise QuotaExceededError(
@@ -189,7 +191,9 @@ class Glossaries:
             pair = _fitting(glossary, source, target)
             version = connection.execute(
                 select(_DICTIONARIES.c.version).where(_is(id, *pair))
-            ).scalar_one()
+            ).scalar_one_or_none()
+        if version is None:  # it has just been deleted
+            raise _no_pair(id, *pair)
 
         def made(kept: _Versioned | None) -> _Versioned:
             if kept is not None and kept.version == version:

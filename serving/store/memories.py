@@ -30,7 +30,7 @@ from sqlalchemy import (
 )
 
 from serving.errors import QuotaExceededError, RequestError, UnknownMemoryError
-from serving.store.database import METADATA, Database, now
+from serving.store.database import METADATA, OWNED, Database, now
 from serving.store.indexes import IndexCache
 from serving.store.records.memory import MemoryLimits, StoredMemory, StoredSegment
 from serving.store.records.name import is_id
@@ -51,6 +51,7 @@ _MEMORIES = Table(
     Column("target", String(35), nullable=False),
     Column("segment_count", Integer, nullable=False),
     Index("ix_memories_owner", "owner", "created", "id"),
+    info=OWNED,
 )
 _SEGMENTS = Table(
     "memory_segments",
@@ -90,6 +91,7 @@ class Memories:
         time = now()
         made = StoredMemory(str(uuid.uuid4()), name, source, target, time, time, 0)
         with self._database.writing() as connection:
+            self._database.alone(connection, _MEMORIES.name, owner)
             owned = select(func.count()).where(_MEMORIES.c.owner == owner)
             if connection.execute(owned).scalar_one() >= limits.memories:
                 raise QuotaExceededError(
