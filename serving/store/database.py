@@ -162,6 +162,8 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
     cursor.execute("PRAGMA synchronous = NORMAL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
+    # Its own knows the letters of ASCII alone.
+    connection.create_function("lower", 1, str.lower, deterministic=True)
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+READERS = "files of memories"
+"""The threads that read them (`on_threads_for`): a file takes a minute and more."""
 TMX = "application/x-tmx+xml"
 _NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _CODE = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8}){0,3}")
@@ -110,19 +112,20 @@ def add_file(
     from serving.documents.localisation.segments import tmx_languages, tmx_pairs
 
     tmx_languages(file)  # to its end, before anything is written
-    skipped = 0
+    added = skipped = 0
 
     def usable() -> Iterator[Segment]:
-        nonlocal skipped
+        nonlocal added, skipped
         for pair in tmx_pairs(file, memory.source, memory.target):
             segment = pair and Segment(*pair)
             if segment and is_usable(segment, limits):
+                added += 1
                 yield segment
             else:
                 skipped += 1
 
     after = kept.add(owner, memory.id, usable(), limits)
-    return FileRead(after, after.segment_count - memory.segment_count, skipped)
+    return FileRead(after, added, skipped)  # others may have added to it meanwhile
 
 
 def new_of_file(

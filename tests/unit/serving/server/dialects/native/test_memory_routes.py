@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,8 +17,14 @@ import pytest
 from pydantic import SecretStr
 from starlette.testclient import TestClient
 
+from serving.documents.localisation.segments import written_tmx
+from serving.server.dialects.native import memory_routes
 from serving.server.http.settings import Settings
+from serving.server.work.stored.memories import FileRead, add_file
 from serving.store.database import Database
+from serving.store.records.memory import MemoryLimits, StoredMemory
+from serving.store.store import Store
+from serving.text.memory.segments import Segment
 from tests.unit.serving.echo import EchoTranslator, served
 
 KEYS = "first-key-of-sixteen second-key-of-sixteen"
@@ -294,3 +304,47 @@ def test_no_memory_is_of_a_language_that_is_left_open(client: TestClient) -> Non
     answer = client.post("/memories", json={**NEW, "source": "Auto"})
     assert answer.status_code == 400
     assert "code of a language" in answer.json()["error"]
+
+
+def test_files_that_take_long_leave_threads_for_all_else(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, go_on, reading = f"/memories/{made(client)['id']}", threading.Event(), []
+
+    def add_file(kept: Any, owner: str, memory: StoredMemory, *_: Any) -> FileRead:
+        del kept
+        reading.append(owner)
+        assert go_on.wait(60)
+        return FileRead(memory, 0, 0)
+
+    monkeypatch.setattr(memory_routes, "add_file", add_file)
+    with ThreadPoolExecutor(50) as threads:
+        try:
+            files = {"file": ("a.tmx", b"x")}
+            sent = [threads.submit(client.post, f"{path}/tmx", files=files) for _ in range(45)]
+            while not reading:
+                time.sleep(0.01)
+            time.sleep(1)  # all have come
+            assert threads.submit(client.get, path).result(10).status_code == 200
+        finally:
+            go_on.set()
+        assert {each.result(30).status_code for each in sent} == {200}
+
+
+def test_what_others_add_meanwhile_is_not_counted(tmp_path: Path) -> None:
+    with contextlib.closing(Store(f"sqlite:///{tmp_path / 'store.db'}", tmp_path)) as store:
+        limits = MemoryLimits(9, 99, 99)
+        kept = store.memories
+        memory = kept.create("me", "n", "de", "en", limits)
+        kept.add("me", memory.id, [Segment("a", "b")], limits)
+        file = io.BytesIO(b"".join(written_tmx([("Ja", "Yes"), ("Nein", "No")], "de", "en")))
+        assert add_file(kept, "me", memory, file, limits).added == 2
+
+
+@pytest.mark.parametrize(("text", "found"), [("übung", 1), ("ÜBUNG", 1), ("ПРИВЕТ", 1), ("x", 0)])
+def test_capitals_of_every_language_are_looked_through(
+    client: TestClient, text: str, found: int
+) -> None:
+    segments = [{"source": "Übung macht den Meister.", "target": "Привет!"}]
+    path = f"/memories/{made(client, segments=segments)['id']}/segments"
+    assert len(client.get(path, params={"text": text}).json()["segments"]) == found
