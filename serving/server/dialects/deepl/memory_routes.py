@@ -38,7 +38,7 @@ from serving.server.http.body import read_fields, read_json
 from serving.server.http.gate import KeyRule
 from serving.server.http.settings import variable
 from serving.server.http.upload import read_file
-from serving.server.http.wire import json_response
+from serving.server.http.wire import json_response, own_address
 from serving.server.work.backend import Backend
 from serving.server.work.stored.memories import (
     READERS,
@@ -174,8 +174,7 @@ class _MemoryEndpoints:
         return owner, job
 
     def _url(self, request: Request, job: MemoryJob) -> str:
-        base = f"{request.url.scheme}://{request.url.netloc}{self._settings.root_path}"
-        return f"{base}{_FILES}/{job.token}"
+        return own_address(request, self._settings.root_path, f"{_FILES}/{job.token}")
 
 
 def _id(request: Request) -> str:

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import deepl
+import httpx
 import pytest
 import uvicorn
 from starlette.testclient import TestClient
@@ -371,6 +372,59 @@ def test_libretranslates_files(client: TestClient) -> None:
     settings = client.get("/frontend/settings").json()
     assert settings["filesTranslation"]
     assert ".docx" in settings["supportedFilesFormat"]
+
+
+def test_the_address_of_libretranslates_file_is_the_one_behind_a_proxy() -> None:
+    with served(settings=Settings(root_path="/behind")) as (client, _):
+        fields = {"source": "de", "target": "en"}
+        done = client.post("/translate_file", files={"file": ("a.txt", TEXT)}, data=fields)
+        url = done.json()["translatedFileUrl"]
+        assert url.startswith("http://testserver/behind/download_file/")
+        assert client.get(url).text == TEXT
+
+
+def test_a_file_is_not_translated_for_a_client_that_has_left(tmp_path: Path) -> None:
+    echo = EchoTranslator()
+    request = httpx.Request(
+        "POST",
+        "http://there/translate_file",
+        files={"file": ("a.txt", TEXT)},
+        data={"source": "de", "target": "en"},
+    )
+    body = {"type": "http.request", "body": request.read(), "more_body": False}
+    head = [(name.lower(), value) for name, value in request.headers.raw]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/translate_file",
+        "query_string": b"",
+        "headers": head,
+    }
+    settings = Settings.model_validate({"documents": tmp_path})
+    with served(echo, settings=settings) as (client, _):
+        assert client.portal is not None
+        echo.stepper.gate.clear()
+
+        async def leave() -> None:
+            came = iter([body])
+
+            async def receive() -> Any:
+                if (message := next(came, None)) is not None:
+                    return message
+                while not list(tmp_path.glob("*/record.json")):
+                    await asyncio.sleep(0.01)
+                return {"type": "http.disconnect"}
+
+            async def send(_: Any) -> None:
+                pass
+
+            await asyncio.wait_for(client.app(scope, receive, send), 10)
+
+        try:
+            client.portal.call(leave)
+            assert not list(tmp_path.glob("*/record.json"))
+        finally:
+            echo.stepper.gate.set()
 
 
 @pytest.mark.parametrize("path", ["/documents", "/translate_file"])
