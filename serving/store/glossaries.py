@@ -320,13 +320,16 @@ def _head(dictionary: NewDictionary) -> StoredDictionary:
 
 def _fitting(glossary: StoredGlossary, source: str, target: str) -> tuple[str, str]:
     """The language pair of a glossary that serves one of a request: the same, else the same without
-    regions."""
+    regions, else with others."""
     pairs = [(each.source, each.target) for each in glossary.dictionaries]
     if (source.lower(), target.lower()) in pairs:
         return source.lower(), target.lower()
-    for pair in pairs:
-        if list(map(base_language, pair)) == list(map(base_language, (source, target))):
-            return pair
+    languages = base_language(source), base_language(target)
+    alike = [
+        pair for pair in pairs if (base_language(pair[0]), base_language(pair[1])) == languages
+    ]
+    if alike:
+        return min(alike, key=lambda pair: sum("-" in code for code in pair))
     raise RequestError(
         f"the glossary must have a dictionary from {source} to {target}, it has "
         f"{', '.join(' to '.join(pair) for pair in pairs) or 'none'}; send other languages, or "

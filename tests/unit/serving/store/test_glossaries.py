@@ -255,3 +255,14 @@ def test_a_dictionary_that_is_deleted_while_it_is_asked_for_is_not_there(
     with pytest.raises(UnknownGlossaryError):
         store.glossaries.index("me", id, "de", "en")
     assert not waiting
+
+
+def test_a_dictionary_without_regions_goes_before_one_of_another_region(kept: Glossaries) -> None:
+    pairs = [("en", "pt-br"), ("en", "pt"), ("en-gb", "pt-ao")]
+    given = [NewDictionary(*pair, {"bus": pair[1]}) for pair in pairs]
+    id = kept.create("me", "n", given, LIMITS).id
+    for target, found in (("pt-PT", "pt"), ("pt-BR", "pt-br"), ("pt", "pt"), ("pt-AO", "pt")):
+        [match] = matched_terms([kept.index("me", id, "en", target)], "a bus")
+        assert match.target == found
+    [match] = matched_terms([kept.index("me", id, "en-GB", "pt-AO")], "a bus")
+    assert match.target == "pt-ao"
