@@ -230,7 +230,11 @@ class RemoteBatches:
 
     def files(self) -> Sequence[BatchFile]:
         """All files, the newest first."""
-        return self._send(calls.files())
+        found, after = self._send(calls.files(None))
+        while after is not None:
+            page, after = self._send(calls.files(after))
+            found += page
+        return found
 
     def file(self, id: str) -> BatchFile:
         """What is known of a file."""

@@ -240,7 +240,11 @@ class AsyncBatches:
 
     async def files(self) -> Sequence[BatchFile]:
         """All files, the newest first."""
-        return await self._send(calls.files())
+        found, after = await self._send(calls.files(None))
+        while after is not None:
+            page, after = await self._send(calls.files(after))
+            found += page
+        return found
 
     async def file(self, id: str) -> BatchFile:
         """What is known of a file."""

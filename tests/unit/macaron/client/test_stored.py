@@ -304,3 +304,11 @@ def test_what_ends_a_wait_for_answers_is_raised_and_all_is_deleted(
     assert [type(each) for each in asked_of_both(answer)] == [ConnectionLostError] * 2
     deleted = ["DELETE /v1/files/f", "DELETE /v1/files/out"]
     assert [each for each in asked if each.startswith("DELETE")] == deleted * 2
+
+
+def test_files_are_listed_to_the_last(monkeypatch: pytest.MonkeyPatch, client: Any) -> None:
+    monkeypatch.setattr("macaron.client.store_calls._PAGE", 2)
+    made = [client.batches.upload(f"{number}", b"{}").id for number in range(5)]
+    assert {each.id for each in client.batches.files()} == set(made)
+    for id in made:
+        client.batches.delete_file(id)
