@@ -198,7 +198,8 @@ class EventReader:
                 self._ended = True
                 yield _translated(data)
             elif self._event == "error":
-                raise ApiError(data["error"], status=_OF_A_STREAM, code=data["code"])
+                hint = f"; {data['hint']}" if data.get("hint") else ""
+                raise ApiError(data["error"] + hint, status=_OF_A_STREAM, code=data["code"])
 
     def check_end(self) -> None:
         """Raise ConnectionLostError if the stream ended before its last event."""

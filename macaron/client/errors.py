@@ -35,4 +35,9 @@ class BatchFailedError(Exception):
 
 
 class ConnectionLostError(Exception):
-    """The server was not reached, or its answer broke off, at the last attempt too."""
+    """The server was not reached, or its answer broke off, at the last try as well."""
+
+
+LEFT = (ApiError, ConnectionLostError)
+"""What may come of tidying up, and is not told in the place of what came of the work: the server
+deletes by itself what is left."""

@@ -175,9 +175,14 @@ def new_file(name: str, content: bytes) -> RemoteCall[BatchFile]:
     )
 
 
-def files() -> RemoteCall[list[BatchFile]]:
-    """All files, the newest first."""
-    return RemoteCall("GET", "/v1/files", lambda found: list(map(_file, found["data"])))
+def files(after: str | None) -> RemoteCall[tuple[list[BatchFile], str | None]]:
+    """A page of files, the newest first, and what the next one begins after, if there is one."""
+
+    def read(found: Any) -> tuple[list[BatchFile], str | None]:
+        following = found["last_id"] if found["has_more"] else None
+        return list(map(_file, found["data"])), following
+
+    return RemoteCall("GET", "/v1/files", read, query=_page(after))
 
 
 def file(id: str) -> RemoteCall[BatchFile]:
@@ -278,8 +283,8 @@ def _file_path(id: str) -> str:
     return f"/v1/files/{quote(id, safe='')}"
 
 
-def _page(after: str | None, limit: int = _PAGE) -> dict[str, str]:
-    return {"limit": str(limit)} | ({"after": after} if after else {})
+def _page(after: str | None, limit: int | None = None) -> dict[str, str]:
+    return {"limit": str(limit or _PAGE)} | ({"after": after} if after else {})
 
 
 def _pair(pair: tuple[str, str]) -> dict[str, str]:

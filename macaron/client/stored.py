@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import sleep as wait
 from typing import Any, Protocol, TypeVar
 
 from macaron.client import store_calls as calls
 from macaron.client.calls import RemoteCall
-from macaron.client.errors import BatchFailedError
+from macaron.client.errors import LEFT, BatchFailedError
 from macaron.client.store_records import (
     BatchFile,
     BatchWebhookAddress,
@@ -174,8 +175,9 @@ class RemoteBatches:
         `/v1/embeddings`) with each of these bodies in one batch; waits, and returns the answers in
         order.
 
-        `progress` is called about once a second. Raises BatchFailedError if the server refuses the
-        batch. The files are deleted in any case, and an unfinished batch is cancelled.
+        `progress` is called about once a second. Raises BatchFailedError where the server takes
+        none of it. A batch that has not ended is cancelled, and the files are deleted; where that
+        fails, the server does it within a day.
         """
         file = self.upload(calls.BATCH_FILE, calls.lines(endpoint, bodies))
         batch: RemoteBatch | None = None
@@ -191,10 +193,7 @@ class RemoteBatches:
             contents = [self.content(id) for id in batch.outputs]
             return calls.answers(len(bodies), contents)
         finally:
-            if batch is not None and not batch.ended:
-                self.cancel(batch.id)
-            for id in (file.id, *(batch.outputs if batch is not None else ())):
-                self.delete_file(id)
+            self._clear(file.id, batch)
 
     def create(
         self,
@@ -230,7 +229,11 @@ class RemoteBatches:
 
     def files(self) -> Sequence[BatchFile]:
         """All files, the newest first."""
-        return self._send(calls.files())
+        found, after = self._send(calls.files(None))
+        while after is not None:
+            page, after = self._send(calls.files(after))
+            found += page
+        return found
 
     def file(self, id: str) -> BatchFile:
         """The record of a file."""
@@ -243,3 +246,18 @@ class RemoteBatches:
     def delete_file(self, id: str) -> None:
         """Delete a file; a batch that has not started to read it fails."""
         self._send(calls.no_file(id))
+
+    def _clear(self, file_id: str, batch: RemoteBatch | None) -> None:
+        """Leave nothing of a batch, as far as that goes: no error stands in the place of what came
+        of it."""
+        ids = [file_id]
+        if batch is not None:
+            if not batch.ended:
+                with suppress(*LEFT):
+                    self.cancel(batch.id)
+                with suppress(*LEFT):  # where it has ended meanwhile there are answers
+                    batch = self.get(batch.id)
+            ids += batch.outputs
+        for id in ids:
+            with suppress(*LEFT):
+                self.delete_file(id)

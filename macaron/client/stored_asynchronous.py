@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from asyncio import sleep as wait
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from macaron.client import store_calls as calls
 from macaron.client.calls import RemoteCall
-from macaron.client.errors import BatchFailedError
+from macaron.client.errors import LEFT, BatchFailedError
 from macaron.client.store_records import (
     BatchFile,
     BatchWebhookAddress,
@@ -182,8 +183,9 @@ class AsyncBatches:
         `/v1/embeddings`) with each of these bodies in one batch; waits, and returns the answers in
         order.
 
-        `progress` is called about once a second. Raises BatchFailedError if the server refuses the
-        batch. The files are deleted in any case, and an unfinished batch is cancelled.
+        `progress` is called about once a second. Raises BatchFailedError where the server takes
+        none of it. A batch that has not ended is cancelled, and the files are deleted; where that
+        fails, the server does it within a day.
         """
         file = await self.upload(calls.BATCH_FILE, calls.lines(endpoint, bodies))
         batch: RemoteBatch | None = None
@@ -199,10 +201,7 @@ class AsyncBatches:
             contents = [await self.content(id) for id in batch.outputs]
             return calls.answers(len(bodies), contents)
         finally:
-            if batch is not None and not batch.ended:
-                await self.cancel(batch.id)
-            for id in (file.id, *(batch.outputs if batch is not None else ())):
-                await self.delete_file(id)
+            await self._clear(file.id, batch)
 
     async def create(
         self,
@@ -240,7 +239,11 @@ class AsyncBatches:
 
     async def files(self) -> Sequence[BatchFile]:
         """All files, the newest first."""
-        return await self._send(calls.files())
+        found, after = await self._send(calls.files(None))
+        while after is not None:
+            page, after = await self._send(calls.files(after))
+            found += page
+        return found
 
     async def file(self, id: str) -> BatchFile:
         """The record of a file."""
@@ -253,3 +256,18 @@ class AsyncBatches:
     async def delete_file(self, id: str) -> None:
         """Delete a file; a batch that has not started to read it fails."""
         await self._send(calls.no_file(id))
+
+    async def _clear(self, file_id: str, batch: RemoteBatch | None) -> None:
+        """Leave nothing of a batch, as far as that goes: no error stands in the place of what came
+        of it."""
+        ids = [file_id]
+        if batch is not None:
+            if not batch.ended:
+                with suppress(*LEFT):
+                    await self.cancel(batch.id)
+                with suppress(*LEFT):  # where it has ended meanwhile there are answers
+                    batch = await self.get(batch.id)
+            ids += batch.outputs
+        for id in ids:
+            with suppress(*LEFT):
+                await self.delete_file(id)

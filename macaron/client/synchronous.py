@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import sleep as wait
 from types import TracebackType
@@ -13,7 +14,7 @@ import httpx
 
 from macaron.client import calls
 from macaron.client.calls import EventReader, RemoteCall
-from macaron.client.errors import ApiError, ConnectionLostError, DocumentFailedError
+from macaron.client.errors import LEFT, ApiError, ConnectionLostError, DocumentFailedError
 from macaron.client.records import (
     Label,
     ModelInfo,
@@ -143,8 +144,8 @@ class Client:
         """Translate a file and write the result. `progress` is called regularly. Of the options,
         model, glossary and memory are used.
 
-        Raises DocumentFailedError if the server cannot translate it, and OSError if a file cannot
-        be read or written. The document is deleted from the server in any case.
+        Raises DocumentFailedError where the server cannot translate it, and OSError where a file
+        cannot be read or written. The server forgets the document, where it is reached.
         """
         path = Path(source_path)
         fields = calls.document_fields(source, target, options)
@@ -160,7 +161,8 @@ class Client:
             result = self._call(calls.translated_file(document.id))
             Path(target_path).write_bytes(result)
         finally:
-            self._call(calls.forget(document.id))
+            with suppress(*LEFT):
+                self._call(calls.forget(document.id))
         return document
 
     def embed(self, texts: Sequence[str], model: str | None = None) -> RemoteVectors:

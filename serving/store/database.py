@@ -6,6 +6,7 @@ PostgreSQL is for several servers. Both are used from threads, never from the ev
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,10 @@ from serving.errors import RequestError, SettingsError, StoreUnavailableError
 
 METADATA = MetaData()
 """The tables, which the modules of this room define. Times are seconds since 1970, in UTC."""
+
+OWNED = {"owned": True}
+"""Told of a table (`info`): its rows go with the key that is their owner. What is counted and what
+ends by itself does not."""
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _BUSY_S = 10
@@ -75,6 +80,14 @@ class Database:
             connection = connection.execution_options(writes=True)
             with connection.begin():
                 yield connection
+
+    def alone(self, connection: Connection, table: str, owner: str = "") -> None:
+        """Have nobody else add to what an owner has in a table until the transaction ends, which
+        writes: else several that count it at once would all find room for one more."""
+        if self.dialect == "postgresql":  # on SQLite whoever writes is alone
+            digest = hashlib.sha256(f"{table}/{owner}".encode()).digest()
+            key = int.from_bytes(digest[:8], signed=True)
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
 
     def close(self) -> None:
         """Close the connections; the database may be opened anew."""
@@ -149,6 +162,8 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
     cursor.execute("PRAGMA synchronous = NORMAL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
+    # Its own knows the letters of ASCII alone.
+    connection.create_function("lower", 1, str.lower, deterministic=True)
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -6,7 +6,7 @@ import uuid
 
 from sqlalchemy import Column, Float, Index, String, Table, Text, delete, func, insert, select
 
-from serving.store.database import METADATA, Database, now
+from serving.store.database import METADATA, OWNED, Database, now
 
 _KEPT_S = 86_400
 _MOST = 1000
@@ -19,6 +19,7 @@ _EVALUATIONS = Table(
     Column("created", Float, nullable=False),
     Column("answer", Text, nullable=False),
     Index("ix_evaluations_owner", "owner", "created", "id"),
+    info=OWNED,
 )
 
 

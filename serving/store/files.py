@@ -52,6 +52,7 @@ class StoredFiles:
         """Note a file that was sent; raises QuotaExceededError where its owner has so many."""
         sent = (_FILES.c.owner == file.owner, _FILES.c.purpose == file.purpose)
         with self._database.writing() as connection:
+            self._database.alone(connection, _FILES.name, file.owner)
             count = connection.execute(select(func.count()).where(*sent)).scalar_one()
             if count >= most:
                 raise QuotaExceededError(

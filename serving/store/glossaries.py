@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 
 from serving.errors import QuotaExceededError, RequestError, UnknownGlossaryError
-from serving.store.database import METADATA, Database, now
+from serving.store.database import METADATA, OWNED, Database, now
 from serving.store.indexes import IndexCache
 from serving.store.records.glossary import (
     MOST_DICTIONARIES,
@@ -42,6 +42,7 @@ from serving.store.records.glossary import (
 )
 from serving.store.records.name import is_id
 from serving.text.glossary import TermIndex
+from serving.text.languages import base_language
 
 _GLOSSARIES = Table(
     "glossaries",
@@ -51,6 +52,7 @@ _GLOSSARIES = Table(
     Column("created", Float, nullable=False),
     Column("name", Text, nullable=False),
     Index("ix_glossaries_owner", "owner", "created", "id"),
+    info=OWNED,
 )
 _DICTIONARIES = Table(
     "glossary_dictionaries",
@@ -103,6 +105,7 @@ class Glossaries:
         _check_pairs(dictionaries)
         found = StoredGlossary(str(uuid.uuid4()), name, now(), tuple(map(_head, dictionaries)))
         with self._database.writing() as connection:
+            self._database.alone(connection, _GLOSSARIES.name, owner)
             owned = select(func.count()).where(_GLOSSARIES.c.owner == owner)
             if connection.execute(owned).scalar_one() >= limits.glossaries:
                 raise QuotaExceededError(
@@ -188,7 +191,9 @@ class Glossaries:
             pair = _fitting(glossary, source, target)
             version = connection.execute(
                 select(_DICTIONARIES.c.version).where(_is(id, *pair))
-            ).scalar_one()
+            ).scalar_one_or_none()
+        if version is None:  # it has just been deleted
+            raise _no_pair(id, *pair)
 
         def made(kept: _Versioned | None) -> _Versioned:
             if kept is not None and kept.version == version:
@@ -315,23 +320,22 @@ def _head(dictionary: NewDictionary) -> StoredDictionary:
 
 def _fitting(glossary: StoredGlossary, source: str, target: str) -> tuple[str, str]:
     """The language pair of a glossary that serves one of a request: the same, else the same without
-    regions."""
+    regions, else with others."""
     pairs = [(each.source, each.target) for each in glossary.dictionaries]
     if (source.lower(), target.lower()) in pairs:
         return source.lower(), target.lower()
-    for pair in pairs:
-        if (_language(pair[0]), _language(pair[1])) == (_language(source), _language(target)):
-            return pair
+    languages = base_language(source), base_language(target)
+    alike = [
+        pair for pair in pairs if (base_language(pair[0]), base_language(pair[1])) == languages
+    ]
+    if alike:
+        return min(alike, key=lambda pair: sum("-" in code for code in pair))
     raise RequestError(
         f"the glossary must have a dictionary from {source} to {target}, it has "
         f"{', '.join(' to '.join(pair) for pair in pairs) or 'none'}; send other languages, or "
         "another glossary",
         parameter="glossary_id",
     )
-
-
-def _language(code: str) -> str:
-    return code.lower().partition("-")[0]
 
 
 def _check_pairs(dictionaries: Sequence[NewDictionary]) -> None:

@@ -79,6 +79,7 @@ class JobQueue:
         count = select(func.count()).where(*alike)
         last = select(_JOBS.c.lease).where(*alike).order_by(_JOBS.c.created.desc()).limit(_LAST)
         with self._database.writing() as connection:
+            self._database.alone(connection, _JOBS.name, job.owner)
             if connection.execute(count.where(_UNENDED)).scalar_one() >= most:
                 raise QuotaExceededError(
                     f"at most {most} jobs of a key may wait; try again when one has ended"

@@ -32,7 +32,7 @@ from sqlalchemy import (
 
 from serving.errors import RequestError
 from serving.store.audit import note_act
-from serving.store.database import METADATA, Database, now
+from serving.store.database import METADATA, OWNED, Database, now
 from serving.store.records.key import KeyLimits, StoredKey, digest_of
 
 _KEYS = Table(
@@ -70,6 +70,7 @@ class StoredKeys:
         secret = "mk-" + secrets.token_urlsafe(32)
         key = StoredKey(_new_id(), label, now(), None, limits)
         with self._database.writing() as connection:
+            self._database.alone(connection, _KEYS.name)
             count = connection.execute(select(func.count()).select_from(_KEYS)).scalar_one()
             if count >= most:
                 raise RequestError(f"at most {most} keys are kept on this server; delete one first")
@@ -107,18 +108,24 @@ class StoredKeys:
             return key
 
     def delete(self, id: str, address: str) -> bool:
-        """Delete a key; its use stays counted. False where there is no such key."""
+        """Delete a key, and what is kept for it, which nobody could reach any more; its use stays
+        counted. False where there is no such key."""
         with self._database.writing() as connection:
             found = connection.execute(delete(_KEYS).where(_KEYS.c.id == id)).rowcount > 0
             if found:
+                for table in METADATA.sorted_tables:
+                    if table.info == OWNED:
+                        connection.execute(delete(table).where(table.c.owner == id))
                 note_act(connection, address, "delete_key", id, "")
             return found
 
 
 def _new_id() -> str:
-    """A UUID of version 7: ids are in the order in which keys were made."""
-    stamp = int(time.time() * 1000) & (1 << 48) - 1
-    bits = stamp << 80 | 7 << 76 | secrets.randbits(12) << 64 | 2 << 62 | secrets.randbits(62)
+    """A UUID of version 7, with parts of a millisecond (RFC 9562, 6.2, method 3): ids are in the
+    order in which keys were made."""
+    stamp, rest = divmod(time.time_ns(), 10**6)
+    part = rest * 4096 // 10**6
+    bits = (stamp & (1 << 48) - 1) << 80 | 7 << 76 | part << 64 | 2 << 62 | secrets.randbits(62)
     return str(uuid.UUID(int=bits))
 
 

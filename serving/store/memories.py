@@ -30,10 +30,11 @@ from sqlalchemy import (
 )
 
 from serving.errors import QuotaExceededError, RequestError, UnknownMemoryError
-from serving.store.database import METADATA, Database, now
+from serving.store.database import METADATA, OWNED, Database, now
 from serving.store.indexes import IndexCache
 from serving.store.records.memory import MemoryLimits, StoredMemory, StoredSegment
 from serving.store.records.name import is_id
+from serving.text.languages import base_language
 from serving.text.memory.index import SegmentIndex
 from serving.text.memory.lookup import lookup
 from serving.text.memory.segments import MemoryUse, Recalled, Segment, key_of
@@ -50,6 +51,7 @@ _MEMORIES = Table(
     Column("target", String(35), nullable=False),
     Column("segment_count", Integer, nullable=False),
     Index("ix_memories_owner", "owner", "created", "id"),
+    info=OWNED,
 )
 _SEGMENTS = Table(
     "memory_segments",
@@ -89,6 +91,7 @@ class Memories:
         time = now()
         made = StoredMemory(str(uuid.uuid4()), name, source, target, time, time, 0)
         with self._database.writing() as connection:
+            self._database.alone(connection, _MEMORIES.name, owner)
             owned = select(func.count()).where(_MEMORIES.c.owner == owner)
             if connection.execute(owned).scalar_one() >= limits.memories:
                 raise QuotaExceededError(
@@ -170,8 +173,11 @@ class Memories:
             yield from (Segment(each.source, each.target) for each in page)
             last = page[-1].number
 
-    def use(self, owner: str, id: str, source: str, target: str, threshold: float) -> MemoryUse:
+    def use(
+        self, owner: str, id: str, source: str | None, target: str, threshold: float
+    ) -> MemoryUse:
         """A memory as texts of these languages use it; it serves those with other regions, too.
+        Without a source, texts may be in any language, of which it serves its own.
 
         Its index is made where it is not at hand, which takes some 15 seconds for a million
         segments. Raises RequestError where the memory is of other languages.
@@ -196,7 +202,7 @@ class Memories:
                 languages,
             )
 
-        return MemoryUse(find, threshold)
+        return MemoryUse(find, threshold, source=memory.source)
 
     def _add(
         self, owner: str, id: str, segments: Sequence[Segment], limits: MemoryLimits
@@ -274,15 +280,12 @@ def _record(row: Row[Any]) -> StoredMemory:
     )
 
 
-def _check_languages(memory: StoredMemory, source: str, target: str) -> None:
-    own = memory.source, memory.target
-    if tuple(map(_language, own)) != (_language(source), _language(target)):
+def _check_languages(memory: StoredMemory, source: str | None, target: str) -> None:
+    asked = (memory.source if source is None else source), target
+    if list(map(base_language, (memory.source, memory.target))) != list(map(base_language, asked)):
+        wanted = f"into {target}" if source is None else f"from {source} to {target}"
         raise RequestError(
-            f"the memory must be from {source} to {target}, it is from {memory.source} to "
+            f"the memory must be {wanted}, it is from {memory.source} to "
             f"{memory.target}; send other languages, or another memory",
             parameter="memory_id",
         )
-
-
-def _language(code: str) -> str:
-    return code.lower().partition("-")[0]

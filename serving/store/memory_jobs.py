@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from serving.errors import QuotaExceededError, UnknownMemoryError
-from serving.store.database import METADATA, Database, now
+from serving.store.database import METADATA, OWNED, Database, now
 from serving.store.records.memory import MemoryJob, MemoryJobState
 
 _JOBS = Table(
@@ -45,6 +45,7 @@ _JOBS = Table(
     Column("skipped", Integer, nullable=False),
     UniqueConstraint("token", name="memory_jobs_token"),
     Index("ix_memory_jobs_owner", "owner", "created"),
+    info=OWNED,
 )
 _KEPT_S = 24 * 3600.0
 _MOST = 1000
@@ -72,6 +73,7 @@ class MemoryJobs:
         job = MemoryJob(id, token, memory_id, name, content_length, time, time, state, "", 0)
         with self._database.writing() as connection:
             connection.execute(delete(_JOBS).where(_JOBS.c.created < time - _KEPT_S))
+            self._database.alone(connection, _JOBS.name, owner)
             owned = select(func.count()).where(_JOBS.c.owner == owner)
             if connection.execute(owned).scalar_one() >= _MOST:
                 raise QuotaExceededError(

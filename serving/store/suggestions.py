@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 from serving.errors import QuotaExceededError
-from serving.store.database import METADATA, Database, now
+from serving.store.database import METADATA, OWNED, Database, now
 
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
 _SUGGESTIONS = Table(
@@ -34,6 +34,7 @@ _SUGGESTIONS = Table(
     Column("text", Text, nullable=False),
     Column("suggestion", Text, nullable=False),
     Index("ix_suggestions_owner", "owner", "number"),
+    info=OWNED,
 )
 _PAGE = 1000
 
@@ -55,6 +56,7 @@ class Suggestions:
         row = {"source": source, "target": target, "text": text, "suggestion": suggestion}
         same = [table[name] == value for name, value in row.items()]
         with self._database.writing() as connection:
+            self._database.alone(connection, _SUGGESTIONS.name, owner)
             mine = table.owner == owner
             if connection.execute(select(table.number).where(mine, *same).limit(1)).first():
                 return

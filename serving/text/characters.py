@@ -7,7 +7,9 @@ import re
 from serving.errors import InvalidTextError
 
 _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
-_TAG = re.compile("<!--.*?-->|<[!?/]?[A-Za-z][^<>]*>", re.DOTALL)
+_COMMENT_END = "-->"
+_TAG = re.compile("<[!?/]?[A-Za-z][^<>]*>")
+_TAG_OR_COMMENT = re.compile(f"<!--.*?{_COMMENT_END}|{_TAG.pattern}", re.DOTALL)
 
 
 def counted_characters(text: str, format: str) -> int:
@@ -15,7 +17,11 @@ def counted_characters(text: str, format: str) -> int:
     and XML, which DeepL does not count either."""
     if format not in ("html", "xml"):
         return len(text)
-    return len(text) - sum(len(tag) for tag in _TAG.findall(text))
+    # Behind the last end no comment is looked for: each that begins would be read to the end.
+    end = text.rfind(_COMMENT_END)
+    end = 0 if end < 0 else end + len(_COMMENT_END)
+    found = _TAG_OR_COMMENT.findall(text, 0, end) + _TAG.findall(text, end)
+    return len(text) - sum(map(len, found))
 
 
 def check_text(text: str, parameter: str = "text") -> None:

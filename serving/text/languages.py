@@ -57,3 +57,8 @@ LANGUAGE_NAMES = {
 def language_name(code: str) -> str:
     """The language's English name, or its code where there is none here."""
     return LANGUAGE_NAMES.get(code, code)
+
+
+def base_language(code: str) -> str:
+    """The language of a code in small letters, without script and region: `pt` of `pt-BR`."""
+    return code.lower().partition("-")[0]

@@ -6,9 +6,10 @@ import { announce, attempt, clearError, element, showError } from "./dom.js";
 const PAUSE_MS = 400;
 
 export class Documents {
-  /** `pair` says what is translated into what. */
-  constructor(pair) {
+  /** `pair` says what is translated into what, `stored()` with which glossary and memory. */
+  constructor(pair, stored) {
     this._pair = pair;
+    this._stored = stored;
     this._current = null;
     element("file").addEventListener("change", () => this._take(element("file").files));
     element("file-stop").addEventListener("click", () => this._stop());
@@ -39,6 +40,7 @@ export class Documents {
     form.set("source", this._pair.source);
     form.set("target", this._pair.target);
     if (this._pair.model) form.set("model", this._pair.model);
+    for (const [name, value] of Object.entries(this._stored())) form.set(name, value);
     this._show(`Sending ${file.name} …`);
     const sent = await attempt(() => sendFile("documents", form));
     if (!sent) return this._show("");

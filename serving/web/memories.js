@@ -2,6 +2,7 @@
 
 import { change, get, sendFile } from "./api.js";
 import { announce, attempt, clearError, create, element, fill } from "./dom.js";
+import { AUTO } from "./server.js";
 
 const LISTED = 1000;
 const ORIGINS = { memory: "memory", prefix: "model, begun by the memory", model: "model" };
@@ -53,11 +54,11 @@ export class Memories {
     return this._found.find(({ id }) => id === element("memory-edited").value);
   }
 
-  /** Regions do not count. */
+  /** Regions do not count; of a text whose language is open nobody knows which it fits. */
   _fits({ source, target }) {
     const language = (code) => code.toLowerCase().split("-")[0];
     const { source: from, target: to } = this._pair;
-    return language(source) === language(from) && language(target) === language(to);
+    return [AUTO, language(source)].includes(language(from)) && language(target) === language(to);
   }
 
   _describe() {

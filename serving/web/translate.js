@@ -40,7 +40,7 @@ export class TranslatePanel {
       (number) => this._pointAtTarget(number),
       (word) => this._offerAlternatives(word),
     );
-    this._documents = new Documents(this._pair);
+    this._documents = new Documents(this._pair, () => this._stored);
     this._menu = new AlternativesMenu(element("alternatives"));
     this._showSnippet = snippets("snippet", translateForms);
     this._soon = new Debounced(() => this.translate(), PAUSE_MS);
@@ -135,11 +135,16 @@ export class TranslatePanel {
     this._memories.offer();
   }
 
+  /** The fields of a request that say what counts of the store. */
+  get _stored() {
+    const glossary_id = this._glossaries.chosen;
+    return { ...(glossary_id ? { glossary_id } : {}), ...this._memories.fields };
+  }
+
   _body() {
     const html = this._html;
     const body = { q: this._editor.text, source: this._pair.source, target: this._pair.target };
-    if (this._glossaries.chosen) body.glossary_id = this._glossaries.chosen;
-    Object.assign(body, this._memories.fields);
+    Object.assign(body, this._stored);
     if (this._pair.model) body.model = this._pair.model;
     if (html) body.format = "html";
     body.alternatives = Math.max(1, Number(element("hypotheses-count").value)) - 1;

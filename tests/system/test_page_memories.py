@@ -101,6 +101,34 @@ def test_a_memory_is_made_filled_used_and_deleted(
     expect(chosen.locator("option")).to_have_text(["No memory"])
 
 
+def test_what_is_chosen_counts_for_documents_and_for_a_language_that_is_detected(
+    visited: Visit, server: Server
+) -> None:
+    page = visited.page
+    page.goto(server.url)
+    text = "Das Haus ist heute blau."
+    page.get_by_label("Text to translate").fill(text)
+    page.get_by_text("Translation memories", exact=True).click()
+    page.get_by_label("Title").fill("for documents")
+    page.get_by_label("Sentences").fill(f"{text} = What a building!")
+    page.get_by_role("button", name="Save the memory").click()
+    said(page, "What a building!")
+    page.get_by_label("Translate a document").set_input_files(
+        {"name": "brief.txt", "mimeType": "text/plain", "buffer": text.encode()}
+    )
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download brief.en.txt").click()
+    assert download.value.path().read_text() == "What a building!"
+
+    page.get_by_label("From").select_option("Detect language")
+    chosen = page.get_by_role("combobox", name="Memory", exact=True)
+    expect(chosen.locator("option:checked")).to_have_text("for documents (1)")
+    said(page, "What a building!")
+    page.get_by_label("Memory to fill").select_option("for documents (1)")
+    page.get_by_role("button", name="Delete the memory").click()
+    expect(chosen.locator("option")).to_have_text(["No memory"])
+
+
 def test_a_file_that_cannot_be_read_leaves_no_memory(
     visited: Visit, server: Server, tmp_path: Path
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
@@ -52,8 +52,9 @@ def tmx_languages(file: IO[bytes]) -> TmxLanguages:
 
 
 def tmx_pairs(file: IO[bytes], source: str, target: str) -> Iterator[tuple[str, str] | None]:
-    """For each unit its text in the one language and in the other, whatever their regions; None for
-    a unit that lacks one of them. The codes of other programs in a text are left out.
+    """For each unit its text in the one language and in the other, with other regions where it has
+    none with these; None for a unit that lacks one of them. The codes of other programs in a text
+    are left out.
 
     Raises DocumentError for what is not well-formed, is no TMX, or declares entities; none is
     expanded, and nothing is fetched.
@@ -61,11 +62,8 @@ def tmx_pairs(file: IO[bytes], source: str, target: str) -> Iterator[tuple[str, 
     for element in _elements(file):
         if local(element) == "tu":
             texts = _texts(element)
-            pair = tuple(
-                next((text for code, text in texts.items() if is_same(code, wanted)), "")
-                for wanted in (source, target)
-            )
-            yield (pair[0], pair[1]) if all(pair) else None
+            pair = _in(texts, source), _in(texts, target)
+            yield pair if all(pair) else None
 
 
 def memory_of_file(
@@ -163,6 +161,14 @@ def _texts(unit: etree._Element) -> dict[str, str]:
             code = next((variant.get(name) for name in _LANGUAGE if variant.get(name)), "")
             found.setdefault(code, " ".join(_text(segment).split()))
     return found
+
+
+def _in(texts: Mapping[str, str], language: str) -> str:
+    """The text in a language, that of its very region before others; empty where there is none."""
+    wanted = language.lower().replace("_", "-")
+    own = [text for code, text in texts.items() if code.lower().replace("_", "-") == wanted]
+    alike = (text for code, text in texts.items() if is_same(code, language))
+    return next(iter([*own, *alike]), "")
 
 
 def _text(element: etree._Element) -> str:

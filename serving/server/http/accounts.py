@@ -59,6 +59,8 @@ class Accounts:
         self._lock = threading.Lock()
         self._found: OrderedDict[bytes, _Found] = OrderedDict()
         self._questions: dict[bytes, Future[_Answer]] = {}
+        self._changes = 0
+        """How often a key has changed here: what was asked before says nothing of it."""
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="keys")
 
     def knows(self, digest: bytes) -> bool:
@@ -87,6 +89,8 @@ class Accounts:
     def forget(self, id: str) -> None:
         """Ask the store anew for the key of an id, which has changed."""
         with self._lock:
+            self._changes += 1
+            self._questions.clear()
             for digest in [d for d, found in self._found.items() if found.key.id == id]:
                 del self._found[digest]
 
@@ -101,14 +105,19 @@ class Accounts:
             if len(self._questions) >= _MOST_QUESTIONS:
                 return _Answer(answered=False)
             question = self._questions[digest] = self._threads.submit(self._look, digest)
-            question.add_done_callback(lambda _: self._questions.pop(digest, None))
+            question.add_done_callback(lambda ended: self._answered(digest, ended))
         await asyncio.wait({asyncio.wrap_future(question)}, timeout=wait_s)
         ended = question.done() and not question.cancelled()
         return question.result() if ended else _Answer(answered=False)
 
+    def _answered(self, digest: bytes, question: Future[_Answer]) -> None:
+        with self._lock:
+            if self._questions.get(digest) is question:
+                del self._questions[digest]
+
     def _look(self, digest: bytes) -> _Answer:
         """Ask the store, on another thread; no error leaves it."""
-        now, before = self._clock(), self._found.get(digest)
+        now, before, changes = self._clock(), self._found.get(digest), self._changes
         try:
             key = self._store.keys.find(digest)
             if key is not None and (before is None or now > before.until + _FRESH_S):
@@ -118,7 +127,7 @@ class Accounts:
             return _Answer(answered=False)
         with self._lock:
             self._found.pop(digest, None)
-            if key is not None:
+            if key is not None and changes == self._changes:
                 self._found[digest] = _Found(key, now, now + _FRESH_S)
             if len(self._found) > _MOST_KEYS:
                 self._found.popitem(last=False)

@@ -15,6 +15,7 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
+from starlette.requests import Request
 from starlette.responses import Response
 
 from serving.errors import ServingError
@@ -122,6 +123,12 @@ class Error(Wire):
 def utc(seconds: float) -> str:
     """A time, in seconds since 1970, as bodies have it: `2026-11-28T09:30:00.000Z`."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+def own_address(request: Request, root_path: str, path: str) -> str:
+    """The whole address of a path of this server, as the client of a request reaches it; a proxy
+    may have put the server below `root_path`."""
+    return f"{request.url.scheme}://{request.url.netloc}{root_path}{path}"
 
 
 def json_response(

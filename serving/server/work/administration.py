@@ -87,7 +87,7 @@ class Administration:
         return _known(key, id)
 
     async def delete_key(self, id: str, context: RequestContext) -> None:
-        """Delete a key; its usage stays. Raises UnknownKeyError."""
+        """Delete a key and what is kept for it; its usage stays. Raises UnknownKeyError."""
         store = self._backend.needed_store("keys")
         found = await run_in_threadpool(store.keys.delete, id, context.address)
         self._backend.gatekeeper.forget(id)

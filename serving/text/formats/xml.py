@@ -20,7 +20,11 @@ from serving.text.characters import check_text
 from serving.text.passages.passage import CDATA
 from serving.text.passages.reading import Token, paired, plain_tokens, with_numbered_tags
 
-_PROLOG = re.compile(r"\ufeff?(?:\s*<!--.*?-->)*\s*<(?:\?xml[\s?]|!DOCTYPE\s)", re.DOTALL)
+_PROLOG = re.compile(
+    # A comment ends at its first end: were it let to go on, there would be 2^n ways through n.
+    r"\ufeff?(?:\s*<!--(?:(?!-->).)*-->)*\s*<(?:\?xml[\s?]|!DOCTYPE\s)",
+    re.DOTALL,
+)
 _ATTRIBUTE = re.compile(r"""\s(?:[\w.-]+:)?translate\s*=\s*["']no["']""")
 _CODES = frozenset(("bpt", "ept", "it", "ph"))
 _CODE = re.compile(r"[{}%\\<&\[\]$#]|\A[^A-Za-z]*\Z")

@@ -17,6 +17,7 @@ from serving.errors import InvalidOptionError
 from serving.text.alignment import Span, word_spans
 from serving.text.kept.figures import in_convention
 from serving.text.kept.placeholders import placeholders
+from serving.text.languages import base_language
 
 DEFAULT_THRESHOLD = 75
 """The default threshold, in percent of similarity."""
@@ -74,8 +75,10 @@ class MemoryUse:
     threshold: float = DEFAULT_THRESHOLD
     """Smallest accepted similarity, in percent."""
     as_prefix: bool = False
-    """Whether a similar segment gives the beginning of the translation; otherwise its translation
-    is used as it is."""
+    """Whether a segment that is only like a sentence gives the beginning of its translation; else
+    its translation is taken as it is."""
+    source: str = ""
+    """Language code of its sentences; empty where every text is in that language."""
 
     def __post_init__(self) -> None:
         """Raises InvalidOptionError if the threshold is no percentage."""
@@ -84,6 +87,10 @@ class MemoryUse:
                 f"memory_threshold must be a percentage from 0 to 100, got {self.threshold:g}",
                 parameter="memory_threshold",
             )
+
+    def serves(self, language: str) -> bool:
+        """Whether it has sentences in the language of a text; regions do not count."""
+        return not self.source or base_language(self.source) == base_language(language)
 
 
 def values_of(text: str) -> list[Value]:

@@ -257,7 +257,7 @@ ADMIN_API = Dialect(
             "/admin/keys/{key}",
             _AdminEndpoints.delete_key,
             "admin_delete_key",
-            "Delete a key; its usage stays",
+            "Delete a key and what is kept for it; its usage stays",
             NoneType,
             methods=("DELETE",),
             status=204,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -22,6 +22,7 @@ from serving.server.dialects.deepl.wire import (
 from serving.server.http.settings import variable
 from serving.server.http.wire import json_response
 from serving.server.work.translating.job import TextResult
+from serving.server.work.translating.pivot import WITHOUT_MEMORY
 from serving.text.languages import language_name
 
 STATUSES = {HTTPStatus.UNAUTHORIZED.value: HTTPStatus.FORBIDDEN.value}
@@ -83,11 +84,19 @@ def translation(
     )
 
 
-def unused(body: DeepLTranslateRequest) -> list[str] | None:
-    """Warnings about fields of a body that have no effect; None if there are none."""
-    if not body.context:
-        return None
-    return ["'context' is not used: no model of this server was trained with it"]
+def unused(body: DeepLTranslateRequest, results: Sequence[TextResult]) -> list[str] | None:
+    """Warnings of what a body asks for in vain, for all of its texts or for some of them; None
+    where it does not."""
+    found = []
+    if body.context:
+        found.append("'context' is not used: no model of this server was trained with it")
+    found += [
+        f"'translation_memory_id' is not used for text[{index}]: it is in "
+        f"{result.source.upper()}, from which the memory is not, or goes through a third language"
+        for index, result in enumerate(results)
+        if WITHOUT_MEMORY in result.warnings
+    ]
+    return found or None
 
 
 def supported_languages(

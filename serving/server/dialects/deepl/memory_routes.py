@@ -38,9 +38,16 @@ from serving.server.http.body import read_fields, read_json
 from serving.server.http.gate import KeyRule
 from serving.server.http.settings import variable
 from serving.server.http.upload import read_file
-from serving.server.http.wire import json_response
+from serving.server.http.wire import json_response, own_address
 from serving.server.work.backend import Backend
-from serving.server.work.stored.memories import TMX, memory_file, memory_limits, read_job
+from serving.server.work.stored.memories import (
+    READERS,
+    TMX,
+    memory_file,
+    memory_limits,
+    read_job,
+)
+from serving.server.work.threads import on_threads_for
 from serving.store.records.memory import MemoryJob, StoredMemory
 from serving.store.records.name import checked_name
 
@@ -122,7 +129,9 @@ class _MemoryEndpoints:
             file.close()  # a client that has not seen the answer sends it again
             return Response()
         registry, limits = self._backend.registry, self._limits
-        reading = BackgroundTask(read_job, store, registry, owner, job, file, limits)
+        reading = BackgroundTask(
+            on_threads_for, READERS, lambda: read_job(store, registry, owner, job, file, limits)
+        )
         return Response(background=reading)
 
     async def begin_export(self, request: Request, context: RequestContext) -> Response:
@@ -165,8 +174,7 @@ class _MemoryEndpoints:
         return owner, job
 
     def _url(self, request: Request, job: MemoryJob) -> str:
-        base = f"{request.url.scheme}://{request.url.netloc}{self._settings.root_path}"
-        return f"{base}{_FILES}/{job.token}"
+        return own_address(request, self._settings.root_path, f"{_FILES}/{job.token}")
 
 
 def _id(request: Request) -> str:

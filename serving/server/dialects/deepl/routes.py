@@ -90,7 +90,9 @@ class _DeepLEndpoints:
             translation(body, text, count)
             for text, count in zip(result.translations, characters, strict=True)
         ]
-        answer = DeepLTranslations(translations=translations, warnings=unused(body))
+        answer = DeepLTranslations(
+            translations=translations, warnings=unused(body, result.translations)
+        )
         return json_response(answer, exclude_none=True)
 
     async def languages(self, request: Request, context: RequestContext) -> Response:

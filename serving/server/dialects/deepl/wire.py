@@ -62,7 +62,8 @@ class DeepLTranslateRequest(DeepLRequest):
     style_id: str | None = None
     """Refused."""
     translation_memory_id: str | None = None
-    """A translation memory: a sentence that it has is answered from it; needs `source_lang`."""
+    """A translation memory: a sentence that it has is answered from it. Without `source_lang` that
+    holds for texts in its language, and `warnings` name the others."""
     translation_memory_threshold: Annotated[int, Field(ge=0, le=100)] | None = None
     """Percent of likeness from which on a segment of the memory is taken; default 75."""
     custom_instructions: list[str] | None = None
@@ -87,8 +88,8 @@ class DeepLTranslations(Wire):
     translations: list[DeepLTranslation]
     """One for each text, in order."""
     warnings: list[str] | None = None
-    """What of the request counted for nothing, though it could have changed the translations;
-    left out where nothing is to be said."""
+    """What of the request counted for nothing, for all texts or for some of them, though it could
+    have changed the translations; left out where nothing is to be said."""
 
 
 class DeepLLanguagesRequest(DeepLRequest):

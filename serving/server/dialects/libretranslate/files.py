@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from pathlib import PurePath
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from serving.errors import DeadlineExceededError, RequestError
+from serving.errors import CancelledError, DeadlineExceededError, RequestError
 from serving.server.api.dialect import WORK, Dialect, DialectRoute
 from serving.server.dialects.libretranslate.wire import TranslatedFile
 from serving.server.http.access_log import RequestContext
 from serving.server.http.gate import KeyRule, admit_by_body
 from serving.server.http.upload import read_upload
-from serving.server.http.wire import json_response
+from serving.server.http.wire import json_response, own_address
 from serving.server.work.backend import Backend
 from serving.server.work.documents.desk import DocumentWishes, file_response, output_name
+from serving.server.work.documents.shelf import DocumentRecord
 
 
 class _FileEndpoints:
@@ -39,7 +41,10 @@ class _FileEndpoints:
             wishes = DocumentWishes(source=fields["source"], target=fields["target"], public=True)
             record = await self._documents.submit(upload, wishes, context)
         try:
-            record = await self._documents.finished(record, settings.max_timeout_s)
+            record = await self._finished(record, request, settings.max_timeout_s)
+        except CancelledError:
+            await self._documents.remove(record)
+            raise
         except TimeoutError as error:
             await self._documents.remove(record)
             raise DeadlineExceededError(
@@ -50,13 +55,35 @@ class _FileEndpoints:
             await self._documents.remove(record)
             raise RequestError(record.error)
         suffix = PurePath(output_name(record)).suffix
-        url = f"{request.base_url}download_file/{record.id}{suffix}"
+        url = own_address(request, settings.root_path, f"/download_file/{record.id}{suffix}")
         return json_response(TranslatedFile(translatedFileUrl=url))
+
+    async def _finished(
+        self, record: DocumentRecord, request: Request, timeout_s: float
+    ) -> DocumentRecord:
+        """Wait for the end of a document; raises TimeoutError, and CancelledError where the client
+        leaves, who alone would know its address."""
+        finished = asyncio.create_task(self._documents.finished(record, timeout_s))
+        departed = asyncio.create_task(_departed(request))
+        try:
+            await asyncio.wait((finished, departed), return_when=asyncio.FIRST_COMPLETED)
+            if finished.done():
+                return finished.result()
+            raise CancelledError("the client left before its file was translated")
+        finally:
+            finished.cancel()
+            departed.cancel()
 
     async def download(self, request: Request, _: RequestContext) -> Response:
         """Return a translated file."""
         record = await self._documents.find(PurePath(request.path_params["name"]).stem, "")
         return file_response(self._documents, record)
+
+
+async def _departed(request: Request) -> None:
+    """Wait until the client leaves; its body has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 LIBRETRANSLATE_FILES = Dialect(

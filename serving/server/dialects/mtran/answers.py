@@ -70,12 +70,12 @@ def kiss_answer(body: KissRequest, result: JobResult) -> KissAnswer:
 
 def hcfy_answer(body: HcfyRequest, target: str, result: JobResult) -> HcfyAnswer:
     """The translations of the lines of a text."""
-    first = next((text for text in result.translations if text.hypotheses), result.translations[0])
+    [found] = result.translations
     return HcfyAnswer(
         text=body.text,
-        source=body.source or hcfy_name(first.source),
+        source=body.source or hcfy_name(found.source),
         target=target,
-        result=[text.text for text in result.translations],
+        result=found.text.split("\n"),
     )
 
 

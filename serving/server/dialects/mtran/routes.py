@@ -114,11 +114,10 @@ class _MTranEndpoints:
         if same == target and len(body.destination) > 1:
             named = body.destination[1]
             target = hcfy_code(named)
-        # The language of the whole text counts for its lines, if a model reads it.
+        # What any language may be counts where a model reads it.
         readable = body.source or source in self._backend.registry.source_languages
-        job = TranslationJob(
-            texts=body.text.split("\n"), source=source if readable else AUTO, target=target
-        )
+        # As one text, whose lines stay lines: it has more of them than a request may have texts.
+        job = TranslationJob(texts=[body.text], source=source if readable else AUTO, target=target)
         result = await self._translated(job, request, context, _HCFY)
         return json_response(hcfy_answer(body, named, result))
 

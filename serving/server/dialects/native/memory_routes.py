@@ -30,6 +30,7 @@ from serving.server.http.upload import read_upload
 from serving.server.http.wire import json_response
 from serving.server.work.backend import Backend
 from serving.server.work.stored.memories import (
+    READERS,
     TMX,
     add_file,
     forgotten_on_error,
@@ -37,6 +38,7 @@ from serving.server.work.stored.memories import (
     memory_limits,
     memory_pair,
 )
+from serving.server.work.threads import on_threads_for
 from serving.store.records.memory import StoredMemory, checked_segments
 from serving.store.records.name import checked_name
 from serving.text.memory.segments import Segment
@@ -124,8 +126,10 @@ class _MemoryEndpoints:
         most = self._settings.max_memory_bytes
         upload = await read_upload(request, most, noun="file", setting="max_memory_bytes")
         with contextlib.closing(upload.file):
-            read = await run_in_threadpool(
-                add_file, self._kept, context.key, memory, upload.file, self._limits
+            kept = self._kept
+            read = await on_threads_for(
+                READERS,
+                lambda: add_file(kept, context.key, memory, upload.file, self._limits),
             )
         return json_response(
             MemoryFileRead(memory=_info(read.memory), added=read.added, skipped=read.skipped)

@@ -51,6 +51,7 @@ WarningCode = Literal[
     "letters",
     "codes",
     "shape",
+    "memory",
 ]
 
 
@@ -101,9 +102,9 @@ class TranslateRequest(LenientRequest):
     """A stored glossary: its terms are put into the translations, in the places of their sources.
     `source` may not be `auto` then."""
     memory_id: str | None = None
-    """A translation memory: a sentence that it has is answered from it rather than decoded.
-    `source` may not be `auto` then, and there may be no `target_prefix` and no terms of the
-    request's own."""
+    """A translation memory: a sentence that it has is answered from it rather than decoded. Where
+    `source` is `auto`, that holds for texts in its language; others are translated without it, and
+    have the warning `memory`. There may be no `target_prefix` and no terms of the request's own."""
     memory_threshold: Annotated[float, Field(ge=0, le=100)] | None = None
     """Percent of likeness to a segment of the memory from which on that is taken; default 75. At
     100 numbers and placeholders may differ, which are put in."""
@@ -237,7 +238,8 @@ class TranslatedText(Wire):
     the text went through a third language; `zero_shot`: the model knows both languages, but was not
     trained on this pair; `figures`, `letters`, `codes`, `shape`: a number, a name in other letters
     or a code differs from the source, or the translation is empty, too long or too short, and
-    nothing put it right."""
+    nothing put it right; `memory`: `source` was `auto`, and the text is in another language than
+    the memory's, or went through a third one, so that the memory was not used."""
     quality: float | None = None
     """How likely `text` is good, from 0 to 1: the `probability` of the best hypothesis. Left out
     where that has none: of a bundle that is not calibrated, and of a text that went through a third
@@ -245,7 +247,8 @@ class TranslatedText(Wire):
     repaired: list[RepairBody]
     """What was wrong with the translation that the model preferred, and has been put right."""
     origins: list[SentenceOriginBody] | None = None
-    """Of its sentences, in order; where the request named a memory."""
+    """Of its sentences, in order; where the request named a memory. None of a text that went
+    through a third language."""
     timing: TimingBody
     model: str
     source: str

@@ -50,6 +50,7 @@ _TASK = "document"
 """In the usage of keys."""
 _PAUSE_S = 1.0
 """Before a group that was refused is sent again, where the error does not say."""
+_LONGEST_PAUSE_S = 30.0
 _PASSING = (
     OverloadedError,
     RateLimitedError,
@@ -93,6 +94,10 @@ class DocumentTranslation:
         format, file = await asyncio.to_thread(self._read, record)
         distinct = list(dict.fromkeys(file.units))
         source = self._source(record, distinct)
+        # Two models that follow one another give no word links, and go with no memory.
+        links = self._catalogue.pivot(source, record.target, record.model) is None
+        if record.source == AUTO and record.memory:
+            record = await self._with_fitting_memory(record, source, direct=links)
         record = dataclasses.replace(
             record,
             format=format.name,
@@ -103,8 +108,6 @@ class DocumentTranslation:
         )
         known = await asyncio.to_thread(self._known, record, len(distinct))
         warnings: dict[str, None] = {}
-        # Two models that follow one another give no word links.
-        links = self._catalogue.pivot(source, record.target, record.model) is None
         saved = 0.0
         characters = sum(_characters(distinct[number]) for number in known)
         groups = _groups(distinct, known)
@@ -121,7 +124,7 @@ class DocumentTranslation:
         written = await asyncio.to_thread(
             self._write, record, file, [of_unit[unit] for unit in file.units]
         )
-        every = dict.fromkeys([*file.warnings, *warnings, *written])
+        every = dict.fromkeys([*record.warnings, *file.warnings, *warnings, *written])
         done = dataclasses.replace(
             record, state="done", ended=time.time(), done=record.total, warnings=tuple(every)
         )
@@ -145,6 +148,30 @@ class DocumentTranslation:
         direct = self._catalogue.sources(record.target, record.model)
         around = self._catalogue.roundabout_sources(record.target, record.model)
         return detect_among(sample, [*direct, *around], record.target)[0]
+
+    async def _with_fitting_memory(
+        self, record: DocumentRecord, source: str, *, direct: bool
+    ) -> DocumentRecord:
+        """A document whose language was left open, without its memory where that is not for the
+        language that was detected, and with a warning of that."""
+        if direct and await self._memory_serves(record, source):
+            return record
+        warning = (
+            f"translated without the memory, which is not for texts from {source} to "
+            f"{record.target}"
+        )
+        return dataclasses.replace(record, memory="", warnings=(*record.warnings, warning))
+
+    async def _memory_serves(self, record: DocumentRecord, source: str) -> bool:
+        """Whether the memory of a document has sentences in a language."""
+        asked = TranslationJob(texts=[], source=AUTO, target=record.target, model=record.model)
+        wishes = StoredWishes(memory=record.memory, threshold=record.memory_threshold)
+        while True:
+            try:
+                job = await with_stored(self._store, self._catalogue, asked, wishes, record.key)
+                return job.memory is not None and job.memory.serves(source)
+            except StoreUnavailableError as error:
+                await asyncio.sleep(min(error.retry_after_s or _PAUSE_S, _LONGEST_PAUSE_S))
 
     async def _translated_groups(
         self,
@@ -251,7 +278,7 @@ class DocumentTranslation:
                 )
                 return (await self._jobs.translate(job, context, _stays)).translations
             except _PASSING as error:
-                await asyncio.sleep(min(error.retry_after_s or _PAUSE_S, 30.0))
+                await asyncio.sleep(min(error.retry_after_s or _PAUSE_S, _LONGEST_PAUSE_S))
 
     def _known(self, record: DocumentRecord, total: int) -> dict[int, Translated]:
         """What an earlier process has translated."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+READERS = "files of memories"
+"""The threads that read them (`on_threads_for`): a file takes a minute and more."""
 TMX = "application/x-tmx+xml"
 _NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _CODE = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8}){0,3}")
@@ -51,7 +53,7 @@ def memory_pair(catalogue: Catalogue, source: str, target: str) -> tuple[str, st
     """The languages of a memory as they are kept, in small letters; raises RequestError for what is
     no code of a language, and where the two are one."""
     for name, code in (("source", source), ("target", target)):
-        if not _CODE.fullmatch(code):
+        if not _CODE.fullmatch(code) or code.lower() == AUTO:
             raise RequestError(
                 f"{name} must be the code of a language, such as en or pt-BR, got {code[:50]!r}",
                 parameter=name,
@@ -85,21 +87,17 @@ async def stored_memory(
     threshold: float | None,
     owner: str,
 ) -> MemoryUse:
-    """The memory of that id for the languages of a job.
+    """The memory of that id for the languages of a job; where the job leaves its source open, for
+    those of its texts that are in the memory's.
 
-    Raises RequestError where the job leaves its source open and where the memory is of other
-    languages, InvalidOptionError for a threshold that is no percentage, UnknownMemoryError,
-    NoStoreError and StoreUnavailableError.
+    Raises RequestError where the memory is of other languages, InvalidOptionError for a threshold
+    that is no percentage, UnknownMemoryError, NoStoreError and StoreUnavailableError.
     """
-    if job.source.lower() == AUTO:
-        raise RequestError(
-            "a memory needs the language of the texts; send the source language",
-            parameter="source",
-        )
     kept = needed_store(store, "memories").memories
     source, target = catalogue.codes(job.source, job.target, job.model)
+    known = None if source == AUTO else source
     at_least = DEFAULT_THRESHOLD if threshold is None else threshold
-    return await on_threads_for("memories", lambda: kept.use(owner, id, source, target, at_least))
+    return await on_threads_for("memories", lambda: kept.use(owner, id, known, target, at_least))
 
 
 def add_file(
@@ -114,19 +112,20 @@ def add_file(
     from serving.documents.localisation.segments import tmx_languages, tmx_pairs
 
     tmx_languages(file)  # to its end, before anything is written
-    skipped = 0
+    added = skipped = 0
 
     def usable() -> Iterator[Segment]:
-        nonlocal skipped
+        nonlocal added, skipped
         for pair in tmx_pairs(file, memory.source, memory.target):
             segment = pair and Segment(*pair)
             if segment and is_usable(segment, limits):
+                added += 1
                 yield segment
             else:
                 skipped += 1
 
     after = kept.add(owner, memory.id, usable(), limits)
-    return FileRead(after, after.segment_count - memory.segment_count, skipped)
+    return FileRead(after, added, skipped)  # others may have added to it meanwhile
 
 
 def new_of_file(

@@ -44,7 +44,7 @@ class TranslationJob:
     holds of them is put into its translation."""
     memory: MemoryUse | None = None
     """A memory of these languages: the sentences that it has are not decoded, or begin as it has
-    them."""
+    them. Where the source is left open, texts of other languages do without it, with a warning."""
     timeout_s: float | None = None
     task: str = "translate"
     """As which its characters are counted."""

@@ -12,6 +12,9 @@ from serving.text.terms import NO_TERMS
 
 PIVOT = "pivot"
 """The warning of a translation that came so about."""
+WITHOUT_MEMORY = "memory"
+"""The warning of a text, its language left open, that the memory of its job is not for: it is in
+another language than that, or went through a third one."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,8 @@ class Part:
     """Which texts of the whole job they are."""
     confidences: Sequence[float] = ()
     """Of their language, where it has been detected for this."""
+    warnings: Sequence[str] = ()
+    """Of all of them."""
 
     @contextmanager
     def naming(self) -> Iterator[None]:
@@ -39,34 +44,42 @@ class Part:
         translations = result.translations
         if self.confidences:
             pairs = zip(translations, self.confidences, strict=True)
-            translations = [replace(each, confidence=confidence) for each, confidence in pairs]
+            translations = [
+                replace(each, confidence=confidence, warnings=(*each.warnings, *self.warnings))
+                for each, confidence in pairs
+            ]
         return dict(zip(self.indices, translations, strict=True))
 
 
 def split_by_route(job: TranslationJob, detected: Mapping[int, tuple[str, float]]) -> list[Part]:
     """A job whose source is left open, in parts: the texts that were `detected` to be in a language
     that goes through a third one, by that language, and all others, whose source stays open. Who
-    leaves the source open cannot know which these are: they come without alignments."""
+    leaves the source open cannot know which these are: they come without alignments, and without
+    what a memory has."""
     groups: dict[str, list[int]] = {}
     for index in range(len(job.texts)):
         source = detected[index][0] if index in detected else job.source
         groups.setdefault(source, []).append(index)
-    return [
-        Part(
-            replace(
-                job,
-                texts=[job.texts[index] for index in indices],
-                source=source,
-                alignments=job.alignments and source == job.source,
-                target_prefixes=[job.target_prefixes[index] for index in indices]
-                if job.target_prefixes
-                else (),
-            ),
-            indices,
-            [] if source == job.source else [detected[index][1] for index in indices],
-        )
-        for source, indices in groups.items()
-    ]
+    return [_part(job, source, indices, detected) for source, indices in groups.items()]
+
+
+def _part(
+    job: TranslationJob,
+    source: str,
+    indices: Sequence[int],
+    detected: Mapping[int, tuple[str, float]],
+) -> Part:
+    """The texts of these numbers, which have one source."""
+    prefixes = [job.target_prefixes[index] for index in indices] if job.target_prefixes else ()
+    own = replace(job, texts=[job.texts[index] for index in indices], target_prefixes=prefixes)
+    if source == job.source:
+        return Part(own, indices)
+    return Part(
+        replace(own, source=source, alignments=False, memory=None),
+        indices,
+        [detected[index][1] for index in indices],
+        () if job.memory is None else (WITHOUT_MEMORY,),
+    )
 
 
 def check_pivot(job: TranslationJob, between: str) -> None:

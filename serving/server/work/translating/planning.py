@@ -25,7 +25,12 @@ from serving.server.work.translating.job import (
     TextResult,
     TranslationJob,
 )
-from serving.server.work.translating.pivot import Part, check_pivot, split_by_route
+from serving.server.work.translating.pivot import (
+    WITHOUT_MEMORY,
+    Part,
+    check_pivot,
+    split_by_route,
+)
 from serving.text.characters import check_text
 from serving.text.detection import detect_among
 from serving.text.document import Document
@@ -41,7 +46,6 @@ from serving.translation.ticket import Completed, Request
 
 _ZERO_SHOT = "zero_shot"
 """Warning for a translation of a pair that its model was not trained on."""
-
 
 _NO_TIME = RequestTiming(0.0, 0.0, 0.0, 0)
 
@@ -231,8 +235,14 @@ def _terms(glossary: Sequence[TermIndex], document: Document) -> dict[int, Seque
 
 
 def _with_memory(plans: Sequence[Plan], memory: MemoryUse) -> list[Plan]:
-    """The plans with the memory's segments; one look-up serves all sentences."""
-    places = [(n, own) for n, plan in enumerate(plans) for own in range(plan.num_sentences)]
+    """The plans with what the memory has for the sentences in its language; all are looked up at
+    once."""
+    places = [
+        (n, own)
+        for n, plan in enumerate(plans)
+        if memory.serves(plan.source)
+        for own in range(plan.num_sentences)
+    ]
     asked = [plans[n].document.as_given(own) for n, own in places]
     known: list[dict[int, Known]] = [{} for _ in plans]
     offered: list[dict[int, Recalled]] = [{} for _ in plans]
@@ -323,10 +333,12 @@ def _text_result(job: TranslationJob, plan: Plan, results: Sequence[Completed]) 
     joined = join_translations(plan.document, sentences, alignments=job.alignments)
     pair = plan.source, job.target
     untrained = pair not in plan.model.pairs and plan.source != job.target
+    unserved = job.memory is not None and not job.memory.serves(plan.source) and bool(results)
+    added = [*([_ZERO_SHOT] if untrained else []), *([WITHOUT_MEMORY] if unserved else [])]
     return TextResult(
         text=joined.text,
         hypotheses=joined.hypotheses,
-        warnings=(*joined.warnings, *([_ZERO_SHOT] if untrained else [])),
+        warnings=(*joined.warnings, *added),
         repaired=joined.repaired,
         timing=timing,
         model=plan.model,

@@ -211,14 +211,15 @@ def test_a_stream_that_breaks_off_is_no_translation() -> None:
 
 
 def test_an_error_within_a_stream_is_raised() -> None:
-    data = json.dumps({"error": "not finished in time", "code": "deadline_exceeded"})
+    told = {"error": "not finished in time", "code": "deadline_exceeded", "hint": "send less"}
+    data = json.dumps(told)
 
     def answer(_: httpx.Request) -> httpx.Response:
         return httpx.Response(200, text=f"event: error\ndata: {data}\n\n")
 
     with (
         Client("http://there", transport=httpx.MockTransport(answer)) as client,
-        pytest.raises(ApiError, match="in time") as raised,
+        pytest.raises(ApiError, match="in time; send less") as raised,
     ):
         list(client.stream("a", "en"))
     assert raised.value.code == "deadline_exceeded"

@@ -225,3 +225,90 @@ def test_what_was_not_begun_is_told_as_such() -> None:
     found = answers(2, [json.dumps(line).encode()])
     assert [each.ok for each in found] == [False, False]
     assert found[1] == RemoteAnswer(0, {"error": {"code": "batch_expired"}})
+
+
+BATCH = {
+    "id": "b",
+    "endpoint": "/translate",
+    "status": "in_progress",
+    "input_file_id": "f",
+    "output_file_id": None,
+    "error_file_id": None,
+    "request_counts": {"total": 1, "completed": 0, "failed": 0},
+    "errors": None,
+    "metadata": None,
+}
+DONE = {**BATCH, "status": "completed", "output_file_id": "out"}
+FILE = {
+    "id": "f",
+    "filename": "a",
+    "purpose": "batch",
+    "bytes": 1,
+    "created_at": 1,
+    "expires_at": 2,
+}
+
+
+def asked_of_both(answer: Callable[[httpx.Request], httpx.Response]) -> list[Any]:
+    """What both clients make of a batch of a server that answers so; an error as it is."""
+
+    async def later() -> Any:
+        transport = httpx.MockTransport(answer)
+        async with AsyncClient("http://there", retries=0, transport=transport) as client:
+            return await client.batches.answer("/translate", [{}])
+
+    found: list[Any] = []
+    with Client("http://there", retries=0, transport=httpx.MockTransport(answer)) as client:
+        for act in (
+            lambda: client.batches.answer("/translate", [{}]),
+            lambda: asyncio.run(later()),
+        ):
+            try:
+                found.append(act())
+            except Exception as error:
+                found.append(error)
+    return found
+
+
+def test_answers_are_not_lost_where_their_files_cannot_be_deleted() -> None:
+    line = {"custom_id": "0", "response": {"status_code": 200, "body": {}}, "error": None}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "DELETE":
+            return httpx.Response(503, json={"error": {"message": "the store does not answer"}})
+        if request.url.path.endswith("content"):
+            return httpx.Response(200, text=json.dumps(line))
+        return httpx.Response(200, json=FILE if request.url.path == "/v1/files" else DONE)
+
+    assert asked_of_both(answer) == [[RemoteAnswer(200, {})]] * 2
+
+
+def test_what_ends_a_wait_for_answers_is_raised_and_all_is_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stored, "_LOOK_S", 0.0)
+    monkeypatch.setattr(stored_asynchronous, "_LOOK_S", 0.0)
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        path = request.url.path
+        asked.append(f"{request.method} {path}")
+        if path.endswith("cancel"):  # it has ended meanwhile
+            return httpx.Response(400, json={"error": {"message": "ended already"}})
+        if path == "/v1/batches/b":
+            if asked.count("GET /v1/batches/b") % 2:
+                raise httpx.ReadError("reset", request=request)
+            return httpx.Response(200, json=DONE)
+        return httpx.Response(200, json=FILE if "files" in path else BATCH)
+
+    assert [type(each) for each in asked_of_both(answer)] == [ConnectionLostError] * 2
+    deleted = ["DELETE /v1/files/f", "DELETE /v1/files/out"]
+    assert [each for each in asked if each.startswith("DELETE")] == deleted * 2
+
+
+def test_files_are_listed_to_the_last(monkeypatch: pytest.MonkeyPatch, client: Any) -> None:
+    monkeypatch.setattr("macaron.client.store_calls._PAGE", 2)
+    made = [client.batches.upload(f"{number}", b"{}").id for number in range(5)]
+    assert {each.id for each in client.batches.files()} == set(made)
+    for id in made:
+        client.batches.delete_file(id)

@@ -6,9 +6,10 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import event, insert
 
 from serving.errors import QuotaExceededError, RequestError, TooLongError, UnknownGlossaryError
 from serving.store import glossaries as module
@@ -236,3 +237,32 @@ def test_a_hundred_thousand_glossaries_and_ten_thousand_entries_stay_fast(store:
     sentence = "Der Begriff77 steht auf der Straße, und Begriff9999 neben dem Haus. " * 3
     assert len(matched_terms([index], sentence)) == 12
     assert took(lambda: matched_terms([index], sentence)) < 0.001
+
+
+def test_a_dictionary_that_is_deleted_while_it_is_asked_for_is_not_there(
+    opened: Callable[[], Store],
+) -> None:
+    store, other = opened(), opened()
+    id = store.glossaries.create("me", "n", [GERMAN], LIMITS).id
+    waiting = [True]
+
+    @event.listens_for(store.database._engine, "before_cursor_execute")
+    def meanwhile(_: Any, __: Any, statement: str, *___: Any) -> None:
+        if statement.startswith("SELECT glossary_dictionaries.version") and waiting:
+            waiting.pop()
+            other.glossaries.delete_dictionary("me", id, "de", "en")
+
+    with pytest.raises(UnknownGlossaryError):
+        store.glossaries.index("me", id, "de", "en")
+    assert not waiting
+
+
+def test_a_dictionary_without_regions_goes_before_one_of_another_region(kept: Glossaries) -> None:
+    pairs = [("en", "pt-br"), ("en", "pt"), ("en-gb", "pt-ao")]
+    given = [NewDictionary(*pair, {"bus": pair[1]}) for pair in pairs]
+    id = kept.create("me", "n", given, LIMITS).id
+    for target, found in (("pt-PT", "pt"), ("pt-BR", "pt-br"), ("pt", "pt"), ("pt-AO", "pt")):
+        [match] = matched_terms([kept.index("me", id, "en", target)], "a bus")
+        assert match.target == found
+    [match] = matched_terms([kept.index("me", id, "en-GB", "pt-AO")], "a bus")
+    assert match.target == "pt-ao"

@@ -10,8 +10,12 @@ import pytest
 from sqlalchemy import text
 
 from serving.errors import RequestError
-from serving.store.records.key import NO_LIMITS, KeyLimits, digest_of
+from serving.store import keys
+from serving.store.records.glossary import GlossaryLimits, NewDictionary
+from serving.store.records.key import NO_LIMITS, KeyLimits, UsageBatch, UsageCount, digest_of
+from serving.store.records.memory import MemoryLimits
 from serving.store.store import Store
+from serving.text.memory.segments import Segment
 
 HERE = "192.0.2.1"
 NASTY = ["'; DROP TABLE api_keys; --", 'x" OR 1=1', "%_\\", "Robert'); DELETE FROM usage;--", "名"]
@@ -82,3 +86,41 @@ def test_another_server_knows_them_too(opened: Callable[[], Store]) -> None:
     assert second.keys.find(digest_of(secret)) == key
     assert second.keys.delete(key.id, HERE)
     assert first.keys.find(digest_of(secret)) is None
+
+
+def test_what_is_kept_for_a_key_goes_with_it(store: Store) -> None:
+    (gone, _), (other, _) = (store.keys.create("n", KeyLimits(), HERE, 9) for _ in range(2))
+    for owner in (gone.id, other.id):
+        dictionary = NewDictionary("de", "en", {"a": "b"})
+        store.glossaries.create(owner, "n", [dictionary], GlossaryLimits(9, 9, 9))
+        memory = store.memories.create(owner, "n", "de", "en", MemoryLimits(9, 9, 9))
+        store.memories.add(owner, memory.id, [Segment("a", "b")], MemoryLimits(9, 9, 9))
+        store.suggestions.add(owner, ("de", "en"), "a", "b", 9)
+        count = {(owner, "2026-11-28", "translate"): UsageCount(1, 2)}
+        store.usage.add(UsageBatch(owner, 1, count), "2026-11")
+    evaluations = [store.evaluations.keep(owner, "a") for owner in (gone.id, other.id)]
+    assert store.keys.delete(gone.id, HERE)
+    found = {
+        owner: (
+            len(store.glossaries.page(owner)),
+            len(store.memories.page(owner)),
+            len(list(store.suggestions.pairs(owner, "de", "en"))),
+            store.evaluations.get(owner, id),
+            store.usage.of_month(owner, "2026-11"),
+        )
+        for owner, id in zip((gone.id, other.id), evaluations, strict=True)
+    }
+    assert found == {gone.id: (0, 0, 0, None, 2), other.id: (1, 1, 1, "a", 2)}
+    with store.database.reading() as connection:
+        for table in ("glossary_dictionaries", "memory_segments"):
+            assert connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one() == 1
+
+
+def test_keys_of_one_moment_are_in_their_order(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = iter(range(10**18, 10**18 + 10**9, 50_000))  # twenty within a millisecond
+    monkeypatch.setattr(keys.time, "time_ns", lambda: next(moments))
+    made = [store.keys.create(str(n), NO_LIMITS, HERE, most=50)[0].id for n in range(40)]
+    assert [key.id for key in store.keys.listed(50)] == made
+    assert {uuid.UUID(id).version for id in made} == {7}

@@ -82,3 +82,14 @@ def test_units_come_while_the_file_is_being_read() -> None:
     assert next(found) == ("a", "b")
     assert file.tell() < 200_000
     assert sum(1 for _ in found) == 99_999
+
+
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [("pt-pt", "autocarro"), ("pt-BR", "ônibus"), ("pt_PT", "autocarro"), ("pt", "ônibus")],
+)
+def test_the_region_that_is_asked_for_goes_before_others(target: str, text: str) -> None:
+    variants = (("de", "Bus"), ("pt-BR", "ônibus"), ("pt-PT", "autocarro"))
+    unit = "".join(f'<tuv xml:lang="{c}"><seg>{t}</seg></tuv>' for c, t in variants)
+    file = io.BytesIO(f"<tmx><header/><body><tu>{unit}</tu></body></tmx>".encode())
+    assert list(tmx_pairs(file, "de", target)) == [("Bus", text)]

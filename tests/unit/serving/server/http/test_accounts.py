@@ -127,3 +127,33 @@ def test_only_so_many_keys_are_remembered(desk: Desk, monkeypatch: pytest.Monkey
         digests.append(digest_of(secret))
         assert desk.find(digests[-1]) is not None
     assert [desk.accounts.knows(digest) for digest in digests] == [False, False, True, True, True]
+
+
+def test_a_key_that_is_disabled_while_it_is_looked_up_is_good_no_longer(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, go_on, find = threading.Event(), threading.Event(), desk.store.keys.find
+
+    def slowly(digest: bytes) -> StoredKey | None:
+        key = find(digest)
+        if not read.is_set():
+            read.set()
+            assert go_on.wait(10)
+        return key
+
+    async def ask() -> list[StoredKey | None]:
+        before = asyncio.create_task(desk.accounts.find(desk.digest))
+        while not read.is_set():
+            await asyncio.sleep(0.01)
+        desk.store.keys.change(desk.key.id, lambda k: dataclasses.replace(k, disabled=1.0), "here")
+        desk.accounts.forget(desk.key.id)
+        joined = asyncio.create_task(desk.accounts.find(desk.digest))
+        await asyncio.sleep(0.1)
+        go_on.set()
+        await before
+        return [await joined, await desk.accounts.find(desk.digest)]
+
+    monkeypatch.setattr(desk.store.keys, "find", slowly)
+    for found in asyncio.run(ask()):
+        assert found is not None
+        assert found.disabled == 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from xml.etree import ElementTree
 
 import pytest
@@ -197,3 +198,10 @@ def test_tags_that_are_written_out_are_tags(translator: Translator, format: Form
     for tag in ("&lt;b&gt;", "&lt;/b&gt;", "&lt;br/&gt;", '&lt;a href="x"&gt;', "&lt;/a&gt;"):
         assert result.count(tag) == 1
     assert translated("<p>a &lt; b und c &gt; d</p>", format=format).count("&lt;") == 1
+
+
+@pytest.mark.parametrize("end", ["<a>b</a>", "<!DOCTYPE a><a>b</a>", "x"])
+def test_comments_at_the_beginning_are_read_in_one_way(end: str) -> None:
+    began = time.process_time()
+    Document("<!-- a -->\n" * 26 + end, "xml")  # as many again took 2^26 times as long
+    assert time.process_time() - began < 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any, cast
 
-from serving.search.sentence import Sentence
+from serving.search.beams.sentence import Sentence
 from serving.translation.processes.group import ProcessGroup, ProcessLink
 from serving.translation.processes.isolated import IsolatedEngine
 

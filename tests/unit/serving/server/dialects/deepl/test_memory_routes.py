@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from serving.documents.localisation.segments import written_tmx
 from serving.server.dialects.deepl import memory_answers
 from serving.server.http.settings import Settings
-from tests.unit.serving.echo import served
+from tests.unit.serving.echo import EchoTranslator, served
 
 ALL = "/v3/translation_memories"
 FIRST = {"Authorization": "DeepL-Auth-Key first-key-of-sixteen"}
@@ -128,10 +128,28 @@ def test_another_keys_memories_and_jobs_are_as_if_they_were_not_there(client: Te
     assert client.get(ALL, headers=OTHER).json()["total_count"] == 0
 
 
+def test_without_a_source_a_memory_is_for_the_texts_in_its_language(tmp_path: Path) -> None:
+    settings = Settings(store=SecretStr(f"sqlite:///{tmp_path / 'store.db'}"))
+    translators = EchoTranslator(), EchoTranslator("echo-fr-en", "fr", "en")
+    pairs = [("Das Haus ist sehr groß.", "It is!"), ("La maison est très grande.", "No!")]
+    with served(*translators, settings=settings) as (client, _):
+        id = imported(client, b"".join(written_tmx(pairs, "de", "en")))["translation_memory_id"]
+        texts = ["La maison est très grande.", "Das Haus ist sehr groß.", "7"]
+        body = {"text": texts, "target_lang": "EN-US", "translation_memory_id": id}
+        answer = client.post("/v2/translate", json=body).json()
+        found = [(e["detected_source_language"], e["text"]) for e in answer["translations"][:2]]
+        assert found == [("FR", texts[0]), ("DE", "It is!")]
+        [warning] = answer["warnings"]
+        assert "text[0]" in warning
+        alone = client.post("/v2/translate", json={**body, "text": texts[1:]}).json()
+        assert "warnings" not in alone
+        refused = client.post("/v2/translate", json={**body, "target_lang": "DE"})
+        assert refused.status_code == 400
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"source_lang": None}, "source"),
         ({"translation_memory_threshold": 101}, "translation_memory_threshold"),
         ({"target_lang": "DE"}, "from de to en"),
     ],

@@ -102,6 +102,12 @@ def test_hcfy_takes_the_second_language_where_the_text_is_in_the_first(client: T
     assert same["result"] == [ENGLISH]
 
 
+def test_hcfy_takes_a_text_of_many_lines(client: TestClient) -> None:
+    lines = [GERMAN, ""] * 100
+    fields = {"text": "\n".join(lines), "destination": ["英语"]}
+    assert answer(client, "/hcfy", fields)["result"] == lines
+
+
 def test_a_text_without_letters_is_english(client: TestClient) -> None:
     assert answer(client, "/detect", {"text": "123"}) == {"language": "en"}
     fields = {"text": "123", "destination": ["英语", "德语"]}

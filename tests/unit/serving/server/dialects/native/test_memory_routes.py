@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import json
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,9 +17,15 @@ import pytest
 from pydantic import SecretStr
 from starlette.testclient import TestClient
 
+from serving.documents.localisation.segments import written_tmx
+from serving.server.dialects.native import memory_routes
 from serving.server.http.settings import Settings
+from serving.server.work.stored.memories import FileRead, add_file
 from serving.store.database import Database
-from tests.unit.serving.echo import served
+from serving.store.records.memory import MemoryLimits, StoredMemory
+from serving.store.store import Store
+from serving.text.memory.segments import Segment
+from tests.unit.serving.echo import EchoTranslator, served
 
 KEYS = "first-key-of-sixteen second-key-of-sixteen"
 FIRST = {"Authorization": "Bearer first-key-of-sixteen"}
@@ -182,7 +193,6 @@ def test_a_stream_and_several_texts_are_answered_from_it(client: TestClient) -> 
     ("fields", "status", "parameter"),
     [
         ({"memory_id": "nowhere"}, 404, "no memory has the id"),
-        ({"source": "auto"}, 400, "send the source language"),
         ({"memory_threshold": 101}, 400, "memory_threshold"),
         ({"required": ["x"]}, 400, "required does not go with memory_id"),
         ({"target_prefix": "x"}, 400, "target_prefix does not go with memory_id"),
@@ -255,3 +265,86 @@ def test_a_server_without_a_store_keeps_none() -> None:
         ):
             assert answer.status_code == 501
             assert "MACARON_STORE" in answer.json()["error"]
+
+
+def test_with_an_open_source_a_memory_is_for_the_texts_in_its_language(tmp_path: Path) -> None:
+    settings = Settings(store=SecretStr(f"sqlite:///{tmp_path / 'store.db'}"))
+    german = "Das Haus ist sehr groß und der Garten auch."
+    french = "La maison est très grande et le jardin aussi."
+    spanish = "La casa es muy grande y el jardín también."
+    english = "This text is in English already, as everybody can see."
+    translators = [
+        EchoTranslator(),
+        EchoTranslator("echo-fr-en", "fr", "en"),
+        EchoTranslator("echo-es-fr", "es", "fr"),
+    ]
+    with served(*translators, settings=settings) as (client, _):
+        segments = [{"source": each, "target": "Yes!"} for each in (german, french, spanish)]
+        id = made(client, source="de-AT", segments=segments)["id"]
+        for stream in (False, True):
+            body = {"q": [spanish, french, german, english], "source": "auto", "target": "en"}
+            asked = client.post("/translate", json={**body, "memory_id": id, "stream": stream})
+            told = asked.json() if not stream else json.loads(asked.text.split("data: ")[-1])
+            found = told["translations"]
+            assert [each["text"] for each in found] == [spanish, french, "Yes!", english]
+            assert [each["source"] for each in found] == ["es", "fr", "de", "en"]
+            assert ["memory" in each["warnings"] for each in found] == [True, True, False, False]
+            origins = [[each["origin"] for each in text["origins"]] for text in found]
+            assert origins == [[], ["model"], ["memory"], []]
+        other = made(client, source="es", segments=segments)["id"]  # by way of French
+        asked = client.post("/translate", json={**body, "memory_id": other, "stream": False})
+        told = asked.json()["translations"]
+        assert [each["text"] for each in told] == [spanish, french, german, english]
+        assert [each["warnings"] for each in told[1:]] == [["memory"], ["memory"], []]
+        refused = {**body, "memory_id": id, "target": "fr"}
+        assert client.post("/translate", json=refused).status_code == 400
+
+
+def test_no_memory_is_of_a_language_that_is_left_open(client: TestClient) -> None:
+    answer = client.post("/memories", json={**NEW, "source": "Auto"})
+    assert answer.status_code == 400
+    assert "code of a language" in answer.json()["error"]
+
+
+def test_files_that_take_long_leave_threads_for_all_else(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, go_on, reading = f"/memories/{made(client)['id']}", threading.Event(), []
+
+    def add_file(kept: Any, owner: str, memory: StoredMemory, *_: Any) -> FileRead:
+        del kept
+        reading.append(owner)
+        assert go_on.wait(60)
+        return FileRead(memory, 0, 0)
+
+    monkeypatch.setattr(memory_routes, "add_file", add_file)
+    with ThreadPoolExecutor(50) as threads:
+        try:
+            files = {"file": ("a.tmx", b"x")}
+            sent = [threads.submit(client.post, f"{path}/tmx", files=files) for _ in range(45)]
+            while not reading:
+                time.sleep(0.01)
+            time.sleep(1)  # all have come
+            assert threads.submit(client.get, path).result(10).status_code == 200
+        finally:
+            go_on.set()
+        assert {each.result(30).status_code for each in sent} == {200}
+
+
+def test_what_others_add_meanwhile_is_not_counted(tmp_path: Path) -> None:
+    with contextlib.closing(Store(f"sqlite:///{tmp_path / 'store.db'}", tmp_path)) as store:
+        limits = MemoryLimits(9, 99, 99)
+        kept = store.memories
+        memory = kept.create("me", "n", "de", "en", limits)
+        kept.add("me", memory.id, [Segment("a", "b")], limits)
+        file = io.BytesIO(b"".join(written_tmx([("Ja", "Yes"), ("Nein", "No")], "de", "en")))
+        assert add_file(kept, "me", memory, file, limits).added == 2
+
+
+@pytest.mark.parametrize(("text", "found"), [("übung", 1), ("ÜBUNG", 1), ("ПРИВЕТ", 1), ("x", 0)])
+def test_capitals_of_every_language_are_looked_through(
+    client: TestClient, text: str, found: int
+) -> None:
+    segments = [{"source": "Übung macht den Meister.", "target": "Привет!"}]
+    path = f"/memories/{made(client, segments=segments)['id']}/segments"
+    assert len(client.get(path, params={"text": text}).json()["segments"]) == found

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import deepl
+import httpx
 import pytest
 import uvicorn
 from starlette.testclient import TestClient
@@ -306,8 +307,41 @@ def test_the_sentences_of_a_stored_memory_are_not_decoded(tmp_path: Path) -> Non
         result = client.get(f"/documents/{state['id']}/result").text
         assert result == "Page 7 of 12. Noch ein Satz.\nSeiten 3 von 10.\n"
         assert send(client, memory_id="a" * 36).status_code == 404
-        for wrong in ({"memory_threshold": "-1"}, {"memory_threshold": "101"}, {"source": "auto"}):
+        for wrong in ({"memory_threshold": "-1"}, {"memory_threshold": "101"}, {"target": "de"}):
             assert send(client, memory_id=id, **wrong).status_code == 400
+
+
+def test_a_memory_is_for_documents_that_are_found_to_be_in_its_language(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"store": f"sqlite:///{tmp_path / 'store.db'}"})
+    translators = [
+        EchoTranslator(),
+        EchoTranslator("echo-fr-en", "fr", "en"),
+        EchoTranslator("echo-es-fr", "es", "fr"),
+    ]
+    texts = [
+        "Das Haus ist sehr groß und der Garten auch.",
+        "La maison est très grande et le jardin aussi.",
+        "La casa es muy grande y el jardín también.",
+    ]
+    with served(*translators, settings=settings) as (client, _):
+        new = {"name": "n", "target": "en"}
+        segments = [{"source": text, "target": "Yes!"} for text in texts]
+        for source, used in (("de", texts[0]), ("es", None)):  # Spanish goes by way of French
+            body = {**new, "source": source, "segments": segments}
+            id = client.post("/memories", json=body).json()["id"]
+            for text in texts:
+                sent = send(client, f"{text}\n", source="auto", memory_id=id)
+                state = finished(client, sent.json()["id"])
+                result = client.get(f"/documents/{state['id']}/result").text
+                assert result == ("Yes!\n" if text == used else f"{text}\n")
+                assert [w for w in state["warnings"] if "memory" in w] == (
+                    []
+                    if text == used
+                    else [
+                        "translated without the memory, which is not for texts from "
+                        f"{state['source']} to en"
+                    ]
+                )
 
 
 def test_the_terms_of_a_stored_glossary_are_put_in(tmp_path: Path) -> None:
@@ -338,6 +372,59 @@ def test_libretranslates_files(client: TestClient) -> None:
     settings = client.get("/frontend/settings").json()
     assert settings["filesTranslation"]
     assert ".docx" in settings["supportedFilesFormat"]
+
+
+def test_the_address_of_libretranslates_file_is_the_one_behind_a_proxy() -> None:
+    with served(settings=Settings(root_path="/behind")) as (client, _):
+        fields = {"source": "de", "target": "en"}
+        done = client.post("/translate_file", files={"file": ("a.txt", TEXT)}, data=fields)
+        url = done.json()["translatedFileUrl"]
+        assert url.startswith("http://testserver/behind/download_file/")
+        assert client.get(url).text == TEXT
+
+
+def test_a_file_is_not_translated_for_a_client_that_has_left(tmp_path: Path) -> None:
+    echo = EchoTranslator()
+    request = httpx.Request(
+        "POST",
+        "http://there/translate_file",
+        files={"file": ("a.txt", TEXT)},
+        data={"source": "de", "target": "en"},
+    )
+    body = {"type": "http.request", "body": request.read(), "more_body": False}
+    head = [(name.lower(), value) for name, value in request.headers.raw]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/translate_file",
+        "query_string": b"",
+        "headers": head,
+    }
+    settings = Settings.model_validate({"documents": tmp_path})
+    with served(echo, settings=settings) as (client, _):
+        assert client.portal is not None
+        echo.stepper.gate.clear()
+
+        async def leave() -> None:
+            came = iter([body])
+
+            async def receive() -> Any:
+                if (message := next(came, None)) is not None:
+                    return message
+                while not list(tmp_path.glob("*/record.json")):
+                    await asyncio.sleep(0.01)
+                return {"type": "http.disconnect"}
+
+            async def send(_: Any) -> None:
+                pass
+
+            await asyncio.wait_for(client.app(scope, receive, send), 10)
+
+        try:
+            client.portal.call(leave)
+            assert not list(tmp_path.glob("*/record.json"))
+        finally:
+            echo.stepper.gate.set()
 
 
 @pytest.mark.parametrize("path", ["/documents", "/translate_file"])
