@@ -36,6 +36,8 @@ class _Group:
     """Before it."""
     symbol: bool
     """Whether a symbol is among them, which divides words."""
+    spaced: bool = False
+    """Whether white space stands between them."""
     after: str = ""
     origins: list[Span] = field(default_factory=list)
 
@@ -109,7 +111,9 @@ class Builder:
         if symbol and self._markup == "html" and "<" in written and ">" not in written:
             written = written.replace("<", "&lt;")  # elsewhere it could begin a tag
         if self._group:
-            self._group.opening += self._source[self._group.end : begin] + written
+            between = self._source[self._group.end : begin]
+            self._group.spaced |= between != "" and between.isspace()
+            self._group.opening += between + written
             self._group.end, self._group.after, self._group.origins = end, "", []
             self._group.symbol |= symbol
         else:
@@ -298,6 +302,7 @@ class Builder:
             drop_after = starts
         else:
             joined = group.symbol and last.isalnum() and following.isalnum()
+            joined |= group.spaced and not starts and (word or following == "(")
         if not drop_before and before:
             self._push(*group.blanks)
         inline = Inline(

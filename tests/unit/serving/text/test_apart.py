@@ -86,3 +86,21 @@ def test_escapes_in_xml(source: str, sentences: list[str]) -> None:
 )
 def test_colons_and_strokes_of_sentences_are_read(source: str, read_as: str) -> None:
     assert read(source).sentences == [read_as]
+
+
+@pytest.mark.parametrize(
+    ("source", "sentences", "result"),
+    [
+        ("Kapitel<img> <img>eins", ["Kapitel eins"], "KAPITEL<img> <img>EINS"),
+        ("Kapitel<img> <img><b>eins</b>", ["Kapitel eins"], "KAPITEL<img> <img><b>EINS</b>"),
+        ("Eins.<img>\n<img>Zwei", ["Eins.", "Zwei"], "EINS.<img>\n<img>ZWEI"),
+        ("Wort<img> <img>, da", ["Wort, da"], "WORT<img> <img>, DA"),
+        ("<b>Wort<img> <img></b> da", ["Wort da"], "<b>WORT<img> <img></b> DA"),
+    ],
+)
+def test_blanks_between_things_keep_words_apart(
+    source: str, sentences: list[str], result: str
+) -> None:
+    assert read(source, "html").sentences == sentences
+    assert translated(source, format="html") == result
+    assert translated(source, same, "html") == source
