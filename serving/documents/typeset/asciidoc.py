@@ -54,7 +54,8 @@ _INLINE = re.compile(
     | (?P<kept>\{[\w:-]+\} | \[\[[^\[\]]*\]\] | \(\(\([^()]*\)\)\) | <<[^,<>]+>>
       | (?:pass|stem|latexmath|asciimath|image|icon|kbd|btn|menu|anchor|indexterm)
         :[^\s\[\]]{0,2000}\[[^\[\]]*\] | <\d+>(?=\s*\Z))
-    | (?P<code>\+\+\+.+?\+\+\+ | ``.+?`` | (?<![\w;:}"'`])`\S(?:[^`]*\S)?`(?![\w"'`])
+    | (?P<code>\b\w{1,12}(?:~[^\s~]{1,20}~|\^[^\s^]{1,20}\^)+(?=\w)\w+(?:[~^][^\s~^]{1,20}[~^])*
+      | \+\+\+.+?\+\+\+ | ``.+?`` | (?<![\w;:}"'`])`\S(?:[^`]*\S)?`(?![\w"'`])
       | (?<![\w;:}+])\+\S(?:[^+]*\S)?\+(?![\w+]) | \^[^\s^]+\^ | ~[^\s~]+~)
     | (?P<note>footnote:[\w-]{0,100}\[)(?P<about>[^\]]{1,5000})\]
     | (?P<link>(?:(?:link|xref|mailto):[^\s\[\]]{1,2000}|(?:https?|ftp|irc)://[^\s\[\]<>]{1,2000})\[)
@@ -181,11 +182,16 @@ class _Reader:
             places.append(self._place(number, term.start("term"), number + 1, term.end("term")))
             begin = term.end()
             if not line[begin:].strip():
-                return places, number + 1
-        admonition = _ADMONITION.match(line, begin)
+                number += 1
+                if number == len(self._lines) or self._ends(number, listed=True):
+                    return places, number
+                begin = len(self._lines[number]) - len(self._lines[number].lstrip())
+        admonition = _ADMONITION.match(self._lines[number], begin)
         begin = admonition.end() if admonition else begin
         end = number + 1
-        while end < len(self._lines) and not self._ends(end, listed=bool(item or term)):
+        attached = number > 0 and self._lines[number - 1].strip() == "+"
+        listed = bool(item or term) or attached
+        while end < len(self._lines) and not self._ends(end, listed=listed):
             end += 1
         return [*places, self._place(number, begin, end)], end
 

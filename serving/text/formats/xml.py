@@ -21,7 +21,10 @@ from serving.text.passages.passage import CDATA
 from serving.text.passages.reading import Token, paired, plain_tokens, with_numbered_tags
 
 _PROLOG = re.compile(r"\ufeff?(?:\s*<!--.*?-->)*\s*<(?:\?xml[\s?]|!DOCTYPE\s)", re.DOTALL)
-_ATTRIBUTE = re.compile(r"""\s(?:[\w.-]+:)?translate\s*=\s*["']no["']""")
+_ATTRIBUTE = re.compile(
+    r"""\s(?:(?:[\w.-]+:)?translate\s*=\s*["']no["']|mtype\s*=\s*["']protected["'])"""
+)
+"""What says that an element is not translated; `mtype` is of XLIFF 1.2."""
 _CODES = frozenset(("bpt", "ept", "it", "ph"))
 _CODE = re.compile(r"[{}%\\<&\[\]$#]|\A[^A-Za-z]*\Z")
 """What shows that an element's text is code."""
