@@ -71,6 +71,8 @@ def read_xcstrings(content: bytes, target: str = "") -> FileInUnits:
             fill(given.text)
         shown = json.dumps(other, indent=2, separators=(",", " : "), ensure_ascii=False)
         shown = _EMPTY.sub(r"\1\2{\n\n\1}\3", shown)  # as Xcode writes it
+        if "\r\n" in source.text:
+            shown = shown.replace("\n", "\r\n")
         return source.encoded(shown + source.text[len(source.text.rstrip()) :])
 
     return FileInUnits(units, write)

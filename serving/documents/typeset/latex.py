@@ -89,7 +89,7 @@ _TOKEN = re.compile(
     | (?P<display>\$\$.*?\$\$|\\\[(?:(?!\\[\[\]]).)*\\\])
     | (?P<math>\$(?:[^$\\]|\\.)+\$|\\\((?:(?!\\[()]).)*\\\))
     | (?P<comment>%[^\n]*(?:\n[ \t]*(?=\S))?)
-    | (?P<blank>\n[ \t]*\n\s*)
+    | (?P<blank>\r?\n[ \t]*\r?\n\s*)
     | (?P<row>\\\\\*?(?:\[[^\]]{{0,1000}}\])?)
     | (?P<accent>\\(?:[`'^~"=.](?:\{{\\?[A-Za-z]\}}|\\?[A-Za-z])|[cvuHrk]\{{[A-Za-z]\}}))
     | (?P<escape>\\[&%#_${{}}])
@@ -198,7 +198,7 @@ class _Reader:
         kind = match.lastgroup if match.lastgroup not in ("name", "bar", "word") else None
         if match["environment"]:
             title = _TITLED.match(self._text, begin, end)
-            return self._divide(begin, end, title.span(title.lastgroup) if title else None)
+            return self._divide(begin, end, title.span(title.lastgroup or 0) if title else None)
         if match["verbatim"] or match["blank"] or match["display"]:
             return self._divide(begin, end)
         if match["row"] or match["cell"]:

@@ -27,6 +27,7 @@ _FRONT_MATTER = re.compile(
 _NO_START = re.compile(r"\s|---|\+\+\+")
 """What is read in another way at the beginning of a text: as code, or as front matter."""
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+_LINE_END = re.compile(r"\r\n?")
 _NOTE = re.compile(r"\[![A-Z]+\]\s*")
 _BRACKETS = re.compile(r"(?<![\\!\]\[])\[([^\W\d_]{2}[^\[\]\n]*)(?<!\\)\](?![\[({:])")
 _CLOSING = re.compile(r"\[/([^\[\]\n]*)\]")
@@ -95,7 +96,8 @@ def _blocks(source: str) -> tuple[list[Span], list[Parsed]]:
     front = _FRONT_MATTER.match(source)
     begin = front.end() if front else 0
     lines = [line.span() for line in _LINE.finditer(source, begin) if line.end() > line.start()]
-    return lines, _parser().parse("".join(as_commonmark([source[slice(*line)] for line in lines])))
+    texts = [_LINE_END.sub("\n", source[slice(*line)]) for line in lines]
+    return lines, _parser().parse("".join(as_commonmark(texts)))
 
 
 def _covering(tokens: Sequence[Token], length: int) -> Iterator[Token]:
