@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote
 from xml.sax.saxutils import escape
 
 from serving.documents.plain import read_html
@@ -19,6 +21,9 @@ _CHAPTER = re.compile(r"\.x?html?\Z", re.IGNORECASE)
 _CONTENTS = re.compile(r"\.ncx\Z", re.IGNORECASE)
 _LABEL = re.compile(r"<(?:\w+:)?text(?:\s[^>]*)?>([^<]*)</")
 _RECORD = re.compile(r"\.opf\Z", re.IGNORECASE)
+_ITEM = re.compile(r"<(?:\w+:)?item\s[^>]*>")
+_ADDRESS = re.compile(r"""\shref\s*=\s*(["'])(.*?)\1""")
+_PAGE = re.compile(r"""\smedia-type\s*=\s*["']application/xhtml\+xml["']""")
 _TITLE = re.compile(r"<dc:title(?:\s[^>]*)?>([^<]*)</")
 _LANGUAGE = re.compile(r"(<dc:language(?:\s[^>]*)?>)[^<]*(</)")
 _SPINE = re.compile(r"<(?:\w+:)?spine\b[^>]*?(?=\s*/?>)")
@@ -62,8 +67,9 @@ def read_epub(content: bytes, target: str = "") -> FileInUnits:
 
 
 def _parts(archive: Archive, target: str) -> Iterator[_Part]:
+    chapters = set(_chapters(archive))
     for name in archive.names:
-        if _CHAPTER.search(name):
+        if _CHAPTER.search(name) or name in chapters:
             yield _Part(name, read_html(archive.read(name), target))
         elif _CONTENTS.search(name):
             yield _Part(name, _of_slots(archive.read(name), _LABEL))
@@ -71,6 +77,17 @@ def _parts(archive: Archive, target: str) -> Iterator[_Part]:
             record = decoded(archive.read(name))
             text = _in_language(record.text, target) if target else record.text
             yield _Part(name, _of_slots(record.encoded(text).content, _TITLE))
+
+
+def _chapters(archive: Archive) -> Iterator[str]:
+    """The parts that the book's own record says are pages, whatever they are called."""
+    for name in archive.names:
+        if _RECORD.search(name):
+            for item in _ITEM.findall(decoded(archive.read(name)).text):
+                address = _ADDRESS.search(item)
+                if address and _PAGE.search(item):
+                    folder = posixpath.dirname(name)
+                    yield posixpath.normpath(posixpath.join(folder, unquote(address[2])))
 
 
 def _of_slots(content: bytes, pattern: re.Pattern[str]) -> FileInUnits:

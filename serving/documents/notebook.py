@@ -20,7 +20,8 @@ def read_notebook(content: bytes) -> FileInUnits:
     if not source.text.strip():
         return FileInUnits([], lambda _: WrittenFile(content))
     tree = _tree(source.text)
-    indent, ascii = _layout(source.text, tree)
+    crlf = "\r\n" in source.text
+    indent, ascii = _layout(source.text.replace("\r\n", "\n"), tree)
     units = [Unit(_text(cell), "markdown") for cell in _cells(tree)]
     check_lengths(units)
 
@@ -35,7 +36,8 @@ def read_notebook(content: bytes) -> FileInUnits:
                 source.encoded(_dumped(other, 1, ascii=False)).content, (_NEW_LAYOUT,)
             )
         end = source.text[len(source.text.rstrip()) :]
-        return source.encoded(_dumped(other, indent, ascii=ascii) + end)
+        shown = _dumped(other, indent, ascii=ascii)
+        return source.encoded((shown.replace("\n", "\r\n") if crlf else shown) + end)
 
     return FileInUnits(units, write)
 

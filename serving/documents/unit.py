@@ -12,7 +12,7 @@ from serving.text.placing.placement import Translated
 
 __all__ = ["FileFormat", "FileInUnits", "Format", "Link", "Translated", "Unit", "WrittenFile"]
 
-MAX_UNIT_CHARACTERS = 100_000
+MAX_UNIT_CHARACTERS = 250_000
 """Largest number of characters of a unit."""
 
 

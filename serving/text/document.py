@@ -115,6 +115,13 @@ class Document:
     def _passages(self) -> Iterator[Passage]:
         return _passages(self._parts)
 
+    def cuts(self) -> Iterator[int]:
+        """Where the text may be cut between sentences: outside of elements, so that each part is
+        read as it is within the whole."""
+        for part in self._parts:
+            if isinstance(part, Passage):
+                yield from part.cuts()
+
     @property
     def visible(self) -> str:
         """The visible text, with masks in place of kept objects."""

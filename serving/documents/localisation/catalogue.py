@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from serving.documents.raw.encoding import decoded
 from serving.documents.texts.slots import Slot, file_with_slots
@@ -11,7 +12,7 @@ from serving.documents.unit import FileInUnits, Unit
 
 _STRING = r'"(?:[^"\\\n]|\\[^\n])*"'
 _FIELD = re.compile(
-    r"^(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d+)\])?)[ \t]+"
+    r"^[ \t]*(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d+)\])?)[ \t]+"
     rf"({_STRING}(?:[ \t\r]*\n[ \t]*{_STRING})*)",
     re.MULTILINE,
 )
@@ -24,10 +25,11 @@ def read_po(content: bytes) -> FileInUnits:
     """Messages without a translation; of plural forms the first is of the singular, all others of
     the plural. Comments, contexts, flags and what is translated stay."""
     source = decoded(content)
-    return file_with_slots(source, list(_slots(source.text)))
+    end = "\r\n" if "\r\n" in source.text else "\n"
+    return file_with_slots(source, list(_slots(source.text, functools.partial(_written, end=end))))
 
 
-def _slots(text: str) -> Iterator[Slot]:
+def _slots(text: str, written: Callable[[str], str]) -> Iterator[Slot]:
     singular = plural = ""
     for match in _FIELD.finditer(text):
         value = _value(match[3])
@@ -38,7 +40,7 @@ def _slots(text: str) -> Iterator[Slot]:
         elif match[1].startswith("msgstr") and singular and not value:
             of_plural = plural and match[2] not in (None, "0")
             unit = Unit(plural if of_plural else singular)
-            yield Slot(*match.span(3), unit, _written, replaces_source=False)
+            yield Slot(*match.span(3), unit, written, replaces_source=False)
 
 
 def _value(strings: str) -> str:
@@ -46,7 +48,7 @@ def _value(strings: str) -> str:
     return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), inside)
 
 
-def _written(text: str) -> str:
-    """A text on a line of its own for each of its lines."""
+def _written(text: str, end: str) -> str:
+    """A text on a line of its own for each of its lines; `end` is that of the file's lines."""
     lines = [f'"{line.translate(_SIGNS)}"' for line in text.splitlines(keepends=True)]
-    return lines[0] if len(lines) == 1 else "\n".join(['""', *lines])
+    return lines[0] if len(lines) == 1 else end.join(['""', *lines])

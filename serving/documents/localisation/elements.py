@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,6 +18,10 @@ from serving.errors import DocumentError
 
 _DECLARED = re.compile(rb"""\A\s*<\?xml[^>]*encoding\s*=\s*["']([\w.-]+)["']""")
 _TAG_END = re.compile(r"""(?:[^"'>]|"[^"]*"|'[^']*')*>""")
+_REFERENCE = re.compile(r"\s*[@?](?:\+?[\w.]+:)?\w+/[\w.]+\s*")
+_QUOTED = re.compile(r"\s*\"(?P<inside>(?:[^\"\\<]|\\.)*)\"\s*", re.DOTALL)
+_LONE_QUOTE = re.compile(r"(?<!\\)\"")
+_TAG = re.compile(r"<!\[CDATA\[|<[^<>]*>")
 _DEEPEST = 256
 _LANGUAGES = {"file": ("target-language", "source-language"), "xliff": ("trgLang", "srcLang")}
 """Of XLIFF 1.2 and 2: where the language of targets stands, and that of sources beside it."""
@@ -86,7 +92,8 @@ def _translatable(element: Element, *, inherited: bool) -> Iterator[Element]:
 
 
 def read_android(content: bytes) -> FileInUnits:
-    """Strings, items of arrays and of plurals, but for those with `translatable="false"`."""
+    """Strings, items of arrays and of plurals, but for references and those with
+    `translatable="false"`."""
     source = text_of(content)
     found = []
     for element in elements_of(source):
@@ -96,11 +103,35 @@ def read_android(content: bytes) -> FileInUnits:
             found.append(element)
         elif element.name in ("string-array", "plurals"):
             found += element.children
-    return file_with_slots(source, [inner_slot(source.text, element) for element in found])
+    slots = [_android_slot(source.text, element) for element in found]
+    return file_with_slots(source, [slot for slot in slots if slot])
+
+
+def _android_slot(text: str, element: Element) -> Slot | None:
+    """The content of an element, without the quotation marks around it; None where it is but a
+    reference to another value."""
+    begin, end = element.inner, element.inner_end
+    if _REFERENCE.fullmatch(text, begin, end):
+        return None
+    quoted = _QUOTED.fullmatch(text, begin, end)
+    if quoted:
+        begin, end = quoted.span("inside")
+    write = functools.partial(_as_android, text[begin:end], quoted=quoted is not None)
+    return Slot(begin, end, Unit(text[begin:end], "xml"), write)
+
+
+def _as_android(source: str, text: str, *, quoted: bool) -> str:
+    """A translation with the signs escaped that Android would take for its own."""
+    marks = '"' if quoted else "'" if _LONE_QUOTE.search(_TAG.sub("", source)) else "'\""
+    parts = _TAG.split(text)
+    tags = _TAG.findall(text)
+    shown = [re.sub(rf"(?<!\\)[{marks}]", r"\\\g<0>", part) for part in parts]
+    written = "".join(itertools.chain(*itertools.zip_longest(shown, tags, fillvalue="")))
+    return "\\" + written if written[:1] in ("@", "?") and source[:1] != written[0] else written
 
 
 def read_resx(content: bytes) -> FileInUnits:
-    """Values of .NET's resources that are text."""
+    """Values of .NET's resources that are text, by line."""
     source = text_of(content)
     found = []
     for element in elements_of(source):
@@ -109,7 +140,16 @@ def read_resx(content: bytes) -> FileInUnits:
         named = element.attributes.get("name", "")
         if element.name == "data" and value and not typed and not named.startswith(">>"):
             found.append(value)
-    return file_with_slots(source, [inner_slot(source.text, element) for element in found])
+    return file_with_slots(source, [slot for value in found for slot in _lines(source.text, value)])
+
+
+def _lines(text: str, element: Element) -> Iterator[Slot]:
+    """The lines of an element's content, each by itself; all of it where it has more than text."""
+    if "<" in text[element.inner : element.inner_end]:
+        yield inner_slot(text, element)
+        return
+    for line in re.compile(r"[^\r\n]+").finditer(text, element.inner, element.inner_end):
+        yield Slot(*line.span(), Unit(line[0], "xml"), str)
 
 
 def inner_slot(text: str, element: Element) -> Slot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 
@@ -15,6 +16,9 @@ _PROPERTY = re.compile(
     re.MULTILINE,
 )
 _PROPERTY_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(\r\n|[\r\n])[ \t\f]*|(.))")
+_ARGUMENT = re.compile(r"\{\d")
+_LONE = re.compile(r"(?<!')'(?!')")
+_LONE_IN_WORD = re.compile(r"(?<=[^\W\d_])'(?=[^\W\d_])")
 _STRINGS = re.compile(
     r"/\*.*?\*/|//[^\n]*"
     r'|(?:"(?:[^"\\]|\\.)*"|[\w.]+)\s*=\s*"((?:[^"\\]|\\.)*)"\s*;',
@@ -28,14 +32,11 @@ def read_properties(content: bytes) -> FileInUnits:
     """Values of Java's properties; where the file is ASCII, so is its translation."""
     source = decoded(content, "latin-1")  # which Java took before UTF-8
     ascii = source.text.isascii()
-    slots = [
-        Slot(
-            *match.span(1),
-            Unit(_PROPERTY_ESCAPE.sub(_property_sign, match[1])),
-            lambda text: _as_property(text, ascii=ascii),
-        )
-        for match in _PROPERTY.finditer(source.text)
-    ]
+    slots = []
+    for match in _PROPERTY.finditer(source.text):
+        value = _PROPERTY_ESCAPE.sub(_property_sign, match[1])
+        write = functools.partial(_as_property, value, ascii=ascii)
+        slots.append(Slot(*match.span(1), Unit(value), write))
     return file_with_slots(source, slots)
 
 
@@ -45,7 +46,10 @@ def _property_sign(found: re.Match[str]) -> str:
     return "" if found[2] else _SIGNS.get(found[3], found[3])
 
 
-def _as_property(text: str, *, ascii: bool) -> str:
+def _as_property(source: str, text: str, *, ascii: bool) -> str:
+    if _ARGUMENT.search(source):  # then Java takes an apostrophe for the beginning of a quotation
+        lone = _LONE if _LONE.search(source) is None else _LONE_IN_WORD
+        text = lone.sub("''", text)
     written = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
     written = written.replace("\r", "\\r").replace("\f", "\\f")
     if written.startswith(" "):

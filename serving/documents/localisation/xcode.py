@@ -15,6 +15,7 @@ from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, c
 from serving.errors import DocumentError
 
 _PLURALS = frozenset(("zero", "one", "two", "few", "many", "other"))
+_DEVICES = frozenset(("applevision", "appletv", "applewatch", "ipad", "iphone", "ipod", "mac"))
 _FORMAT = "NSStringLocalizedFormatKey"
 _EMPTY = re.compile(r"^( *)(.*)\{\}(,?)$", re.MULTILINE)
 _STATE = "needs_review"
@@ -22,7 +23,7 @@ _STATE = "needs_review"
 
 
 def read_stringsdict(content: bytes) -> FileInUnits:
-    """Forms of plurals, and what stands around them."""
+    """Forms of plurals, devices and widths, and what stands around them."""
     source = text_of(content)
     found = []
     for element in elements_of(source):
@@ -42,7 +43,8 @@ def _is_form(text: str, name: str, value: Element) -> bool:
     if name == _FORMAT:
         rest = re.sub(r"%(?:\d+\$)?#@[^@]*@", "", text[value.inner : value.inner_end])
         return any(map(str.isalpha, rest))
-    return name in _PLURALS
+    # A number is the width that a form is for.
+    return name in _PLURALS or name in _DEVICES or name.isdecimal()
 
 
 def read_xcstrings(content: bytes, target: str = "") -> FileInUnits:
@@ -69,6 +71,8 @@ def read_xcstrings(content: bytes, target: str = "") -> FileInUnits:
             fill(given.text)
         shown = json.dumps(other, indent=2, separators=(",", " : "), ensure_ascii=False)
         shown = _EMPTY.sub(r"\1\2{\n\n\1}\3", shown)  # as Xcode writes it
+        if "\r\n" in source.text:
+            shown = shown.replace("\n", "\r\n")
         return source.encoded(shown + source.text[len(source.text.rstrip()) :])
 
     return FileInUnits(units, write)
@@ -92,7 +96,7 @@ def _missing(tree: dict[str, Any], main: str, into: str) -> list[tuple[str, Call
         if entry.get("shouldTranslate") is False:
             continue
         localizations = entry.get("localizations", {})
-        own = localizations.get(main) or {"stringUnit": {"value": key}}
+        own = localizations.get(main) or {"stringUnit": {"state": _STATE, "value": key}}
         done = localizations.get(into)
         if done is not None and any(True for _ in _done(done)):
             continue

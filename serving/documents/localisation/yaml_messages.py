@@ -58,7 +58,8 @@ def _slots(node: yaml.Node, text: str, seen: set[int], within: _Within) -> Itera
 def _written(style: str | None, before: str, within: _Within, text: str) -> str:
     """A scalar in the style of the one before, or between quotes where that cannot hold it."""
     if style in ("|", ">"):
-        return _block(style, before, text)
+        written = _block(style, before.replace("\r\n", "\n"), text)
+        return written.replace("\n", "\r\n") if "\r\n" in before else written
     if style == "'" and "\n" not in text:
         return "'" + text.replace("'", "''") + "'"
     if style is None and all(_is_itself(text, place) for place in _PLACES[within]):

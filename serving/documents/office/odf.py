@@ -27,13 +27,16 @@ from serving.errors import DocumentError
 _OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+_SLIDES = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
 _PART = re.compile(r"(?:content|styles)\.xml\Z|(?:Object[^/]*/)+content\.xml\Z")
 """The document's own parts, and those of charts and documents in it."""
 _MANIFEST = "META-INF/manifest.xml"
 _SIGNATURES = "META-INF/documentsignatures.xml"
 _WRAPS = frozenset((f"{_TEXT}span", f"{_TEXT}a", f"{_TEXT}meta"))
 _BREAKS = frozenset((f"{_TEXT}line-break", f"{_TEXT}tab"))
-_PARAGRAPHS = frozenset((f"{_TEXT}p", f"{_TEXT}h"))
+_PARAGRAPHS = frozenset(
+    (f"{_TEXT}p", f"{_TEXT}h", f"{_SLIDES}header-decl", f"{_SLIDES}footer-decl")
+)
 _UNREAD = frozenset((f"{_TEXT}tracked-changes",))
 """What holds text that has been deleted."""
 _WRITING = re.compile(rb"""(\bstyle:writing-mode\s*=\s*["'])(lr|rl)(-tb["'])""")
@@ -121,6 +124,9 @@ class _SpanReader:
         for child in parent:
             if child.tag == f"{_TEXT}s":
                 found.append(Words(" " * _count(child)))
+            elif child.tag == f"{_TEXT}ruby":  # what is written above the words is of the old ones
+                for base in child.findall(f"{_TEXT}ruby-base"):
+                    found += self.read(base)
             elif child.tag != f"{_TEXT}soft-page-break":
                 self._elements.append(child)
                 number = len(self._elements) - 1

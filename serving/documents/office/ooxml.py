@@ -15,7 +15,7 @@ from serving.documents.office.paragraph import (
     PartReading,
     office_file,
 )
-from serving.documents.office.runs import RunReader
+from serving.documents.office.runs import PHONETIC, RunReader
 from serving.documents.office.turning import (
     turn_drawing,
     turn_word,
@@ -185,10 +185,13 @@ def _of_text(element: etree._Element) -> Paragraph:
     def fill(inlines: Sequence[Inline]) -> None:
         text = _plain(inlines)
         element.text = text
+        for guide in [other for other in element.itersiblings() if local(other) in PHONETIC]:
+            guide.getparent().remove(guide)
         if text != text.strip() or "\n" in text:
             element.set(SPACE, "preserve")
 
-    return Paragraph(line_of([Words(element.text or "")]), fill)
+    # Excel writes a carriage return before a line feed so, and needs none.
+    return Paragraph(line_of([Words((element.text or "").replace("_x000D_\n", "\n"))]), fill)
 
 
 def _plain(inlines: Sequence[Inline]) -> str:

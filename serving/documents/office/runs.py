@@ -14,7 +14,8 @@ from serving.documents.texts.markup import Inline, Thing, Words, Wrap
 
 _CHARACTERS = {"noBreakHyphen": "\u2011", "softHyphen": ""}
 _BREAKS = frozenset(("br", "cr", "tab", "ptab"))
-_DROPPED = frozenset(("proofErr", "lastRenderedPageBreak", "rPh", "phoneticPr"))
+PHONETIC = ("rPh", "phoneticPr")
+_DROPPED = frozenset(("proofErr", "lastRenderedPageBreak", *PHONETIC))
 """Marks of the old words: of their spelling, pages and pronunciation."""
 _PROPERTIES = frozenset(("pPr", "smartTagPr", "customXmlPr"))
 _LAST = frozenset(("endParaRPr",))
@@ -62,7 +63,7 @@ class RunReader:
                 found += self._run(child)
             elif name in _PROPERTIES | _LAST | _DROPPED:
                 pass
-            elif name in _WRAPS:
+            elif name in _WRAPS or (name == "fldSimple" and _is_link(_instruction(child))):
                 found.append(self._wrap(_Shell(shell=child, container=child)))
             elif name == "sdt" and _content(child) is not None:
                 found.append(self._wrap(_Shell(shell=child, container=_content(child))))
@@ -83,6 +84,9 @@ class RunReader:
                 found.append(Words(words_of(child, self.namespace), style))
             elif name in _CHARACTERS:
                 found.append(Words(_CHARACTERS[name], style))
+            elif name == "ruby":  # what is written above the words is of the old ones
+                base = [part for part in child if local(part) == "rubyBase"]
+                found += [inline for part in base for inline in self._read(list(part))]
             else:
                 alone = etree.Element(run.tag, run.attrib, nsmap=run.nsmap)
                 if properties is not None:
@@ -121,14 +125,14 @@ class RunReader:
 
     def _field(self, elements: Sequence[etree._Element]) -> Inline:
         """A field: of a link the words are translated, others are kept."""
-        marks = [_field_mark(element) for element in elements]
+        cut = _end_of_code(elements)
         code = "".join(
-            node.text or "" for element in elements for node in element.iter() if _is_code(node)
+            node.text or ""
+            for element in elements[:cut]
+            for node in element.iter()
+            if _is_code(node)
         )
-        depth_one = [n for n, mark in enumerate(marks) if mark == "separate"]
-        nested = marks.count("begin") > 1
-        if not nested and depth_one and code.strip().upper().startswith("HYPERLINK"):
-            cut = depth_one[0] + 1
+        if cut is not None and _is_link(code):
             return self._wrap(
                 _Shell(
                     before=list(elements[:cut]),
@@ -205,6 +209,25 @@ def _content(sdt: etree._Element) -> etree._Element | None:
 
 def _is_code(node: etree._Element) -> bool:
     return local(node) == "instrText"
+
+
+def _is_link(code: str) -> bool:
+    return code.strip().upper().startswith("HYPERLINK")
+
+
+def _instruction(field: etree._Element) -> str:
+    return next((v for k, v in field.attrib.items() if k.endswith("}instr")), "")
+
+
+def _end_of_code(elements: Sequence[etree._Element]) -> int | None:
+    """Where what a field shows begins; None where it shows nothing. There may be fields in it."""
+    depth = 0
+    for place, element in enumerate(elements):
+        mark = _field_mark(element) if local(element) == "r" else None
+        depth += (mark == "begin") - (mark == "end")
+        if mark == "separate" and depth == 1:
+            return place + 1
+    return None
 
 
 def _field_mark(run: etree._Element) -> str | None:

@@ -21,6 +21,10 @@ _SOUND = re.compile(r"\[[^\[\]]+\]|\([^()]+\)")
 """A sound, not speech, in a cue of its own."""
 _POSITION = re.compile(r"\\(?:an?\d|pos\()")
 _ENDED = re.compile(r"""[.!?…。\uff01\uff1f♪:)\]]["'”’»“]*(?:<[^>]*>|\{[^}]*\})*\s*\Z""")
+_TIME = re.compile(r"<((?:\d+:)?\d\d:\d\d\.\d{3})>")
+_TIME_IN_HTML = re.compile(r'<wbr data-time="([\d:.]+)">')
+_CLASS = re.compile(r"<([a-z]+)(\.[^\s<>\"]+)")
+_CLASS_IN_HTML = re.compile(r'<([a-z]+) data-class="([^\s<>"]+)"')
 _LONGEST_GAP_S = 3.0
 _MOST_CUES = 6
 _MOST_CHARACTERS = 600
@@ -47,6 +51,9 @@ class _Kind:
     cues: Callable[[str], Iterator[Cue]]
     format: Format
     line_break: str
+    read: Callable[[str], str] = str
+    """The words as their format has them, and `written` the other way round."""
+    written: Callable[[str], str] = str
 
 
 def read_srt(content: bytes) -> FileInUnits:
@@ -56,7 +63,8 @@ def read_srt(content: bytes) -> FileInUnits:
 
 def read_vtt(content: bytes) -> FileInUnits:
     """WebVTT: tags, `&` escaped; notes, styles and settings stay."""
-    return _read(content, _Kind(functools.partial(_timed, timing=_ARROW), "html", "\n"))
+    timed = functools.partial(_timed, timing=_ARROW)
+    return _read(content, _Kind(timed, "html", "\n", _as_html, _as_vtt))
 
 
 def read_sbv(content: bytes) -> FileInUnits:
@@ -71,11 +79,11 @@ def read_ass(content: bytes) -> FileInUnits:
 
 def _read(content: bytes, kind: _Kind) -> FileInUnits:
     source = decoded(content)
-    crlf = "\r\n" in source.text
-    text = source.text.replace("\r\n", "\n")
+    end = next((end for end in ("\r\n", "\n", "\r") if end in source.text), "\n")
+    text = source.text.replace(end, "\n")
     groups = list(_groups(list(kind.cues(text))))
     units = [
-        Unit(" ".join(cue.words for cue in group), kind.format, links=len(group) > 1)
+        Unit(kind.read(" ".join(cue.words for cue in group)), kind.format, links=len(group) > 1)
         for group in groups
     ]
     check_lengths(units)
@@ -84,13 +92,22 @@ def _read(content: bytes, kind: _Kind) -> FileInUnits:
         found: list[tuple[Cue, str]] = []
         for group, unit, given in zip(groups, units, translations, strict=True):
             found += _lines(group, unit, given, kind, text)
-        return _encoded(source, _with(text, found, kind, beside=beside), crlf=crlf)
+        return source.encoded(_with(text, found, kind, beside=beside).replace("\n", end))
 
     return FileInUnits(
         units,
         functools.partial(written, beside=False),
         functools.partial(written, beside=True),
     )
+
+
+def _as_html(words: str) -> str:
+    """Words of WebVTT with its own tags, those of times and classes, as HTML has them."""
+    return _CLASS.sub(r'<\1 data-class="\2"', _TIME.sub(r'<wbr data-time="\1">', words))
+
+
+def _as_vtt(words: str) -> str:
+    return _CLASS_IN_HTML.sub(r"<\1\2", _TIME_IN_HTML.sub(r"<\1>", words))
 
 
 def _lines(
@@ -103,7 +120,7 @@ def _lines(
     for cue, words in zip(
         group, divided(given, [len(cue.words) for cue in group], seconds), strict=True
     ):
-        yield cue, kind.line_break.join(wrapped(words))
+        yield cue, kind.line_break.join(wrapped(kind.written(words)))
 
 
 def _with(text: str, found: Sequence[tuple[Cue, str]], kind: _Kind, *, beside: bool) -> str:
@@ -117,10 +134,6 @@ def _with(text: str, found: Sequence[tuple[Cue, str]], kind: _Kind, *, beside: b
         written.append(both if beside and words != source else words)
         done = cue.end
     return "".join([*written, text[done:]])
-
-
-def _encoded(source: Decoded, text: str, *, crlf: bool) -> WrittenFile:
-    return source.encoded(text.replace("\n", "\r\n") if crlf else text)
 
 
 def _timed(text: str, timing: re.Pattern[str]) -> Iterator[Cue]:

@@ -118,7 +118,7 @@ def _closed(parts: Sequence[str]) -> list[str]:
         again = "".join(tag for _, tag in opened)
         for match in _TAG.finditer(part):
             closing, name = match[1], match[2]
-            if not name or name == "v":
+            if not name or name in ("v", "wbr"):
                 continue
             if not closing:
                 opened.append((name, match[0]))

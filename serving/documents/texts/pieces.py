@@ -1,17 +1,120 @@
-"""Long texts with markup in pieces, each of which is read as it is within the whole: a server takes
-them one after the other, and goes on behind those that are done."""
+"""Long texts in pieces, each of which is read as it is within the whole: a server takes them one
+after the other, and goes on behind those that are done."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from serving.documents.unit import Format, Unit
+from serving.documents.unit import FileInUnits, Format, Link, Translated, Unit, WrittenFile
+from serving.errors import InvalidTextError
+from serving.text.document import Document
 from serving.text.formats.markdown import block_starts
 from serving.text.formats.markup import html_tokens
 
 _LENGTH = 1000
 """Characters after which the next piece begins, at the next place where one may."""
+
+_Write = Callable[[Sequence[Translated]], WrittenFile]
+
+
+def in_pieces(file: FileInUnits, language: str, longest: int) -> FileInUnits:
+    """The file with units of at most `longest` characters. What is longer is cut between sentences
+    of the `language`, a sentence near its middle, markup nowhere; a unit without such a place stays
+    as it is. The writers put the translations together again."""
+    cut = {
+        unit: _cut(unit, language, longest)
+        for unit in dict.fromkeys(file.units)
+        if len(unit.text) > longest
+    }
+    if not cut:
+        return file
+    units: list[Unit] = []
+    for unit in file.units:
+        units += _only_units(cut[unit]) if unit in cut else [unit]
+
+    def together(write: _Write) -> _Write:
+        return lambda given: write(_joined(file.units, cut, iter(given)))
+
+    return dataclasses.replace(
+        file,
+        units=units,
+        write=together(file.write),
+        write_bilingual=together(file.write_bilingual) if file.write_bilingual else None,
+        write_as={suffix: together(write) for suffix, write in file.write_as.items()},
+    )
+
+
+def _cut(unit: Unit, language: str, longest: int) -> list[str | Unit]:
+    """The pieces of a unit, and between them what has no words."""
+    blocks: list[str | Unit] = [unit]
+    if unit.format == "html":
+        blocks = html_units(unit.text)
+    elif unit.format == "markdown":
+        blocks = markdown_units(unit.text)
+    pieces: list[str | Unit] = []
+    for block in blocks:
+        if isinstance(block, str):
+            pieces.append(block)
+            continue
+        texts = [block.text]
+        if len(block.text) > longest:
+            texts = _between_sentences(block, language, longest)
+        pieces += [dataclasses.replace(unit, text=t) if _has_words(t) else t for t in texts]
+    return pieces
+
+
+def _between_sentences(unit: Unit, language: str, longest: int) -> list[str]:
+    document = Document(unit.text, unit.format)
+    document.divide(language, lambda sentence: len(sentence) <= longest // 2)
+    texts, begin, last = list[str](), 0, 0
+    for place in [*document.cuts(), len(unit.text)]:
+        if place - begin > longest and last > begin:
+            texts.append(unit.text[begin:last])
+            begin = last
+        last = place
+    texts.append(unit.text[begin:])
+    try:
+        for text in texts:
+            Document(text, unit.format)
+    except InvalidTextError:  # XML with an element around several sentences
+        return [unit.text]
+    return texts
+
+
+def _joined(
+    units: Sequence[Unit], cut: Mapping[Unit, Sequence[str | Unit]], given: Iterator[Translated]
+) -> list[Translated]:
+    """The translation of each unit, of those of its pieces."""
+    joined = []
+    for unit in units:
+        texts, links = list[str](), list[Link]()
+        done = at = 0
+        for piece in cut.get(unit, [unit]):
+            own = Translated(piece) if isinstance(piece, str) else next(given)
+            texts.append(own.text)
+            links += [_moved(link, done, at) for link in own.links]
+            done += len(piece if isinstance(piece, str) else piece.text)
+            at += len(own.text)
+        joined.append(Translated("".join(texts), links))
+    return joined
+
+
+def _moved(link: Link, source: int, target: int) -> Link:
+    return dataclasses.replace(
+        link,
+        source=(link.source[0] + source, link.source[1] + source),
+        target=(link.target[0] + target, link.target[1] + target),
+    )
+
+
+def _only_units(parts: Sequence[str | Unit]) -> list[Unit]:
+    return [part for part in parts if isinstance(part, Unit)]
+
+
+def _has_words(text: str) -> bool:
+    return any(map(str.isalpha, text))
 
 
 def html_units(source: str) -> list[str | Unit]:
@@ -27,21 +130,20 @@ def html_units(source: str) -> list[str | Unit]:
                 spans.append((*token.span, False))
                 begin = token.span[1]
         elif token.kind == "text":
-            words = words or any(map(str.isalpha, source[slice(*token.span)]))
-    return _joined(source, [*spans, (begin, len(source), words)], "html")
+            words = words or _has_words(source[slice(*token.span)])
+    return _in_runs(source, [*spans, (begin, len(source), words)], "html")
 
 
 def markdown_units(source: str) -> list[str | Unit]:
     """A text of Markdown, cut between its blocks."""
     starts = [0, *block_starts(source), len(source)]
     spans = [
-        (begin, end, any(map(str.isalpha, source[begin:end])))
-        for begin, end in itertools.pairwise(starts)
+        (begin, end, _has_words(source[begin:end])) for begin, end in itertools.pairwise(starts)
     ]
-    return _joined(source, spans, "markdown")
+    return _in_runs(source, spans, "markdown")
 
 
-def _joined(
+def _in_runs(
     source: str, spans: Iterable[tuple[int, int, bool]], format: Format
 ) -> list[str | Unit]:
     """Spans that follow each other, as units of about _LENGTH characters; long ones without words

@@ -45,16 +45,18 @@ _ADMONITION = re.compile(r"(?:NOTE|TIP|IMPORTANT|CAUTION|WARNING):[ \t]+")
 _CELL = re.compile(
     r"(?:(?<=\s)(?:\d*(?:\.\d+)?[+*])?[<^>]?(?:\.[<^>])?(?P<style>[aedhlms]?)|(?<!\\))\|",
 )
-_BREAK = "\x00"
+_BREAKS = {"\n": "\x00", "\r\n": "\x01"}
+"""What stands for a line break that stays, by how it is written."""
 # Bounds, and classes without what opens: a text of openers that nothing closes is read in a time
 # that grows with its length, not with its square.
 _INLINE = re.compile(
     r"""(?P<escape>\\(?=[*_`#^~+{<\[]))
-    | (?P<break>\x00)
+    | (?P<break>[\x00\x01])
     | (?P<kept>\{[\w:-]+\} | \[\[[^\[\]]*\]\] | \(\(\([^()]*\)\)\) | <<[^,<>]+>>
       | (?:pass|stem|latexmath|asciimath|image|icon|kbd|btn|menu|anchor|indexterm)
         :[^\s\[\]]{0,2000}\[[^\[\]]*\] | <\d+>(?=\s*\Z))
-    | (?P<code>\+\+\+.+?\+\+\+ | ``.+?`` | (?<![\w;:}"'`])`\S(?:[^`]*\S)?`(?![\w"'`])
+    | (?P<code>\b\w{1,12}(?:~[^\s~]{1,20}~|\^[^\s^]{1,20}\^)+(?=\w)\w+(?:[~^][^\s~^]{1,20}[~^])*
+      | \+\+\+.+?\+\+\+ | ``.+?`` | (?<![\w;:}"'`])`\S(?:[^`]*\S)?`(?![\w"'`])
       | (?<![\w;:}+])\+\S(?:[^+]*\S)?\+(?![\w+]) | \^[^\s^]+\^ | ~[^\s~]+~)
     | (?P<note>footnote:[\w-]{0,100}\[)(?P<about>[^\]]{1,5000})\]
     | (?P<link>(?:(?:link|xref|mailto):[^\s\[\]]{1,2000}|(?:https?|ftp|irc)://[^\s\[\]<>]{1,2000})\[)
@@ -181,11 +183,16 @@ class _Reader:
             places.append(self._place(number, term.start("term"), number + 1, term.end("term")))
             begin = term.end()
             if not line[begin:].strip():
-                return places, number + 1
-        admonition = _ADMONITION.match(line, begin)
+                number += 1
+                if number == len(self._lines) or self._ends(number, listed=True):
+                    return places, number
+                begin = len(self._lines[number]) - len(self._lines[number].lstrip())
+        admonition = _ADMONITION.match(self._lines[number], begin)
         begin = admonition.end() if admonition else begin
         end = number + 1
-        while end < len(self._lines) and not self._ends(end, listed=bool(item or term)):
+        attached = number > 0 and self._lines[number - 1].strip() == "+"
+        listed = bool(item or term) or attached
+        while end < len(self._lines) and not self._ends(end, listed=listed):
             end += 1
         return [*places, self._place(number, begin, end)], end
 
@@ -212,7 +219,7 @@ class _Reader:
         below = source.splitlines()[1:2]
         indent = below[0][: len(below[0]) - len(below[0].lstrip())] if below else ""
         # What begins a line has to be no sign: of a paragraph with a break each line stays.
-        lines = "" if re.search(r" \+[ \t]*\n", source) else source
+        lines = "" if re.search(r" \+[ \t]*\r?\n", source) else source
         laid = functools.partial(filled, source=lines, indent=indent)
         return ProsePlace(start, stop, _prose(source), laid)
 
@@ -240,7 +247,7 @@ def _in_cell(text: str) -> str:
 def _prose(source: str) -> Prose:
     check_lengths([Unit(source)])
     signs = Signs()
-    text = re.sub(r"[ \t]\+[ \t]*\r?\n[ \t]*", _BREAK, source)
+    text = re.sub(r"[ \t]\+[ \t]*(\r?\n)[ \t]*", lambda found: _BREAKS[found[1]], source)
     return prose_of(_inlines(" ".join(text.split()), signs), signs, SYNTAX)
 
 
@@ -262,7 +269,8 @@ def _inlines(text: str, signs: Signs) -> list[Inline]:
 
 def _sign(match: re.Match[str], signs: Signs) -> Inline:
     if match["break"]:
-        return signs.thing(" +\n", divides=True)
+        end = next(end for end, sign in _BREAKS.items() if sign == match["break"])
+        return signs.thing(f" +{end}", divides=True)
     if match["note"]:
         return signs.note(match["note"], _prose(match["about"]), "]")
     for name in ("shown", "named", "entry", "quote", "wide", "words"):

@@ -21,6 +21,7 @@ from serving.documents.typeset.prose import (
     prose_of,
 )
 from serving.documents.unit import FileInUnits
+from serving.text.alignment import Span
 
 _STYLES = frozenset(
     """
@@ -31,6 +32,17 @@ _STYLES = frozenset(
 """Commands around words of a sentence."""
 _SECOND = frozenset(("textcolor", "href", "hyperref", "colorbox", "foreignlanguage"))
 """Those whose last argument is the words."""
+_THIRD = frozenset(("multicolumn", "multirow"))
+"""Those of cells, whose third argument is."""
+_TITLED = re.compile(
+    r"\\begin\{(?:frame|block|alertblock|exampleblock)\*?\}.*?\{(?P<braces>.*)\}\Z"
+    r"|\\begin\{(?:theorem|lemma|corollary|proposition|definition|proof|remark|example)\*?\}"
+    r"[ \t]*\[(?P<brackets>[^\]]*)\].*\Z",
+    re.DOTALL,
+)
+"""Environments whose argument is a paragraph of its own."""
+_MARK = re.compile(r"[ \t]*\[(?P<brackets>[^\]]{0,1000})\]")
+"""What stands before an item instead of its number."""
 _BLOCKS = frozenset(
     """
     title subtitle part chapter section subsection subsubsection paragraph subparagraph caption
@@ -70,18 +82,18 @@ _LETTERS = {
     "l": "ł", "L": "Ł", "dots": "…", "ldots": "…", "glqq": "„", "grqq": "“",
 }  # fmt: skip
 _BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*\}"
-_ARGUMENTS = re.compile(rf"\*?(?:[ \t]*\[[^\]]{0, 1000}\]|{_BRACES})*")
+_ARGUMENTS = re.compile(rf"\*?(?:[ \t]*\[[^\]]{{0,1000}}\]|{_BRACES})*")
 _TOKEN = re.compile(
     rf"""(?P<verbatim>\\begin\{{(?P<name>(?:{_VERBATIM})\*?)\}}(?:(?!\\begin\{{(?P=name)\}}).)*?\\end\{{(?P=name)\}})
     | (?P<verb>\\(?:verb|lstinline)\*?(?P<bar>[^\sA-Za-z*\[{{]).*?(?P=bar))
     | (?P<display>\$\$.*?\$\$|\\\[(?:(?!\\[\[\]]).)*\\\])
     | (?P<math>\$(?:[^$\\]|\\.)+\$|\\\((?:(?!\\[()]).)*\\\))
     | (?P<comment>%[^\n]*(?:\n[ \t]*(?=\S))?)
-    | (?P<blank>\n[ \t]*\n\s*)
-    | (?P<row>\\\\\*?(?:\[[^\]]{0, 1000}\])?)
+    | (?P<blank>\r?\n[ \t]*\r?\n\s*)
+    | (?P<row>\\\\\*?(?:\[[^\]]{{0,1000}}\])?)
     | (?P<accent>\\(?:[`'^~"=.](?:\{{\\?[A-Za-z]\}}|\\?[A-Za-z])|[cvuHrk]\{{[A-Za-z]\}}))
     | (?P<escape>\\[&%#_${{}}])
-    | (?P<environment>\\(?:begin|end)\{{[^}}]*\}}(?:[ \t]*\[[^\]]{0, 1000}\]|{_BRACES})*)
+    | (?P<environment>\\(?:begin|end)\{{[^}}]*\}}(?:[ \t]*\[[^\]]{{0,1000}}\]|{_BRACES})*)
     | (?P<command>\\(?P<word>[A-Za-z@]+)\*?)
     | (?P<other>\\.)
     | (?P<cell>&)
@@ -172,8 +184,11 @@ class _Reader:
     def _thing(self, source: str, word: str = "") -> None:
         self._groups[-1].found.append(self._signs.thing(source, word=word))
 
-    def _divide(self, match_begin: int, match_end: int) -> int:
+    def _divide(self, match_begin: int, match_end: int, title: Span | None = None) -> int:
+        """Begin another paragraph; the `title` is one between the two."""
         self._finish(match_begin)
+        if title and self._depth < _NESTED:
+            self.places += _Reader(self._text, *title, self._depth + 1).places
         self._start(match_end)
         return match_end
 
@@ -181,7 +196,10 @@ class _Reader:
         """Read a token; returns where what follows it begins."""
         source, begin, end = match[0], match.start(), match.end()
         kind = match.lastgroup if match.lastgroup not in ("name", "bar", "word") else None
-        if match["verbatim"] or match["environment"] or match["blank"] or match["display"]:
+        if match["environment"]:
+            title = _TITLED.match(self._text, begin, end)
+            return self._divide(begin, end, title.span(title.lastgroup or 0) if title else None)
+        if match["verbatim"] or match["blank"] or match["display"]:
             return self._divide(begin, end)
         if match["row"] or match["cell"]:
             return self._divide(begin, end)
@@ -189,6 +207,8 @@ class _Reader:
             return self._command(match, limit)
         if match["math"] or match["verb"]:
             self._thing(source, word=source)
+        elif source == r"\,":
+            self._say("\u202f")
         elif match["comment"] or kind == "other":
             self._thing(source)
         elif match["accent"]:
@@ -216,10 +236,13 @@ class _Reader:
             return after.end() if after else end
         words = re.compile(r"(?:[ \t]*\[[^\]]{0,1000}\])*(?=\{)").match(self._text, end)
         if name in _SECOND:
-            words = re.compile(rf"(?:[ \t]*\[[^\]]{0, 1000}\])*(?:{_BRACES}(?=\{{))?(?=\{{)").match(
-                self._text, end
-            )
-        if words and (name in _STYLES or name in _SECOND) and len(self._groups) < _GROUPS:
+            words = re.compile(
+                rf"(?:[ \t]*\[[^\]]{{0,1000}}\])*(?:{_BRACES}(?=\{{))?(?=\{{)"
+            ).match(self._text, end)
+        if name in _THIRD:
+            words = re.compile(rf"(?:{_BRACES}){{2}}(?=\{{)").match(self._text, end)
+        around = name in _STYLES or name in _SECOND or name in _THIRD
+        if words and around and len(self._groups) < _GROUPS:
             self._groups.append(_Group(self._text[begin : words.end() + 1]))
             return words.end() + 1
         if words and name in _BLOCKS | _NOTES and self._depth < _NESTED:
@@ -238,7 +261,8 @@ class _Reader:
             not isinstance(inline, Words) or inline.text.strip() for inline in self._groups[0].found
         )
         if name in _DIVIDING or (name in _SILENT and not begun):
-            return self._divide(begin, stop)
+            mark = _MARK.match(self._text, end, stop) if name == "item" else None
+            return self._divide(begin, stop, mark.span("brackets") if mark else None)
         silent = name in _SILENT or (stop == end and self._text[stop : stop + 1] == " ")
         if silent and stop == end and self._text[stop : stop + 1] == " ":
             stop += 1  # which belongs to the command
@@ -291,7 +315,13 @@ def _letter(source: str) -> str:
 def _escaped(text: str) -> str:
     text = re.sub(r"([&%#_${}])", r"\\\1", text.replace("\\", r"\textbackslash{}"))
     text = text.replace(r"\textbackslash\{\}", r"\textbackslash{}")
-    for sign, written in {"\u00a0": "~", "“": "``", "”": "''", "^": r"\^{}"}.items():
+    for sign, written in {
+        "\u00a0": "~",
+        "\u202f": r"\,",
+        "“": "``",
+        "”": "''",
+        "^": r"\^{}",
+    }.items():
         text = text.replace(sign, written)
     return text
 

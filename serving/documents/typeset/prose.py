@@ -196,4 +196,5 @@ def filled(text: str, source: str, indent: str) -> str:
             written[-1] += " " + word
         else:
             written.append(word)
-    return f"\n{indent}".join(written)
+    end = "\r\n" if "\r\n" in source else "\n"
+    return f"{end}{indent}".join(written)

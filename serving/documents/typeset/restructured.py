@@ -47,14 +47,14 @@ _UNREAD_FIELDS = frozenset(
     status orphan tocdepth nocomments nosearch
     """.split()  # noqa: SIM905
 )
-_DIRECTIVE = re.compile(r"\.\. (?:\|[^|\n]+\| +)?(?P<name>[\w:.+-]+?)::(?: +|$)")
+_DIRECTIVE = re.compile(r"\.\. (?:\|[^|\n]+\| +)?(?P<name>[\w:.+-]+?)::(?: +|\s*$)")
 _NOTE = re.compile(r"\.\. \[[^\]\n]+\] +")
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*\s*\Z")
 _ITEM = re.compile(
     r"(?:[-*+•] +|(?:\d{1,3}|#|[A-Za-z]|[ivxlcIVXLC]{1,5})[.)] +|\((?:\d+|#|[A-Za-z])\) +)"
 )
 _LINE_BLOCK = re.compile(r"\| +")
-_FIELD = re.compile(r":(?P<name>(?![: ])(?:[^:\n\\]|\\.|:(?![ \n`]))+):(?: +|$)")
+_FIELD = re.compile(r":(?P<name>(?![: ])(?:[^:\n\\]|\\.|:(?![ \n`]))+):(?: +|\s*$)")
 _OPTION = re.compile(r"(?:-\w|--\w|/[A-Z])\S*(?:[ =,]+\S+)* {2,}")
 _INLINE = re.compile(
     r"""(?P<literal>``(?=\S).+?(?<=\S)``)
@@ -208,9 +208,12 @@ class _Reader:
         line = self._lines[number]
         begin = indent if begin is None else begin
         field = None
+        listed = 0  # the column where the text of an item begins
         marked = True
         while marked:
             field = _FIELD.match(line, begin) or field
+            item = _ITEM.match(line, begin)
+            listed = item.end() if item else listed
             marker = next(
                 (m for p in (_ITEM, _LINE_BLOCK, _FIELD, _OPTION) if (m := p.match(line, begin))),
                 None,
@@ -226,6 +229,8 @@ class _Reader:
             below = self._lines[end]
             starts = _LINE_BLOCK.match(below, inside) or (is_marked and _indent(below) <= indent)
             if _indent(below) != inside or starts or (not is_marked and inside != indent):
+                break
+            if listed and inside < listed:  # an item of the list that the first line begins too
                 break
             end += 1
         place = self._place(number, begin, end, inside if end > number + 1 else begin)

@@ -21,9 +21,13 @@ from serving.text.formats.tags import html_pieces
 from serving.text.passages.reading import Kind, Token
 
 _FRONT_MATTER = re.compile(
-    r"\ufeff?(---|\+\+\+)[ \t]*\n.*?^(?:\1|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE
+    r"\ufeff?(---|\+\+\+)[ \t]*\r?\n(?![ \t]*\r?\n).*?^(?:\1|\.\.\.)[ \t]*\r?(?:\n|\Z)",
+    re.DOTALL | re.MULTILINE,
 )
+_NO_START = re.compile(r"\s|---|\+\+\+")
+"""What is read in another way at the beginning of a text: as code, or as front matter."""
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+_LINE_END = re.compile(r"\r\n?")
 _NOTE = re.compile(r"\[![A-Z]+\]\s*")
 _BRACKETS = re.compile(r"(?<![\\!\]\[])\[([^\W\d_]{2}[^\[\]\n]*)(?<!\\)\](?![\[({:])")
 _CLOSING = re.compile(r"\[/([^\[\]\n]*)\]")
@@ -71,12 +75,20 @@ def markdown_tokens(source: str) -> list[Token]:
 
 
 def block_starts(source: str) -> list[int]:
-    """Positions of blocks that would be parsed in the same way without the text before them."""
+    """Where a block, an item of a list or a row of a table begins that would be read in the same
+    way if nothing stood before it."""
     lines, blocks = _blocks(source)
-    first = {block.map[0] for block in blocks if block.map and not block.level and block.map[0]}
-    after_blank = [n for n in sorted(first) if source[slice(*lines[n - 1])].isspace()]
-    starts = [lines[number][0] for number in after_blank]
-    return [start for start in starts if not source[start].isspace()]
+    numbers = set[int]()
+    for block in blocks:
+        if not block.map or not block.map[0]:
+            continue
+        number = block.map[0]
+        blank = block.level == 0 and source[slice(*lines[number - 1])].isspace()
+        row = block.type == "tr_open" and source[lines[number][0]] == "|"
+        if blank or row or (block.type == "list_item_open" and block.level == 1):
+            numbers.add(number)
+    starts = [lines[number][0] for number in sorted(numbers)]
+    return [start for start in starts if not _NO_START.match(source, start)]
 
 
 def _blocks(source: str) -> tuple[list[Span], list[Parsed]]:
@@ -84,7 +96,8 @@ def _blocks(source: str) -> tuple[list[Span], list[Parsed]]:
     front = _FRONT_MATTER.match(source)
     begin = front.end() if front else 0
     lines = [line.span() for line in _LINE.finditer(source, begin) if line.end() > line.start()]
-    return lines, _parser().parse("".join(as_commonmark([source[slice(*line)] for line in lines])))
+    texts = [_LINE_END.sub("\n", source[slice(*line)]) for line in lines]
+    return lines, _parser().parse("".join(as_commonmark(texts)))
 
 
 def _covering(tokens: Sequence[Token], length: int) -> Iterator[Token]:

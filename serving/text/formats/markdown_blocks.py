@@ -20,7 +20,7 @@ _ADMONITION = re.compile(
     r"(?P<indent>[ \t]*)(?:[!?]{3}\+?[ \t]+[\w-]+(?: [\w-]+)*|===[!+]?)"
     r"(?:[ \t]+\"(?P<title>[^\"]*)\")?\s*$"
 )
-_DEFINITION = re.compile(r" {0,3}:[ \t]+(?=\S)")
+_DEFINITION = re.compile(r"\A {0,3}:[ \t]+(?=\S)")
 _IMPORT = re.compile(
     r"(?:import[ \t]+(?:[\w*{},$ \t]+[ \t]from[ \t]+)?['\"][^'\"]+['\"]"
     r"|export[ \t]+(?:\*|\{[^{}]*\})[ \t]+from[ \t]+['\"][^'\"]+['\"]);?\s*$"

@@ -32,6 +32,9 @@ _VERBATIM_BLOCKS = frozenset(
     ("pre", "textarea", "listing", "xmp", "plaintext", "iframe", "noembed", "noframes")
 )
 _VERBATIM = frozenset(("code", "kbd", "samp", "var", "svg", "math", "tt"))
+_GUIDES = frozenset(("rt", "rp"))
+"""How words are said, which stands above them and is no part of the sentence."""
+_NOTE = re.compile(r"[\[(]?(?:\d{1,3}|[*†‡§]{1,3})[\])]?")
 _NUMBERED_CLOSE = re.compile(r"</\d{1,4}\s?>")
 
 
@@ -47,9 +50,31 @@ def html_tokens(source: str, ignored: Collection[str] = ()) -> Iterator[Token]:
             span = (piece.span[0], pieces[last].span[1])
             yield Token(_verbatim_kind(pieces[index : last + 1]), span)
             index = last
+        elif piece.kind == "start" and _is_beside_words(source, pieces, index):
+            index += 2
+            yield Token("script", (piece.span[0], pieces[index].span[1]))
         else:
             yield from piece_tokens(source, piece)
         index += 1
+
+
+def _is_beside_words(source: str, pieces: Sequence[HtmlPiece], index: int) -> bool:
+    """Whether an element that begins is no part of the sentence: a guide to how words are said, or
+    a link that is the mark of a note and stands right behind a word."""
+    name, inside = pieces[index].name, pieces[index + 1 : index + 3]
+    if [(p.kind, p.name) for p in inside] != [("data", ""), ("end", name)]:
+        return False
+    if name in _GUIDES:
+        return True
+    before = pieces[index - 1] if index else None
+    return (
+        name == "a"
+        and before is not None
+        and before.kind in ("data", "end")
+        and before.name not in _BLOCKS
+        and not source[before.span[1] - 1].isspace()
+        and _NOTE.fullmatch(source, *inside[0].span) is not None
+    )
 
 
 def piece_tokens(source: str, piece: HtmlPiece) -> Iterator[Token]:

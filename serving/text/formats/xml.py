@@ -25,7 +25,10 @@ _PROLOG = re.compile(
     r"\ufeff?(?:\s*<!--(?:(?!-->).)*-->)*\s*<(?:\?xml[\s?]|!DOCTYPE\s)",
     re.DOTALL,
 )
-_ATTRIBUTE = re.compile(r"""\s(?:[\w.-]+:)?translate\s*=\s*["']no["']""")
+_ATTRIBUTE = re.compile(
+    r"""\s(?:(?:[\w.-]+:)?translate\s*=\s*["']no["']|mtype\s*=\s*["']protected["'])"""
+)
+"""What says that an element is not translated; `mtype` is of XLIFF 1.2."""
 _CODES = frozenset(("bpt", "ept", "it", "ph"))
 _CODE = re.compile(r"[{}%\\<&\[\]$#]|\A[^A-Za-z]*\Z")
 """Patterns that show that an element's text is code."""

@@ -97,6 +97,7 @@ _VARIABLE = r"""
       (?:[A-Za-z]+(?=[A-Z_\d-])[\w-]*+
       | (?:author|count|date|email|file|id|link|mail|name|node|number
         |page|path|site|size|text|time|title|type|url|user|username|value|version)(?![\w-]))
+    | (?<!%)%(?:\d+\$)?\#@\w+@ | (?<![\w%])%arg(?!\w)                   # Apple's plurals
     | (?<![\w%])%L?\d{1,2}(?![\w$]|\.\d) | (?<!\w)__[A-Za-z0-9](?:\w*?[A-Za-z0-9])?__(?!\w)
     | (?<![\w@./])@:?\w(?:[\w.-]*\w)? | (?<![\w\#&/])\#\w++(?!\ufe0f?\u20e3)  # mentions, hashtags
     | (?<![\w:/)]):[A-Za-z_]\w*+(?!:)                                   # :name

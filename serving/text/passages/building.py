@@ -35,7 +35,9 @@ class _Group:
     blanks: tuple[str, list[Span]]
     """White space before the group."""
     symbol: bool
-    """Whether the group contains a symbol; symbols separate words."""
+    """Whether a symbol is among them, which divides words."""
+    spaced: bool = False
+    """Whether white space stands between them."""
     after: str = ""
     origins: list[Span] = field(default_factory=list)
 
@@ -111,7 +113,9 @@ class Builder:
         if symbol and self._markup == "html" and "<" in written and ">" not in written:
             written = written.replace("<", "&lt;")  # at another place it could begin a tag
         if self._group:
-            self._group.opening += self._source[self._group.end : begin] + written
+            between = self._source[self._group.end : begin]
+            self._group.spaced |= between != "" and between.isspace()
+            self._group.opening += between + written
             self._group.end, self._group.after, self._group.origins = end, "", []
             self._group.symbol |= symbol
         else:
@@ -302,6 +306,7 @@ class Builder:
             drop_after = starts
         else:
             joined = group.symbol and last.isalnum() and following.isalnum()
+            joined |= group.spaced and not starts and (word or following == "(")
         if not drop_before and before:
             self._push(*group.blanks)
         inline = Inline(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 from serving.text.alignment import Span
@@ -97,6 +98,16 @@ class Passage:
     def origin(self, span: Span) -> Span:
         """Source span of a non-empty part of the text."""
         return self.origins[span[0]][0], self.origins[span[1] - 1][1]
+
+    def cuts(self) -> Iterator[int]:
+        """Where in `source` one sentence has ended and no other has begun, outside of markup."""
+        beside = bytearray(len(self.text) + 1)
+        for inline in self.inlines:
+            beside[inline.begin : inline.end + 1] = b"\1" * (inline.end + 1 - inline.begin)
+        for (_, end), (begin, _) in pairwise(self.sentences):
+            place = beside.find(0, end, begin + 1)
+            if place >= 0:
+                yield self.origins[place][0]
 
     def written(self, index: int) -> str:
         """A character as written in the source; an object is written at its first character."""

@@ -13,6 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from serving.documents.texts.pieces import in_pieces
 from serving.documents.raw.writing import write_whole
 from serving.documents.unit import FileFormat, FileInUnits, Translated, Unit
 from serving.errors import (
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 _GROUP_TEXTS = 16
 _GROUP_CHARACTERS = 2000
-"""A group that is queued at once has at most so many, but one unit at least."""
+"""A group that is queued at once has at most so many; longer units are cut where they can be."""
 _SAVE_EVERY_S = 0.5
 _TASK = "document"
 """In the usage of keys."""
@@ -92,8 +93,10 @@ class DocumentTranslation:
         """
         record = dataclasses.replace(record, state="translating", started=time.time())
         format, file = await asyncio.to_thread(self._read, record)
+        source = self._source(record, list(dict.fromkeys(file.units)))
+        longest = min(_GROUP_CHARACTERS, self._settings.max_text_chars)
+        file = await asyncio.to_thread(in_pieces, file, source, longest)
         distinct = list(dict.fromkeys(file.units))
-        source = self._source(record, distinct)
         # Two models that follow one another give no word links, and go with no memory.
         links = self._catalogue.pivot(source, record.target, record.model) is None
         if record.source == AUTO and record.memory:

@@ -77,3 +77,25 @@ def test_a_locked_book_is_refused_and_one_with_locked_fonts_is_not() -> None:
     locked = book(encryption=method.format("http://www.w3.org/2001/04/xmlenc#aes128-cbc"))
     with pytest.raises(DocumentError, match="digital rights"):
         recognised(locked, "a.epub").read(locked)
+
+
+def test_chapters_are_what_the_record_says_whatever_they_are_called() -> None:
+    items = (
+        '<item id="a" href="text/erstes%20.xml" media-type="application/xhtml+xml"/>'
+        "<item media-type='application/xhtml+xml' href='../zweites' id='b'/>"
+        '<item id="c" href="daten.xml" media-type="application/xml"/>'
+    )
+    source = zipped(
+        {
+            **parts(book()),
+            "OEBPS/content.opf": f"<package><manifest>{items}</manifest></package>",
+            "OEBPS/text/erstes .xml": CHAPTER,
+            "zweites": CHAPTER,
+            "OEBPS/daten.xml": CHAPTER,
+        }
+    )
+    after = parts(translated(source, "a.epub"))
+    expected = after["OEBPS/a.xhtml"]
+    assert b"ERSTES" in expected
+    assert after["OEBPS/text/erstes .xml"] == after["zweites"] == expected
+    assert after["OEBPS/daten.xml"].decode() == CHAPTER

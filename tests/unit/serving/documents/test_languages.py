@@ -82,7 +82,7 @@ def test_a_catalogue_of_xcode_gets_what_is_missing_in_the_layout_that_it_has(
 ) -> None:
     added = (
         '"Hello %@" : {\n      "localizations" : {\n        "de" : {\n          "stringUnit" : {\n'
-        '            "value" : "HELLO %@",\n            "state" : "needs_review"\n          }\n'
+        '            "state" : "needs_review",\n            "value" : "HELLO %@"\n          }\n'
         "        }\n      }\n    }"
     )
     expected = CATALOGUE.replace('"Hello %@" : {\n\n    }', added)
@@ -116,3 +116,17 @@ def test_forms_of_apples_plurals_are_translated_and_what_names_them_stays() -> N
     source = dictionary("%d file", "%d files", "%#@n@")
     result = translated(source.encode(), "a.stringsdict").decode()
     assert result == dictionary("%d FILE", "%d FILES", "%#@n@")
+
+
+def test_forms_for_widths_and_devices_are_translated_and_variables_stay() -> None:
+    head = '<plist version="1.0"><dict><key>a</key><dict>'
+    forms = (
+        "<key>NSStringLocalizedFormatKey</key><string>Hier %#@orte@ und %2$#@mehr@</string>"
+        "<key>20</key><string>kurz</string><key>iphone</key><string>Tippen</string>"
+        "<key>NSStringFormatValueTypeKey</key><string>d</string>"
+    )
+    source = f"{head}{forms}</dict></dict></plist>"
+    expected = source
+    for word in ("Hier", "und", "kurz", "Tippen"):
+        expected = expected.replace(f"{word}", word.upper())
+    assert translated(source.encode(), "a.stringsdict").decode() == expected

@@ -252,3 +252,81 @@ def test_an_empty_file_stays_empty(name: str) -> None:
 def test_what_is_broken_is_refused(name: str, content: bytes, match: str) -> None:
     with pytest.raises(DocumentError, match=match):
         recognised(content, name).read(content)
+
+
+def test_catalogues_with_crlf_keep_it() -> None:
+    source = 'msgid "eins\\n"\r\n"zwei"\r\nmsgstr ""\r\n\r\nmsgid   "drei"\r\n  msgstr  ""\r\n'
+    assert translated(source.encode(), "a.po").decode() == (
+        'msgid "eins\\n"\r\n"zwei"\r\nmsgstr ""\r\n"EINS\\n"\r\n"ZWEI"\r\n\r\n'
+        'msgid   "drei"\r\n  msgstr  "DREI"\r\n'
+    )
+    source = "de:\n  a: |+\n    Eins\n    Zwei\n\n  b: >-\n    Drei\n"
+    result = translated(source.replace("\n", "\r\n").encode(), "a.yml").decode()
+    assert result == (
+        source.replace("Eins", "EINS").replace("Zwei", "ZWEI").replace("Drei", "DREI")
+    ).replace("\n", "\r\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "expected"),
+    [
+        ("Nicht", "Don't", "Don\\'t"),
+        ("Nicht", "Don\\'t", "Don\\'t"),
+        ("Nicht", 'say "no"', 'say \\"no\\"'),
+        ("Nicht", "@no", "\\@no"),
+        ("@Anna da", "@Anna there", "@Anna there"),
+        ('" Nicht "', " Don't ", '" Don\'t "'),
+        ('Nicht " da "', 'No " it\'s "', 'No " it\\\'s "'),
+        ('<a href="x">Nicht</a>', '<a href="x">it\'s</a>', '<a href="x">it\\\'s</a>'),
+        ("<![CDATA[Nicht]]>", "<![CDATA[it's]]>", "<![CDATA[it\\'s]]>"),
+    ],
+)
+def test_signs_of_android_are_escaped(source: str, translation: str, expected: str) -> None:
+    content = f'<resources><string name="a">{source}</string></resources>'.encode()
+    file = recognised(content, "strings.xml").read(content)
+    written = file.write([Translated(translation)]).content.decode()
+    assert written == f'<resources><string name="a">{expected}</string></resources>'
+
+
+def test_references_of_android_stay() -> None:
+    source = (
+        '<resources><string name="a">@string/wort</string><string-array name="b">'
+        "<item> @android:string/ok </item><item>?attr/wort</item></string-array></resources>"
+    )
+    assert translated(source.encode(), "strings.xml").decode() == source
+
+
+def test_lines_of_dotnet_resources_stay_apart() -> None:
+    source = '<root><data name="a"><value>Eins &amp;\r\n\r\n  Zwei</value></data></root>'
+    assert translated(source.encode(), "a.resx").decode() == source.replace("Eins", "EINS").replace(
+        "Zwei", "ZWEI"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "translation", "expected"),
+    [
+        ("Nicht {0}", "Don't {0}", "Don''t {0}"),
+        ("Nicht {0}", "the users' {0}", "the users'' {0}"),
+        ("Nicht", "Don't", "Don't"),
+        ("Nicht {0} '{1}'", "Don't {0} '{1}'", "Don''t {0} '{1}'"),
+        ("It''s {0}", "C''est {0}", "C''est {0}"),
+    ],
+)
+def test_apostrophes_of_messages_with_arguments_are_doubled(
+    value: str, translation: str, expected: str
+) -> None:
+    content = f"a={value}\n".encode()
+    file = recognised(content, "a.properties").read(content)
+    assert file.write([Translated(translation)]).content.decode() == f"a={expected}\n"
+
+
+def test_what_a_message_quotes_itself_stays_quoted() -> None:
+    source = b"a=it''s {0} and '{1}' here\n"
+    assert translated(source, "a.properties") == b"a=IT''S {0} AND '{1}' HERE\n"
+
+
+def test_protected_words_of_xliff_stay() -> None:
+    unit = '<trans-unit><source>one <mrk mtype="protected">name</mrk></source></trans-unit>'
+    result = translated(xliff(unit).encode(), "a.xlf").decode()
+    assert '<target>ONE <mrk mtype="protected">name</mrk></target>' in result

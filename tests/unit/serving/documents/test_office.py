@@ -12,7 +12,7 @@ from openpyxl.worksheet.table import Table
 from pptx.util import Inches
 
 from tests.unit.serving.documents.fakes import parts, translated
-from tests.unit.serving.documents.packages import odt
+from tests.unit.serving.documents.packages import odt, zipped
 from tests.unit.serving.text.fakes import backwards
 
 
@@ -163,3 +163,34 @@ def test_titles_of_charts_in_a_sheet_of_opendocument_are_translated() -> None:
     source = odt("<text:p>Haus</text:p>", "spreadsheet", {"Object 1/content.xml": chart})
     result = parts(translated(source, "a.ods"))
     assert b"<text:p>TITEL DES BILDES</text:p>" in result["Object 1/content.xml"]
+
+
+def test_words_with_a_guide_and_footers_of_slides_of_opendocument_are_translated() -> None:
+    ruby = "<text:ruby><text:ruby-base>{}</text:ruby-base><text:ruby-text>k</text:ruby-text>"
+    source = odt(f"<text:p>ein {ruby.format('wort')}</text:ruby> da</text:p>")
+    assert "<text:p>EIN WORT DA</text:p>" in content(translated(source, "a.odt"))
+    names = 'xmlns:presentation="urn:oasis:names:tc:opendocument:xmlns:presentation:1.0"'
+    footer = (
+        f'<presentation:footer-decl {names} presentation:name="f">{{}}</presentation:footer-decl>'
+    )
+    result = content(translated(odt(footer.format("die Stadt"), "presentation"), "a.odp"))
+    assert footer.format("DIE STADT") in result
+
+
+def test_guides_to_the_old_words_of_a_cell_go_and_its_lines_stay() -> None:
+    kind = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+    space = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    cells = (
+        '<si><t>wort</t><rPh sb="0" eb="4"><t>k</t></rPh><phoneticPr/></si>'
+        "<si><t>eins_x000D_\nzwei</t></si>"
+    )
+    source = {
+        "[Content_Types].xml": "<Types>"
+        f'<Override PartName="/xl/workbook.xml" ContentType="{kind}.sheet.main+xml"/>'
+        f'<Override PartName="/xl/s.xml" ContentType="{kind}.sharedStrings+xml"/></Types>',
+        "xl/s.xml": f'<sst xmlns="{space}">{cells}</sst>',
+    }
+    assert parts(translated(zipped(source), "a.xlsx"))["xl/s.xml"].decode() == (
+        f'<sst xmlns="{space}"><si><t>WORT</t></si>'
+        '<si><t xml:space="preserve">EINS\nZWEI</t></si></sst>'
+    )

@@ -5,7 +5,7 @@ import pytest
 from serving.documents.subtitles.division import divided, visible, wrapped
 from serving.documents.unit import Link, Translated
 from tests.unit.serving.documents.fakes import translated, written
-from tests.unit.serving.text.fakes import backwards
+from tests.unit.serving.text.fakes import backwards, upper
 
 SRT = """1
 00:00:01,000 --> 00:00:03,000
@@ -179,3 +179,27 @@ def test_sounds_speakers_and_signs_are_texts_of_their_own(
 
     assert translated(cues(*texts), "a.srt", translate) == cues(*expected)
     assert len(seen) >= len(texts)
+
+
+def test_classes_and_times_within_cues_of_vtt_are_tags() -> None:
+    seen: list[str] = []
+
+    def translate(sentence: str) -> Translated:
+        seen.append(sentence)
+        return upper(sentence)
+
+    source = (
+        "WEBVTT\n\n00:01.000 --> 00:02.000\nNoch <c.rot.fett>ein Wort</c>, <b>ja</b>.\n\n"
+        "00:03.000 --> 00:04.000\n<00:03.100>Das <01:00:03.500>Lied.\n"
+    )
+    result = translated(source.encode(), "a.vtt", translate).decode()
+    assert seen == ["Noch ein Wort, ja.", "Das Lied."]
+    assert result == (
+        "WEBVTT\n\n00:01.000 --> 00:02.000\nNOCH <c.rot.fett>EIN WORT</c>, <b>JA</b>.\n\n"
+        "00:03.000 --> 00:04.000\n<00:03.100>DAS <01:00:03.500>LIED.\n"
+    )
+
+
+def test_lines_may_end_as_on_old_computers() -> None:
+    result = translated(SRT.replace("\n", "\r").encode(), "a.srt")
+    assert result == translated(SRT.encode(), "a.srt").replace(b"\n", b"\r")

@@ -192,3 +192,38 @@ def test_either_name_of_the_encoding_is_read(name: str) -> None:
     declared = f'<?xml version="1.0" encoding="{name}"?>'.encode() + document
     source = docx("", {"word/document.xml": declared})
     assert body(translated(source, "a.docx")) == f"<w:p>{plain_run('GRÖSSE')}</w:p>"
+
+
+def field(code: str, shown: str) -> str:
+    begin, separate, end = (
+        f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "separate", "end")
+    )
+    return f"{begin}<w:r><w:instrText>{code}</w:instrText></w:r>{separate}{shown}{end}"
+
+
+def test_links_that_are_fields_may_have_fields_in_them_or_be_simple() -> None:
+    page = field("PAGEREF x", plain_run("3"))
+    tab = "<w:r><w:tab/></w:r>"
+    link = "<w:p>" + field('HYPERLINK "x"', plain_run("{}") + tab + page) + "</w:p>"
+    simple = '<w:p><w:fldSimple w:instr=" HYPERLINK x ">{}</w:fldSimple></w:p>'
+    source = docx(link.format("ein Kapitel") + simple.format(run("dieses")))
+    assert body(translated(source, "a.docx")) == (
+        link.format("EIN KAPITEL") + simple.format(plain_run("DIESES"))
+    )
+
+
+def test_blanks_between_bookmarks_keep_words_apart() -> None:
+    mark = '<w:bookmarkStart w:id="{}"/>'
+    source = docx(
+        f"<w:p>{run('ein')}{mark.format(1)}{run(' ')}{mark.format(2)}{run('Haus da')}</w:p>"
+    )
+    assert body(translated(source, "a.docx")) == (
+        f"<w:p>{plain_run('EIN')}{mark.format(1)}{plain_run(' ')}{mark.format(2)}"
+        f"{plain_run('HAUS DA')}</w:p>"
+    )
+
+
+def test_words_with_a_guide_above_them_are_read() -> None:
+    guide = f"<w:rt>{run('kan')}</w:rt><w:rubyBase>{run('wort')}</w:rubyBase>"
+    source = docx(f"<w:p>{run('ein ')}<w:r><w:ruby>{guide}</w:ruby></w:r>{run(' da')}</w:p>")
+    assert body(translated(source, "a.docx")) == f"<w:p>{plain_run('EIN WORT DA')}</w:p>"

@@ -86,3 +86,42 @@ def test_escapes_in_xml(source: str, sentences: list[str]) -> None:
 )
 def test_colons_and_strokes_of_sentences_are_read(source: str, read_as: str) -> None:
     assert read(source).sentences == [read_as]
+
+
+@pytest.mark.parametrize(
+    ("source", "sentences", "result"),
+    [
+        ("Kapitel<img> <img>eins", ["Kapitel eins"], "KAPITEL<img> <img>EINS"),
+        ("Kapitel<img> <img><b>eins</b>", ["Kapitel eins"], "KAPITEL<img> <img><b>EINS</b>"),
+        ("Eins.<img>\n<img>Zwei", ["Eins.", "Zwei"], "EINS.<img>\n<img>ZWEI"),
+        ("Wort<img> <img>, da", ["Wort, da"], "WORT<img> <img>, DA"),
+        ("<b>Wort<img> <img></b> da", ["Wort da"], "<b>WORT<img> <img></b> DA"),
+    ],
+)
+def test_blanks_between_things_keep_words_apart(
+    source: str, sentences: list[str], result: str
+) -> None:
+    assert read(source, "html").sentences == sentences
+    assert translated(source, format="html") == result
+    assert translated(source, same, "html") == source
+
+
+@pytest.mark.parametrize(
+    ("source", "sentences", "result"),
+    [
+        ("<ruby>漢<rt>kan</rt>字<rt>ji</rt></ruby> da", ["漢字 da"],
+         "<ruby>漢字<rt>kan</rt><rt>ji</rt></ruby> DA"),
+        ("<ruby>字<rp>(</rp><rt>ji</rt><rp>)</rp></ruby>!", ["字!"], None),
+        ("Ein <em>Satz</em><a href='#n'>1</a> da.", ["Ein Satz da."],
+         "EIN <em>SATZ</em><a href='#n'>1</a> DA."),
+        ("Ein Satz.<a>[12]</a> Noch<a>*</a> einer", ["Ein Satz.", "Noch einer"],
+         "EIN SATZ.<a>[12]</a> NOCH<a>*</a> EINER"),
+        ("Kapitel <a>drei</a> da", ["Kapitel drei da"], "KAPITEL <a>DREI</a> DA"),
+    ],
+)  # fmt: skip
+def test_what_is_no_part_of_the_sentence_stays_beside_its_word(
+    source: str, sentences: list[str], result: str | None
+) -> None:
+    assert read(source, "html").sentences == sentences
+    assert translated(source, format="html") == (result or source)
+    assert translated(source, same, "html") == source

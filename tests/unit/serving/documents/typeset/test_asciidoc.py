@@ -123,3 +123,27 @@ def test_a_title_with_a_line_below_it_gets_one_of_its_new_length() -> None:
 def test_two_thousand_paragraphs_are_read_at_once() -> None:
     text = "Ein *fetter Satz* mit `code` und _mehr_ davon.\n\n" * 2000 + "*" * 20_000
     assert asciidoc(text).count("EIN *FETTER SATZ*") == 2000
+
+
+def test_what_stands_below_a_term_or_behind_a_continuation_is_translated() -> None:
+    source = (
+        "Begriff::\n  Die Erklärung\n  geht weiter\nZweiter::\nHier auch\nDritter::\n\n"
+        "* Punkt\n+\nFortsetzung hier.\n* [x] erledigt\n\nAbsatz\n* ohne Liste\n"
+    )
+    expected = (
+        source.replace("Begriff", "BEGRIFF")
+        .replace("Die Erklärung\n  geht weiter", "DIE ERKLÄRUNG GEHT WEITER")
+        .replace("Zweiter", "ZWEITER")
+        .replace("Hier auch", "HIER AUCH")
+        .replace("Dritter", "DRITTER")
+        .replace("Punkt", "PUNKT")
+        .replace("Fortsetzung hier", "FORTSETZUNG HIER")
+        .replace("erledigt", "ERLEDIGT")
+        .replace("Absatz\n* ohne Liste", "ABSATZ * OHNE LISTE")
+    )
+    assert translated(source.encode(), "a.adoc").decode() == expected
+
+
+def test_a_formula_among_letters_stays() -> None:
+    source = "Wasser ist H~2~O und Soda CO~3~^2-^x hier."
+    assert "H~2~O" in translated(source.encode(), "a.adoc").decode()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.unit.serving.documents.fakes import translated
@@ -80,3 +82,24 @@ def test_markup_goes_with_its_words(source: str, expected: str | None) -> None:
 def test_two_thousand_paragraphs_are_read_at_once() -> None:
     source = ("Das ist \\emph{ein} Satz mit $x$ und {Klammern}.\n\n" * 2000).encode()
     assert translated(source, "a.tex").count(b"SATZ") == 2000
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        r"Wort hier.\\[2pt] Neue Zeile.\\*[1ex] Noch eine.",
+        r"\begin{frame}[fragile]{Ein Titel} Text hier. \end{frame}",
+        r"\begin{block}{Ein \emph{Block}} Text hier. \end{block}",
+        r"\begin{definition}[Gruppe] Text hier. \end{definition}",
+        r"\begin{description} \item[Ein Begriff] Text hier. \end{description}",
+        r"\begin{tabular}{ll} \multicolumn{2}{c}{Breit} \\[3mm] Zelle & 5 \end{tabular}",
+        r"Das sind z.\,B. 3\,\% mehr.",
+        r"\textcolor[rgb]{1,0,0}{Roter Text} hier.",
+    ],
+)
+def test_words_in_the_arguments_of_environments_items_and_cells_are_translated(source: str) -> None:
+    text = "\\begin{document}\n" + source + "\n\\end{document}\n"
+    words = ("Wort", "Neue", "Zeile", "Noch", "eine", "Ein", "Titel", "Text", "hier", "Block")
+    words += ("Gruppe", "Begriff", "Breit", "Zelle", "Das", "sind", "mehr", "z", "Roter")
+    expected = re.sub(rf"(?<!\\)\b(?:{'|'.join(words)})\b", lambda m: m[0].upper(), text)
+    assert translated(text.encode(), "a.tex").decode() == expected

@@ -118,3 +118,26 @@ def test_drawn_tables_stay_with_a_warning() -> None:
     source = "+----+\n| ab |\n+----+\n\n===  ===\nab   cd\n===  ===\n\nText\n"
     assert rst(source) == source.replace("Text", "TEXT")
     assert "Tables" in recognised(source.encode(), "a.rst").read(source.encode()).warnings[0]
+
+
+def test_cells_of_a_table_that_is_a_list_stay_apart() -> None:
+    source = (
+        ".. list-table:: Titel\n\n   * - Kopf eins\n     - Kopf zwei\n"
+        "   * - Zelle\n       weiter\n     - *da*\n"
+    )
+    assert translated(source.encode(), "a.rst").decode() == (
+        ".. list-table:: TITEL\n\n   * - KOPF EINS\n     - KOPF ZWEI\n"
+        "   * - ZELLE WEITER\n     - *DA*\n"
+    )
+
+
+def test_directives_and_fields_are_read_with_any_line_end() -> None:
+    source = (
+        "Titel\n=====\n\n.. note::\n\n   Ein Hinweis.\n\n:Feld:\n   ein Wert\n\n"
+        ".. code::\n\n   x = 1\n"
+    )
+    expected = source.replace("Titel", "TITEL").replace("Ein Hinweis", "EIN HINWEIS")
+    expected = expected.replace("ein Wert", "EIN WERT")
+    assert translated(source.encode(), "a.rst").decode() == expected
+    result = translated(source.replace("\n", "\r\n").encode(), "a.rst").decode()
+    assert result == expected.replace("\n", "\r\n")

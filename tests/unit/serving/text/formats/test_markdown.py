@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from pathlib import Path
+
 import pytest
+from markdown_it import MarkdownIt
 
 from tests.unit.serving.text.fakes import TRANSLATORS, Translator, backwards, read, same, translated
+
+ROOT = Path(__file__).resolve().parents[5]
+WORD = r"(?<![\w.`/-])[A-Za-z][a-z]{2,}(?![\w`/-])"
 
 
 @pytest.mark.parametrize(
@@ -114,6 +122,43 @@ def test_what_is_beyond_commonmark(source: str, sentences: list[str]) -> None:
     if not {"Tom", "27"} & set(" ".join(sentences).split()) and "**" not in source:
         assert result == source
     assert result.lower() == source.lower()
+
+
+@pytest.mark.parametrize(
+    ("source", "sentences"),
+    [
+        ("---\r\nname: Wort\r\n---\r\n\r\nText\r\n", ["Text"]),
+        ("+++\nname = 'Wort'\n+++\nText", ["Text"]),
+        ("---\n\nEin Satz\n\n---\n\nText", ["Ein Satz", "Text"]),
+    ],
+    ids=["with CRLF", "TOML", "two rules"],
+)
+def test_front_matter_stays_and_rules_are_none(source: str, sentences: list[str]) -> None:
+    assert read(source, "markdown").sentences == sentences
+
+
+_DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("path", _DOCUMENTS, ids=lambda path: path.stem)
+def test_all_prose_of_the_documentation_is_read(path: Path) -> None:
+    """By another reader's text between the marks, without code; codes in it may stay."""
+    source = path.read_text(encoding="utf-8")
+    sentences = Counter(re.findall(WORD, " ".join(read(source, "markdown", "en").sentences)))
+    blocks = MarkdownIt("commonmark").enable("table").parse(source)
+    for block in blocks:
+        texts = (child.content for child in block.children or [] if child.type == "text")
+        words = Counter(re.findall(WORD, " ".join(texts)))
+        # Fewer words are often codes alone; a container may have options.
+        if words.total() > 3 and not block.content.startswith(":::"):
+            assert (words - sentences).total() < words.total() / 2, block.content
+
+
+def test_colons_within_lines_are_no_definitions() -> None:
+    # A bar in code has all lines looked at for what CommonMark does not know.
+    text = "Ein Haus: `a|b`\nund mehr: ja\n\nWort\n: Der Hund: er bellt\n\n- Ein\n  Satz: da\n"
+    expected = ["Ein Haus: Tom und mehr: ja", "Wort", "Der Hund: er bellt", "Ein Satz: da"]
+    assert read(text, "markdown").sentences == expected
 
 
 def test_containers_of_other_lines_are_text() -> None:

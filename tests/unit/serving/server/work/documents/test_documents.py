@@ -463,6 +463,30 @@ def test_a_document_is_on_the_usage_of_its_key_and_within_its_limit(
             assert second.status_code == 400
 
 
+LONG = " ".join(f"Der {number}. Hund lief weg." for number in range(200))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.txt", LONG),
+        ("a.html", f"<p>{LONG.replace('Hund', '<b>Hund</b>')}</p>"),
+        ("a.md", f"- {LONG}\n- kurz\n"),
+        ("a.po", f'msgid "{LONG}"\nmsgstr ""\n'),
+    ],
+)
+def test_a_paragraph_of_more_characters_than_a_request_may_have_is_translated(
+    name: str, content: str, tmp_path: Path
+) -> None:
+    settings = Settings(documents=tmp_path / "documents", max_text_chars=300, max_queue=128)
+    echo = EchoTranslator()
+    with served(echo, settings=settings) as (client, _):
+        state = finished(client, send(client, content, name).json()["id"])
+        assert (state["state"], state["warnings"]) == ("done", [])
+        result = client.get(f"/documents/{state['id']}/result").text
+    assert result == content.replace('msgstr ""', f'msgstr "{LONG}"')
+
+
 # What follows is about the room itself, with jobs of its own.
 
 
