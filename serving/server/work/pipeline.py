@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import functools
 import logging
-import math
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -50,9 +49,9 @@ class Caller:
     receive: Receive | None = None
     """Tells when the client leaves, where the answer is wanted whole; None where it is streamed:
     who streams it sees to that."""
-    waits_for: str = ""
-    """What is waited for on threads of its own, so that all else has the usual ones; empty where
-    nothing is known to take long."""
+    loads: bool | None = False
+    """Whether a model is loaded for this, which is waited for on threads that nothing else needs;
+    None where one may be."""
 
 
 @dataclass(frozen=True)
@@ -86,22 +85,13 @@ class Chosen(Generic[R]):
     """Encodes the texts and queues them, all or none."""
 
 
-def caller_of(
-    context: RequestContext, characters: float, receive: Receive | None, *, loads: bool | None
-) -> Caller:
-    """Who asks for texts of so many characters to be given to a model that is loaded for it, or
-    that may be (None), which no request is to wait for on the event loop."""
-    size = characters if loads is False else math.inf
-    return Caller(context, size, receive, waits_for="models" if loads else "")
-
-
 async def apart(caller: Caller, act: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call `act`: on another thread where it reads so much of the caller's that it would hold up
-    other requests."""
-    if caller.characters <= _AT_ONCE:
+    """Call `act`: on another thread where it reads so much of the caller's, or waits so long, that
+    it would hold up other requests."""
+    if caller.loads:
+        return await on_threads_for("models", functools.partial(act, *args, **kwargs))
+    if caller.characters <= _AT_ONCE and caller.loads is False:
         return act(*args, **kwargs)
-    if caller.waits_for:
-        return await on_threads_for(caller.waits_for, functools.partial(act, *args, **kwargs))
     return await run_in_threadpool(act, *args, **kwargs)
 
 
