@@ -14,7 +14,7 @@ from serving.server.models.catalogue import AUTO
 from serving.server.models.served import ServedTranslator
 from serving.server.work.admission import check_cost, check_texts
 from serving.server.work.backend import Backend
-from serving.server.work.pipeline import Chosen, Pipeline, TimeLimit, apart, caller_of
+from serving.server.work.pipeline import Caller, Chosen, Pipeline, TimeLimit, apart
 from serving.text.splitting.sentences import sentence_spans
 from serving.translation.ticket import Completed, Request, TranslationTicket
 
@@ -75,10 +75,9 @@ class Evaluations:
                 lambda: self._submit(model, segments, (source, target), limit),
             )
 
-        loads = self._registry.loads(source, target)
-        caller = caller_of(context, characters, receive, loads=loads)
+        caller = Caller(context, characters, receive, self._registry.loads(source, target))
         numbers, tickets = await self._pipeline.begin(caller, choose)
-        caller = replace(caller, waits_for="")  # the model is there
+        caller = replace(caller, loads=False)
         scored: list[list[Completed]] = [[] for _ in segments]
         results = await self._pipeline.results(tickets, caller, limit.timeout_s)
         for number, result in zip(numbers, results, strict=True):

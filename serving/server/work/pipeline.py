@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import functools
 import logging
-import math
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -50,9 +49,9 @@ class Caller:
     receive: Receive | None = None
     """Receives the disconnect of a client that wants the whole answer; None for a stream, whose
     writer handles disconnects."""
-    waits_for: str = ""
-    """Name of the threads in which a long wait happens, so that other work keeps the usual ones;
-    empty if nothing is known to take long."""
+    loads: bool | None = False
+    """Whether the request loads a model, for which it waits in threads of its own; None if it
+    may."""
 
 
 @dataclass(frozen=True)
@@ -86,21 +85,13 @@ class Chosen(Generic[R]):
     """Encodes the texts and queues them, all or none."""
 
 
-def caller_of(
-    context: RequestContext, characters: float, receive: Receive | None, *, loads: bool | None
-) -> Caller:
-    """Who asks for texts of so many characters to be given to a model that is loaded for it, or
-    that may be (None), which no request is to wait for on the event loop."""
-    size = characters if loads is False else math.inf
-    return Caller(context, size, receive, waits_for="models" if loads else "")
-
-
 async def apart(caller: Caller, act: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call `act`, in another thread if its input is so large that it would delay other requests."""
-    if caller.characters <= _AT_ONCE:
+    """Call `act`, in another thread if it would delay other requests: by a large input, or by the
+    loading of a model."""
+    if caller.loads:
+        return await on_threads_for("models", functools.partial(act, *args, **kwargs))
+    if caller.characters <= _AT_ONCE and caller.loads is False:
         return act(*args, **kwargs)
-    if caller.waits_for:
-        return await on_threads_for(caller.waits_for, functools.partial(act, *args, **kwargs))
     return await run_in_threadpool(act, *args, **kwargs)
 
 

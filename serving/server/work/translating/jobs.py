@@ -17,7 +17,7 @@ from serving.server.http.access_log import RequestContext
 from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
-from serving.server.work.pipeline import Caller, Chosen, Pipeline, TimeLimit, apart, caller_of
+from serving.server.work.pipeline import Caller, Chosen, Pipeline, TimeLimit, apart
 from serving.server.work.translating.job import JobResult, TextPartial, TextResult, TranslationJob
 from serving.server.work.translating.pivot import Part, first_leg, joined_legs, second_leg
 from serving.server.work.translating.planning import (
@@ -151,7 +151,7 @@ class Jobs:
             )
 
         begun = await self._pipeline.begin(caller, choose)
-        caller = replace(caller, waits_for="")  # the model is there
+        caller = replace(caller, loads=False)
         return self._followed(job, *begun, caller, limit.timeout_s)
 
     async def _followed(
@@ -192,7 +192,7 @@ class Jobs:
         forbidden, of which all ways to write them are looked for."""
         elsewhere = job.memory is not None or job.terms.forbidden
         size = math.inf if elsewhere else sum(map(len, job.texts))
-        return caller_of(context, size, receive, loads=self._planner.loads(job))
+        return Caller(context, size, receive, self._planner.loads(job))
 
 
 async def _last(events: _Events) -> JobResult:
