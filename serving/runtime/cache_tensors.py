@@ -180,7 +180,8 @@ class Caches:
             dim = old.shape[2]
             np.take(old.reshape(-1, dim), flat, axis=0, out=new.reshape(-1, dim), mode="clip")
 
-        self._lay_out(*slots_RC.shape, fill)
+        rows, capacity = slots_RC.shape
+        self._lay_out(rows, capacity, fill)
 
     def _lay_out(self, rows: int, capacity: int, fill: Callable[[Floats, Floats], None]) -> None:
         """Give each tensor that shape in another block, which `fill(new, old)` writes in whole."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from serving.documents.raw.encoding import Decoded, decoded
+from serving.documents.raw.encoding import decoded
 from serving.documents.subtitles.division import divided, wrapped
 from serving.documents.unit import FileInUnits, Format, Translated, Unit, WrittenFile, check_lengths
 

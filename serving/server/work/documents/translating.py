@@ -13,8 +13,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from serving.documents.texts.pieces import in_pieces
 from serving.documents.raw.writing import write_whole
+from serving.documents.texts.pieces import in_pieces
 from serving.documents.unit import FileFormat, FileInUnits, Translated, Unit
 from serving.errors import (
     CancelledError,

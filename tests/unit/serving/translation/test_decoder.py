@@ -11,6 +11,7 @@ import pytest
 from serving.errors import CancelledError, DecoderLostError
 from serving.queue.engine import Progress
 from serving.queue.limits import BatchLimits, BatchRoom, Demand
+from serving.search.beams.sentence import Group, Sentence
 from serving.search.options import SearchOptions
 from serving.translation.results import Done, TextHypothesis, Translation
 from serving.translation.running import SentenceProgress

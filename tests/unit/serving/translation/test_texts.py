@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from serving.errors import TooLongError
 from serving.search.beams.beam import BeamSearch
+from serving.search.beams.sentence import Sentence
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.beams.sentence import Sentence
 from serving.text.memory.segments import Draft
 from serving.translation.texts import TextProcessor, demand
 from serving.translation.ticket import Request
