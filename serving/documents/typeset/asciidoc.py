@@ -269,8 +269,8 @@ def _inlines(text: str, signs: Signs) -> list[Inline]:
 
 def _sign(match: re.Match[str], signs: Signs) -> Inline:
     if match["break"]:
-        end = next(end for end, sign in _BREAKS.items() if sign == match["break"])
-        return signs.thing(f" +{end}", divides=True)
+        written = next(line for line, sign in _BREAKS.items() if sign == match["break"])
+        return signs.thing(f" +{written}", divides=True)
     if match["note"]:
         return signs.note(match["note"], _prose(match["about"]), "]")
     for name in ("shown", "named", "entry", "quote", "wide", "words"):
