@@ -269,7 +269,7 @@ def _inlines(text: str, signs: Signs) -> list[Inline]:
 
 def _sign(match: re.Match[str], signs: Signs) -> Inline:
     if match["break"]:
-        written = next(end for end, sign in _BREAKS.items() if sign == match["break"])
+        written = next(line for line, sign in _BREAKS.items() if sign == match["break"])
         return signs.thing(f" +{written}", divides=True)
     if match["note"]:
         return signs.note(match["note"], _prose(match["about"]), "]")
