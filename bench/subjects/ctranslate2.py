@@ -85,8 +85,7 @@ def convert_to_ctranslate2(
     spec.decoder.embeddings.weight = array_of(model.embedding.vectors)
     spec.decoder.projection.weight = array_of(model.output_weight)
     # `scale_embeddings` is on and `position_encodings` is left out: CTranslate2 then multiplies by
-    # sqrt(model_dim) and adds sinusoids of its own, which are ours
-    # (training/models/sublayers/embedding.py).
+    # sqrt(model_dim) and adds its own sinusoids, those of training/models/sublayers/embedding.py.
     if config.norm == "pre":
         set_norm(spec.encoder.layer_norm, model.encoder_norm)
         set_norm(spec.decoder.layer_norm, model.decoder_norm)
