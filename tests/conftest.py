@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import pytest
 from filelock import FileLock
 
 import serving  # noqa: F401  # before ONNX Runtime, whose reports it turns off
+from serving.threads import default_threads
 from tests.stores import running_postgresql
 
 if TYPE_CHECKING:
@@ -40,9 +42,22 @@ OVERRIDES = [
 
 
 def pytest_collection_finish() -> None:
-    """PyTorch on one thread: the processes of a test run are as many as its cores already."""
+    """PyTorch on one thread: the processes of a test run are as many as its cores already. What was
+    imported and collected stays until the end: no collection of garbage has to look at it."""
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_num_threads(1)
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_processor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A quota of one processor for this process, as of a container: where a test says no number of
+    threads, ONNX Runtime has one, and none that spins beside the other processes of the run."""
+    quota = tmp_path_factory.mktemp("quota") / "cpu.max"
+    quota.write_text("100000 100000\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(default_threads, "__defaults__", (quota,))
+        yield
 
 
 @contextlib.contextmanager

@@ -29,3 +29,10 @@ def demo_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient
     with TestClient(create_app(registry, settings)) as client:
         yield client
     registry.close()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without slow tests, not those of the OpenAPI document: schemathesis draws their examples when
+    it collects them, for as long in each process of the run as a hundred other files take."""
+    left_out = config.getoption("markexpr") == "not slow"
+    return True if left_out and collection_path.name == "test_openapi_fuzz.py" else None

@@ -30,6 +30,7 @@ from serving.errors import BundleError, InvalidTextError, ModelNameError, Reques
 from serving.runtime.text_encoder import CALL_TOKENS, TextEncoder, calls, pack
 from tests.conftest import TinyEncoders
 from tests.toy.encoders import LABELS, LINES, write_lines
+from tests.toy.hub import import_here
 from tests.unit.export.importing.encoders.test_family import saved
 from tests.unit.training.tiny_encoder import tiny_embedder
 
@@ -216,6 +217,7 @@ def test_an_encoder_is_served_by_its_folder(
     (embedder / "modules.json").write_text('[{"path": "pooling", "type": "models.Pooling"}]')
     (embedder / "pooling").mkdir()
     (embedder / "pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    monkeypatch.setattr("serving.hub.pull.import_bundle", import_here)
     folder = folder_of([str(embedder), str(tiny_encoders.classifier)])
     tasks = [read_manifest(bundle).task for bundle in sorted(folder.iterdir())]
     assert tasks == ["encode", "classify"]
