@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve wheel test test-slow test-all soak docs lint format clean
+.PHONY: help serve wheel test test-slow soak docs lint format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -36,9 +36,6 @@ test: lint ## run the checks and all tests but the slow ones
 
 test-slow: $(VENV)/dev.stamp ## run the slow tests: benches, long trainings, whole chains of commands
 	$(PYTEST) -m slow
-
-test-all: $(VENV)/dev.stamp ## run all tests at once: what both share is imported, trained and traced once
-	$(PYTEST)
 
 soak: $(VENV)/dev.stamp ## the long run of the fault suite: a quarter of an hour on a machine that does nothing else
 	$(BIN)/python -m tests.soak --write
