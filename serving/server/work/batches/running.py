@@ -139,7 +139,7 @@ class BatchRun:
         """Answer the lines that have no answer yet. Raises OSError if the disk is full, and
         StoreUnavailableError if the object store does not respond."""
         try:
-            file = await asyncio.to_thread(self._folder.opened, self._wishes.input_file)
+            file = await self._opened()
         except FileNotFoundError:
             await self._kept()
             message = "the input file was deleted before the batch was done"
@@ -147,6 +147,25 @@ class BatchRun:
             return BatchEnd("failed", faults=(fault,))
         with file:  # open to the end, whoever deletes it meanwhile
             return await self._run(file)
+
+    async def _opened(self) -> BinaryIO:
+        """Open the input file in another thread; it is closed if this is cancelled meanwhile."""
+        left = False
+        files: list[BinaryIO] = []
+
+        def open_file() -> BinaryIO:
+            files.append(self._folder.opened(self._wishes.input_file))
+            if left:  # whoever comes second sees what the other did
+                files[0].close()
+            return files[0]
+
+        try:
+            return await asyncio.to_thread(open_file)
+        except asyncio.CancelledError:
+            left = True
+            for file in files:
+                file.close()
+            raise
 
     async def _kept(self) -> LineAnswers:
         """Load the answers of earlier runs; new answers are added to them."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from serving.search.prompts import CHUNK
-
 from serving.generation.running import RunningPrompts
 from serving.generation.ticket import Delta, GenerationRequest
 from serving.generation.work import PromptTask
+from serving.search.sampling.prompts import CHUNK
 from serving.search.sampling_options import GenerationOptions
 from tests.unit.serving.generation.fake_generator import FakeGenerator
 

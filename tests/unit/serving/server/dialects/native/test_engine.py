@@ -8,10 +8,10 @@ import json
 from typing import Any
 
 import pytest
-from serving.search.constraints import Constraints
 from starlette.testclient import TestClient
 
 from serving.errors import RequestError
+from serving.search.beams.constraints import Constraints
 from serving.server.http.access_log import RequestContext
 from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings

@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -291,6 +292,34 @@ def test_a_batch_whose_lines_are_refused_for_now_holds_up_no_other(
         return await echo(number)
 
     assert done(store, lambda: made(store, folder, stuck)).done == 3
+
+
+def test_a_file_that_is_opened_while_the_server_ends_is_closed(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "files"
+    put_batch(store, folder, 3)
+    opening, ended = threading.Event(), threading.Event()
+    files = list[BinaryIO]()
+    open_file = FileFolder.opened
+
+    def slowly(self: FileFolder, id: str) -> BinaryIO:
+        opening.set()
+        ended.wait(10)
+        files.append(open_file(self, id))
+        return files[-1]
+
+    monkeypatch.setattr(FileFolder, "opened", slowly)
+
+    async def begin() -> None:
+        worker = made(store, folder, echo)
+        worker.start()
+        await asyncio.to_thread(opening.wait, 10)
+        await worker.close()
+        ended.set()
+
+    asyncio.run(begin())
+    assert [file.closed for file in files] == [True]
 
 
 def test_a_batch_is_given_back_when_the_server_ends(store: Store, tmp_path: Path) -> None:
