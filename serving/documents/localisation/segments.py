@@ -167,8 +167,8 @@ def _in(texts: Mapping[str, str], language: str) -> str:
     """The text in a language, that of its very region before others; empty where there is none."""
     wanted = language.lower().replace("_", "-")
     own = [text for code, text in texts.items() if code.lower().replace("_", "-") == wanted]
-    alike = (text for code, text in texts.items() if is_same(code, language))
-    return next(iter([*own, *alike]), "")
+    alike = [text for code, text in texts.items() if is_same(code, language)]
+    return next(iter(own + alike), "")
 
 
 def _text(element: etree._Element) -> str:

@@ -37,7 +37,7 @@ from tests.toy.marian_files import (
 )
 from training.decoding.stepper import TorchStepper
 
-pytestmark = pytest.mark.usefixtures("traced_once", "one_thread", "short_sentences")
+pytestmark = pytest.mark.usefixtures("traced_once", "one_thread")
 
 TEXTS = [source for source, _ in toy_pairs(14, seed=11)]
 GREEDY = SearchOptions(beam_size=1, length_penalty=0.0, max_length=24, loop_guard=False)
@@ -165,9 +165,7 @@ def test_integers_are_read_with_their_scales_and_stay_as_they_are(tmp_path: Path
 
 
 @pytest.fixture(scope="module")
-def student(
-    tmp_path_factory: pytest.TempPathFactory, traced_once: None, short_sentences: None
-) -> dict[str, Any]:
+def student(tmp_path_factory: pytest.TempPathFactory, traced_once: None) -> dict[str, Any]:
     """A student, its independent reading and its bundles."""
     folder = tmp_path_factory.mktemp("student")
     source = folder / "deen"

@@ -27,7 +27,7 @@ from tests.toy.checkpoints import write_t5
 from tests.toy.corpus import toy_pairs
 from training.decoding.stepper import TorchStepper
 
-pytestmark = pytest.mark.usefixtures("traced_once", "one_thread", "short_sentences")
+pytestmark = pytest.mark.usefixtures("traced_once", "one_thread")
 
 TEXTS = [*(source for source, _ in toy_pairs(7, seed=11)), " ".join(["das haus"] * 14)]
 BEAMS = SearchOptions(beam_size=4, num_hypotheses=4, max_length=20, loop_guard=False)
@@ -109,9 +109,7 @@ def pieces_of_model(folder: Path) -> Callable[[str], list[int]]:
 
 
 @pytest.fixture(scope="module")
-def told(
-    tmp_path_factory: pytest.TempPathFactory, traced_once: None, short_sentences: None
-) -> Path:
+def told(tmp_path_factory: pytest.TempPathFactory, traced_once: None) -> Path:
     """A checkpoint with tasks in words, and its bundle beside it."""
     folder = tmp_path_factory.mktemp("tasks")
     write_t5(folder / "toy", task_specific_params=TASKS)

@@ -22,7 +22,7 @@ from tests.toy.corpus import toy_pairs
 from tests.toy.t5gemma import ROWS, write_t5gemma
 from training.decoding.stepper import TorchStepper
 
-pytestmark = pytest.mark.usefixtures("traced_once", "one_thread", "short_sentences")
+pytestmark = pytest.mark.usefixtures("traced_once", "one_thread")
 
 BOS, EOS = 2, 1
 TEXTS = [*(source for source, _ in toy_pairs(5, seed=11)), " ".join(["das haus"] * 14)]
@@ -88,9 +88,7 @@ def test_searches_find_what_its_own_library_finds(case: Case, beams: int) -> Non
 
 
 @pytest.fixture(scope="module")
-def bundle(
-    tmp_path_factory: pytest.TempPathFactory, traced_once: None, short_sentences: None
-) -> tuple[Path, Any]:
+def bundle(tmp_path_factory: pytest.TempPathFactory, traced_once: None) -> tuple[Path, Any]:
     """A bundle, and the model of its checkpoint."""
     folder = tmp_path_factory.mktemp("bundle")
     theirs = write_t5gemma(folder / "toy")

@@ -68,10 +68,10 @@ class _NativeEndpoints:
                     self._backend.store, self._backend.registry, job, stored_of(body), context.key
                 )
             if body.stream:
-                told = await self._jobs.stream(job, context)
-                events = server_sent(body, told, context)
+                events = await self._jobs.stream(job, context)
+                sent = server_sent(body, events, context)
                 return StreamingResponse(
-                    events, media_type="text/event-stream", headers=STREAM_HEADERS
+                    sent, media_type="text/event-stream", headers=STREAM_HEADERS
                 )
             result = await self._jobs.translate(job, context, request.receive)
         except RequestError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import hashlib
 import itertools
 import json
 import time
@@ -109,7 +110,7 @@ class DocumentTranslation:
             total=len(distinct),
             done=0,
         )
-        known = await asyncio.to_thread(self._known, record, len(distinct))
+        known = await asyncio.to_thread(self._known, record, distinct)
         warnings: dict[str, None] = {}
         saved = 0.0
         characters = sum(_characters(distinct[number]) for number in known)
@@ -283,8 +284,9 @@ class DocumentTranslation:
             except _PASSING as error:
                 await asyncio.sleep(min(error.retry_after_s or _PAUSE_S, _LONGEST_PAUSE_S))
 
-    def _known(self, record: DocumentRecord, total: int) -> dict[int, Translated]:
-        """What an earlier process has translated."""
+    def _known(self, record: DocumentRecord, units: Sequence[Unit]) -> dict[int, Translated]:
+        """The translations that an earlier process has kept of these units; one that has divided
+        the document in another way has numbered others."""
         try:
             lines = self._shelf.progress(record).read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
@@ -292,10 +294,10 @@ class DocumentTranslation:
         found: dict[int, Translated] = {}
         for line in lines:
             try:
-                number, text, links = json.loads(line)
-            except ValueError:  # the process ended while it wrote this line
+                number, digest, text, links = json.loads(line)
+            except ValueError:  # the process ended while it wrote this line, or was an older one
                 continue
-            if number < total:
+            if number < len(units) and digest == _digest(units[number]):
                 found[number] = Translated(text, [_link(each) for each in links])
         return found
 
@@ -303,9 +305,9 @@ class DocumentTranslation:
         if not self._shelf.is_there(record):
             raise CancelledError("the document has been deleted")
         with self._shelf.progress(record).open("a", encoding="utf-8") as file:
-            for number, each in zip(group.numbers, found, strict=True):
+            for number, unit, each in zip(group.numbers, group.units, found, strict=True):
                 links = [dataclasses.astuple(link) for link in each.links]
-                file.write(json.dumps([number, each.text, links]) + "\n")
+                file.write(json.dumps([number, _digest(unit), each.text, links]) + "\n")
 
     def _write(
         self, record: DocumentRecord, file: FileInUnits, translations: Sequence[Translated]
@@ -341,6 +343,10 @@ def _groups(units: Sequence[Unit], known: dict[int, Translated]) -> Iterator[_Gr
         size += len(unit.text)
     if numbers:
         yield _Group(numbers, [units[n] for n in numbers])
+
+
+def _digest(unit: Unit) -> str:
+    return hashlib.sha256(unit.text.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def _characters(unit: Unit) -> int:

@@ -489,6 +489,8 @@ def test_a_paragraph_of_more_characters_than_a_request_may_have_is_translated(
 
 # What follows is about the room itself, with jobs of its own.
 
+ONE_THREAD = Settings(threads=1)
+
 
 class FakeJobs:
     """Translates by turning texts round; `texts` are those that it was asked for."""
@@ -537,9 +539,11 @@ def put(shelf: Shelf, text: str, **changes: Any) -> DocumentRecord:
     return record
 
 
-def run(shelf: Shelf, jobs: FakeJobs, record: DocumentRecord) -> None:
+def run(
+    shelf: Shelf, jobs: FakeJobs, record: DocumentRecord, settings: Settings = ONE_THREAD
+) -> None:
     translation = DocumentTranslation(
-        shelf, cast(Jobs, jobs), cast(Catalogue, FakeCatalogue()), Settings(threads=1)
+        shelf, cast(Jobs, jobs), cast(Catalogue, FakeCatalogue()), settings
     )
     asyncio.run(translation.run(record))
 
@@ -577,6 +581,31 @@ def test_who_comes_after_a_killed_process_translates_nothing_twice(
         shelf.result(done).read_text()
         == "\n\n".join(f"Absatz {number}"[::-1] for number in range(100)) + "\n"
     )
+
+
+def test_what_was_kept_of_other_pieces_does_not_take_their_place(
+    shelf: Shelf, jobs: FakeJobs
+) -> None:
+    """As after a restart with another MACARON_MAX_TEXT_CHARS."""
+    long = "".join(f"Das ist ein ganz einfacher Satz mit der Nummer {n}. " for n in range(30))
+    record = put(shelf, f"{long.strip()}\n\n" + paragraphs(60))
+
+    class Killed(BaseException):
+        pass
+
+    def die(_: list[str]) -> None:
+        if len(jobs.texts) >= 40:
+            raise Killed
+
+    jobs.before = die
+    with pytest.raises(Killed):
+        run(shelf, jobs, record, Settings(threads=1, max_text_chars=400))
+    cut, jobs.before = len(jobs.texts), lambda _: None
+    assert cut >= 40
+    run(shelf, jobs, record)
+    fresh = put(shelf, shelf.source(record).decode())
+    run(shelf, FakeJobs(), fresh)
+    assert shelf.result(record).read_text() == shelf.result(fresh).read_text()
 
 
 def _claims(folder: Path, claimed: Any, release: Any) -> None:
