@@ -114,8 +114,13 @@ def test_a_name_of_no_tracker_is_refused_before_the_work(
     assert not (tmp_path / "run").exists()
 
 
-def test_tensorboard_shows_no_figure_twice_when_a_run_goes_on(tmp_path: Path) -> None:
+def test_tensorboard_shows_no_figure_twice_when_a_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for step, loss in ((0, 1.0), (10, 2.0)):
+        # Files are read in the order of their names, which begin with the second of their making.
+        clock = SimpleNamespace(time=lambda second=1_000_000_000 + step: second)
+        monkeypatch.setattr("tensorboard.summary.writer.event_file_writer.time", clock)
         trackers = Trackers([TensorBoard])
         trackers.start({"name": "toy"}, tmp_path, step)
         for later in (5, 10, 15):
