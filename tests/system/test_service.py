@@ -31,6 +31,16 @@ LONG = {"beam_size": 8, "min_length": 200, "max_length": 256}
 """Options that keep even a tiny model busy for a while."""
 
 
+def assert_there_is_room(server: Server) -> None:
+    """A short text is translated at once, or after the few moments in which the server sees that
+    clients have left; their texts alone would take it far longer."""
+    refused = 0
+    while (answer := server.ask("kurz", timeout_s=60)).status_code == 503 and refused < 5:
+        refused += 1
+        time.sleep(int(answer.headers["Retry-After"]))
+    assert answer.status_code == 200
+
+
 def request_head(body: str) -> str:
     return (
         "POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -107,7 +117,7 @@ def test_clients_that_leave_free_their_rows(server: Server) -> None:
     body = json.dumps({"q": ["Ein Text, der lange dauert."] * 100, **PAIR, "options": LONG})
     for _ in range(10):  # 1000 texts, twice what the queue holds
         server.send((request_head(body) + body).encode(), read=False)
-    assert server.ask("kurz", timeout_s=60).status_code == 200
+    assert_there_is_room(server)
 
 
 def test_a_stream_ends_with_the_answer(server: Server) -> None:
@@ -135,7 +145,7 @@ def test_clients_that_leave_their_streams_free_their_rows(server: Server) -> Non
     ) as response:
         assert response.status_code == 200
         next(response.iter_text())
-    assert server.ask("kurz", timeout_s=60).status_code == 200
+    assert_there_is_room(server)
 
 
 def test_termination_finishes_what_was_accepted(bundles: Path, tmp_path: Path) -> None:
