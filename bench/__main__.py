@@ -79,6 +79,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_store(verbs)
     _add_terms(verbs)
     _add_estimation(verbs)
+    _add_similarity(verbs)
     _add_language(verbs)
     _add_attention(verbs)
     _add_training(verbs)
@@ -252,6 +253,31 @@ def _add_estimation(verbs: _Verbs) -> None:
     )
     parser.add_argument(
         "--seed", type=int, default=1, metavar="N", help="draws the sentences (default 1)"
+    )
+    _add_threads(parser)
+
+
+def _add_similarity(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "similarity",
+        help="what the vectors of embedding models are worth",
+        description="Looks for each text's partner among at most 2,000, both ways (accuracy), and "
+        "compares cosines with the scores of people (Spearman's correlation).",
+    )
+    parser.add_argument("--system", action="append", required=True, metavar="NAME=BUNDLE")
+    parser.add_argument(
+        "--pairs",
+        action="append",
+        default=[],
+        metavar="NAME=TABLE",
+        help="two texts a line that mean the same, TSV, CSV or JSON lines",
+    )
+    parser.add_argument(
+        "--scores",
+        action="append",
+        default=[],
+        metavar="NAME=TABLE",
+        help="two texts and a score a line",
     )
     _add_threads(parser)
 

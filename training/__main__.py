@@ -56,6 +56,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     _add_scale(verbs)
     _add_distill(verbs)
     _add_backtranslate(verbs)
+    _add_pairs(verbs)
     return parser
 
 
@@ -307,6 +308,25 @@ def _add_backtranslate(verbs: _Verbs) -> None:
     _add_teacher(parser)
     parser.add_argument("text", type=Path, help="in the teacher's source language, plain or .gz")
     _add_made(parser)
+
+
+def _add_pairs(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "pairs", help="a table of texts that mean the same, out of a translation recipe's text, to "
+        "fit sentence embeddings to"
+    )  # fmt: skip
+    parser.add_argument("recipe", help="a name under training/recipes, or a YAML file")
+    parser.add_argument("out", type=Path, help="the table, .tsv or .tsv.gz")
+    parser.add_argument("overrides", nargs="*", metavar="key=value")
+    parser.add_argument(
+        "--leave-out",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="text to measure on, of which nothing may be in the table; may be given several times",
+    )
+    parser.add_argument("--force", action="store_true", help="replace the table")
 
 
 def _add_teacher(parser: argparse.ArgumentParser) -> None:

@@ -329,6 +329,16 @@ def backtranslate(options: argparse.Namespace) -> int:
     return 0
 
 
+def pairs(options: argparse.Namespace) -> int:
+    """Write the texts of a recipe that mean the same as a table; prints one JSON object."""
+    from training.derive.sentence_pairs import make_pairs
+
+    recipe = load_recipe(options.recipe, options.overrides)
+    made = make_pairs(recipe, options.out, options.leave_out, force=options.force)
+    print(json.dumps(asdict(made), default=str))
+    return 0
+
+
 def _probe(options: argparse.Namespace) -> Probe:
     names = ("depth", "width", "base_loss", "deeper_loss", "wider_loss")
     values = {name: getattr(options, name) for name in names}

@@ -14,11 +14,13 @@ from bench.commands.options import (
     check_file,
     command_of,
     cores_of,
+    named_paths,
     numbers,
 )
 from bench.errors import BenchError
 from bench.runs.evaluation.quality import compare_systems, parse_system
 from bench.runs.evaluation.quality_report import quality_markdown, write_quality_record
+from serving.encoding.reader import Embedder
 from serving.translation.translator import Translator
 from training.corpora.pairs import read_pairs
 
@@ -126,13 +128,28 @@ def _reading(options: argparse.Namespace) -> int:
     return 0
 
 
+def similarity(options: argparse.Namespace) -> int:
+    """Measure what the vectors of bundles are worth; the table goes to stdout."""
+    from bench.runs.evaluation.similarity import measure_similarity, similarity_markdown
+
+    pairs, scored = named_paths("--pairs", options.pairs), named_paths("--scores", options.scores)
+    if not pairs and not scored:
+        raise BenchError("--pairs or --scores must be given at least once, got neither")
+    threads = cores_of(options.threads)
+    systems = {
+        name: Embedder(folder, threads=threads)
+        for name, folder in named_paths("--system", options.system).items()
+    }
+    print(similarity_markdown(measure_similarity(systems, pairs, scored, tell)))
+    return 0
+
+
 def bundles(options: argparse.Namespace) -> int:
     """Measure translation bundles in turns; the table goes to stdout."""
     from bench.runs.evaluation.bundles import (
         BundlesPlan,
         bundles_markdown,
         draw_bundles,
-        parse_bundles,
         time_bundles,
     )
 
@@ -140,7 +157,7 @@ def bundles(options: argparse.Namespace) -> int:
     check_file("--plot", options.plot)
     pairs = read_pairs(options.source, options.reference)
     plan = BundlesPlan(
-        bundles=parse_bundles(options.system),
+        bundles=named_paths("--system", options.system),
         pairs=pairs,
         batches=numbers("--batch", options.batch, MAX_BATCH),
         beam_size=options.beam_size,

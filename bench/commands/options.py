@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.errors import BenchError
@@ -41,6 +42,19 @@ def numbers(name: str, text: str, highest: int) -> tuple[int, ...]:
         raise BenchError(
             f"{name} must be numbers in [1, {highest}] with commas between, got {text!r}"
         )
+    return found
+
+
+def named_paths(option: str, texts: Sequence[str]) -> dict[str, Path]:
+    """Read NAME=PATH, each; raises BenchError for another form, and for a name given twice."""
+    found: dict[str, Path] = {}
+    for text in texts:
+        name, _, path = text.partition("=")
+        if not name or not path:
+            raise BenchError(f"{option} must be NAME=PATH, got {text!r}")
+        if name in found:
+            raise BenchError(f"every {option} must have a name of its own, got {name!r} twice")
+        found[name] = Path(path)
     return found
 
 

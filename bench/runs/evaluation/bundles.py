@@ -12,7 +12,6 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from bench.errors import BenchError
 from bench.reports.report import Machine, head_lines, table_head, table_line
 from bench.systems.processes.repetitions import Progress
 from serving.bundle.manifest import Manifest
@@ -52,19 +51,6 @@ class BundleResult:
     def median(self, batch: int) -> float:
         """Milliseconds a sentence in calls of so many."""
         return statistics.median(self.ms_per_sentence[batch])
-
-
-def parse_bundles(texts: Sequence[str]) -> dict[str, Path]:
-    """Read NAME=BUNDLE, each; raises BenchError for another form, and for a name given twice."""
-    found: dict[str, Path] = {}
-    for text in texts:
-        name, _, folder = text.partition("=")
-        if not name or not folder:
-            raise BenchError(f"--system must be NAME=BUNDLE, got {text!r}")
-        if name in found:
-            raise BenchError(f"every --system must have a name of its own, got {name!r} twice")
-        found[name] = Path(folder)
-    return found
 
 
 def time_bundles(plan: BundlesPlan, progress: Progress) -> list[BundleResult]:

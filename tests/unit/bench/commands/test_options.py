@@ -16,6 +16,7 @@ from bench.commands.options import (
     check_file,
     command_of,
     cores_of,
+    named_paths,
     numbers,
     read_texts,
 )
@@ -87,3 +88,10 @@ def test_the_command_has_what_decides_the_result_and_can_be_given_to_a_shell() -
         *("python", "-m", "bench", "quality", "--system", "a=run one", "--system", "b=run2"),
         *("--beam-size", "5", "--busy"),
     ]
+
+
+def test_paths_have_a_name_each() -> None:
+    assert named_paths("--system", ["a=x/y", "b=c=d"]) == {"a": Path("x/y"), "b": Path("c=d")}
+    for wrong in (["a"], ["=x"], ["a="], ["a=x", "a=y"]):
+        with pytest.raises(BenchError, match="--system"):
+            named_paths("--system", wrong)

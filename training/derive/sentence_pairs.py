@@ -1,0 +1,136 @@
+"""Makes pairs of texts that mean the same, to fit sentence embeddings to: `python -m training
+pairs`.
+
+Translations are such pairs (Artetxe and Schwenk 2019), and so are two texts of one language that
+have a translation in common, which are paraphrases (Bannard and Callison-Burch 2005).
+"""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+from training.corpora.pairs import Corpus, Pair, iterate_lines
+from training.errors import ConfigError, CorpusError
+from training.recipe.config import Recipe, TranslationRecipe
+from training.recipe.filters import Languages, bare
+from training.runs.checkpoint import write_atomically
+from training.runs.replacing import check_free
+from training.tasks.translation import corpus_weights, read_corpus
+
+_MOST_ALIKE = 12
+"""A text with more translations than this, such as `Ja.`, says little of what they mean."""
+_LEAST_WORDS = 4
+"""Shorter texts have too many meanings for a common translation to make them alike."""
+_SUFFIXES = (".tsv", ".tsv.gz")
+
+
+@dataclass(frozen=True)
+class MadePairs:
+    """A table that was written."""
+
+    out: Path
+    translations: int
+    """Lines of a text and its translation."""
+    paraphrases: int
+    """Lines of two texts of one language."""
+    left_out: int
+    """Pairs that have a text of those to leave out, or the same text twice."""
+
+
+def make_pairs(recipe: Recipe, out: Path, leave_out: Sequence[Path], *, force: bool) -> MadePairs:
+    """Write the pairs of a translation recipe in any order as a table, each with either text first.
+
+    The text is cleaned as for translation. Of a corpus whose weight is below 1, that share is
+    drawn; a weight above 1 counts as 1, since a batch should not hold a pair twice. Pairs of which
+    a text is in the validation text, or in a file of `leave_out` (lines, or a .tsv with a text in
+    each column), are left out, whatever its case and punctuation.
+
+    Raises ConfigError for a recipe of another kind, and where `out` cannot be written; CorpusError
+    for text that cannot be read.
+    """
+    if not isinstance(recipe, TranslationRecipe):
+        raise ConfigError(
+            f"pairs are made of parallel text, and {recipe.name} is no recipe of translation; name "
+            "one whose data.train lists parallel files"
+        )
+    if not out.name.endswith(_SUFFIXES):
+        raise ConfigError(f"OUT must end in {' or '.join(_SUFFIXES)}, got {out}")
+    check_free(out, leave_out, force=force)
+    corpus = read_corpus(recipe)
+    held = {bare(text) for text in _texts(corpus.validation, leave_out)}
+    drawn = random.Random(recipe.loop.seed)
+    found = _Pairs(held)
+    for pair in _sample(recipe, corpus, drawn):
+        found.add(pair)
+    translations = len(found.lines)
+    for pair in _paraphrases(recipe, corpus):
+        found.add(pair)
+    lines = [pair if drawn.random() < 0.5 else pair[::-1] for pair in found.lines]
+    drawn.shuffle(lines)
+    _write(out, lines)
+    return MadePairs(out, translations, len(lines) - translations, found.left_out)
+
+
+class _Pairs:
+    """Pairs, each once in whichever order."""
+
+    def __init__(self, held: set[str]) -> None:
+        self._held, self._seen = held, set[tuple[str, ...]]()
+        self.lines: list[Pair] = []
+        self.left_out = 0
+
+    def add(self, pair: Pair) -> None:
+        """Take a pair that may be learnt from and has not been taken."""
+        key = tuple(sorted(map(bare, pair)))
+        if key[0] == key[1] or not self._held.isdisjoint(key):
+            self.left_out += 1
+        elif key not in self._seen:
+            self._seen.add(key)
+            self.lines.append(pair)
+
+
+def _texts(validation: Iterable[Pair], files: Iterable[Path]) -> Iterator[str]:
+    for pair in validation:
+        yield from pair
+    for path in files:
+        for line in iterate_lines(path):
+            yield from line.split("\t") if ".tsv" in path.suffixes else (line,)
+
+
+def _sample(recipe: TranslationRecipe, corpus: Corpus, drawn: random.Random) -> Iterator[Pair]:
+    sizes = dict.fromkeys(range(len(recipe.data.corpora)), 0)
+    for origin in corpus.origins:
+        sizes[origin] += 1
+    weights = corpus_weights(recipe.data, sizes)
+    for pair, origin in zip(corpus.train, corpus.origins, strict=True):
+        if drawn.random() < weights[origin]:
+            yield pair
+
+
+def _paraphrases(recipe: TranslationRecipe, corpus: Corpus) -> Iterator[Pair]:
+    """Two texts of a language for each text of another that both of them translate."""
+    directions = [recipe.data.direction(files) for files in recipe.data.corpora]
+    alike: dict[tuple[Languages, str], dict[str, str]] = {}
+    for (source, target), origin in zip(corpus.train, corpus.origins, strict=True):
+        languages = directions[origin]
+        for way, of, text in ((languages, source, target), (languages[::-1], target, source)):
+            if len(text.split()) >= _LEAST_WORDS:
+                alike.setdefault((way, bare(of)), {}).setdefault(bare(text), text)
+    for texts in alike.values():
+        if 2 <= len(texts) <= _MOST_ALIKE:
+            yield from combinations(texts.values(), 2)
+
+
+def _write(out: Path, lines: Sequence[Pair]) -> None:
+    if not lines:
+        raise CorpusError("no pair is left to write; leave fewer texts out, or add text")
+    text = "".join("\t".join(" ".join(side.split()) for side in pair) + "\n" for pair in lines)
+    content = text.encode()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    # Without a time in it: the same text makes the same file.
+    write_atomically(out, gzip.compress(content, 6, mtime=0) if out.suffix == ".gz" else content)
