@@ -1,8 +1,8 @@
 """Replaces operators that torch.onnx does not know, so that no second trace is needed.
 
-For a few unknown operators (views, copies and casts) torch.onnx would have PyTorch decompose the
-whole program, which takes as long as tracing it. Here they are replaced in the graph. Values of a
-graph have no storage, so a copy is the value itself, and a view is a reshape.
+For a few unknown operators (views, copies, casts and squares) torch.onnx would have PyTorch
+decompose the whole program, which takes as long as tracing it. Here they are replaced in the graph.
+Values of a graph have no storage, so a copy is the value itself, and a view is a reshape.
 """
 
 from __future__ import annotations
@@ -124,10 +124,15 @@ def _subtract(node: Node, value: Any, other: Any, alpha: Any = 1) -> None:
     _call(node, _aten.sub.Tensor, other, value, alpha=alpha)
 
 
+def _square(node: Node, value: Any) -> None:
+    _call(node, _aten.pow.Tensor_Scalar, value, 2)
+
+
 _REWRITES: dict[Any, Callable[..., None]] = {
     _aten.to.dtype: _cast,
     _aten.chunk.default: _split,
     _aten.rsub.Scalar: _subtract,
+    _aten.square.default: _square,
 }
 
 

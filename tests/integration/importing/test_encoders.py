@@ -113,6 +113,7 @@ def test_a_text_alone_and_in_any_batch_is_equal_to_the_bit(
         ("of ModernBERT", "cls", "fp32", "row"),
     ],
 )
+@pytest.mark.usefixtures("traced_once")
 def test_positions_that_attention_knows_are_those_of_each_text_alone(
     tmp_path: Path, pooling: str, positions: str, precision: str, activations: Activations
 ) -> None:

@@ -37,6 +37,7 @@ REPLACED: dict[str, Function] = {
     "types that are promoted": lambda x: torch.arange(x.size(1))[:, None] * x + (x > 0) * 2,
     "numbers that promote": lambda x: (torch.arange(6) * 0.5 + x.to(torch.int64)) / 3,
     "a number less some of it": lambda x: torch.rsub(x, 1, alpha=2),
+    "a square": lambda x: x.square() + 1,
     "a copy at the end": lambda x: nn.functional.dropout(x * 2, 0.5, training=False),
     "a cast at the end": lambda x: (x * 2).to(torch.float32),
     "a shape at the end": lambda x: (x * 2).reshape(x.shape),
