@@ -17,6 +17,7 @@ from bench.reports.report import table_head, table_line
 from serving.encoding.reader import Embedder
 from training.corpora.labelled import LabelledLine, find_columns, read_sheet, scores
 from training.metrics.labels import matching_metrics, score_metrics
+from training.recipe.filters import bare
 
 MOST_PAIRS = 2000
 """Texts among which each is looked for: accuracy falls as there are more."""
@@ -41,13 +42,14 @@ def measure_similarity(
     progress: Callable[[str], None],
 ) -> list[SimilarityResult]:
     """Each system on each table: of `pairs` the first 2,000 lines of two texts that mean the same,
-    of `scored` all lines of two texts and a score.
+    without those that repeat a text, which would have several right answers; of `scored` all lines
+    of two texts and a score.
 
     Raises CorpusError, with the line, for what is wrong with a table.
     """
     results = []
     for name, path in pairs.items():
-        lines = _read(path, "contrastive")[:MOST_PAIRS]
+        lines = _distinct(_read(path, "contrastive"))[:MOST_PAIRS]
         for system, embedder in systems.items():
             progress(f"{name}: {system}")
             accuracy = matching_metrics(*_vectors(embedder, lines))["accuracy"]
@@ -68,6 +70,19 @@ def measure_similarity(
 def _read(path: Path, kind: str) -> list[LabelledLine]:
     sheet = read_sheet(path)
     return sheet.lines(find_columns(sheet, kind), 2)
+
+
+def _distinct(lines: Sequence[LabelledLine]) -> list[LabelledLine]:
+    """The lines of which neither text has stood in a line before, whatever its case and
+    punctuation."""
+    seen: set[tuple[int, str]] = set()
+    kept = []
+    for line in lines:
+        keys = {(side, bare(text)) for side, text in enumerate(line.texts)}
+        if seen.isdisjoint(keys):
+            kept.append(line)
+        seen |= keys
+    return kept
 
 
 def _vectors(embedder: Embedder, lines: Sequence[LabelledLine]) -> tuple[np.ndarray, np.ndarray]:

@@ -37,7 +37,8 @@ SCORED = [("aab", "abb", 3.5), ("abc", "cba", 5.0), ("aaa", "ab", 2.0), ("dde", 
 
 def test_both_measures_equal_those_of_loops(tmp_path: Path) -> None:
     pairs, scored = tmp_path / "pairs.tsv", tmp_path / "scored.tsv"
-    pairs.write_text("".join(f"{a}\t{b}\n" for a, b in PAIRS))
+    repeated = [(PAIRS[0][0], "c"), ("c", PAIRS[1][1].upper())]  # neither has one right answer
+    pairs.write_text("".join(f"{a}\t{b}\n" for a, b in [*PAIRS, *repeated]))
     rows = [f"{number}\t{a}\t{b}\t{score}\n" for number, (a, b, score) in enumerate(SCORED)]
     scored.write_text("index\tsentence1\tsentence2\tscore\n" + "".join(rows))
     hits = 0
