@@ -221,6 +221,17 @@ def run(
     threads: int = 1,
 ) -> list[NDArray[Any]]:
     """The outputs of one call."""
+    model, feed = one_call(function, inputs, attributes)
+    found: list[NDArray[Any]] = session(model, library, threads).run(None, feed)
+    return found
+
+
+def one_call(
+    function: onnx.FunctionProto,
+    inputs: list[NDArray[Any]],
+    attributes: Mapping[str, float | int],
+) -> tuple[bytes, Arrays]:
+    """A graph of one call, and what it is given."""
     names = [f"in_{i}" for i in range(len(inputs))]
     outputs = [f"out_{i}" for i in range(len(function.output))]
     node = helper.make_node(function.name, names, outputs, domain=MACARON, **attributes)
@@ -237,8 +248,7 @@ def run(
     graph = helper.make_graph([node], "one", given, wanted, constants)
     opsets = [*function.opset_import, helper.make_opsetid(MACARON, 1)]
     model = helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=10)
-    found: list[NDArray[Any]] = session(model.SerializeToString(), library, threads).run(None, feed)
-    return found
+    return model.SerializeToString(), feed
 
 
 @cache
@@ -429,7 +439,7 @@ def quantized_rows(
     generator: np.random.Generator, rows: int, queries: int, capacity: int
 ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
     x = floats(generator, rows * queries, capacity)
-    x[0] *= generator.integers(2)  # of nothing but zeros
+    x[:1] *= generator.integers(2)  # of nothing but zeros
     return [x, *row_scales(rows * queries)], {}
 
 
@@ -518,7 +528,8 @@ def beam_scores(generator: np.random.Generator, rows: int, queries: int) -> NDAr
 
 def lists(generator: np.random.Generator, rows: int, least: int, most: int) -> Ints:
     """Pieces of each sentence, with -1 behind the last."""
-    columns = np.array([generator.permutation(VOCABULARY)[:most] for _ in range(rows)])
+    found = [generator.permutation(VOCABULARY)[:most] for _ in range(rows)]
+    columns = np.array(found, np.int64).reshape(rows, most)
     for row in columns:
         row[generator.integers(least, most + 1) :] = -1
     return columns
