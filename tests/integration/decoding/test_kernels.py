@@ -765,7 +765,7 @@ REFUSED: list[tuple[str, int, Change, str]] = [
     ("Candidates", 2, lambda labels: labels[:-1], "logits, scores and labels must be"),
     ("Candidates", 2, lambda labels: labels + VOCABULARY, "labels must be below the size"),
     ("Candidates", 2, lambda labels: labels - VOCABULARY, "labels must be below the size"),
-    ("ShortlistLogitsInteger", 1, lambda scale: scale[:0], "scales must be those of each row"),
+    ("ShortlistLogitsInteger", 1, lambda scale: scale.repeat(0), "scales must be those of each row"),
     ("ShortlistLogitsInteger", 4, lambda zero: zero.repeat(0), "must be a single number"),
     ("ShortlistLogitsInteger", 3, lambda scales: scales[:-1], "scales must be those of each row"),
     ("TopTokens", 0, lambda logits: logits[:-1], "logits, labels and ranks must be"),
