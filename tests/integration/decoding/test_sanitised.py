@@ -178,11 +178,14 @@ def test_random_shapes_come_out_as_by_the_standard_operators(
     results = run_sanitised(sanitised, calls, tmp_path)
     for (name, shape), (inputs, attributes), found in zip(names, given, results, strict=True):
         assert not isinstance(found, str), f"{name} {shape}: {found}"
+        if 0 in shape:  # most standard operators refuse these
+            assert not sum(output.size for output in found), name
+            continue
         if name.endswith("Twice"):
             standard = run(functions[name], None, inputs, attributes)
             test_kernels.both_near(inputs[0], list(zip(standard, found, strict=True)))
             continue
-        if name in test_kernels.EXACT and 0 not in shape:
+        if name in test_kernels.EXACT:
             wanted = [test_kernels.EXACT[name](*inputs)]
         else:
             wanted = run(functions[name], None, inputs, attributes)
