@@ -212,7 +212,7 @@ void masked_attention(const Attributes& attributes, const Context& context, cons
   const Shape memory{shape[0], capacity, dim};
   require(shape.size() == 3 && width > 0 && width * attributes.heads == dim &&
               context.shape(1) == memory && context.shape(2) == memory,
-          "queries, keys and values must be [B,Q,D], [B,C,D] and [B,C,D], D a multiple of the heads");
+          "queries, keys and values must be [B,Q,D], [B,C,D] and [B,C,D], D a multiple of heads");
   const float* query = context.input<float>(0);
   const float* keys = context.input<float>(1);
   const float* values = context.input<float>(2);

@@ -144,7 +144,8 @@ inline void run_product(const ProductKernel& kernel, const Context& context, siz
 
 // The same of rows [2M,K], whose second half is what the rounding of the first one left: the sum of
 // both products, and of the bias -> [M,N]
-inline void run_wide_product(const ProductKernel& kernel, const Context& context, size_t added) {
+inline void run_wide_product(const ProductKernel& kernel, const Context& context,
+                             size_t added) {
   static thread_local Aligned<uint8_t> room;
   const PackedWeight& weight = kernel.weight;
   const Shape shape = context.shape(0);
