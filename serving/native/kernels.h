@@ -125,7 +125,7 @@ inline void quantize(const float* x, int64_t count, float scale, int zero_point,
   const float inverse = 1.0f / scale, lowest = static_cast<float>(-zero_point);
   for (int64_t i = 0; i < count; ++i) {
     float scaled = x[i] * inverse;
-    scaled = scaled < lowest ? lowest : scaled;
+    scaled = scaled > lowest ? scaled : lowest;  // NaN is lowest, too
     scaled = scaled > lowest + 255.0f ? lowest + 255.0f : scaled;
     // Adding and taking away 1.5 * 2^23 rounds.
     out[i] = static_cast<uint8_t>(
@@ -284,7 +284,7 @@ class Candidates {
 
   // Beam `query` with its logits.
   void add(int64_t query, Logits& row, float score) {
-    if (row.broken() || std::isnan(score)) {
+    if (row.broken() || !(score < kInfinity)) {
       broken_ = true;
       return;
     }

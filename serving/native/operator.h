@@ -3,8 +3,10 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
+#include <array>
+#include <cstdio>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "runtime.h"
@@ -24,8 +26,10 @@ inline int64_t size_of(const Shape& shape) {
   return size;
 }
 
-inline int64_t rows_of(const Shape& shape) {
-  return shape.back() ? size_of(shape) / shape.back() : 0;
+// Rows may be empty, and are as many.
+inline int64_t rows_of(Shape shape) {
+  shape.back() = 1;
+  return size_of(shape);
 }
 
 // Kernels refuse what they would read or write out of bounds, as the standard operators do.
@@ -33,11 +37,24 @@ inline void require(bool holds, const char* what) {
   if (!holds) throw std::invalid_argument(what);
 }
 
-// Whether all numbers of an input are from 0 up and below `size`.
-inline bool all_below(const Context& context, size_t input, int64_t size) {
+// Refuses an input of which not all numbers are from `least` up and below `size`.
+inline void require_within(const Context& context, size_t input, int64_t least, int64_t size,
+                           const char* what) {
   const int64_t* numbers = context.input<int64_t>(input);
-  return std::all_of(numbers, numbers + size_of(context.shape(input)),
-                     [size](int64_t number) { return number >= 0 && number < size; });
+  const int64_t* end = numbers + size_of(context.shape(input));
+  const int64_t* found = std::find_if(
+      numbers, end, [=](int64_t number) { return number < least || number >= size; });
+  if (found != end)
+    throw std::invalid_argument(std::string(what) + ": input " + std::to_string(input) +
+                                " must be from " + std::to_string(least) + " to " +
+                                std::to_string(size - 1) + ", and has " + std::to_string(*found));
+}
+
+// The single number of an input.
+template <typename T>
+T number_of(const Context& context, size_t input, const char* what) {
+  require(size_of(context.shape(input)) == 1, what);
+  return *context.input<T>(input);
 }
 
 // Calls `work` with parts of the rows from 0 to `rows`, on several threads where that is worth it:
@@ -61,12 +78,60 @@ struct Operator {
 };
 
 struct Kernel {
+  const Operator& made_by;
   Attributes attributes;
-  void (*run)(const Attributes&, const Context&);
 };
 
 inline const Operator& of(const OperatorTable* table) {
   return *reinterpret_cast<const Operator*>(table);
+}
+
+// Calls `work`, and returns what it throws as a failure of an operator. Nothing that is thrown may
+// get as far as ONNX Runtime, whose interface is that of C.
+template <typename Work>
+Status guarded(const Operator& self, Work work) {
+  try {
+    work();
+    return Status{};
+  } catch (const std::exception& error) {
+    std::array<char, 640> message;  // asks for no memory, of which there may be none
+    std::snprintf(message.data(), message.size(), "%s: %s", self.name, error.what());
+    return runtime->call(Runtime::kCreateStatus, kFailed,
+                         static_cast<const char*>(message.data()));
+  }
+}
+
+// Calls `work` with the context of a run. What is refused is said together with the inputs' shapes.
+template <typename Work>
+Status guarded_run(const Operator& self, void* context, Work work) {
+  return guarded(self, [&] {
+    const Context given(*runtime, context);
+    try {
+      work(given);
+    } catch (const std::invalid_argument& error) {
+      std::string message = std::string(error.what()) + "; inputs are";
+      for (size_t i = 0; i < self.inputs.size(); ++i)
+        message += (i ? ", " : " ") + given.axes(i);
+      throw std::invalid_argument(message);
+    }
+  });
+}
+
+// An input that is known before the first run.
+inline const void* constant_input(const void* info, size_t input, const char* what) {
+  int constant = 0;
+  const void* found = nullptr;
+  runtime->ignore(
+      runtime->call(Runtime::kGetConstantInput, info, input, &constant, &found));
+  require(constant, what);
+  return found;
+}
+
+// So many products of 8 bits add up to what 32 hold, whatever they are.
+inline void require_few_inputs(int64_t inputs) {
+  if (inputs > 1 << 16)
+    throw std::invalid_argument("products of 8 bits must have at most 65536 inputs, got " +
+                                std::to_string(inputs));
 }
 
 inline OperatorTable make_table() {
@@ -84,25 +149,21 @@ inline OperatorTable make_table() {
   table.least_inputs = table.like_inputs = [](const OperatorTable*) { return 1; };
   table.least_outputs = table.like_outputs = [](const OperatorTable*) { return 1; };
   table.create_v2 = [](const OperatorTable* t, const void*, const void* info, void** kernel) {
-    auto made = std::make_unique<Kernel>();
-    made->run = of(t).run;
-    // An attribute that an operator does not have keeps its default.
-    runtime->attribute(Runtime::kGetAttributeInt, info, "num_heads", &made->attributes.heads);
-    runtime->attribute(Runtime::kGetAttributeInt, info, "reach", &made->attributes.reach);
-    runtime->attribute(Runtime::kGetAttributeFloat, info, "scale", &made->attributes.scale);
-    runtime->attribute(Runtime::kGetAttributeFloat, info, "epsilon", &made->attributes.epsilon);
-    runtime->attribute(Runtime::kGetAttributeFloat, info, "cap", &made->attributes.cap);
-    *kernel = made.release();
-    return Status{};
+    return guarded(of(t), [&] {
+      Attributes found;  // an attribute that an operator does not have keeps its default
+      runtime->attribute(Runtime::kGetAttributeInt, info, "num_heads", &found.heads);
+      runtime->attribute(Runtime::kGetAttributeInt, info, "reach", &found.reach);
+      runtime->attribute(Runtime::kGetAttributeFloat, info, "scale", &found.scale);
+      runtime->attribute(Runtime::kGetAttributeFloat, info, "epsilon", &found.epsilon);
+      runtime->attribute(Runtime::kGetAttributeFloat, info, "cap", &found.cap);
+      *kernel = new Kernel{of(t), found};
+    });
   };
   table.compute_v2 = [](void* kernel, void* context) {
     const Kernel& made = *static_cast<Kernel*>(kernel);
-    try {
-      made.run(made.attributes, Context(*runtime, context));
-    } catch (const std::exception& error) {
-      return runtime->call(Runtime::kCreateStatus, kFailed, error.what());
-    }
-    return Status{};
+    return guarded_run(made.made_by, context, [&](const Context& given) {
+      made.made_by.run(made.attributes, given);
+    });
   };
   table.first_version = [](const OperatorTable*) { return 1; };
   table.last_version = [](const OperatorTable*) { return 1; };

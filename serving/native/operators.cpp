@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 #include <stdexcept>
 
 #include "kernels.h"
@@ -24,10 +25,9 @@ class Rows {
   // Output 0 is of 8 bits; `scale` is the input that has the scale and the next one its zero point.
   Rows(const Context& context, const Shape& shape, size_t scale)
       : dim_(shape.back()), buffer_(dim_), bytes_(context.output<uint8_t>(0, shape)) {
-    require(size_of(context.shape(scale)) == 1 && size_of(context.shape(scale + 1)) == 1,
-            "scale and zero point of a context or norm must be single numbers");
-    scale_ = *context.input<float>(scale);
-    zero_point_ = *context.input<uint8_t>(scale + 1);
+    const char* what = "scale and zero point of a context or norm must be single numbers";
+    scale_ = number_of<float>(context, scale, what);
+    zero_point_ = number_of<uint8_t>(context, scale + 1, what);
   }
 
   // Output 0 is [M,D] of 8 bits and output 1 the scales [M,1]; inputs from `zero_points` on are the
@@ -154,8 +154,9 @@ void tree_attention(const Attributes& attributes, const Context& context, const 
   require(context.shape(2) == cache, "qkv and caches must be [B,Q,P] and [B,C,D] or [B,H,C,E]");
   const int64_t queries = shape[1], width = heads.width, dim = heads.kept * width;
   const int64_t capacity = cache[heads.by_head ? 2 : 1];
-  require(size_of(context.shape(3)) == shape[0] && all_below(context, 3, capacity - queries + 1),
-          "write_index must leave room for the new slots of each row");
+  const char* no_room = "write_index must leave room for the new slots of each row";
+  require(size_of(context.shape(3)) == shape[0], no_room);
+  require_within(context, 3, 0, capacity - queries + 1, no_room);
   const Layout layout = heads.by_head ? Layout{width, capacity * width} : Layout{dim, width};
   const float* qkv = context.input<float>(0);
   const int64_t* write_index = context.input<int64_t>(3);
@@ -209,9 +210,9 @@ void masked_attention(const Attributes& attributes, const Context& context, cons
   require(attributes.heads > 0, "attention must have a head");
   const int64_t width = dim / attributes.heads;
   const Shape memory{shape[0], capacity, dim};
-  require(shape.size() == 3 && width * attributes.heads == dim && context.shape(1) == memory &&
-              context.shape(2) == memory,
-          "queries, keys and values must be [B,Q,D], [B,C,D] and [B,C,D]");
+  require(shape.size() == 3 && width > 0 && width * attributes.heads == dim &&
+              context.shape(1) == memory && context.shape(2) == memory,
+          "queries, keys and values must be [B,Q,D], [B,C,D] and [B,C,D], D a multiple of heads");
   const float* query = context.input<float>(0);
   const float* keys = context.input<float>(1);
   const float* values = context.input<float>(2);
@@ -252,8 +253,9 @@ void packed_attention(const Attributes& attributes, const Context& context, cons
               size_of(context.shape(4)) == 1,
           "qkv must be [..,3D], D a multiple of the heads, and places [B,S]");
   const int64_t places = slots[1], room = size_of(slots);
-  require(all_below(context, 1, rows_of(context.shape(0)) * 3 - 2) && all_below(context, 6, room),
-          "places must be of qkv, and rows of places");
+  const char* not_there = "places must be of qkv, and rows of places";
+  require_within(context, 1, 0, rows_of(context.shape(0)) * 3 - 2, not_there);
+  require_within(context, 6, 0, room, not_there);
   const int64_t* own = context.input<int64_t>(1);
   const int64_t* keys = context.input<int64_t>(2);
   const int64_t* values = context.input<int64_t>(3);
@@ -321,12 +323,11 @@ void ancestor_convolution(const Context& context, const Shape& shape, Rows& out)
           "x, cache, ancestors and kernel must be [B,Q,D], [B,C,D], [B,Q,W] and [B,Q,H,K]");
   require(heads > 0 && dim % heads == 0 && width > 0 && width <= slots[2] + 1,
           "a kernel must have heads that divide D, and at most W + 1 taps");
-  require(size_of(context.shape(2)) == rows && all_below(context, 2, capacity - queries + 1),
-          "write_index must leave room for the new slots of each row");
+  const char* no_room = "write_index must leave room for the new slots of each row";
+  require(size_of(context.shape(2)) == rows, no_room);
+  require_within(context, 2, 0, capacity - queries + 1, no_room);
+  require_within(context, 3, -1, capacity, "ancestors must be slots, or -1");
   const int64_t* ancestors = context.input<int64_t>(3);
-  require(std::all_of(ancestors, ancestors + size_of(slots),
-                      [=](int64_t slot) { return slot >= -1 && slot < capacity; }),
-          "ancestors must be slots, or -1");
   const float* x = context.input<float>(0);
   const int64_t* write_index = context.input<int64_t>(2);
   const float* kernel = context.input<float>(4);
@@ -374,11 +375,13 @@ void reach_mask_op(const Attributes& attributes, const Context& context) {
   const float* visible = context.input<float>(0);
   const int64_t* positions = context.input<int64_t>(1);
   const int64_t* slots = context.input<int64_t>(2);
+  const uint64_t reach = std::max<int64_t>(attributes.reach, 0);
   float* out = context.output<float>(0, shape);
   for (int64_t row = 0; row < rows * queries; ++row)
     for (int64_t c = 0; c < capacity; ++c) {
-      const int64_t back = positions[row] - slots[row / queries * capacity + c];
-      const bool within = back >= 0 && back < attributes.reach;
+      const int64_t position = positions[row], slot = slots[row / queries * capacity + c];
+      const uint64_t back = uint64_t(position) - uint64_t(slot);  // as any two positions have it
+      const bool within = slot <= position && back < reach;
       out[row * capacity + c] = within ? visible[row * capacity + c] : -kInfinity;
     }
 }
@@ -565,7 +568,7 @@ void gather_dequantize_op(const Attributes&, const Context& context) {
   const int64_t dim = table[1], count = size_of(shape);
   require(table.size() == 2 && shape.size() == 2 && size_of(context.shape(1)) == table[0],
           "table, scales and ids must be [V,D], [V,1] and [B,Q]");
-  require(all_below(context, 2, table[0]), "ids must be rows of the table");
+  require_within(context, 2, 0, table[0], "ids must be rows of the table");
   const int8_t* rows = context.input<int8_t>(0);
   const float* scales = context.input<float>(1);
   const int64_t* ids = context.input<int64_t>(2);
@@ -597,7 +600,7 @@ void sinusoids_op(const Attributes&, const Context& context) {
 // Queries a sentence: one for each of its beams, or one alone, the first beam's.
 int64_t queries_of(int64_t logits, int64_t rows, int64_t beams) {
   const int64_t queries = rows ? logits / rows : 0;
-  if (logits != queries * rows || (rows && queries != beams && queries != 1))
+  if (logits != queries * rows || beams < 1 || (rows && queries != beams && queries != 1))
     throw std::invalid_argument("logits must have a row for each beam of a sentence, or one");
   return queries;
 }
@@ -611,7 +614,7 @@ void candidates_op(const Attributes&, const Context& context) {
   require(logits_shape.size() == 2 && shape.size() == 2 && size > 0 &&
               size_of(context.shape(2)) == rows * queries,
           "logits, scores and labels must be [B*Q,V], [B,K] and [B,Q]");
-  require(all_below(context, 2, size), "labels must be below the size of the vocabulary");
+  require_within(context, 2, 0, size, "labels must be below the size of the vocabulary");
   const float* logits = context.input<float>(0);
   const float* scores = context.input<float>(1);
   const int64_t* labels = context.input<int64_t>(2);
@@ -682,7 +685,7 @@ void top_tokens_op(const Attributes&, const Context& context) {
   require(context.shape(0) == Shape{size_of(shape), size} && shape.size() == 2 && wanted > 0 &&
               wanted <= size,
           "logits, labels and ranks must be [B*R,V], [B,R] and [T], T from 1 to V");
-  require(all_below(context, 1, size), "labels must be below the size of the vocabulary");
+  require_within(context, 1, 0, size, "labels must be below the size of the vocabulary");
   const float* logits = context.input<float>(0);
   const int64_t* labels = context.input<int64_t>(1);
   float* scores = context.output<float>(0, {shape[0], shape[1], wanted});
@@ -784,6 +787,8 @@ Status make_domain(const char* name, const std::vector<Operator*>& members, void
 extern "C" __attribute__((visibility("default"))) void* MACARON_ENTRY(
     void* options, const macaron::RuntimeBase* base) {
   using macaron::Runtime;
+  static std::mutex one_at_a_time;  // sessions may be made by several threads
+  const std::lock_guard<std::mutex> guard(one_at_a_time);
   static const Runtime runtime(base);
   macaron::runtime = &runtime;
   static void* own = nullptr;  // one for all sessions

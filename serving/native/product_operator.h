@@ -86,25 +86,26 @@ inline bool products_work() {
 
 // Its weight, laid out.
 struct ProductKernel {
+  const Operator& made_by;
   PackedWeight weight;
 };
 
 // Checks rows [..,K] of 8 bits, their scales, those of the weight [K,N], the zero point of the rows
-// and a bias [N], or null, of so many numbers.
-inline Scales read_scales(const PackedWeight& weight, const Context& context, const float* bias,
-                          int64_t biases) {
+// and as input `added` a bias [N], which may be missing.
+inline Scales read_scales(const PackedWeight& weight, const Context& context, size_t added) {
   const Shape shape = context.shape(0);
   const int64_t count = rows_of(shape);
   const int64_t row_scales = size_of(context.shape(2)), scales_given = size_of(context.shape(3));
   if (shape.back() != weight.inputs() || (row_scales != 1 && row_scales != count) ||
       (scales_given != 1 && scales_given != weight.outputs()) ||
-      (bias && biases != weight.outputs()))
+      (context.has(added) && size_of(context.shape(added)) != weight.outputs()))
     throw std::invalid_argument(
-        "int8 product: rows, their scales, weights' scales and bias must be [..,K], 1 or a row's "
+        "rows, their scales, weights' scales and bias must be [..,K], 1 or a row's "
         "each, 1 or N, and N");
-  const uint8_t* zero_point = context.input<uint8_t>(4);
-  return {context.input<float>(2), row_scales > 1, context.input<float>(3), scales_given > 1, bias,
-          zero_point ? *zero_point : 0};
+  const int zero_point =
+      context.has(4) ? number_of<uint8_t>(context, 4, "the zero point must be a single number") : 0;
+  return {context.input<float>(2), row_scales != 1, context.input<float>(3), scales_given != 1,
+          context.input<float>(added), zero_point};
 }
 
 // Calls `work` with the first and the last of some panels, by several threads where `rows` are
@@ -132,9 +133,7 @@ inline void run_product(const ProductKernel& kernel, const Context& context, siz
   const PackedWeight& weight = kernel.weight;
   Shape shape = context.shape(0);
   const int64_t count = rows_of(shape);
-  const float* bias = context.input<float>(added);
-  const Scales scales =
-      read_scales(weight, context, bias, bias ? size_of(context.shape(added)) : 0);
+  const Scales scales = read_scales(weight, context, added);
   const ReadyRows rows(context.input<uint8_t>(0), count, shape.back(), room);
   shape.back() = weight.outputs();
   float* out = context.output<float>(0, shape);
@@ -144,15 +143,15 @@ inline void run_product(const ProductKernel& kernel, const Context& context, siz
 }
 
 // The same of rows [2M,K], whose second half is what the rounding of the first one left: the sum of
-// both products, and of the bias [N] or null -> [M,N]
+// both products, and of the bias -> [M,N]
 inline void run_wide_product(const ProductKernel& kernel, const Context& context,
-                             const float* bias, int64_t biases) {
+                             size_t added) {
   static thread_local Aligned<uint8_t> room;
   const PackedWeight& weight = kernel.weight;
   const Shape shape = context.shape(0);
   if (shape.size() != 2 || shape[0] % 2)
-    throw std::invalid_argument("wide product: rows must be [2M,K]");
-  Scales scales = read_scales(weight, context, bias, biases);
+    throw std::invalid_argument("rows must be [2M,K]");
+  Scales scales = read_scales(weight, context, added);
   scales.height = shape[0] / 2;
   const ReadyRows rows(context.input<uint8_t>(0), shape[0], shape[1], room);
   float* out = context.output<float>(0, {scales.height, weight.outputs()});
@@ -164,25 +163,16 @@ inline void run_wide_product(const ProductKernel& kernel, const Context& context
 // Of operators whose second input is a weight that is laid out beforehand.
 inline OperatorTable weight_table() {
   OperatorTable table = make_table();
-  table.create_v2 = [](const OperatorTable*, const void*, const void* info, void** kernel) {
-    int constant = 0;
-    const void* weight = nullptr;
-    if (Status failed = runtime->call(Runtime::kGetConstantInput, info, kWeight, &constant, &weight))
-      return failed;
-    if (!constant)
-      return runtime->call(Runtime::kCreateStatus, kFailed,
-                           "int8 product: weights must be constants");
-    try {
-      auto made = std::make_unique<ProductKernel>();
+  table.create_v2 = [](const OperatorTable* t, const void*, const void* info, void** kernel) {
+    return guarded(of(t), [&] {
+      const void* weight = constant_input(info, kWeight, "weights must be constants");
       const Shape shape = shape_of(*runtime, weight);
-      require(shape.size() == 2 && size_of(shape) > 0,
-              "int8 product: weights must be [K,N]");
+      require(shape.size() == 2 && size_of(shape) > 0, "weights must be [K,N], neither of them 0");
+      require_few_inputs(shape[0]);
+      auto made = std::make_unique<ProductKernel>(ProductKernel{of(t), {}});
       made->weight.pack(data_of<int8_t>(*runtime, weight), shape[0], shape[1]);
       *kernel = made.release();
-    } catch (const std::exception& error) {
-      return runtime->call(Runtime::kCreateStatus, kFailed, error.what());
-    }
-    return Status{};
+    });
   };
   table.destroy = [](void* kernel) { delete static_cast<ProductKernel*>(kernel); };
   return table;
@@ -190,18 +180,13 @@ inline OperatorTable weight_table() {
 
 template <void (*run)(const ProductKernel&, const Context&)>
 Status compute_product(void* kernel, void* context) {
-  try {
-    run(*static_cast<ProductKernel*>(kernel), Context(*runtime, context));
-  } catch (const std::exception& error) {
-    return runtime->call(Runtime::kCreateStatus, kFailed, error.what());
-  }
-  return Status{};
+  const ProductKernel& made = *static_cast<ProductKernel*>(kernel);
+  return guarded_run(made.made_by, context, [&](const Context& given) { run(made, given); });
 }
 
 // Inputs as ONNX Runtime's own operator has them: the weights' zero point comes before the bias.
 inline void product_op(const ProductKernel& kernel, const Context& context) {
-  if (context.input<int8_t>(5))
-    throw std::invalid_argument("MatMulIntegerToFloat: weights must have no zero point");
+  require(!context.has(5), "weights must have no zero point");
   run_product(kernel, context, 6);
 }
 
@@ -211,11 +196,7 @@ inline void biased_product_op(const ProductKernel& kernel, const Context& contex
 }
 
 inline void wide_product_op(const ProductKernel& kernel, const Context& context) {
-  run_wide_product(kernel, context, nullptr, 0);
-}
-
-inline void biased_wide_product_op(const ProductKernel& kernel, const Context& context) {
-  run_wide_product(kernel, context, context.input<float>(5), size_of(context.shape(5)));
+  run_wide_product(kernel, context, 5);
 }
 
 inline OperatorTable product_table() {
@@ -246,7 +227,7 @@ inline std::array<Operator, 3>& own_products() {
        {kUint8, kInt8, kFloat, kFloat, kUint8, kFloat}, {kFloat}, nullptr},
       {own_table<wide_product_op>(), "WideProduct", {kUint8, kInt8, kFloat, kFloat, kUint8},
        {kFloat}, nullptr},
-      {own_table<biased_wide_product_op>(), "BiasedWideProduct",
+      {own_table<wide_product_op>(), "BiasedWideProduct",
        {kUint8, kInt8, kFloat, kFloat, kUint8, kFloat}, {kFloat}, nullptr},
   }};
   return made;

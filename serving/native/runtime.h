@@ -8,10 +8,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <initializer_list>
 #include <stdexcept>
+#include <string>
 
 namespace macaron {
 
@@ -70,10 +73,13 @@ class Runtime {
   template <typename T>
   void attribute(int place, const void* info, const char* name, T* value) const {
     T found;
-    if (Status none = call(place, info, name, &found))
-      reinterpret_cast<void (*)(Status)>(table_[kReleaseStatus])(none);
-    else
-      *value = found;
+    if (!ignore(call(place, info, name, &found))) *value = found;
+  }
+
+  // Whether a call failed, of which nobody else is to hear.
+  bool ignore(Status status) const {
+    if (status) reinterpret_cast<void (*)(Status)>(table_[kReleaseStatus])(status);
+    return status;
   }
 
   enum Place {
@@ -113,13 +119,18 @@ class Shape {
   const int64_t* end() const { return begin() + count_; }
   int64_t operator[](size_t axis) const { return axes_[axis]; }
   int64_t& axis(size_t number) { return axes_[number]; }
-  int64_t& back() { return axes_[count_ - 1]; }
-  int64_t back() const { return axes_[count_ - 1]; }
+  int64_t& back() { return axes_[last()]; }
+  int64_t back() const { return axes_[last()]; }
   bool operator==(const Shape& other) const {
     return std::equal(begin(), end(), other.begin(), other.end());
   }
 
  private:
+  size_t last() const {
+    if (!count_) throw std::invalid_argument("a tensor must have an axis");
+    return count_ - 1;
+  }
+
   std::array<int64_t, 6> axes_{};
   size_t count_;
 };
@@ -131,12 +142,19 @@ T* data_of(const Runtime& runtime, const void* value) {
   return static_cast<T*>(found);
 }
 
-inline Shape shape_of(const Runtime& runtime, const void* value) {
+// Calls `work` with the axes of a tensor and their number.
+template <typename Work>
+auto with_axes(const Runtime& runtime, const void* value, Work work) {
   int type = 0;
   const int64_t* axes = nullptr;
   size_t count = 0;
   runtime.call(Runtime::kGetTypeAndShapeReference, value, &type, &axes, &count);
-  return {axes, count};
+  return work(axes, count);
+}
+
+inline Shape shape_of(const Runtime& runtime, const void* value) {
+  return with_axes(runtime, value,
+                   [](const int64_t* axes, size_t count) { return Shape(axes, count); });
 }
 
 // What a kernel gets and gives in one run.
@@ -144,7 +162,10 @@ class Context {
  public:
   Context(const Runtime& runtime, void* context) : runtime_(runtime), context_(context) {}
 
-  // Null where an optional one is missing.
+  // Whether an optional one is not missing.
+  bool has(size_t index) const { return value(index); }
+
+  // Null where an optional one is missing, or one has no numbers.
   template <typename T>
   const T* input(size_t index) const {
     const void* found = value(index);
@@ -153,27 +174,55 @@ class Context {
 
   Shape shape(size_t index) const { return shape_of(runtime_, value(index)); }
 
+  // The axes in words, of any number.
+  std::string axes(size_t index) const {
+    const void* found = value(index);
+    if (!found) return "none";
+    return with_axes(runtime_, found, [](const int64_t* axes, size_t count) {
+      std::string words = "[";
+      for (size_t axis = 0; axis < count; ++axis)
+        words += (axis ? "," : "") + std::to_string(axes[axis]);
+      return words + "]";
+    });
+  }
+
   template <typename T>
   T* output(size_t index, const Shape& shape) const {
     void* found = nullptr;
-    if (runtime_.call(Runtime::kGetOutput, context_, index, shape.data(), shape.size(), &found))
+    if (runtime_.ignore(runtime_.call(Runtime::kGetOutput, context_, index, shape.data(),
+                                      shape.size(), &found)))
       throw std::runtime_error("ONNX Runtime gave no memory for an output");
     return data_of<T>(runtime_, found);
   }
 
-  // Calls `work` with the numbers from 0 to `count`, on the session's threads.
+  // Calls `work` with the numbers from 0 to `count`, on the session's threads. What it throws may
+  // not leave a thread that is not ours: the first one is thrown here.
   template <typename Work>
   void in_parallel(size_t count, Work work) const {
-    void (*call)(void*, size_t) = [](void* all, size_t index) { (*static_cast<Work*>(all))(index); };
-    if (runtime_.call(Runtime::kParallelFor, static_cast<const void*>(context_), call, count,
-                      size_t{0}, static_cast<void*>(&work)))
+    struct Shared {
+      Work& work;
+      std::atomic_flag failed = ATOMIC_FLAG_INIT;
+      std::exception_ptr error{};
+    } shared{work};
+    void (*call)(void*, size_t) = [](void* all, size_t index) {
+      Shared& shared = *static_cast<Shared*>(all);
+      try {
+        shared.work(index);
+      } catch (...) {
+        if (!shared.failed.test_and_set()) shared.error = std::current_exception();
+      }
+    };
+    if (runtime_.ignore(runtime_.call(Runtime::kParallelFor, static_cast<const void*>(context_),
+                                      call, count, size_t{0}, static_cast<void*>(&shared))))
       throw std::runtime_error("ONNX Runtime could not share the work out");
+    if (shared.error) std::rethrow_exception(shared.error);
   }
 
  private:
   const void* value(size_t index) const {
     const void* found = nullptr;
-    runtime_.call(Runtime::kGetInput, static_cast<const void*>(context_), index, &found);
+    runtime_.ignore(
+        runtime_.call(Runtime::kGetInput, static_cast<const void*>(context_), index, &found));
     return found;
   }
 

@@ -35,10 +35,7 @@ inline void check_lists(const Context& context, size_t table, size_t columns) {
   if (rows.size() != 3 || all.size() != 2 || lists.size() != 2 || rows[0] != lists[0] ||
       rows[2] != all[1])
     throw std::invalid_argument("rows, table and columns must be [B,Q,D], [V,D] and [B,L]");
-  const int64_t* pieces = context.input<int64_t>(columns);
-  if (std::any_of(pieces, pieces + size_of(lists),
-                  [&](int64_t piece) { return piece < -1 || piece >= all[0]; }))
-    throw std::invalid_argument("columns must be rows of the table, or -1");
+  require_within(context, columns, -1, all[0], "columns must be rows of the table, or -1");
 }
 
 // Calls `work` with each sentence's number, its pieces and how many there are.
@@ -193,6 +190,7 @@ constexpr size_t kTable = 2;  // the input of the integer kernel that has it
 
 // The sum of each row of the table.
 struct ShortlistKernel {
+  const Operator& made_by;
   std::vector<int32_t> sums;
 };
 
@@ -205,13 +203,14 @@ inline void run_integer_logits(const ShortlistKernel& kernel, const Context& con
   const int64_t queries = shape[1], inputs = shape[2], most = context.shape(kColumns)[1];
   const uint8_t* rows = context.input<uint8_t>(0);
   const float* row_scales = context.input<float>(1);
-  const bool each_row = size_of(context.shape(1)) > 1;
+  const bool each_row = size_of(context.shape(1)) != 1;
   require((!each_row || size_of(context.shape(1)) == shape[0] * queries) &&
               size_of(context.shape(3)) == context.shape(kTable)[0],
           "scales must be those of each row, or one, and of each piece");
   const int8_t* table = context.input<int8_t>(2);
   const float* scales = context.input<float>(3);
-  const int32_t zero_point = *context.input<uint8_t>(4);
+  const int32_t zero_point =
+      number_of<uint8_t>(context, 4, "the zero point must be a single number");
   float* logits = context.output<float>(0, {shape[0], queries, most});
 #if defined(MACARON_PAIRS) || defined(MACARON_WIDE)
   static const bool vectors = columns_work();
@@ -252,33 +251,23 @@ inline void run_integer_logits(const ShortlistKernel& kernel, const Context& con
 
 inline OperatorTable shortlist_table() {
   OperatorTable table = make_table();
-  table.create_v2 = [](const OperatorTable*, const void*, const void* info, void** kernel) {
-    int constant = 0;
-    const void* weight = nullptr;
-    if (Status failed = runtime->call(Runtime::kGetConstantInput, info, kTable, &constant, &weight))
-      return failed;
-    if (!constant)
-      return runtime->call(Runtime::kCreateStatus, kFailed, 
-                           "ShortlistLogitsInteger: the table must be a constant");
-    try {
+  table.create_v2 = [](const OperatorTable* t, const void*, const void* info, void** kernel) {
+    return guarded(of(t), [&] {
+      const void* weight = constant_input(info, kTable, "the table must be a constant");
       const Shape shape = shape_of(*runtime, weight);
+      require(shape.size() == 2, "the table must be [V,D]");
+      require_few_inputs(shape[1]);
       const int8_t* from = data_of<int8_t>(*runtime, weight);
-      auto made = std::make_unique<ShortlistKernel>();
+      auto made = std::make_unique<ShortlistKernel>(ShortlistKernel{of(t), {}});
       for (int64_t v = 0; v < shape[0]; ++v, from += shape[1])
         made->sums.push_back(std::accumulate(from, from + shape[1], int32_t{0}));
       *kernel = made.release();
-    } catch (const std::exception& error) {
-      return runtime->call(Runtime::kCreateStatus, kFailed, error.what());
-    }
-    return Status{};
+    });
   };
   table.compute_v2 = [](void* kernel, void* context) {
-    try {
-      run_integer_logits(*static_cast<ShortlistKernel*>(kernel), Context(*runtime, context));
-    } catch (const std::exception& error) {
-      return runtime->call(Runtime::kCreateStatus, kFailed, error.what());
-    }
-    return Status{};
+    const ShortlistKernel& made = *static_cast<ShortlistKernel*>(kernel);
+    return guarded_run(made.made_by, context,
+                       [&](const Context& given) { run_integer_logits(made, given); });
   };
   table.destroy = [](void* kernel) { delete static_cast<ShortlistKernel*>(kernel); };
   return table;

@@ -221,6 +221,17 @@ def run(
     threads: int = 1,
 ) -> list[NDArray[Any]]:
     """The outputs of one call."""
+    model, feed = one_call(function, inputs, attributes)
+    found: list[NDArray[Any]] = session(model, library, threads).run(None, feed)
+    return found
+
+
+def one_call(
+    function: onnx.FunctionProto,
+    inputs: list[NDArray[Any]],
+    attributes: Mapping[str, float | int],
+) -> tuple[bytes, Arrays]:
+    """A graph of one call, and what it is given."""
     names = [f"in_{i}" for i in range(len(inputs))]
     outputs = [f"out_{i}" for i in range(len(function.output))]
     node = helper.make_node(function.name, names, outputs, domain=MACARON, **attributes)
@@ -237,8 +248,7 @@ def run(
     graph = helper.make_graph([node], "one", given, wanted, constants)
     opsets = [*function.opset_import, helper.make_opsetid(MACARON, 1)]
     model = helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=10)
-    found: list[NDArray[Any]] = session(model.SerializeToString(), library, threads).run(None, feed)
-    return found
+    return model.SerializeToString(), feed
 
 
 @cache
@@ -429,7 +439,7 @@ def quantized_rows(
     generator: np.random.Generator, rows: int, queries: int, capacity: int
 ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
     x = floats(generator, rows * queries, capacity)
-    x[0] *= generator.integers(2)  # of nothing but zeros
+    x[:1] *= generator.integers(2)  # of nothing but zeros
     return [x, *row_scales(rows * queries)], {}
 
 
@@ -518,7 +528,8 @@ def beam_scores(generator: np.random.Generator, rows: int, queries: int) -> NDAr
 
 def lists(generator: np.random.Generator, rows: int, least: int, most: int) -> Ints:
     """Pieces of each sentence, with -1 behind the last."""
-    columns = np.array([generator.permutation(VOCABULARY)[:most] for _ in range(rows)])
+    found = [generator.permutation(VOCABULARY)[:most] for _ in range(rows)]
+    columns = np.array(found, np.int64).reshape(rows, most)
     for row in columns:
         row[generator.integers(least, most + 1) :] = -1
     return columns
@@ -719,12 +730,19 @@ REFUSED: list[tuple[str, int, Change, str]] = [
     ("AncestorConvolution", 4, lambda kernel: kernel.repeat(9, axis=3), "at most W . 1 taps"),
     ("MaskedAttention", 1, lambda keys: keys[:-1], "queries, keys and values must be"),
     ("MaskedAttention", 2, lambda values: values[:, :-1], "queries, keys and values must be"),
+    ("MaskedAttention", 0, lambda query: query[..., :0], "queries, keys and values must be"),
     ("MaskedAttention", 3, lambda mask: mask[:2], "a mask must be"),
     ("ReachMask", 1, lambda positions: positions[:, :-1], "visible, positions and their slots'"),
     ("ReachMask", 2, lambda slots: slots[:, :-1], "visible, positions and their slots'"),
     ("AddNormQuantize", 2, lambda weight: weight[:-1], "weight and bias of a norm"),
     ("AddNormQuantize", 1, lambda y: y[:, :, 1:], "x and y must have shapes that go together"),
     ("AddPostNorm", 0, lambda x: x[..., 1:], "x and y must have shapes that go together"),
+    (
+        "AddPostNorm",
+        1,
+        lambda _: np.array(1, np.float32),
+        "AddPostNorm: a tensor must have an axis",
+    ),
     ("AddPostNormQuantize", 3, lambda bias: bias[:-1], "weight and bias of a norm"),
     ("PackedAttention", 0, lambda qkv: qkv[..., :-1], r"qkv must be \[..,3D\]"),
     ("PackedAttention", 0, lambda qkv: qkv[:, :-1], "places must be of qkv"),
@@ -735,6 +753,8 @@ REFUSED: list[tuple[str, int, Change, str]] = [
     ("PackedAttentionQuantize", 7, lambda scale: scale.repeat(2), "must be single numbers"),
     ("AddNormQuantizeRows", 4, lambda zeros: zeros[:-1], "zero points, least peak and level"),
     ("PackedAttentionQuantizeRows", 7, lambda zeros: zeros[:-1], "zero points, least peak and"),
+    ("BiasedProduct", 4, lambda zero: zero.repeat(0), "the zero point must be a single number"),
+    ("BiasedProduct", 5, lambda bias: bias[:0], r"BiasedProduct: .*; inputs are \[6,"),
     ("BiasedProduct", 5, lambda bias: bias[:-1], "rows, their scales, weights' scales and bias"),
     ("BiasedWideProduct", 0, lambda rows: rows[:-1], r"rows must be \[2M,K\]"),
     ("BiasedWideProduct", 5, lambda bias: bias[:-1], "rows, their scales, weights' scales and"),
@@ -743,12 +763,15 @@ REFUSED: list[tuple[str, int, Change, str]] = [
     ("QuantizeRows", 1, lambda zeros: zeros[:-1], "zero points, least peak and level"),
     ("GeluQuantize", 1, lambda scale: scale.repeat(2), "must be single numbers"),
     ("GatherDequantize", 1, lambda scales: scales[:-1], "table, scales and ids must be"),
-    ("GatherDequantize", 2, lambda ids: ids + 8, "ids must be rows of the table"),
+    ("GatherDequantize", 2, lambda ids: ids + 8, "input 2 must be from 0 to 7, and has"),
     ("GatherDequantize", 2, lambda ids: ids - 8, "ids must be rows of the table"),
     ("Sinusoids", 1, lambda offset: offset.repeat(2), "positions, offset and frequencies"),
+    ("Candidates", 1, lambda scores: scores[:, :0], "logits must have a row for each beam"),
     ("Candidates", 2, lambda labels: labels[:-1], "logits, scores and labels must be"),
     ("Candidates", 2, lambda labels: labels + VOCABULARY, "labels must be below the size"),
     ("Candidates", 2, lambda labels: labels - VOCABULARY, "labels must be below the size"),
+    ("ShortlistLogitsInteger", 1, lambda scale: scale.repeat(0), "must be those of each row"),
+    ("ShortlistLogitsInteger", 4, lambda zero: zero.repeat(0), "must be a single number"),
     ("ShortlistLogitsInteger", 3, lambda scales: scales[:-1], "scales must be those of each row"),
     ("TopTokens", 0, lambda logits: logits[:-1], "logits, labels and ranks must be"),
     ("TopTokens", 1, lambda labels: labels + VOCABULARY, "labels must be below the size"),
@@ -766,9 +789,30 @@ def test_what_would_be_read_or_written_out_of_bounds_is_refused(
     message: str,
 ) -> None:
     inputs, attributes = CASES[name](np.random.default_rng(4), 3, 2, 8)
-    inputs[changed] = np.ascontiguousarray(change(inputs[changed]))
+    inputs[changed] = np.array(change(inputs[changed]), order="C")
     with pytest.raises(Exception, match=message):
         run(functions[name], library, inputs, attributes)
+
+
+def test_rows_of_no_numbers_have_the_least_scale(
+    functions: dict[str, onnx.FunctionProto], library: Path
+) -> None:
+    for name in ("QuantizeRows", "GeluQuantizeRows"):
+        inputs = [np.zeros((3, 0), np.float32), *row_scales(3)]
+        levels, scales = run(functions[name], library, inputs, {})
+        assert levels.shape == (3, 0)
+        np.testing.assert_allclose(scales, np.full((3, 1), 1e-8 / 127), rtol=1e-5)
+
+
+def test_an_infinite_score_of_a_beam_is_reported(
+    functions: dict[str, onnx.FunctionProto], library: Path
+) -> None:
+    (logits, scores, labels), _ = beam_candidates(np.random.default_rng(1), 2, 3, 8)
+    logits[:, ::2], scores[0, 0] = -np.inf, np.inf
+    labels[:] = 1
+    found, *_ = run(functions["Candidates"], library, [logits, scores, labels], {})
+    assert np.isnan(found[0]).any()
+    assert np.isfinite(found[1]).all()
 
 
 def test_lists_that_do_not_fit_are_refused(
