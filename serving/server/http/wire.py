@@ -74,7 +74,7 @@ Count = Annotated[
 class Wire(BaseModel):
     """What all bodies have in common: no value is taken for one of another type."""
 
-    model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True, defer_build=True)
 
 
 class LenientRequest(Wire):
