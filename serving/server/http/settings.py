@@ -37,7 +37,7 @@ def _share_of_threads(before: dict[str, Any]) -> int:
 class Settings(BaseModel):
     """Where bundles are, how they are run, and what a request may ask for."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     bundles: Path = Field(Path("models"), validate_default=True)
     """Folder that holds the bundles, one folder each; relative to the repository root."""
