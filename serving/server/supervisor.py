@@ -15,6 +15,13 @@ from circus.sighandler import SysHandler
 from circus.sockets import CircusSocket
 from circus.watcher import Watcher
 
+import serving
+from serving.errors import ServingError
+from serving.server.check import check, refuse
+from serving.server.worker import SETTINGS
+
+WORKER = f"{serving.__name__}.worker"
+"""The program of a worker."""
 _SOCKET = "http"
 _BACKLOG = 2048
 _CHECK_S = 10
@@ -25,16 +32,22 @@ _CONTAINERIZED = "BENTOML_CONTAINERIZED"
 """Set in BentoML's own images, where the container is replaced in place of a worker."""
 
 
-def watch(worker: str, workers: int, host: str, port: int, folder: str) -> None:
-    """Run so many workers, each `python -m WORKER --fd N` in a folder, until a signal ends them.
+def serve(host: str, port: int, folder: str) -> None:
+    """Check what is to be served, and have it served by workers, which are imported from a folder,
+    until a signal ends them.
 
-    Raises OSError where the address cannot be bound.
+    Ends the process where something cannot be served; raises OSError where the address cannot be
+    bound.
     """
+    try:
+        check(SETTINGS)
+    except ServingError as error:
+        refuse(error)
     watcher = Watcher(
         name="service",
         cmd=sys.executable,
-        args=["-m", worker, "--fd", f"$(circus.sockets.{_SOCKET})"],
-        numprocesses=workers,
+        args=["-m", WORKER, "--fd", f"$(circus.sockets.{_SOCKET})"],
+        numprocesses=SETTINGS.workers,
         working_dir=folder,
         copy_env=True,
         stop_children=True,
@@ -51,7 +64,7 @@ def watch(worker: str, workers: int, host: str, port: int, folder: str) -> None:
         sockets=[CircusSocket(name=_SOCKET, host=host, port=port, backlog=_BACKLOG)],
     )
     pass_hangups_on()
-    ended = arbiter.start()
+    ended = arbiter.start(lambda _: print(f"listening on http://{host}:{port}", flush=True))
     error = ended.exception()
     if error is not None:
         raise error
