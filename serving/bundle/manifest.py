@@ -12,9 +12,9 @@ from serving.bundle.graph import FLOAT_BYTES, Graph, Tensor
 from serving.bundle.languages import Languages
 from serving.bundle.strict import Strict
 from serving.errors import BundleError, InvalidOptionError
+from serving.search.capacity import REPACK_EVERY, round_up
 from serving.search.ids import OWN_IDS, SpecialIds
 from serving.search.options import SearchOptions
-from serving.search.prefix_tree import REPACK_EVERY, round_up
 
 CARD = "README.md"
 """The model card. People may edit it: the hashes do not cover it."""

@@ -46,7 +46,7 @@ class Hosted:
             await self._within_time(scope, receive, send)
 
     async def _within_time(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun = False
+        begun, limit = False, asyncio.timeout(self._timeout_s)
 
         async def watch(message: Message) -> None:
             nonlocal begun
@@ -56,7 +56,7 @@ class Hosted:
             await send(message)
 
         try:
-            async with asyncio.timeout(self._timeout_s) as limit:
+            async with limit:
                 await self._app(scope, receive, watch)
         except TimeoutError:
             if begun or not limit.expired():

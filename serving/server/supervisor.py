@@ -17,7 +17,7 @@ from circus.watcher import Watcher
 
 import serving
 from serving.errors import ServingError
-from serving.server.check import check, refuse
+from serving.server.check import check, decoded_by_forks, refuse
 from serving.server.worker import SETTINGS
 
 WORKER = f"{serving.__name__}.worker"
@@ -40,13 +40,17 @@ def serve(host: str, port: int, folder: str) -> None:
     bound.
     """
     try:
-        check(SETTINGS)
+        found = check(SETTINGS)
+        by_processes = decoded_by_forks(SETTINGS, found)
     except ServingError as error:
         refuse(error)
     watcher = Watcher(
         name="service",
         cmd=sys.executable,
-        args=["-m", WORKER, "--fd", f"$(circus.sockets.{_SOCKET})"],
+        args=[
+            *("-m", WORKER, "--fd", f"$(circus.sockets.{_SOCKET})"),
+            *(["--decoder"] if by_processes else []),
+        ],
         numprocesses=SETTINGS.workers,
         working_dir=folder,
         copy_env=True,
@@ -65,9 +69,8 @@ def serve(host: str, port: int, folder: str) -> None:
     )
     pass_hangups_on()
     ended = arbiter.start(lambda _: print(f"listening on http://{host}:{port}", flush=True))
-    error = ended.exception()
-    if error is not None:
-        raise error
+    if (failure := ended.exception()) is not None:
+        raise failure
 
 
 def pass_hangups_on() -> None:

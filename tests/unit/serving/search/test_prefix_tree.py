@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from serving.search.prefix_tree import ALIGNMENT, PrefixTree
+from serving.search.capacity import ALIGNMENT
+from serving.search.prefix_tree import PrefixTree
 
 
 class TwoCaches:
