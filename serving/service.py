@@ -11,15 +11,14 @@ import os
 os.environ.setdefault("BENTOML_DO_NOT_TRACK", "True")
 
 import bentoml
+from _bentoml_impl.server import serving as bentoml_serving
 from bentoml._internal.utils.analytics.usage_stats import do_not_track
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from serving.errors import ServingError
-from serving.server.check import check, refuse
 from serving.server.hosting import TIMEOUT_MARGIN_S
 from serving.server.http.slow_clients import time_connections
 from serving.server.lifetime import Lifetime
-from serving.server.supervisor import pass_hangups_on
+from serving.server.supervisor import BENTOMLS_OWN, WORKER, prepare
 from serving.server.worker import SETTINGS, app, start_early
 
 # The command line has looked before it imported this module, and keeps what it saw.
@@ -54,11 +53,9 @@ class _Macaron:
     @staticmethod
     def check() -> None:
         """Refuse to serve where something is bad: once, before any worker starts."""
-        try:
-            check(SETTINGS)
-        except ServingError as error:
-            refuse(error)
-        pass_hangups_on()
+        prepare()
+        if not any(map(os.environ.get, BENTOMLS_OWN)):
+            bentoml_serving._SERVICE_WORKER_SCRIPT = WORKER  # it reads this after it has checked
 
     @bentoml.on_startup  # type: ignore[untyped-decorator]
     async def start(self) -> None:

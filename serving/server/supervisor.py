@@ -19,6 +19,7 @@ import serving
 from serving.errors import ServingError
 from serving.server.check import check, decoded_by_forks, refuse
 from serving.server.worker import SETTINGS
+from serving.translation.processes.loader import AHEAD, environment
 
 WORKER = f"{serving.__name__}.worker"
 """The program of a worker."""
@@ -28,6 +29,8 @@ _CHECK_S = 10
 """Seconds between looks whether every worker lives; the end of one is noticed at once."""
 _FINISH_S = 86400
 """Seconds that workers have to end: the grace period is theirs."""
+BENTOMLS_OWN = ("BENTOML_CONFIG", "BENTOML_CONFIG_OPTIONS")
+"""Variables with settings of BentoML, such as exporters of traces: these need its own worker."""
 _CONTAINERIZED = "BENTOML_CONTAINERIZED"
 """Set in BentoML's own images, where the container is replaced in place of a worker."""
 
@@ -39,18 +42,11 @@ def serve(host: str, port: int, folder: str) -> None:
     Ends the process where something cannot be served; raises OSError where the address cannot be
     bound.
     """
-    try:
-        found = check(SETTINGS)
-        by_processes = decoded_by_forks(SETTINGS, found)
-    except ServingError as error:
-        refuse(error)
+    prepare()
     watcher = Watcher(
         name="service",
         cmd=sys.executable,
-        args=[
-            *("-m", WORKER, "--fd", f"$(circus.sockets.{_SOCKET})"),
-            *(["--decoder"] if by_processes else []),
-        ],
+        args=["-m", WORKER, "--fd", f"$(circus.sockets.{_SOCKET})"],
         numprocesses=SETTINGS.workers,
         working_dir=folder,
         copy_env=True,
@@ -67,13 +63,26 @@ def serve(host: str, port: int, folder: str) -> None:
         check_delay=_CHECK_S,
         sockets=[CircusSocket(name=_SOCKET, host=host, port=port, backlog=_BACKLOG)],
     )
-    pass_hangups_on()
     ended = arbiter.start(lambda _: print(f"listening on http://{host}:{port}", flush=True))
     if (failure := ended.exception()) is not None:
         raise failure
 
 
-def pass_hangups_on() -> None:
+def prepare() -> None:
+    """Refuse to serve where something is bad: once, before any worker starts. Then put into the
+    environment what workers go by."""
+    try:
+        found = check(SETTINGS)
+        ahead = decoded_by_forks(SETTINGS, found)
+    except ServingError as error:
+        refuse(error)
+    os.environ.update(environment())
+    if ahead:
+        os.environ[AHEAD] = "1"
+    _pass_hangups_on()
+
+
+def _pass_hangups_on() -> None:
     """Make the process that watches the workers hand SIGHUP to them; it would replace them, and
     whoever asks the new ones before they are ready is refused."""
 

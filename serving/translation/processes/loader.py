@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # these bring what a worker starts a process ahead of
 
 _ROOT = Path(__file__).resolve().parents[__name__.count(".")]
 """The folder from which this package is imported: the repository, or site-packages."""
+AHEAD = "_MACARON_DECODER_AHEAD"
+"""Set in the environment of a worker that is to start one ahead."""
 _END_S = 10.0
 """Seconds in which processes must end by themselves."""
 
