@@ -15,8 +15,6 @@ import serving
 
 _NEEDED = ("bentoml", "onnxruntime")
 """Checked before BentoML is started, which would end with a traceback."""
-_BENTOMLS_OWN = ("BENTOML_CONFIG", "BENTOML_CONFIG_OPTIONS")
-"""Variables with settings of BentoML, such as exporters of traces: these need BentoML."""
 _PATHS = ("MACARON_BUNDLES", "MACARON_API_KEYS_FILE")
 
 
@@ -45,7 +43,9 @@ def main(arguments: list[str], prog: str) -> NoReturn:
             f"{prog}: error: {bundles} is no folder; name the one that holds the bundle folders "
             "with --bundles DIR or MACARON_BUNDLES"
         )
-    if any(environment.get(name) for name in _BENTOMLS_OWN):
+    from serving.server.http.settings import BENTOMLS_OWN  # here, as it is slow to import
+
+    if any(map(environment.get, BENTOMLS_OWN)):
         command = server_command(options.host, options.port)
         os.execve(command[0], command, environment)
     _serve(options.host, options.port, environment, prog)

@@ -16,9 +16,10 @@ from bentoml._internal.utils.analytics.usage_stats import do_not_track
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.server.hosting import TIMEOUT_MARGIN_S
+from serving.server.http.settings import BENTOMLS_OWN
 from serving.server.http.slow_clients import time_connections
 from serving.server.lifetime import Lifetime
-from serving.server.supervisor import BENTOMLS_OWN, WORKER, prepare
+from serving.server.supervisor import WORKER, prepare
 from serving.server.worker import SETTINGS, app, start_early
 
 # The command line has looked before it imported this module, and keeps what it saw.

@@ -29,8 +29,6 @@ _CHECK_S = 10
 """Seconds between looks whether every worker lives; the end of one is noticed at once."""
 _FINISH_S = 86400
 """Seconds that workers have to end: the grace period is theirs."""
-BENTOMLS_OWN = ("BENTOML_CONFIG", "BENTOML_CONFIG_OPTIONS")
-"""Variables with settings of BentoML, such as exporters of traces: these need its own worker."""
 _CONTAINERIZED = "BENTOML_CONTAINERIZED"
 """Set in BentoML's own images, where the container is replaced in place of a worker."""
 

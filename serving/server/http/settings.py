@@ -23,6 +23,8 @@ from serving.queue.limits import BatchLimits, usual_limits
 from serving.threads import Preset, default_threads
 
 PREFIX = "MACARON_"
+BENTOMLS_OWN = ("BENTOML_CONFIG", "BENTOML_CONFIG_OPTIONS")
+"""Variables with settings of BentoML, such as exporters of traces: these need its own worker."""
 ROOT = Path(__file__).resolve().parents[3]
 """The repository, or the source folder of a built Bento."""
 
