@@ -19,6 +19,8 @@ def field_docstrings(cls: type) -> dict[str, str]:
     class without source."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
+        if base.__module__.startswith("pydantic"):
+            continue  # its own fields are none of a body's
         try:
             source = inspect.getsource(base)
         except (OSError, TypeError):  # of a class that is built in, or made by a call
