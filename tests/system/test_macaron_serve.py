@@ -18,15 +18,17 @@ import pytest
 from tests.system.faults import seconds_until, worker_pids
 from tests.system.server import ROOT, Server, environment, free_port, started
 
+BUNDLE = ROOT / "models" / "macaron-de-en"
+
 
 def command(port: int) -> list[str]:
     return [sys.executable, "-m", "macaron", "serve", "--port", str(port)]
 
 
 @pytest.fixture(scope="module")
-def server(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     scratch, port = tmp_path_factory.mktemp("server"), free_port()
-    shutil.copytree(tiny_bundle, scratch / "models/tiny")
+    shutil.copytree(BUNDLE, scratch / "models" / BUNDLE.name)
     env = environment(scratch / "models", scratch)
     with started(command(port), port, ROOT, env, scratch / "log.txt") as server:
         yield server
@@ -79,9 +81,9 @@ def test_a_worker_that_dies_is_replaced(server: Server) -> None:
     assert server.ask("Guten Morgen!").status_code == 200
 
 
-def test_a_damaged_bundle_is_refused_with_one_line(tiny_bundle: Path, tmp_path: Path) -> None:
-    shutil.copytree(tiny_bundle, tmp_path / "models/tiny")
-    with (tmp_path / "models/tiny/step.onnx").open("ab") as file:
+def test_a_damaged_bundle_is_refused_with_one_line(tmp_path: Path) -> None:
+    shutil.copytree(BUNDLE, tmp_path / "models" / BUNDLE.name)
+    with (tmp_path / "models" / BUNDLE.name / "step.onnx").open("ab") as file:
         file.write(b"x")
     done = subprocess.run(
         command(free_port()),
@@ -97,11 +99,11 @@ def test_a_damaged_bundle_is_refused_with_one_line(tiny_bundle: Path, tmp_path: 
     assert "step.onnx: sha256 is" in line
 
 
-def test_an_address_that_is_taken_is_one_line(server: Server, tiny_bundle: Path) -> None:
+def test_an_address_that_is_taken_is_one_line(server: Server, tmp_path: Path) -> None:
     done = subprocess.run(
         command(server.port),
         cwd=ROOT,
-        env=environment(tiny_bundle.parent, tiny_bundle.parent),
+        env=environment(BUNDLE.parent, tmp_path),
         capture_output=True,
         text=True,
         timeout=120,
