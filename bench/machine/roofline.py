@@ -26,8 +26,8 @@ from serving.bundle.manifest import Manifest
 from serving.runtime.ort import register_kernels
 from serving.runtime.translation_stepper import OnnxState, OnnxStepper
 from serving.search.beams.sentence import Sentence
-from serving.search.capacity import ALIGNMENT
 from serving.search.options import SearchOptions
+from serving.search.prefix_tree import ALIGNMENT
 from serving.search.stepper import StepInputs, StepOutputs
 from serving.translation.offline import decode_in_batches
 

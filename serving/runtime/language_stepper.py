@@ -22,9 +22,8 @@ from serving.runtime.device import open_device
 from serving.runtime.kernels import native_library
 from serving.runtime.ort import check_int8, write_positions, write_visible
 from serving.runtime.session import Binding, CacheMemory, Device
-from serving.search.capacity import round_capacity, round_up
 from serving.search.ids import PAD_ID
-from serving.search.prefix_tree import Repack, chain
+from serving.search.prefix_tree import Repack, chain, round_capacity, round_up
 from serving.search.sampling.drawing import TOP
 from serving.search.sampling.prompts import CHUNK, LanguageOutputs, Prompted, PromptScores, chunks
 from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs

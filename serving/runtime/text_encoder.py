@@ -17,7 +17,7 @@ from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
 from serving.runtime.device import check_device
 from serving.runtime.ort import check_int8, load_graph
-from serving.search.capacity import round_up
+from serving.search.prefix_tree import round_up
 
 CALL_TOKENS = 512
 """Ids of one call, unless a single text has more: beyond it a call is no faster a token, and what

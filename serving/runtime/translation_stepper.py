@@ -23,9 +23,8 @@ from serving.runtime.cache_tensors import Bindings, StepMemory
 from serving.runtime.device import open_device
 from serving.runtime.ort import check_int8, has_kernels, write_positions, write_visible
 from serving.runtime.session import Binding, CacheMemory, Device, SourceMemory
-from serving.search.capacity import round_up
 from serving.search.ids import PAD_ID
-from serving.search.prefix_tree import Repack, chain
+from serving.search.prefix_tree import Repack, chain, round_up
 from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
 
 PREFILL_CHUNK = {"cross": 64, "joint": 8}

@@ -11,8 +11,8 @@ import numpy as np
 
 from serving.errors import DecodingError
 from serving.queue.limits import BatchLimits, Demand
-from serving.search.capacity import round_up
 from serving.search.ids import SpecialIds
+from serving.search.prefix_tree import round_up
 from serving.search.stepper import Stepper
 from serving.translation.offline import fill_batches
 from serving.translation.results import Score

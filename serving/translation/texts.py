@@ -23,8 +23,8 @@ from serving.errors import (
 from serving.queue.limits import BatchLimits, Demand
 from serving.search.beams.alternatives import continuations, first_tokens
 from serving.search.beams.sentence import Drafted, Finished, Hypothesis, Sentence
-from serving.search.capacity import most_slots
 from serving.search.options import SearchOptions, parse_options
+from serving.search.prefix_tree import most_slots
 from serving.search.stepper import CacheCosts
 from serving.text.alignment import Link, Span, word_links, word_spans, word_weights
 from serving.text.characters import check_text

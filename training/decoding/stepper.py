@@ -13,8 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from serving.search.capacity import REPACK_EVERY
-from serving.search.prefix_tree import Repack, chain, fill_rows
+from serving.search.prefix_tree import REPACK_EVERY, Repack, chain, fill_rows
 from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
 from training.batches.batching import pad
 from training.models import TranslationModel

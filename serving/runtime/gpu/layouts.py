@@ -15,8 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from serving.arrays import Ints
-from serving.search.capacity import ALIGNMENT
-from serving.search.prefix_tree import Repack, places
+from serving.search.prefix_tree import ALIGNMENT, Repack, places
 
 ZERO = 0
 """The row of zeros."""

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from serving.search.capacity import ALIGNMENT
-from serving.search.prefix_tree import PrefixTree
+from serving.search.prefix_tree import ALIGNMENT, PrefixTree
 
 
 class TwoCaches:
