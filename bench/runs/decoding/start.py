@@ -81,7 +81,8 @@ def _request(bundle: Path) -> tuple[str, bytes]:
         source, target = manifest.languages.trained[0]
         return "/translate", json.dumps({"q": "1 2 3", "source": source, "target": target}).encode()
     if manifest.task == "generate":
-        return "/v1/completions", json.dumps({"prompt": "1 2 3", "max_tokens": 1}).encode()
+        asked = {"model": manifest.name, "prompt": "1 2 3", "max_tokens": 1}
+        return "/v1/completions", json.dumps(asked).encode()
     raise BenchError(
         f"{bundle} must be for 'translate' or 'generate', got {manifest.task!r}; name another"
     )
