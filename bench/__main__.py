@@ -76,6 +76,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_quality(verbs)
     _add_bundles(verbs)
     _add_verification(verbs)
+    _add_start(verbs)
     _add_store(verbs)
     _add_terms(verbs)
     _add_estimation(verbs)
@@ -436,6 +437,27 @@ def _add_students(verbs: _Verbs) -> None:
     parser.add_argument("--language", default="en", metavar="CODE", help="en or pt")
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
     _add_threads(parser)
+    parser.add_argument("--busy", action="store_true", help=_BUSY)
+
+
+def _add_start(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "start",
+        help="from the start of a server with one bundle to its first answer",
+        description="Time and processor time from the command to the first answer of a server with "
+        "one bundle. Several checkouts are started in turns.",
+    )
+    parser.add_argument("--bundle", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--command", choices=("macaron", "bentoml"), default="macaron")
+    parser.add_argument(
+        "--checkout",
+        type=Path,
+        action="append",
+        metavar="DIR",
+        help="a checkout of the repository (default: the current folder); may be given several "
+        "times",
+    )
+    parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
     parser.add_argument("--busy", action="store_true", help=_BUSY)
 
 

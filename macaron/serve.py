@@ -1,4 +1,5 @@
-"""`macaron serve`: BentoML's own command, given this package's service and a folder of bundles."""
+"""`macaron serve`: the server of `bentoml serve`, started without what BentoML needs for services
+of other kinds."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _PATHS = ("MACARON_BUNDLES", "MACARON_API_KEYS_FILE")
 
 
 def main(arguments: list[str], prog: str) -> NoReturn:
-    """Become the server, or end with a one-line error.
+    """Be the server, or end with a one-line error.
 
     Raises ModuleNotFoundError if a package that serving needs is missing.
     """
@@ -42,8 +43,26 @@ def main(arguments: list[str], prog: str) -> NoReturn:
             f"{prog}: error: {bundles} is no folder; name the one that holds the bundle folders "
             "with --bundles DIR or MACARON_BUNDLES"
         )
-    command = server_command(options.host, options.port)
-    os.execve(command[0], command, environment)
+    from serving.server.http.settings import BENTOMLS_OWN  # here, as it is slow to import
+
+    if any(map(environment.get, BENTOMLS_OWN)):
+        command = server_command(options.host, options.port)
+        os.execve(command[0], command, environment)
+    _serve(options.host, options.port, environment, prog)
+
+
+def _serve(host: str, port: int, environment: dict[str, str], prog: str) -> NoReturn:
+    """Watch workers until a signal ends them, then end the process."""
+    os.environ.update(environment)
+    os.chdir(_place())
+    # Settings are read from the environment as this is imported.
+    from serving.server.supervisor import serve
+
+    try:
+        serve(host, port, str(_place()))
+    except OSError as error:
+        raise SystemExit(f"{prog}: error: {host}:{port}: {error.strerror or error}") from error
+    raise SystemExit(0)
 
 
 def server_environment(environment: Mapping[str, str], bundles: Path | None) -> dict[str, str]:
@@ -60,12 +79,16 @@ def server_environment(environment: Mapping[str, str], bundles: Path | None) -> 
 
 def server_command(host: str, port: int) -> list[str]:
     """The command that starts BentoML in the folder of this package, where workers find it."""
-    place = Path(serving.__path__[0]).parents[serving.__name__.count(".")]
     return [
         *(sys.executable, "-m", "bentoml", "serve"),
-        *("--working-dir", str(place), "--host", host, "--port", str(port)),
+        *("--working-dir", str(_place()), "--host", host, "--port", str(port)),
         f"{serving.__name__}.service:MacaronService",
     ]
+
+
+def _place() -> Path:
+    """The folder of this package, where workers are imported from."""
+    return Path(serving.__path__[0]).parents[serving.__name__.count(".")]
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:

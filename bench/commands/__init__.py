@@ -10,6 +10,7 @@ from bench.commands import decoding, documents, encoding, evaluation, gate, trai
 VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "engine": decoding.engine,
     "server": decoding.server,
+    "start": decoding.start,
     "store": decoding.store,
     "translate": decoding.translate,
     "profile": decoding.profile,

@@ -270,6 +270,19 @@ def store(options: argparse.Namespace) -> int:
     return status(machine, busy=options.busy)
 
 
+def start(options: argparse.Namespace) -> int:
+    """Time the starts of a server; the table goes to stdout."""
+    from bench.runs.decoding.start import measure_starts, start_table
+
+    repetitions = at_least_one("--repetitions", options.repetitions)
+    machine = idle_machine(cores_of(None), busy=options.busy)
+    checkouts = options.checkout or [Path()]
+    found = measure_starts(options.bundle, checkouts, repetitions, options.command, tell)
+    machine = watched(machine)
+    print(start_table(found))
+    return status(machine, busy=options.busy)
+
+
 def documents(options: argparse.Namespace) -> int:
     """Time whole documents, in turns with their sentences alone; the tables go to stdout."""
     from bench.runs.decoding.documents import (

@@ -14,7 +14,6 @@ from serving.bundle.strict import Strict
 from serving.errors import BundleError, InvalidOptionError
 from serving.search.ids import OWN_IDS, SpecialIds
 from serving.search.options import SearchOptions
-from serving.search.prefix_tree import REPACK_EVERY, round_up
 
 CARD = "README.md"
 """The model card. People may edit it: the hashes do not cover it."""
@@ -269,6 +268,10 @@ class CacheSizes:
     alone. So a process that only fills batches needs no session."""
 
     def __init__(self, manifest: Manifest) -> None:
+        # Here, as it brings NumPy, which who reads manifests alone does without.
+        from serving.search.prefix_tree import REPACK_EVERY, round_up
+
+        self._round_up = round_up
         self._kind, self._target = manifest.decoder_kind, manifest.target
         self.lookback = manifest.lookback
         """As `Manifest.lookback`."""
@@ -285,7 +288,7 @@ class CacheSizes:
 
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
         """Bytes of caches of that size, with the spare copy that a repack writes."""
-        height = round_up(source_length) if self._kind == "joint" else 1
+        height = self._round_up(source_length) if self._kind == "joint" else 1
         return 2 * self._slot_bytes * rows * height * slots
 
 

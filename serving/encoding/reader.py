@@ -16,7 +16,6 @@ from serving.bundle.encoder_tokenizer import EncodedText, EncoderTokenizer
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Manifest, Reading
 from serving.errors import BundleError, InvalidOptionError, RequestError
-from serving.hub.pull import bundle_folder
 from serving.runtime.session import ON_CPU
 from serving.runtime.text_encoder import TextEncoder
 from serving.text.characters import check_text
@@ -33,6 +32,8 @@ class TextReader:
         """Load a bundle for `encode` or `classify`, given by path or model name. `threads` defaults
         to the number of processors. `workers` is the number of batches that a server reads at the
         same time. Raises BundleError."""
+        from serving.hub.pull import bundle_folder
+
         folder = bundle_folder(folder)
         self.manifest: Manifest = read_manifest(folder)
         reading, length = self.manifest.reading, self.manifest.sizes.max_source

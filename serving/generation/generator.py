@@ -11,7 +11,6 @@ from serving.errors import InvalidOptionError
 from serving.generation.choices import Generation, Prompt, TokenScore, best_choices
 from serving.generation.prompts import load_prompts
 from serving.generation.running import RunningPrompts
-from serving.hub.pull import bundle_folder
 from serving.queue.limits import BatchLimits
 from serving.runtime.device import batches_at_once, open_device
 from serving.runtime.language_stepper import LanguageStepper
@@ -45,6 +44,8 @@ class Generator:
         for name, count in (("threads", threads), ("workers", workers)):
             if count is not None and count < 1:
                 raise InvalidOptionError(f"{name} must be >= 1, got {count}", parameter=name)
+        from serving.hub.pull import bundle_folder
+
         folder = bundle_folder(bundle)
         self.prompts = load_prompts(folder)
         self.workers = batches_at_once(self.manifest, workers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +20,6 @@ from serving.errors import (
     InvalidOptionError,
     RequestError,
 )
-from serving.generation.chat import ChatTemplate, Message
 from serving.generation.choices import (
     ChoiceBuilder,
     Generation,
@@ -34,6 +34,9 @@ from serving.search.sampling.drawing import Uniforms
 from serving.search.sampling.prompts import PromptScores
 from serving.search.sampling_options import GenerationOptions, parse_generation_options
 from serving.text.characters import check_text
+
+if TYPE_CHECKING:
+    from serving.generation.chat import ChatTemplate, Message
 
 
 class PromptProcessor:
@@ -195,7 +198,9 @@ def _load_chat(folder: Path, manifest: Manifest, tokenizer: TextTokenizer) -> Ch
     name = manifest.tokenizer.chat_template_file
     if name is None:
         return None
-    from serving.bundle.fast_vocabulary import FastVocabulary  # others have no use for its library
+    # Others have no use for their libraries.
+    from serving.bundle.fast_vocabulary import FastVocabulary
+    from serving.generation.chat import ChatTemplate
 
     if not isinstance(tokenizer, FastVocabulary):
         raise BundleError(

@@ -17,7 +17,7 @@ from serving.generation.ticket import (
 from serving.queue.engine import Work
 from serving.queue.limits import Demand
 from serving.queue.observer import Observer
-from serving.search.beams.sentence import Group
+from serving.search.options import Group
 from serving.search.prefix_tree import most_slots
 from serving.search.sampling.prompts import CHUNK
 from serving.search.stepper import CacheCosts

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from serving.search.beams.sentence import Group
-from serving.search.stepper import CacheCosts
+from serving.search.options import Group
+
+if TYPE_CHECKING:  # it brings NumPy, which settings do not need
+    from serving.search.stepper import CacheCosts
 
 
 @dataclass(frozen=True, kw_only=True)

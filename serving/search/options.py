@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from serving.errors import InvalidOptionError
 
@@ -30,6 +30,13 @@ RANGES: dict[str, tuple[float, float]] = {
     "patience": (0.01, 16),
 }
 """Lowest and highest value of each numeric option."""
+
+
+class Group(NamedTuple):
+    """What sentences that are decoded in one batch have in common."""
+
+    beam_size: int
+    shortlisted: bool
 
 
 @dataclass(frozen=True, kw_only=True)

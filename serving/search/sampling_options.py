@@ -6,13 +6,13 @@ import dataclasses
 import os
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from serving.arrays import Doubles, Ints
 from serving.errors import InvalidOptionError
 from serving.search.options import SearchOptions, check_names
+
+if TYPE_CHECKING:
+    from serving.arrays import Doubles, Ints
 
 RANGES: dict[str, tuple[float, float]] = {
     "max_length": (0, 1_000_000),
@@ -187,6 +187,8 @@ class GenerationOptions:
     @cached_property
     def bias_arrays(self) -> tuple[Ints, Doubles]:
         """The token ids of `logit_bias`, and what is added to their logits."""
+        import numpy as np  # here, as who reads options alone does without
+
         tokens, biases = zip(*self.logit_bias, strict=True)
         return np.array(tokens, dtype=np.int64), np.array(biases, dtype=np.float64)
 

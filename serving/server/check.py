@@ -6,28 +6,38 @@ Nothing is loaded: that is done once, by whoever serves.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import NoReturn
 
 from serving.bundle.folder import read_manifest
+from serving.bundle.manifest import Manifest
 from serving.errors import ServingError
 from serving.search.options import parse_options
-from serving.server.http.gate import Keys
+from serving.server.http.keys import Keys
 from serving.server.http.settings import Settings
 from serving.server.models.manifests import check_defaults, read_manifests
 from serving.server.work.stored.store import open_store
 
 
-def check(settings: Settings) -> None:
-    """Raise ServingError where a bundle is missing, damaged or newer than this version, where its
-    options are over a limit, and where the keys or the store cannot be used."""
+def check(settings: Settings) -> list[Manifest]:
+    """The manifests of all bundles; raises ServingError where one is missing, damaged or newer than
+    this version, where its options are over a limit, and where the keys or the store cannot be
+    used."""
     Keys(settings)
-    for folder in read_manifests(settings):
-        manifest = read_manifest(folder)
+    manifests = [read_manifest(folder) for folder in read_manifests(settings)]
+    for manifest in manifests:
         if manifest.task == "translate":
             check_defaults(manifest.name, parse_options(manifest.search), settings)
     store = open_store(settings)
     if store is not None:
         store.close()
+    return manifests
+
+
+def decoded_by_forks(settings: Settings, manifests: Iterable[Manifest]) -> bool:
+    """Whether a worker will start a process that loads models and whose forks decode."""
+    by_forks = settings.decode_in == "processes" and settings.preset == "throughput"
+    return by_forks and any(manifest.task == "translate" for manifest in manifests)
 
 
 def refuse(error: ServingError) -> NoReturn:

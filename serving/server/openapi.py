@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from serving.server.api.description import SCHEMAS, bodies_of, paths_of
+from serving.server.api.description import SCHEMAS, DescribedSchema, bodies_of, paths_of
 from serving.server.api.dialect import API_VERSION, Dialect
 from serving.server.dialects import DIALECTS
 
@@ -44,7 +44,9 @@ def _schemas(dialects: Sequence[Dialect[Any]]) -> dict[str, Any]:
     for requests, answers in map(bodies_of, dialects):
         modes += [(request, "validation") for request in requests]
         modes += [(answer, "serialization") for answer in answers]
-    _, found = models_json_schema(modes, ref_template=SCHEMAS + "{model}")
+    _, found = models_json_schema(
+        modes, ref_template=SCHEMAS + "{model}", schema_generator=DescribedSchema
+    )
     return _by_title(found["$defs"])
 
 

@@ -9,13 +9,13 @@ import functools
 import sys
 from typing import TYPE_CHECKING
 
-from starlette.applications import Starlette
-
 from serving.errors import ServingError
 from serving.server.check import refuse
 from serving.server.http.settings import Settings
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
     from serving.server.models.registry import Registry
 
 _WORKER = "_bentoml_impl.worker.service"

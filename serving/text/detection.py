@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-
-from py3langid.langid import MODEL_FILE, LanguageIdentifier
+from typing import TYPE_CHECKING
 
 from serving.text.languages import LANGUAGE_NAMES
+
+if TYPE_CHECKING:
+    from py3langid.langid import LanguageIdentifier
 
 MAX_CHARS = 2000
 """Characters used for detection: more take time and change nothing."""
@@ -46,6 +48,8 @@ def load_detector() -> None:
 
 @functools.cache
 def _identifier() -> LanguageIdentifier:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
     whole = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
     whole.set_languages(set(LANGUAGE_NAMES) & set(whole.labels))
     # A restricted identifier keeps 20 MB for the other languages; one built from the rest does not.

@@ -14,7 +14,6 @@ from typing import Literal
 
 from serving.errors import InvalidOptionError
 from serving.text.alignment import Link, Span
-from serving.text.formats.markdown import markdown_tokens
 from serving.text.formats.markup import html_tokens
 from serving.text.formats.xml import xml_tokens
 from serving.text.kept.figures import in_convention
@@ -284,8 +283,11 @@ def _tokens(source: str, format: Format, ignored: Collection[str]) -> Sequence[T
         return joined_tokens(source, with_neighbours_apart(tokens))
     if format == "xml":
         return joined_tokens(source, with_neighbours_apart(xml_tokens(source, ignored)))
-    tokens = list(plain_tokens(source)) if format == "text" else markdown_tokens(source)
-    return joined_tokens(source, tokens)
+    if format == "text":
+        return joined_tokens(source, list(plain_tokens(source)))
+    from serving.text.formats.markdown import markdown_tokens  # its parser takes a while to import
+
+    return joined_tokens(source, markdown_tokens(source))
 
 
 def _passages(parts: Sequence[Passage | str]) -> Iterator[Passage]:

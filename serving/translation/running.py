@@ -13,7 +13,8 @@ from typing import Protocol
 
 from serving.queue.engine import Joined, Progress
 from serving.search.beams.beam import BeamSearch
-from serving.search.beams.sentence import Finished, Group, Sentence
+from serving.search.beams.sentence import Finished, Sentence
+from serving.search.options import Group
 from serving.search.stepper import Stepper
 from serving.translation.results import SentenceOutcome
 from serving.translation.texts import TextProcessor

@@ -8,14 +8,11 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from serving.bundle.folder import parse_manifest
 from serving.bundle.manifest import Manifest
-from serving.documents.files import NO_FILE_WISHES, FileTranslation, FileWishes, translate_file
-from serving.documents.unit import Translated, Unit
 from serving.errors import DecodingError, InvalidOptionError, RequestError, ServingError
-from serving.hub.pull import bundle_folder
 from serving.queue.engine import Engine
 from serving.queue.limits import BatchLimits, usual_limits
 from serving.runtime.device import batches_at_once, open_device
@@ -48,6 +45,10 @@ from serving.translation.running import RunningBatches, Steppers
 from serving.translation.scoring import score_pairs
 from serving.translation.texts import TextProcessor, load_texts
 from serving.translation.ticket import Request
+
+if TYPE_CHECKING:  # a server that starts needs neither files nor names of models
+    from serving.documents.files import FileTranslation, FileWishes
+    from serving.documents.unit import Translated, Unit
 
 _WARM_UP_TEXT = "A warm-up."
 _ALLOWING = "zero_shot=True (on the command line --zero-shot)"
@@ -303,7 +304,7 @@ class ModelTranslator:
         *,
         source: str | None = None,
         target: str | None = None,
-        wishes: FileWishes = NO_FILE_WISHES,
+        wishes: FileWishes | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> FileTranslation:
         """Translate a file into another of the same kind (docs/how-to/documents.md), which is there
@@ -314,16 +315,19 @@ class ModelTranslator:
         DocumentError for a file that cannot be read, TooLongError for too long a paragraph,
         InvalidOptionError where the target may not be written, and OSError.
         """
+        from serving.documents.files import NO_FILE_WISHES, translate_file
+
         options = options or self.default_options
         source, target = self.direction(source, target)
         out = Path(target_path)
+        asked = wishes or NO_FILE_WISHES
 
         def read(unit: Unit) -> TextInSentences:
             own = Wishes(
                 alignments=unit.links,
-                terms=wishes.terms,
-                glossary=wishes.glossary,
-                memory=wishes.memory,
+                terms=asked.terms,
+                glossary=asked.glossary,
+                memory=asked.memory,
             )
             return self.read(
                 unit.text,
@@ -337,12 +341,12 @@ class ModelTranslator:
         def translate(units: Sequence[Unit]) -> tuple[list[Translated], list[str]]:
             return translate_units(units, read, self._translate, out, made_by.hexdigest(), progress)
 
-        begun_so = wishes.memory is not None and wishes.memory.as_prefix
+        begun_so = asked.memory is not None and asked.memory.as_prefix
         made_by = sha256(
-            repr((self.manifest, options, source, target, wishes.terms, begun_so)).encode()
+            repr((self.manifest, options, source, target, asked.terms, begun_so)).encode()
         )
-        wishes = dataclasses.replace(wishes, target_language=target)
-        return translate_file(Path(source_path), out, translate, wishes)
+        asked = dataclasses.replace(asked, target_language=target)
+        return translate_file(Path(source_path), out, translate, asked)
 
     def translate_sentences(
         self,
@@ -489,6 +493,8 @@ class Translator(ModelTranslator):
         """
         if threads is not None and threads < 1:
             raise InvalidOptionError(f"threads must be >= 1, got {threads}", parameter="threads")
+        from serving.hub.pull import bundle_folder
+
         folder = bundle_folder(bundle)
         workers = batches_at_once(parse_manifest(folder), workers)
         texts = load_texts(folder, workers, limits)

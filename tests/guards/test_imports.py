@@ -78,6 +78,39 @@ def test_who_watches_the_workers_has_no_onnx_runtime_in_memory() -> None:
     assert loaded & {"onnxruntime", "serving.server.app", "serving.translation.translator"} == set()
 
 
+def test_who_watches_the_workers_of_macaron_serve_imports_little() -> None:
+    done = run_python("-c", "import serving.server.supervisor, sys; print(*sys.modules)")
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.split())
+    assert {"circus.arbiter", "serving.bundle.folder"} <= loaded
+    assert loaded & {"bentoml", "starlette", "uvicorn", "numpy", "onnxruntime"} == set()
+
+
+NOT_FOR_THE_FIRST_ANSWER = {
+    *("torch", "bentoml", "onnxruntime", "jinja2", "markdown_it", "py3langid", "lxml", "pypdf"),
+    *("sqlalchemy", "alembic", "huggingface_hub", "tokenizers", "charset_normalizer", "rapidfuzz"),
+    *("serving.documents.recognition", "serving.store.database", "serving.hub.pull"),
+}
+"""What a worker imports when something needs it: a text in Markdown, a document, the store."""
+
+
+def test_a_worker_imports_nothing_that_the_first_answer_does_not_need() -> None:
+    imports = "import serving.worker, serving.server.hosting, serving.server.app, uvicorn, sys"
+    done = run_python("-c", f"{imports}; print(*sys.modules)")
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.split())
+    assert {"starlette", "serving.server.dialects.native.routes"} <= loaded
+    assert loaded & NOT_FOR_THE_FIRST_ANSWER == set()
+
+
+def test_a_worker_starts_what_loads_models_before_it_imports_anything() -> None:
+    done = run_python("-c", "import serving.worker, sys; print(*sys.modules)")
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.split())
+    assert "serving.translation.processes.loader" in loaded
+    assert loaded & {"numpy", "pydantic", "starlette", "uvicorn", "serving.server.app"} == set()
+
+
 # ONNX Runtime's reports wait in a database under the cache folder from its import on. It makes none
 # where it finds itself in continuous integration.
 @pytest.mark.parametrize(

@@ -295,7 +295,7 @@ def worker_pids(server: Server) -> list[int]:
     return [
         child.pid
         for child in psutil.Process(server.process.pid).children()
-        if any("_bentoml_impl.worker" in argument for argument in _arguments(child))
+        if any("serving.worker" in argument for argument in _arguments(child))
     ]
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from serving.documents.unit import FileInUnits, Format, Link, Translated, Unit, WrittenFile
 from serving.errors import InvalidTextError
 from serving.text.document import Document
-from serving.text.formats.markdown import block_starts
 from serving.text.formats.markup import html_tokens
 
 _LENGTH = 1000
@@ -136,6 +135,8 @@ def html_units(source: str) -> list[str | Unit]:
 
 def markdown_units(source: str) -> list[str | Unit]:
     """A text of Markdown, cut between its blocks."""
+    from serving.text.formats.markdown import block_starts  # its parser takes a while to import
+
     starts = [0, *block_starts(source), len(source)]
     spans = [
         (begin, end, _has_words(source[begin:end])) for begin, end in itertools.pairwise(starts)

@@ -14,14 +14,7 @@ from serving.arrays import Floats
 from serving.errors import ServingError
 from serving.search.beams.constraints import Constraints
 from serving.search.ids import BOS_ID, EOS_ID
-from serving.search.options import SearchOptions
-
-
-class Group(NamedTuple):
-    """What sentences that are decoded in one batch have in common."""
-
-    beam_size: int
-    shortlisted: bool
+from serving.search.options import Group, SearchOptions
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,13 @@ from types import NoneType
 from typing import Any, get_args
 
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import ModelSchema
 
+from serving.docstrings import field_docstrings
 from serving.server.api.dialect import Dialect, DialectRoute
 from serving.server.http.form import MULTIPART, URLENCODED
-from serving.server.http.wire import JSON
+from serving.server.http.wire import JSON, Wire
 
 SCHEMAS = "#/components/schemas/"
 
@@ -42,6 +45,22 @@ _RETRY_AFTER = {
         "schema": {"type": "integer", "minimum": 1},
     }
 }
+
+
+class DescribedSchema(GenerateJsonSchema):
+    """Schemas whose fields are described by the docstrings below them."""
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        """The schema of a body."""
+        found = super().model_schema(schema)
+        model: type[BaseModel] = schema["cls"]
+        said = field_docstrings(model) if issubclass(model, Wire) else {}
+        for name, field in model.model_fields.items():
+            given = field.serialization_alias if self.mode == "serialization" else field.alias
+            property = found.get("properties", {}).get(given or name)
+            if property is not None and name in said:
+                property.setdefault("description", said[name])
+        return found
 
 
 def paths_of(dialect: Dialect[Any]) -> dict[str, Any]:
@@ -130,7 +149,7 @@ def _event(data: str) -> dict[str, Any]:
 
 def _form(request: type[BaseModel], names: tuple[str, ...]) -> dict[str, Any]:
     """The schema of a form with those fields of the request."""
-    described = request.model_json_schema()
+    described = request.model_json_schema(schema_generator=DescribedSchema)
     properties = {name: _not_null(described["properties"][name]) for name in names}
     required = [name for name in described.get("required", []) if name in names]
     return {"type": "object", "properties": properties, "required": required}

@@ -30,6 +30,7 @@ from serving.errors import (
     UnauthorizedError,
 )
 from serving.server.http.access_log import CONTEXT, RequestContext
+from serving.server.http.keys import Keys
 from serving.server.http.settings import Settings, variable
 from serving.store.records.key import NO_LIMITS, KeyLimits, StoredKey, UsageCount, digest_of
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from serving.server.http.accounts import Accounts
     from serving.server.http.usage import UsageMeter
 
-_LEAST_LENGTH = 8
 _LEAST_ADMIN_LENGTH = 16
 ADMIN = "admin"
 """Name of the admin key's holder in log lines."""
@@ -63,36 +63,6 @@ class KeyRule(enum.Enum):
     """In the header, or in the query, for any method: the endpoint passes it on likewise."""
     ADMIN = enum.auto()
     """In the header; it must be the admin key."""
-
-
-class Keys:
-    """The keys of the settings, stored as digests."""
-
-    def __init__(self, settings: Settings) -> None:
-        """Raises SettingsError for an unreadable file or a key that is too short."""
-        keys = re.split(r"[\s,]+", settings.api_keys.get_secret_value())
-        if settings.api_keys_file is not None:
-            keys += _read(settings)
-        self._digests = [digest_of(key) for key in dict.fromkeys(keys) if key]
-        if any(0 < len(key) < _LEAST_LENGTH for key in keys):
-            raise SettingsError(
-                f"{variable('api_keys')} must hold keys of at least {_LEAST_LENGTH} characters, "
-                "got a shorter one"
-            )
-
-    @property
-    def owners(self) -> list[str]:
-        """Short names of all keys."""
-        return [digest.hex()[:8] for digest in self._digests]
-
-    def owner(self, digest: bytes) -> str:
-        """Short name of the key with a digest, which reveals nothing about the key; empty if it is
-        unknown."""
-        found = ""
-        for known in self._digests:  # all of them, so that the time does not depend on the match
-            if hmac.compare_digest(known, digest):
-                found = known.hex()[:8]
-        return found
 
 
 class RateLimit:
@@ -374,24 +344,6 @@ def presented_key(headers: Headers, schemes: Sequence[str]) -> str | None:
     if scheme.lower() in schemes and credentials.strip():
         return credentials.strip()
     return headers.get("x-api-key") or None
-
-
-def _read(settings: Settings) -> list[str]:
-    assert settings.api_keys_file is not None
-    try:
-        lines = settings.api_keys_file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise SettingsError(
-            f"{variable('api_keys_file')} = {settings.api_keys_file} cannot be read ({reason})"
-        ) from error
-    keys = [line.partition("#")[0].strip() for line in lines]
-    if not any(keys):
-        raise SettingsError(
-            f"{variable('api_keys_file')} = {settings.api_keys_file} must hold a key, one a line, "
-            "got none"
-        )
-    return keys
 
 
 def _admin_digest(settings: Settings, keys: Keys) -> bytes | None:

@@ -23,6 +23,8 @@ from serving.queue.limits import BatchLimits, usual_limits
 from serving.threads import Preset, default_threads
 
 PREFIX = "MACARON_"
+BENTOMLS_OWN = ("BENTOML_CONFIG", "BENTOML_CONFIG_OPTIONS")
+"""Variables with settings of BentoML, such as exporters of traces: these need its own worker."""
 ROOT = Path(__file__).resolve().parents[3]
 """The repository, or the source folder of a built Bento."""
 
@@ -37,7 +39,7 @@ def _share_of_threads(before: dict[str, Any]) -> int:
 class Settings(BaseModel):
     """Where bundles are, how they are run, and what a request may ask for."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     bundles: Path = Field(Path("models"), validate_default=True)
     """Folder that holds the bundles, one folder each; relative to the repository root."""

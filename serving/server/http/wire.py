@@ -72,9 +72,13 @@ Count = Annotated[
 
 
 class Wire(BaseModel):
-    """What all bodies have in common: no value is taken for one of another type."""
+    """What all bodies have in common: no value is taken for one of another type.
 
-    model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
+    What checks a body is built with the first one. The OpenAPI document describes each field by the
+    docstring below it.
+    """
+
+    model_config = ConfigDict(strict=True, frozen=True, defer_build=True)
 
 
 class LenientRequest(Wire):

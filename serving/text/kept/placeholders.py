@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -106,8 +107,7 @@ _VARIABLE = r"""
     | (?<!\w)[^\W_]++(?:[&@\#=]++(?!\w{2,31};)[^\W_]++)+(?!\w) | (?<!\w)[A-Z]\#(?!\w) # AT&T, C#
     | (?<!\w)[^\W_]++(?:_++[^\W_]++)+(?!\w)(?:\.[a-z]\w*+)*+            # snake_case, a_b.txt
 """
-_PATTERN = re.compile(
-    rf"""
+_PATTERN = rf"""
     (?P<icu> {MESSAGE})
     | (?P<code> {_BBCODE_KEPT})
     | (?P<mark> {SIGNS})
@@ -127,9 +127,8 @@ _PATTERN = re.compile(
       )
     | (?P<script> (?<=[^\s{SCRIPTS}])[{SCRIPTS}]++ )
     | (?P<symbol> {SYMBOLS} | [*=~^\#&<>\\`@{SCRIPTS}]++ | (?<![^\W_])_++ | _++(?![^\W_]) )
-    """,
-    re.VERBOSE,
-)
+    """
+"""Where a text has something to keep, and of which kind."""
 _ANY = re.compile(rf"{SPECIAL}|[:;/!|][A-Za-z_.~/:()|'’-]|[\u00b5\u03bc]|\.(?:[a-z]|[A-Z]{{2}})")
 _CONDITION = re.compile(rf"{CONDITION}|{_MARK}", re.VERBOSE)
 _DIGITS_TOO = re.compile(_ANY.pattern.replace("[", "[0-9", 1))
@@ -148,6 +147,12 @@ _UNIT = re.compile(r"[ \u00a0\u202f]?[%€$](?![\w{(<%$#@-])")
 _UNPAIRED = re.compile(r"\[(?:/.+|[*a-z]|[^=]+=.*)\]|(?:&lt;|<).*")
 """BBCode and HTML tags that stand alone; `[word]` is text."""
 _TRAILING = re.compile(r"[.,;:!?'\"»”’)\]]+$")
+
+
+@functools.cache
+def _pattern() -> re.Pattern[str]:
+    """`_PATTERN`, compiled at the first use: that takes some 50 ms."""
+    return re.compile(_PATTERN, re.VERBOSE)
 
 
 @dataclass(frozen=True)
@@ -176,6 +181,8 @@ def placeholders(text: str, *, escapes: bool = True) -> Iterator[Placeholder]:
 
     If `escapes` is false, character references and backslashes are ordinary text.
     """
+    if is_plain(text):  # nor is the pattern compiled before it is needed
+        return
     held: Placeholder | None = None
     done = 0
     for found in _found(text, escapes=escapes):
@@ -227,8 +234,9 @@ def _found(text: str, *, escapes: bool) -> Iterator[Placeholder]:
 
 def _marks(text: str, *, escapes: bool) -> Iterator[Mark]:
     """The matches of the pattern, each on its own."""
+    search = _pattern().search
     at, broken = 0, 0
-    while match := _PATTERN.search(text, at):
+    while match := search(text, at):
         begin, end = match.span()
         at, kind = end, match.lastgroup or ""
         if kind == "icu":

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import queue
 import select
-import signal
 import socket
-import subprocess
-import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,16 +16,11 @@ from pathlib import Path
 from serving.errors import BundleError
 from serving.queue.limits import BatchLimits
 from serving.resident import proportional_bytes
-from serving.runtime.gpu.cuda_switches import VISIBLE
 from serving.runtime.session import DeviceUse
 from serving.search.beams.sentence import Sentence
-from serving.translation.processes.orders import DropOrder, LoadOrder, Order, ServeOrder
+from serving.translation.processes.loader import Loader, taken_ahead
+from serving.translation.processes.orders import DropOrder, LoadOrder, Order
 from serving.translation.running import SentenceProgress
-
-_ROOT = Path(__file__).resolve().parents[__name__.count(".")]
-"""The folder from which this package is imported: the repository, or site-packages."""
-_END_S = 10.0
-"""Seconds in which processes must end by themselves."""
 
 
 class ProcessLink:
@@ -116,89 +107,6 @@ class ProcessLink:
                 self._loader.part()
 
 
-class Loader:
-    """A process that loads models: `serving.translation.processes.decoder`."""
-
-    def __init__(self, *, forks: bool, gpu: str | None = None) -> None:
-        """Start the process. With `forks` its forks decode, otherwise it decodes itself. It sees
-        only the `gpu` of that name, or all of the server's."""
-        self._socket, other = socket.socketpair()
-        with other:
-            self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    f"{__package__}.decoder",
-                    str(other.fileno()),
-                    "forks" if forks else "alone",
-                ],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[other.fileno()],
-                process_group=0,  # a signal to the server's group is for the server
-                env=environment() | ({} if gpu is None else {VISIBLE: gpu}),
-            )
-        self._connection = Connection(os.dup(self._socket.fileno()))
-
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        return self._process.pid
-
-    @property
-    def ended(self) -> bool:
-        """Whether the process has."""
-        return self._process.poll() is not None
-
-    def tell(self, order: LoadOrder | DropOrder | ServeOrder) -> None:
-        """Send an order. Call `answer` for its answer. Raises OSError if the process has ended."""
-        self._connection.send(order)
-
-    def answer(self) -> DeviceUse | int | None:
-        """The answer to the oldest order that has none yet. Raises the error of an order that
-        failed, and EOFError or OSError if the process has ended."""
-        answer: DeviceUse | int | Exception | None = self._connection.recv()
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def serve(self, models: Iterable[int]) -> dict[int, socket.socket]:
-        """Order the process to decode for models; returns this side's end of each connection.
-        Raises OSError if the process has ended."""
-        pairs = {model: socket.socketpair() for model in models}
-        try:
-            self.tell(ServeOrder(tuple(pairs)))
-            for _, other in pairs.values():
-                socket.send_fds(self._socket, [b"-"], [other.fileno()])
-        except BaseException:
-            for own, _ in pairs.values():
-                own.close()
-            raise
-        finally:
-            for _, other in pairs.values():
-                other.close()
-        return {model: own for model, (own, _) in pairs.items()}
-
-    def leave(self) -> None:
-        """Disconnect. The process ends when it has nothing left to decode."""
-        self._connection.close()
-        self._socket.close()
-
-    def part(self) -> None:
-        """`leave`, and have it gone from the system's list of processes when it has ended."""
-        self.leave()
-        threading.Thread(target=self._process.wait, daemon=True).start()
-
-    def close(self) -> None:
-        """End the process and its forks, by force if they do not end in time."""
-        self.leave()
-        try:
-            self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
-            self._process.wait()
-
-
 class ProcessGroup:
     """The decoding processes, one for each batch that a model decodes at once.
 
@@ -237,18 +145,31 @@ class ProcessGroup:
         threads: int = 1,
         tune: bool = False,
         limits: BatchLimits | None = None,
+        meanwhile: Callable[[], object] = lambda: None,
     ) -> tuple[int, DeviceUse]:
         """Load a bundle; returns the model's number and the device it runs on.
 
-        Raises BundleError if it cannot be loaded.
+        `meanwhile` is called while the processes load it; what it raises drops the model. Raises
+        BundleError if it cannot be loaded.
         """
         order = LoadOrder(next(self._numbers), folder.resolve(), threads, tune, limits)
         with self._lock:
             self._drop_forgotten()
+            failure: Exception | None = None
             try:
-                device = self._load(self._living(), order)
+                loaders = self._living()
+                self._tell(loaders, order)
+                try:
+                    meanwhile()
+                except Exception as error:
+                    failure = error
+                device = self._loaded(loaders)
+                if failure is not None:
+                    self._forget_in(loaders, order.model)
             except (EOFError, OSError) as lost:
                 raise BundleError(f"{folder}: the decoding process ended at once") from lost
+            if failure is not None:
+                raise failure
             self._orders[order.model] = order
         if self._gpus:
             device = replace(device, reason=f"{device.reason}, each of {self.size} GPUs")
@@ -346,7 +267,8 @@ class ProcessGroup:
             del self._loaders[place]
             loader = None
         if loader is None:
-            loader = Loader(forks=self._forks, gpu=self._gpu(place))
+            loader = taken_ahead() if self._forks else None
+            loader = loader or Loader(forks=self._forks, gpu=self._gpu(place))
             try:
                 for order in self._orders.values():
                     self._load([loader], order)
@@ -359,9 +281,18 @@ class ProcessGroup:
     def _gpu(self, place: int) -> str | None:
         return self._gpus[place % len(self._gpus)] if self._gpus else None
 
-    def _load(self, loaders: Iterable[Loader], order: LoadOrder) -> DeviceUse:
+    def _load(self, loaders: Sequence[Loader], order: LoadOrder) -> DeviceUse:
+        self._tell(loaders, order)
+        return self._loaded(loaders)
+
+    @staticmethod
+    def _tell(loaders: Sequence[Loader], order: LoadOrder) -> None:
         for loader in loaders:
             loader.tell(order)
+
+    @staticmethod
+    def _loaded(loaders: Sequence[Loader]) -> DeviceUse:
+        """Wait until a bundle is loaded; raises what failed."""
         failure: Exception | None = None
         device: DeviceUse | int | None = None
         for loader in loaders:
@@ -408,14 +339,18 @@ class ProcessGroup:
             self._links[place] = {other: link for other, link in links.items() if other != model}
             if model in links:
                 links[model].retire()
-        for loader in self._loaders.values():
-            with contextlib.suppress(EOFError, OSError):
-                loader.tell(DropOrder(model))
-                loader.answer()
+        self._forget_in(self._loaders.values(), model)
         if self._forks:  # the forks hold its memory, too
             for place, links in enumerate(self._links):
                 if links:
                     self._renew(place)
+
+    @staticmethod
+    def _forget_in(loaders: Iterable[Loader], model: int) -> None:
+        for loader in loaders:
+            with contextlib.suppress(EOFError, OSError):
+                loader.tell(DropOrder(model))
+                loader.answer()
 
     def _drop_forgotten(self) -> None:
         while not self._forgotten.empty():
@@ -423,10 +358,3 @@ class ProcessGroup:
             if model in self._orders and model not in self._engines:
                 self._engines[model] = 0
                 self._drop(model)
-
-
-def environment() -> dict[str, str]:
-    """The environment of this package's processes: the server's, with the package on the path and
-    one thread for NumPy."""
-    paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OPENBLAS_NUM_THREADS": "1"}

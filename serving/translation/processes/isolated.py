@@ -18,8 +18,8 @@ from serving.errors import DecoderLostError
 from serving.queue.engine import Progress
 from serving.queue.limits import BatchLimits
 from serving.runtime.device import computes_on_cpu
-from serving.search.beams.sentence import Group, Sentence
-from serving.search.options import SearchOptions
+from serving.search.beams.sentence import Sentence
+from serving.search.options import Group, SearchOptions
 from serving.translation.processes.group import ProcessGroup, ProcessLink
 from serving.translation.running import SentenceProgress
 from serving.translation.texts import load_texts
@@ -208,8 +208,13 @@ class IsolatedTranslator:
             forks = threads == 1 and not tune and computes_on_cpu(parse_manifest(folder))
             processes = ProcessGroup(workers, forks=forks)
         self._processes, self.workers = processes, processes.size
-        self.texts = load_texts(folder, self.workers, limits)
-        self._model, self.device = processes.load(folder, threads=threads, tune=tune, limits=limits)
+
+        def load_own() -> None:
+            self.texts = load_texts(folder, processes.size, limits)
+
+        self._model, self.device = processes.load(
+            folder, threads=threads, tune=tune, limits=limits, meanwhile=load_own
+        )
         self._engines = 0
         weakref.finalize(self, processes.forget, self._model).atexit = False
 

@@ -1,4 +1,4 @@
-"""`macaron serve`: what BentoML's command is started with, and what is refused before."""
+"""`macaron serve`: what the server is started with, and what is refused before."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+import macaron.serve
 from macaron.serve import main, server_command, server_environment
 from serving.bundle.folder import find_bundles, read_manifest
+from serving.server.http.settings import BENTOMLS_OWN
 from tests.toy.checkpoints import write_opus
 from tests.toy.hub import import_here, toy_hub, use
 
@@ -31,29 +33,44 @@ def started(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         found.update(program=program, command=command, environment=environment)
         raise BecameTheServer
 
+    def serve(host: str, port: int, environment: dict[str, str], prog: str) -> None:
+        found.update(host=host, port=port, environment=environment)
+        raise BecameTheServer
+
     monkeypatch.setattr(os, "execve", execve)
-    monkeypatch.delenv("MACARON_BUNDLES", raising=False)
+    monkeypatch.setattr(macaron.serve, "_serve", serve)
+    for name in ("MACARON_BUNDLES", *BENTOMLS_OWN):
+        monkeypatch.delenv(name, raising=False)
     return found
 
 
-def test_it_becomes_bentoml_with_the_service_of_this_package(
-    started: dict[str, Any], tmp_path: Path
+def test_it_serves_what_it_is_given(started: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(BecameTheServer):
+        main(["--bundles", str(tmp_path), "--host", "0.0.0.0", "--port", "8080"], "macaron serve")
+    assert (started["host"], started["port"]) == ("0.0.0.0", 8080)
+    assert started["environment"]["MACARON_BUNDLES"] == str(tmp_path)
+    assert started["environment"]["PATH"] == os.environ["PATH"]
+    assert "command" not in started
+
+
+@pytest.mark.parametrize("name", BENTOMLS_OWN)
+def test_with_settings_of_bentoml_it_becomes_bentoml(
+    started: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    monkeypatch.setenv(name, "services.macaron.tracing.sample_rate=0.1")
     with pytest.raises(BecameTheServer):
         main(["--bundles", str(tmp_path), "--host", "0.0.0.0", "--port", "8080"], "macaron serve")
     assert started["program"] == sys.executable
     assert started["command"] == server_command("0.0.0.0", 8080)
     assert started["environment"]["MACARON_BUNDLES"] == str(tmp_path)
-    assert started["environment"]["PATH"] == os.environ["PATH"]
 
 
 def test_host_and_port_are_those_of_make_serve(started: dict[str, Any], tmp_path: Path) -> None:
     makefile = (ROOT / "Makefile").read_text()
     with pytest.raises(BecameTheServer):
         main(["--bundles", str(tmp_path)], "macaron serve")
-    command = started["command"]
-    assert f"HOST = {command[command.index('--host') + 1]}\n" in makefile
-    assert f"PORT = {command[command.index('--port') + 1]}\n" in makefile
+    assert f"HOST = {started['host']}\n" in makefile
+    assert f"PORT = {started['port']}\n" in makefile
 
 
 def test_the_service_is_looked_for_where_the_package_lies() -> None:

@@ -7,6 +7,7 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from serving.docstrings import field_docstrings
 from serving.errors import RequestError
 from serving.server.api.dialect import WORK, Dialect, DialectRoute
 from serving.server.dialects.native.answers import (
@@ -146,6 +147,7 @@ class _NativeEndpoints:
     async def limits(self, _: Request, __: RequestContext) -> Response:
         """List every numeric setting with its variable, and the batch limits of each loaded
         model."""
+        described = field_docstrings(Settings)
         return json_response(
             Limits(
                 limits=[
@@ -153,7 +155,7 @@ class _NativeEndpoints:
                         name=name,
                         value=getattr(self._backend.settings, name),
                         variable=variable(name),
-                        description=field.description or "",
+                        description=described[name],
                     )
                     for name, field in Settings.model_fields.items()
                     if field.annotation in (int, float, int | None)

@@ -5,15 +5,31 @@ docs/openapi.json is made from these classes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, TypeAdapter
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core.core_schema import CoreSchema
 
 from serving.bundle.manifest import Calibration, Quality, Task
 from serving.checking.invariants import FaultKind
 from serving.checking.repairs import RepairedBy
 from serving.search.options import LENGTH_PENALTY_FORMS, RANGES, SearchOptions
 from serving.server.http.wire import Count, DetectedLanguage, Flag, LenientRequest, Wire
+
+
+@dataclass(frozen=True)
+class _SchemaOf:
+    """The JSON schema of a field, made where the OpenAPI document is: that takes a while."""
+
+    make: Callable[[], dict[str, Any]]
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return self.make()
 
 
 def _options_schema() -> dict[str, Any]:
@@ -121,7 +137,7 @@ class TranslateRequest(LenientRequest):
     stream: Flag = False
     """Answer as server-sent events: `partial` with what is certain of a text, at last `done` with
     the whole TranslateResponse, or `error`."""
-    options: Annotated[dict[str, Any], WithJsonSchema(_options_schema())] = Field({})
+    options: Annotated[dict[str, Any], _SchemaOf(_options_schema)] = Field({})
     """Decoding options; what is left out is as the bundle sets it."""
 
 
@@ -360,7 +376,7 @@ class ModelCard(Wire):
     """Longest text, in tokens with the special ones; null of a language model, of which
     `/v1/models` has `max_model_len`."""
     priority: int
-    defaults: Annotated[dict[str, Any], WithJsonSchema(_defaults_schema())]
+    defaults: Annotated[dict[str, Any], _SchemaOf(_defaults_schema)]
     """Decoding options where a request names none; empty where nothing is decoded."""
     quality: list[Quality]
     calibration: Calibration | None

@@ -11,8 +11,8 @@ import pytest
 from serving.errors import CancelledError, DecoderLostError
 from serving.queue.engine import Progress
 from serving.queue.limits import BatchLimits, BatchRoom, Demand
-from serving.search.beams.sentence import Group, Sentence
-from serving.search.options import SearchOptions
+from serving.search.beams.sentence import Sentence
+from serving.search.options import Group, SearchOptions
 from serving.translation.results import Done, TextHypothesis, Translation
 from serving.translation.running import SentenceProgress
 from serving.translation.scheduler import TranslationScheduler

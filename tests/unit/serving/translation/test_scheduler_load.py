@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from serving.queue.limits import BatchLimits, Demand
-from serving.search.beams.sentence import Group, Sentence
+from serving.search.beams.sentence import Sentence
+from serving.search.options import Group
 from serving.translation.running import RunningBatches, SentenceProgress
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.texts import demand

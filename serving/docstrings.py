@@ -1,0 +1,36 @@
+"""The docstrings below the fields of a class, read from its source when they are asked for.
+
+Pydantic reads them where a class is made (`use_attribute_docstrings`), which takes a server with
+hundreds of bodies a tenth of a second of its start.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import itertools
+import textwrap
+
+
+@functools.cache
+def field_docstrings(cls: type) -> dict[str, str]:
+    """The docstrings of the fields of a class and of those it is derived from, by name; none of a
+    class without source."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if base.__module__.startswith("pydantic"):
+            continue  # its own fields are none of a body's
+        try:
+            source = inspect.getsource(base)
+        except (OSError, TypeError):  # of a class that is built in, or made by a call
+            continue
+        (definition,) = ast.parse(textwrap.dedent(source)).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, said in itertools.pairwise(definition.body):
+            match field, said:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
+                    value=ast.Constant(value=str(text))
+                ):
+                    found[name] = inspect.cleandoc(text)
+    return found

@@ -1,0 +1,60 @@
+"""The API keys that the settings name."""
+
+from __future__ import annotations
+
+import hmac
+import re
+
+from serving.errors import SettingsError
+from serving.server.http.settings import Settings, variable
+from serving.store.records.key import digest_of
+
+_LEAST_LENGTH = 8
+
+
+class Keys:
+    """The keys of the settings, stored as digests."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises SettingsError for an unreadable file or a key that is too short."""
+        keys = re.split(r"[\s,]+", settings.api_keys.get_secret_value())
+        if settings.api_keys_file is not None:
+            keys += _read(settings)
+        self._digests = [digest_of(key) for key in dict.fromkeys(keys) if key]
+        if any(0 < len(key) < _LEAST_LENGTH for key in keys):
+            raise SettingsError(
+                f"{variable('api_keys')} must hold keys of at least {_LEAST_LENGTH} characters, "
+                "got a shorter one"
+            )
+
+    @property
+    def owners(self) -> list[str]:
+        """Short names of all keys."""
+        return [digest.hex()[:8] for digest in self._digests]
+
+    def owner(self, digest: bytes) -> str:
+        """Short name of the key with a digest, which reveals nothing about the key; empty if it is
+        unknown."""
+        found = ""
+        for known in self._digests:  # all of them, so that the time does not depend on the match
+            if hmac.compare_digest(known, digest):
+                found = known.hex()[:8]
+        return found
+
+
+def _read(settings: Settings) -> list[str]:
+    assert settings.api_keys_file is not None
+    try:
+        lines = settings.api_keys_file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise SettingsError(
+            f"{variable('api_keys_file')} = {settings.api_keys_file} cannot be read ({reason})"
+        ) from error
+    keys = [line.partition("#")[0].strip() for line in lines]
+    if not any(keys):
+        raise SettingsError(
+            f"{variable('api_keys_file')} = {settings.api_keys_file} must hold a key, one a line, "
+            "got none"
+        )
+    return keys

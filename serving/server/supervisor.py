@@ -1,0 +1,92 @@
+"""The process that watches the workers: BentoML's Circus, without the rest of BentoML.
+
+It binds the address, starts the workers, and starts anew those that end. `bentoml serve` does the
+same after it has imported what it needs for any service.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from circus.arbiter import Arbiter
+from circus.sighandler import SysHandler
+from circus.sockets import CircusSocket
+from circus.watcher import Watcher
+
+import serving
+from serving.errors import ServingError
+from serving.server.check import check, decoded_by_forks, refuse
+from serving.server.worker import SETTINGS
+from serving.translation.processes.loader import AHEAD, environment
+
+WORKER = f"{serving.__name__}.worker"
+"""The program of a worker."""
+_SOCKET = "http"
+_BACKLOG = 2048
+_CHECK_S = 10
+"""Seconds between looks whether every worker lives; the end of one is noticed at once."""
+_FINISH_S = 86400
+"""Seconds that workers have to end: the grace period is theirs."""
+_CONTAINERIZED = "BENTOML_CONTAINERIZED"
+"""Set in BentoML's own images, where the container is replaced in place of a worker."""
+
+
+def serve(host: str, port: int, folder: str) -> None:
+    """Check what is to be served, and have it served by workers, which are imported from a folder,
+    until a signal ends them.
+
+    Ends the process where something cannot be served; raises OSError where the address cannot be
+    bound.
+    """
+    prepare()
+    watcher = Watcher(
+        name="service",
+        cmd=sys.executable,
+        args=["-m", WORKER, "--fd", f"$(circus.sockets.{_SOCKET})"],
+        numprocesses=SETTINGS.workers,
+        working_dir=folder,
+        copy_env=True,
+        stop_children=True,
+        use_sockets=True,
+        close_child_stdin=True,
+        graceful_timeout=_FINISH_S,
+        respawn=_CONTAINERIZED not in os.environ,
+    )
+    arbiter = Arbiter(
+        [watcher],
+        endpoint="inproc://control",  # nobody else controls it
+        pubsub_endpoint="inproc://events",
+        check_delay=_CHECK_S,
+        sockets=[CircusSocket(name=_SOCKET, host=host, port=port, backlog=_BACKLOG)],
+    )
+    ended = arbiter.start(lambda _: print(f"listening on http://{host}:{port}", flush=True))
+    if (failure := ended.exception()) is not None:
+        raise failure
+
+
+def prepare() -> None:
+    """Refuse to serve where something is bad: once, before any worker starts. Then put into the
+    environment what workers go by."""
+    try:
+        found = check(SETTINGS)
+        ahead = decoded_by_forks(SETTINGS, found)
+    except ServingError as error:
+        refuse(error)
+    os.environ.update(environment())
+    if ahead:
+        os.environ[AHEAD] = "1"
+    _pass_hangups_on()
+
+
+def _pass_hangups_on() -> None:
+    """Make the process that watches the workers hand SIGHUP to them; it would replace them, and
+    whoever asks the new ones before they are ready is refused."""
+
+    def handle_hup(self: SysHandler) -> None:
+        for watcher in self.controller.arbiter.iter_watchers():
+            for process in watcher.processes.values():
+                process.send_signal(signal.SIGHUP)
+
+    SysHandler.handle_hup = handle_hup
