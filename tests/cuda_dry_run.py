@@ -30,7 +30,7 @@ _RUN = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import onnxruntime
-from serving.runtime import cuda_device, cuda_session
+from serving.runtime.gpu import cuda_device, cuda_session
 opened = cuda_device._session
 copied = cuda_session._Outputs.copied
 def nothing(self, role):
