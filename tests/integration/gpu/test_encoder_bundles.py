@@ -142,7 +142,7 @@ def test_what_would_overflow_fails_where_it_was_not_measured(
     unmeasured = HalfFit(frozenset(), {})
     monkeypatch.setattr("export.arithmetic.choice.fit_half", lambda *_: unmeasured)
     texts = Texts(text=write_lines(tmp_path))
-    with pytest.raises(ParityError, match="cosine with the checkpoint is nan"):
+    with pytest.raises(ParityError, match="in PyTorch is nan in the mean"):
         import_bundle(tiny_encoders.embedder, tmp_path / "out", Form("fp16", "cuda"), texts, MEAN)
     assert not (tmp_path / "out").exists()
 
