@@ -1,5 +1,5 @@
-"""Whole searches in onnxruntime-gpu itself, without a GPU: what it does on the host is done, its
-kernels do nothing.
+"""Whole searches, and reads of encoders, in onnxruntime-gpu itself, without a GPU: what it does on
+the host is done, its kernels do nothing.
 
     python tests/cuda_dry_run.py PYTHON BUNDLE ...
 
@@ -30,7 +30,7 @@ _RUN = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import onnxruntime
-from serving.runtime import cuda_device, cuda_session
+from serving.runtime.gpu import cuda_device, cuda_session
 opened = cuda_device._session
 copied = cuda_session._Outputs.copied
 def nothing(self, role):
@@ -44,11 +44,16 @@ def telling(path, options, *, graphs):
     return opened(path, options, graphs=graphs)
 cuda_device._session = telling
 from serving import Generator, Translator
+from serving.encoding.reader import TextReader
 from serving.bundle.folder import parse_manifest
 from pathlib import Path
-if parse_manifest(Path(sys.argv[2])).task == "translate":
+task = parse_manifest(Path(sys.argv[2])).task
+if task == "translate":
     loaded = Translator(sys.argv[2], threads=1, workers=8)
     serve = loaded.translate
+elif task in ("encode", "classify"):
+    loaded = TextReader(sys.argv[2], threads=1, workers=8)
+    serve = loaded.read
 else:
     loaded = Generator(sys.argv[2], threads=1, workers=8)
     serve = loaded.generate

@@ -81,7 +81,8 @@ class Recorded:
     room: float = float("inf")
     """Bytes that may be allocated."""
     most_rows: float = float("inf")
-    """Rows of a step above which its intermediate results do not fit."""
+    """Rows of a step, or texts that an encoder alone reads, above which intermediate results do not
+    fit."""
     capture_fails: bool = False
     """Whether a capture takes more memory than there is."""
     refused: int = 0
@@ -324,7 +325,7 @@ class InferenceSession:
         for name, array in io.on_host.items():
             self._recorded.to_device += array.nbytes
             real.bind_cpu_input(name, array)
-        rows = next((s[0] for n, (_, _, s) in io.inputs.items() if n == "visible"), 0)
+        rows = next((s[0] for n, (_, _, s) in io.inputs.items() if n in ("visible", "slots")), 0)
         if rows > self._recorded.most_rows:
             self._recorded.refuse(ARENA_SHORT)
         views, found = [], {}

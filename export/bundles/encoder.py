@@ -21,17 +21,20 @@ from export.bundles.folder import origin_fields
 from export.bundles.subject import Form, Found
 from export.comparison.encoder import (
     LEAST_COSINE,
+    Read,
     check_encoder,
     check_metric,
     measure_encoder,
     read_all,
 )
 from export.errors import ExportError
-from export.graphs.writing import write_text_graph
+from export.gates.gpu import compare_rounded, compare_texts_in_reference, on_cpu
+from export.graphs.writing import ENCODER_TOKENIZER, write_text_graph
 from export.texts.labelled import LabelledTask, cosine, read_own_task
 from export.texts.texts import Texts, run_folders
 from serving.bundle.encoder_tokenizer import EncodedText, EncoderTokenizer
 from serving.bundle.manifest import Manifest, Quality
+from serving.runtime.device import runs_on_cpu
 from serving.runtime.text_encoder import TextEncoder
 from serving.threads import default_threads
 from training.corpora.labelled import LabelledLine, read_sheet
@@ -41,10 +44,9 @@ from training.runs.folder import VALIDATION_TABLE, load_encoder
 from training.tasks.finetuning import read_validation
 from training.vocabularies.word_pieces import load_word_pieces
 
-ENCODER_TOKENIZER = "tokenizer.json"
 FITTED, COMPARED, LEAST_TEXTS = 64, 512, 16
 """Number of texts to which int8 is fitted (the last ones), that are compared (the first ones), and
-that a file must have."""
+that a file must have. All of them show what is too large for fp16."""
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +103,8 @@ class EncoderSubject:
     def fitting(self) -> Fitting[TextModel]:
         """Fitting on the last texts; the change is that of the cosine with the checkpoint's
         outputs."""
-        return fitting_to(self.model, self.texts[-FITTED:])
+        fitting = fitting_to(self.model, self.texts[-FITTED:])
+        return dataclasses.replace(fitting, run_batches=lambda model: read_all(model, self.texts))
 
     def write_graphs(
         self, arithmetic: Arithmetic[TextModel], folder: Path, name: str, form: Form
@@ -112,8 +115,8 @@ class EncoderSubject:
             folder,
             name=name,
             precision=form.precision,
+            target=form.target,
             products=arithmetic.products,
-            tokenizer_file=ENCODER_TOKENIZER,
             max_length=self.encoder.max_length,
             labels=self.encoder.labels,
         )
@@ -127,22 +130,32 @@ class EncoderSubject:
 
     def compare(self, arithmetic: Arithmetic[TextModel], folder: Path, manifest: Manifest) -> Found:
         """Compare the outputs on the first texts, and the task's metric before and after."""
-        classes, task = manifest.task == "classify", self.task
-        bundle = TextEncoder(folder, manifest, default_threads())
-        texts = self.texts[:COMPARED]
-        parity = measure_encoder(self.model, arithmetic.twin, bundle, texts, classes=classes)
+        twin = arithmetic.twin
+        found: dict[str, Any] = {}
+        quality: tuple[Quality, ...] = ()
+        if runs_on_cpu(manifest.precision):
+            bundle = TextEncoder(folder, on_cpu(manifest), default_threads())
+            figures, quality = self._measure(twin, bundle.run, manifest)
+            found = {"fp32_products": len(arithmetic.products.exact), **figures}
+        found |= compare_rounded(
+            manifest.precision,
+            lambda: self._measure(twin, lambda texts: read_all(twin, texts), manifest)[0],
+        )
+        found |= compare_texts_in_reference(twin, folder, manifest, self.texts)
+        return found, quality
+
+    def _measure(self, twin: TextModel, read: Read, manifest: Manifest) -> Found:
+        """The figures of what `read` gives for the texts, and of the task."""
+        classes, task, texts = manifest.task == "classify", self.task, self.texts[:COMPARED]
+        parity = measure_encoder(self.model, twin, read, texts, classes=classes)
         logger.info("parity: %s", parity)
         check_encoder(parity, manifest.precision, classes=classes)
         figures = {k: float(f"{v:.5g}") for k, v in dataclasses.asdict(parity).items()}
-        found = {
-            "fp32_products": len(arithmetic.products.exact),
-            **figures,
-            "texts": parity.texts,
-        }
+        found: dict[str, Any] = {**figures, "texts": parity.texts}
         if task is None:
             return found, ()
         before = task.measure([read_all(self.model, part) for part in task.texts])
-        after = task.measure([bundle.run(part) for part in task.texts])
+        after = task.measure([read(part) for part in task.texts])
         logger.info("%s: %s %.2f, checkpoint %.2f", task.name, task.metric, after, before)
         check_metric(task.metric, before, after)
         found |= {"metric_checkpoint": round(before, 2), "metric_bundle": round(after, 2)}

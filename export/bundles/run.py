@@ -68,7 +68,5 @@ def _refuse_others(recipe: Recipe, form: Form, texts: Texts, *, shortlist: bool)
                 f"{given[0]} is not for an encoder, which is compared on its run's validation "
                 "lines or on --text TABLE"
             )
-        if form.target != "cpu":
-            raise ExportError(f"--target of an encoder must be cpu, got {form.target!r}")
     elif texts.text or texts.test_texts:
         raise ExportError("--text and --test-text belong to language models; use --dev and --test")

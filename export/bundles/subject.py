@@ -19,6 +19,7 @@ from export.graphs.writing import choose_activations
 from export.texts.texts import Texts
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Activations, Manifest, Quality
+from training.models import Network
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ def write_bundle(
         try:
             made = _write(subject, folder, out.name, form, half_head=True)
         except ParityError as error:
-            if form.precision not in HALF_TYPES:
+            if form.precision not in HALF_TYPES or not isinstance(subject.model, Network):
                 raise
             logger.info("with logits in %s: %s; they are tried in fp32", form.precision, error)
             for path in folder.iterdir():

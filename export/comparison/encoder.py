@@ -5,7 +5,7 @@ Shape letters: B texts, W numbers read from each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from export.errors import ParityError
 from export.texts.labelled import cosine
 from serving.arrays import Floats
 from serving.encoding.reader import probabilities
-from serving.runtime.text_encoder import EncoderInput, TextEncoder, calls, pack
+from serving.runtime.text_encoder import EncoderInput, calls, pack
 from training.models import TextModel
 from training.models.sublayers.attention import Packing
 
@@ -28,7 +28,10 @@ MAX_PROBABILITY_CHANGE = 0.02
 MAX_DIFFERENCE = 1e-3
 """Largest difference of any fp32 output from the checkpoint."""
 LEAST_TWIN_COSINE = 0.999
-"""Least mean cosine of int8 with the same arithmetic in PyTorch."""
+"""Least mean cosine of int8 or of 16 bits with the same arithmetic in PyTorch."""
+
+Read = Callable[[Sequence[EncoderInput]], Floats]
+"""Gives the outputs for texts, [B,W]."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class EncoderParity:
 
     texts: int
     max_difference: float
-    """Largest difference of any output: in fp32 from the checkpoint, in int8 from the same
+    """Largest difference of any output: in fp32 from the checkpoint, otherwise from the same
     arithmetic in PyTorch."""
     cosine_mean: float
     """Cosine with the checkpoint; for classes, of the logits."""
@@ -63,16 +66,16 @@ def read_all(model: TextModel, texts: Sequence[EncoderInput]) -> Floats:
 def measure_encoder(
     model: TextModel,
     twin: TextModel,
-    bundle: TextEncoder,
+    read: Read,
     texts: Sequence[EncoderInput],
     *,
     classes: bool,
 ) -> EncoderParity:
-    """Compare a bundle with its checkpoint.
+    """Compare a bundle, whose outputs `read` gives, with its checkpoint.
 
     `twin` computes the bundle's arithmetic in PyTorch; for fp32 it is the checkpoint.
     """
-    wanted, rounded, found = read_all(model, texts), read_all(twin, texts), bundle.run(texts)
+    wanted, rounded, found = read_all(model, texts), read_all(twin, texts), read(texts)
     cosines = cosine(wanted, found)
     change = np.abs(probabilities(wanted) - probabilities(found)).max(axis=1) if classes else [0.0]
     return EncoderParity(

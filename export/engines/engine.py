@@ -130,6 +130,11 @@ def _check_form(bundle: Path, manifest: Manifest) -> None:
             f"{manifest.target} ({manifest.precision}); make one with `python -m macaron export "
             "bundle CHECKPOINT OUT --target cuda --precision fp16`"
         )
+    if manifest.step is None:
+        raise ExportError(
+            f"{bundle}: no engines are built of an encoder; serve this bundle as it is, which "
+            "needs no engines"
+        )
     if any(tensor.role == "state" for tensor in manifest.caches):
         raise ExportError(
             f"{bundle}: no engines are built of a block with caches of its own "

@@ -10,16 +10,22 @@ from typing import Any
 import onnxruntime
 
 from export.arithmetic.half import HALF_TYPES
+from export.comparison.encoder import check_encoder, measure_encoder
 from export.errors import ExportError
-from export.gates.reference_run import run_reference
+from export.gates.reference_run import SENTENCES, beginnings, read_in_reference, run_reference
 from serving.bundle.manifest import Manifest
 from serving.runtime.device import runs_on_cpu
-from training.models import Network
+from serving.runtime.text_encoder import EncoderInput
+from training.models import Network, TextModel
 
-_LOGITS = ("logits_max_difference", "logits_mean_difference")
+_OF_ITSELF = ("logits_max_difference", "logits_mean_difference", "max_difference", "twin_cosine")
 _DEVICE = "on a CUDA device: none of these graphs has run there"
 _NO_BF16 = "ONNX Runtime's CPU provider has no bf16 attention"
-_SESSION = f"the graphs in a session, with step logits, searches and test texts: {_NO_BF16}"
+_SESSION = {
+    True: f"the graphs in a session, with step logits, searches and test texts: {_NO_BF16}",
+    False: f"the graph in a session: {_NO_BF16}",
+}
+"""By whether the model decodes."""
 
 
 def check_tests(precision: str, tests: int) -> None:
@@ -41,7 +47,7 @@ def gate_notes(manifest: Manifest) -> dict[str, Any]:
     if manifest.target == "cpu":
         return {}
     if not runs_on_cpu(manifest.precision):
-        return {"gates_not_run": [_DEVICE, _SESSION]}
+        return {"gates_not_run": [_DEVICE, _SESSION[manifest.step is not None]]}
     provider = f"onnxruntime {onnxruntime.__version__}, CPUExecutionProvider"
     return {"run_on": provider, "gates_not_run": [_DEVICE]}
 
@@ -57,8 +63,8 @@ def compare_rounded(
     """
     if precision not in HALF_TYPES:
         return {}
-    # The logits would be those of a model compared with itself.
-    figures = {name: value for name, value in measure_twin().items() if name not in _LOGITS}
+    # These would be of a model compared with itself.
+    figures = {name: value for name, value in measure_twin().items() if name not in _OF_ITSELF}
     return {"rounded_in_pytorch": figures}
 
 
@@ -75,3 +81,27 @@ def compare_in_reference(
     run = run_reference(twin, folder, manifest, sources, targets)
     figures = {k: float(f"{v:.4g}") for k, v in dataclasses.asdict(run).items()}
     return {"onnx_reference": figures | {"tokens": run.tokens}}
+
+
+def compare_texts_in_reference(
+    twin: TextModel, folder: Path, manifest: Manifest, texts: Sequence[EncoderInput]
+) -> dict[str, Any]:
+    """As `compare_in_reference`, for an encoder: the beginnings of the first texts.
+
+    Raises ParityError where the outputs differ from the twin's by more than a limit of
+    `check_encoder`.
+    """
+    if manifest.precision not in HALF_TYPES:
+        return {}
+    classes = manifest.task == "classify"
+    parity = measure_encoder(
+        twin,
+        twin,
+        lambda given: read_in_reference(folder, manifest, given),
+        beginnings(texts[:SENTENCES]),
+        classes=classes,
+    )
+    check_encoder(parity, manifest.precision, classes=classes)
+    names = ["max_difference", "cosine_least", *["probability_change"][: int(classes)]]
+    figures = {name: float(f"{getattr(parity, name):.4g}") for name in names}
+    return {"onnx_reference": figures | {"texts": parity.texts}}

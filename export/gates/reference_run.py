@@ -1,5 +1,6 @@
-"""A few tokens through graphs of 16 bits in ONNX's own reference implementation, which gives every
-value its type: ONNX Runtime's CPU provider rounds few of them, and has no bf16 attention.
+"""A few tokens or texts through graphs of 16 bits in ONNX's own reference implementation, which
+gives every value its type: ONNX Runtime's CPU provider rounds few of them, and has no bf16
+attention.
 
 Shape letters: B sentences, S source positions, Q tokens, C cache slots.
 """
@@ -25,7 +26,9 @@ from export.arithmetic.weight_only import dequantize_blocks
 from export.errors import ParityError
 from export.passes.dataflow import live_nodes
 from export.passes.domains import MICROSOFT
+from serving.bundle.encoder_tokenizer import EncodedText
 from serving.bundle.manifest import Manifest
+from serving.runtime.text_encoder import EncoderInput, pack
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import chain
 from training.models import CausalLanguageModel, Network, TranslationModel
@@ -153,6 +156,23 @@ def evaluate(model: onnx.ModelProto, outputs: list[str], values: Values) -> Valu
     with np.errstate(all="ignore"):  # what overflows shows in the result
         found = ReferenceEvaluator(model, new_ops=[MatMulNBits]).run(outputs, feeds)
     return dict(zip(outputs, found, strict=True))
+
+
+def beginnings(texts: Sequence[EncoderInput]) -> list[EncodedText]:
+    """As much of texts as is read here."""
+    return [EncodedText(tuple(t.ids[:_WIDEST]), tuple(t.segments[:_WIDEST])) for t in texts]
+
+
+def read_in_reference(
+    folder: Path, manifest: Manifest, texts: Sequence[EncoderInput]
+) -> NDArray[np.float32]:
+    """Outputs [B,W] of an encoder's graph for texts."""
+    graph = manifest.encoder
+    assert graph is not None
+    packed = pack(texts)._asdict()
+    values = {tensor.name: packed[tensor.role] for tensor in graph.inputs}
+    output = graph.outputs[0].name
+    return evaluate(onnx.load(folder / graph.file), [output], values)[output]
 
 
 def graph_inputs(

@@ -51,6 +51,7 @@ HEAD_UNIT = 8
 """Features that ONNX Runtime's memory-efficient attention, the only one with a mask, reads at
 once."""
 TOKENIZER_FILE, PROBE_FILE, SHARED_FILE = "tokenizer.model", "probe.onnx", "shared.bin"
+ENCODER_TOKENIZER = "tokenizer.json"
 
 
 def check_precision(precision: str, target: str) -> None:
@@ -219,15 +220,18 @@ def write_text_graph(
     *,
     name: str,
     precision: str,
-    products: Products,
-    tokenizer_file: str,
+    target: str = "cpu",
+    products: Products = ALIKE,
     max_length: int,
-    labels: tuple[str, ...],
+    labels: tuple[str, ...] = (),
 ) -> Manifest:
     """As `write_graphs`, for an encoder, which has one graph of packed texts. With `labels` the
     outputs are class logits; `max_length` counts special ids."""
+    check_precision(precision, target)
+    check_heads(model.config, target)
+    check_caps(model.config, target)
     role: Role = "class_score" if labels else "vector"
-    form = _Form(precision, "cpu", products)
+    form = _Form(precision, target, products)
     encoder, graph = form.lower(*export_text_graph(settled(model.eval()), role))
     share_weights([encoder], folder / SHARED_FILE)
     _save(encoder, folder / graph.file)
@@ -236,27 +240,28 @@ def write_text_graph(
     reading = Reading(pooling=model.pooling, labels=labels)
     if isinstance(model, SentenceEmbedder):
         reading = Reading(pooling=model.pooling, normalised=model.normalised)
-    return Manifest(
-        format_version=FORMAT_VERSION,
-        name=name,
-        task="classify" if labels else "encode",
-        family="bert",
-        decoder_kind="none",
-        block=config.block,
-        precision="int8" if precision == "int8" else "fp32",
-        activations=products.activations,
-        target="cpu",
-        sizes=_sizes(config, model, {"max_source": max_length}),
-        special_ids=None,
-        languages=Languages(source=(), target=()),
-        tokenizer=TokenizerFiles(
-            kind="tokenizers", source_file=tokenizer_file, target_file=tokenizer_file
+    tree = {
+        "format_version": FORMAT_VERSION,
+        "name": name,
+        "task": "classify" if labels else "encode",
+        "family": "bert",
+        "decoder_kind": "none",
+        "block": config.block,
+        "precision": precision,
+        "activations": products.activations,
+        "target": target,
+        "sizes": _sizes(config, model, {"max_source": max_length}),
+        "special_ids": None,
+        "languages": Languages(source=(), target=()),
+        "tokenizer": TokenizerFiles(
+            kind="tokenizers", source_file=ENCODER_TOKENIZER, target_file=ENCODER_TOKENIZER
         ),
-        reading=reading,
-        encoder=graph,
-        step=None,
-        probe_file=PROBE_FILE if precision == "int8" else None,
-    )
+        "reading": reading,
+        "encoder": graph,
+        "step": None,
+        "probe_file": PROBE_FILE if precision == "int8" else None,
+    }
+    return Manifest.model_validate(tree)
 
 
 @dataclass(frozen=True)

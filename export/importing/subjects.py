@@ -92,9 +92,8 @@ class Kind:
 
     def refuse_others(self, source: Source) -> None:
         """Raise ExportError for an option that the task has no use for."""
-        form, texts, declared = source.form, source.texts, source.declared
+        texts, declared = source.texts, source.declared
         given = {
-            "--target": form.target != "cpu",
             "--dev": texts.dev,
             "--test": texts.tests,
             "--from": declared.languages.source,
@@ -266,8 +265,8 @@ def _encoder(encoder: ReadEncoder, source: Source) -> EncoderSubject:
 
 TRANSLATION = Kind(
     "a translation model",
-    frozenset({"--target", "--dev", "--test", "--from", "--to", "--licence"}),
+    frozenset({"--dev", "--test", "--from", "--to", "--licence"}),
     _translation,
 )
-LANGUAGE_MODEL = Kind("a language model", frozenset({"--target", "--licence"}), _language_model)
+LANGUAGE_MODEL = Kind("a language model", frozenset({"--licence"}), _language_model)
 ENCODER = Kind("an encoder", frozenset({"--task", "--pooling", "--attribution"}), _encoder)

@@ -32,9 +32,10 @@ def mixed_precision(
         after     norm -> Cast -> Gemm (W, b in 16 bits) -> Relu -> Gemm -> Cast -> Add x -> norm
 
     Writing to caches of that type is as well, and so is what only moves such values. Norms, softmax
-    (that of attention, too), the residual stream and log-probabilities stay fp32; so are logits
-    behind their product, once for all that read them. `half` names the inputs and outputs of the
-    graph that are of that type, `exact` the weights whose products are not. With FLOAT for
+    (that of attention, too), the residual stream and log-probabilities stay fp32; so does attention
+    whose keys and values are one and of no product, which is the mean of a text's states. Logits
+    are fp32 behind their product, once for all that read them. `half` names the inputs and outputs
+    of the graph that are of that type, `exact` the weights whose products are not. With FLOAT for
     `element` masks alone are changed.
 
     Raises ExportError where attention reads what a product of `exact` gives.
@@ -65,7 +66,8 @@ class _Typing:
         """Values that are made in 16 bits, and have their name."""
         self._cast: dict[str, str] = {}
         """By the name of each value that is needed in the other type as well, that of its cast."""
-        self._masks: dict[str, str] = {}
+        self._masks: dict[tuple[str, int], str] = {}
+        """Masks without -inf, by the name of the mask and the type of its attention."""
         self._wide: set[str] = set()
         """Values too large for 16 bits."""
         self._new: dict[str, TensorProto] = {}
@@ -114,7 +116,7 @@ class _Typing:
 
     def _follows(self, node: NodeProto) -> bool:
         """Whether a node takes 16 bits as they come: none of these can make them overflow."""
-        follows = node.op_type in (*_MOVING, "Relu")
+        follows = node.op_type in (*_MOVING, "Gather", "Relu")
         follows |= node.op_type == "Mul" and node.input[1] in self._factors
         if follows and node.input[0] in self._wide:
             self._wide.update(node.output)
@@ -123,35 +125,44 @@ class _Typing:
     def _attend(self, node: NodeProto) -> None:
         """Write an attention with a finite mask, and its softmax in fp32."""
         inputs = list(node.input)
+        for name in inputs[:3] if self._is_half else []:
+            self._check_width(node, name)
+        pools = inputs[1] == inputs[2] and inputs[2] not in self._half
+        half = self._is_half and not pools
         if len(inputs) > 3 and inputs[3]:
-            inputs[3] = self._mask(inputs[3])
+            inputs[3] = self._mask(inputs[3], self._element if half else TensorProto.FLOAT)
         attributes = []
-        if self._is_half:
-            for name in inputs[:3]:
-                self._check_width(node, name)
+        if half:
             inputs[:3] = [self._as_half(name) for name in inputs[:3]]
             attributes = [helper.make_attribute("softmax_precision", TensorProto.FLOAT)]
-        self._append(node, inputs, half=self._is_half, attributes=attributes)
+        else:
+            inputs[:3] = [self._as_full(name) for name in inputs[:3]]
+        self._append(node, inputs, half=half, attributes=attributes)
 
-    def _mask(self, name: str) -> str:
+    def _mask(self, name: str, element: int) -> str:
         """A mask without -inf in the type of its attention; what is only moved or repeated is
         changed before that."""
-        if name not in self._masks:
-            node, self._masks[name] = self._producers.get(name), f"{name}_mask"
+        key = name, element
+        if key not in self._masks:
+            half = element != TensorProto.FLOAT
+            kind = "" if element == self._element else "_full"
+            node, self._masks[key] = self._producers.get(name), f"{name}_mask{kind}"
             if node is not None and node.op_type in _MOVING:
                 moved = NodeProto()
                 moved.CopyFrom(node)
-                moved.input[0], moved.output[0] = self._mask(node.input[0]), self._masks[name]
+                moved.input[0] = self._mask(node.input[0], element)
+                moved.output[0] = self._masks[key]
                 moved.name = moved.output[0]
                 self._nodes.append(moved)
             else:
-                fill = self._constant(np.array(MASK_FILL[self._element], np.float32), "mask_fill")
-                finite = f"{name}_finite" if self._is_half else self._masks[name]
+                value = np.array(MASK_FILL[element], np.float32)
+                fill = self._constant(value, f"mask_fill{kind}")
+                finite = f"{name}_finite" if half else self._masks[key]
                 clip = helper.make_node("Clip", [self._as_full(name), fill], [finite], name=finite)
                 self._nodes.append(clip)
-                if self._is_half:
-                    self._cast_to(self._element, finite, self._masks[name])
-        return self._masks[name]
+                if half:
+                    self._cast_to(element, finite, self._masks[key])
+        return self._masks[key]
 
     def _check_width(self, node: NodeProto, name: str) -> None:
         if name in self._wide:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from serving.bundle.folder import parse_manifest
 from serving.encoding.reader import TextReader
 from serving.fastest import fastest
+from serving.runtime.device import computes_on_cpu
+from serving.runtime.gpu.cuda_switches import MOST_STREAMS
 from serving.threads import Preset
 
 _PROBE = "1 2 3"
@@ -13,7 +16,10 @@ _PROBE = "1 2 3"
 
 def load_reader(folder: Path, preset: Preset, threads: int) -> TextReader:
     """An encoder's bundle: for throughput a batch on each thread, for latency one batch on as many
-    threads as are fastest for a short text; raises BundleError."""
+    threads as are fastest for a short text; on a GPU as many batches as it has streams for. Raises
+    BundleError."""
+    if not computes_on_cpu(parse_manifest(folder)):
+        return TextReader(folder, threads=1, workers=MOST_STREAMS)
     if preset == "throughput":
         return TextReader(folder, threads=1, workers=threads)
     return fastest(

@@ -15,9 +15,9 @@ from serving.arrays import Floats
 from serving.bundle.encoder_tokenizer import EncodedText, EncoderTokenizer
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Manifest, Reading
-from serving.errors import BundleError, InvalidOptionError, RequestError
-from serving.runtime.session import ON_CPU
-from serving.runtime.text_encoder import TextEncoder
+from serving.errors import BundleError, DeviceMemoryError, InvalidOptionError, RequestError
+from serving.runtime.device import batches_at_once, open_device
+from serving.runtime.text_encoder import TextEncoder, batch_bytes
 from serving.text.characters import check_text
 from serving.threads import default_threads
 
@@ -31,7 +31,7 @@ class TextReader:
     def __init__(self, folder: Path | str, threads: int | None = None, *, workers: int = 1) -> None:
         """Load a bundle for `encode` or `classify`, given by path or model name. `threads` defaults
         to the number of processors. `workers` is the number of batches that a server reads at the
-        same time. Raises BundleError."""
+        same time; on a GPU there are no more than it has streams for. Raises BundleError."""
         from serving.hub.pull import bundle_folder
 
         folder = bundle_folder(folder)
@@ -42,10 +42,13 @@ class TextReader:
                 f"{folder}: task must be 'encode' or 'classify', got {self.manifest.task!r}"
             )
         self.reading: Reading = reading
-        self.device, self.workers = ON_CPU, workers
+        self.workers = batches_at_once(self.manifest, workers)
         file = folder / self.manifest.tokenizer.source_file
         self.tokenizer = EncoderTokenizer(file, self.manifest.sizes.vocab_size, length)
-        self.encoder = TextEncoder(folder, self.manifest, threads or default_threads())
+        batches = self.workers * batch_bytes(self.manifest)
+        device = open_device(folder, self.manifest, batches, self.workers)
+        self.device = device.use
+        self.encoder = TextEncoder(folder, self.manifest, threads or default_threads(), device)
 
     def encode(
         self,
@@ -79,10 +82,24 @@ class TextReader:
     def read(
         self, texts: Sequence[Input], *, truncate: bool = False, prompt_name: str | None = None
     ) -> Floats:
-        """Vectors [B,D] of a bundle for `encode`, logits [B,C] of one for `classify`."""
-        return self.encoder.run(
+        """Vectors [B,D] of a bundle for `encode`, logits [B,C] of one for `classify`.
+
+        What does not fit a device's memory is read in halves; DeviceMemoryError is for a text that
+        does not fit alone.
+        """
+        return self._read(
             [self.encode(text, truncate=truncate, prompt_name=prompt_name) for text in texts]
         )
+
+    def _read(self, texts: Sequence[EncodedText]) -> Floats:
+        try:
+            return self.encoder.run(texts)
+        except DeviceMemoryError:
+            half = len(texts) // 2
+            if not half:
+                raise
+        found_BW: Floats = np.concatenate([self._read(texts[:half]), self._read(texts[half:])])
+        return found_BW
 
 
 class Embedder(TextReader):

@@ -123,6 +123,12 @@ class CpuSession:
         inputs = {names["token"][0]: ids_BS, names["source_mask"][0]: mask_BS}
         return Sources(self._session.run(names["source"], inputs), mask_BS)
 
+    def read(self, packed: Mapping[str, NDArray[Any]]) -> Floats:
+        """Run the graph of an encoder alone; see `GraphSession`."""
+        inputs = {self._names[role][0]: array for role, array in packed.items()}
+        found_BW: Floats = self._session.run([self._graph.outputs[0].name], inputs)[0]
+        return found_BW
+
 
 class CpuDevice:
     """The CPU, which runs bundles of any target but those in bf16."""

@@ -4,7 +4,7 @@
 that graphs read and write in place; on another device only what a step is given and what it chooses
 crosses to the host.
 
-Shape letters: B sentences, R some of them, S source positions, D model.
+Shape letters: B sentences, R some of them, S source positions, D model, W numbers read from each.
 """
 
 from __future__ import annotations
@@ -147,6 +147,11 @@ class GraphSession(Protocol):
 
     def encode(self, ids_BS: Ints, mask_BS: Floats) -> Any:
         """Run an encoder's graph: the sources of a batch in the device's memory."""
+        ...
+
+    def read(self, packed: Mapping[str, NDArray[Any]]) -> Floats:
+        """Run the graph of an encoder alone over packed texts, which are given by role
+        (`serving.runtime.text_encoder.Packed`): what is read from each, [B,W]."""
         ...
 
 

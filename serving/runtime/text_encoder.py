@@ -13,15 +13,22 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from serving.arrays import Floats, Ints
+from serving.bundle.graph import FLOAT_BYTES
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
-from serving.runtime.device import check_device
-from serving.runtime.ort import check_int8, load_graph
+from serving.runtime.device import open_device
+from serving.runtime.ort import check_int8
+from serving.runtime.session import Device
 from serving.search.prefix_tree import round_up
 
 CALL_TOKENS = 512
 """Ids of one call, unless a single text has more: beyond it a call is no faster a token, and what
 passes between its operators outgrows the processor's cache."""
+GPU_CALL_TOKENS = 16_384
+"""Texts x ids of the longest of one call on a GPU, whose attention reads what is padded."""
+_WIDE = 8
+"""Times a model's features that an id takes in a call: feed-forwards, usually of four times the
+width, before and behind their activation."""
 
 
 class EncoderInput(Protocol):
@@ -37,34 +44,42 @@ class EncoderInput(Protocol):
 class TextEncoder:
     """A session that reads packed texts."""
 
-    def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
-        """Load the graph with `threads` intra-op threads; raises BundleError where the bundle has
-        none or is for another device, or ONNX Runtime refuses it."""
+    def __init__(
+        self, folder: Path, manifest: Manifest, threads: int, device: Device | None = None
+    ) -> None:
+        """Load the graph with `threads` intra-op threads, on a device that was opened for the
+        bundle or on its own; raises BundleError where the bundle has none or is for another device,
+        or ONNX Runtime refuses it."""
         if manifest.encoder is None or manifest.reading is None:
             raise BundleError(f"{folder}: a bundle for {manifest.task!r} reads no texts")
-        check_device(folder, manifest)
+        device = device or open_device(folder, manifest, batch_bytes(manifest))
         check_int8(folder, manifest)
         graph, int8 = manifest.encoder, manifest.precision == "int8"
-        self._session = load_graph(folder, graph.file, threads, int8=int8)
-        names: dict[str, str] = {tensor.role: tensor.name for tensor in graph.inputs}
-        self._inputs = [names[role] for role in Packed._fields]
-        self._outputs = [graph.outputs[0].name]
+        self._session = device.load(folder, graph, threads, int8=int8)
         self._width = graph.outputs[0].axes[-1]
+        self._on_cpu = device.use.name == "cpu"
 
     def run(self, texts: Sequence[EncoderInput]) -> Floats:
-        """What is read from each text, [B,W]: a text's numbers do not depend on the others."""
+        """What is read from each text, [B,W]: on a CPU it does not depend on the other texts.
+
+        Raises DeviceMemoryError where a call does not fit the device's memory.
+        """
         if len(texts) == 1:
             return self._read(texts)
         found_BW = np.empty((len(texts), int(self._width)), np.float32)
-        for numbers in calls([len(text.ids) for text in texts]):
+        lengths = [len(text.ids) for text in texts]
+        for numbers in calls(lengths) if self._on_cpu else padded_calls(lengths):
             found_BW[numbers] = self._read([texts[number] for number in numbers])
         return found_BW
 
     def _read(self, texts: Sequence[EncoderInput]) -> Floats:
         """[B,W], in one call."""
-        inputs = dict(zip(self._inputs, pack(texts), strict=True))
-        found_BW: Floats = self._session.run(self._outputs, inputs)[0]
-        return found_BW
+        return self._session.read(pack(texts)._asdict())
+
+
+def batch_bytes(manifest: Manifest) -> int:
+    """Memory of a GPU that one call may take, roughly."""
+    return GPU_CALL_TOKENS * _WIDE * manifest.sizes.model_dim * FLOAT_BYTES["float32"]
 
 
 class Packed(NamedTuple):
@@ -133,10 +148,9 @@ def _places(lengths: tuple[int, ...]) -> _Places:
 
 def calls(lengths: Sequence[int]) -> Iterator[list[int]]:
     """Which texts are read in one call, as lists of their numbers, the longest first."""
-    ordered = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     taken: list[int] = []
     tokens = 0
-    for number in ordered:
+    for number in _longest_first(lengths):
         if taken and tokens + lengths[number] > CALL_TOKENS:
             yield taken
             taken, tokens = [], 0
@@ -144,3 +158,16 @@ def calls(lengths: Sequence[int]) -> Iterator[list[int]]:
         tokens += lengths[number]
     if taken:
         yield taken
+
+
+def padded_calls(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """As `calls`, on a GPU: it is texts x ids of the longest that a call has not too many of."""
+    ordered = _longest_first(lengths)
+    while ordered:
+        count = max(1, GPU_CALL_TOKENS // lengths[ordered[0]])
+        yield ordered[:count]
+        ordered = ordered[count:]
+
+
+def _longest_first(lengths: Sequence[int]) -> list[int]:
+    return sorted(range(len(lengths)), key=lambda number: -lengths[number])

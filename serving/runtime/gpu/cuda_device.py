@@ -67,8 +67,9 @@ class CudaDevice:
     ) -> CudaSession:
         """A graph on the GPU; raises BundleError where ONNX Runtime refuses it there."""
         del threads, int8
-        steps = any(tensor.is_cache for tensor in graph.inputs)
-        graphs = self._graphs and steps
+        # The encoder of a translation model runs once for many steps.
+        often = any(tensor.is_cache or tensor.role == "packed_row" for tensor in graph.inputs)
+        graphs = self._graphs and often
         session, captures = self._open_graph(folder, graph, profile_prefix, graphs=graphs)
         lanes = [Lane(session)]
         for _ in range(self._batches - 1):
@@ -156,11 +157,12 @@ def needed_bytes(folder: Path, manifest: Manifest, cache_bytes: int, batches: in
 
 
 def weight_bytes(folder: Path, manifest: Manifest, batches: int = 1) -> int:
-    """Bytes of a bundle's graphs with their weights, where each batch has a step graph of its own:
-    each has its own of the weights that they share."""
-    graphs = [manifest.step_graph.file] * batches
-    if manifest.encoder is not None:
-        graphs.append(manifest.encoder.file)
+    """Bytes of a bundle's graphs with their weights, where each batch has a step graph, or the
+    graph of an encoder alone, of its own: each has its own of the weights that they share."""
+    encoders = [manifest.encoder.file] if manifest.encoder is not None else []
+    graphs = encoders * batches
+    if manifest.step is not None:
+        graphs = [manifest.step.file] * batches + encoders
     shared = [path.name for path in folder.glob("*.bin")] * len(graphs)
     return sum((folder / name).stat().st_size for name in (*graphs, *shared))
 

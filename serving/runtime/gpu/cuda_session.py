@@ -35,9 +35,11 @@ from serving.runtime.gpu.cuda_memory import (
     RowMover,
     on_gpu,
 )
+from serving.runtime.gpu.layouts import bucket, bucket_capacity
 from serving.runtime.gpu.sharing import Turns
 from serving.runtime.ort import names_by_role
 from serving.search.ids import PAD_ID
+from serving.search.prefix_tree import ALIGNMENT
 
 MOST_BINDINGS = 128
 """Bindings without CUDA graphs that a thread keeps; the longest unused goes first."""
@@ -271,12 +273,8 @@ class CudaSession:
         blocks = tuple(dict.fromkeys(tensor.rows.block.serial for tensor in cached))
         serials = blocks, sources.rows.block.serial if sources else 0
         key = serials, tuple(sorted(grown.items())), frozenset(unwanted)
-        bound = self._own.bound.get(key)
-        if bound is None:
-            rows_of = sources.rows if sources else None
-            bound = self._mover.with_room(lambda: self._bind(grown, cached, rows_of, unwanted))
-            self._keep(key, bound)
-        self._own.bound.move_to_end(key)
+        rows_of = sources.rows if sources else None
+        bound = self._met(key, lambda: self._bind(grown, cached, rows_of, unwanted))
         lengths: dict[str, int] = {
             tensor.role: shape_of(tensor, sizes)[0]
             for tensor in (*self._graph.inputs, *self._graph.outputs)
@@ -294,12 +292,7 @@ class CudaSession:
         Raises IndexError for slots outside of the caches: a GPU would read and write elsewhere in
         silence.
         """
-        queries, slots = bound.arrays["visible"].shape[2:]
-        last = int(bound.arrays["write_index"].max()) + queries
-        if last > slots:
-            raise IndexError(f"a step would write slot {last - 1} of caches of {slots} slots")
-        if "ancestor" in bound.arrays and (last := int(bound.arrays["ancestor"].max())) >= slots:
-            raise IndexError(f"a step would read slot {last} of caches of {slots} slots")
+        _check_slots(bound.arrays)
         if "score" in bound.arrays:
             np.maximum(bound.arrays["score"], _DEAD, out=bound.arrays["score"])
         captures = self._graphs and bound.runs == _RUNS_BEFORE_CAPTURE
@@ -363,6 +356,31 @@ class CudaSession:
             for name, place in outputs.items():
                 io.bind_output(name, CUDA, 0, _element(dtype), *place)
             self._mover.with_room(lambda: lane.session.run_with_iobinding(io))
+
+    def read(self, packed: Mapping[str, NDArray[Any]]) -> Floats:
+        """Run the graph of an encoder alone."""
+        rows, length = packed["source_mask"].shape
+        sizes = {"B": rows, "S": length, "M": packed["token"].shape[1]}
+        if self._graphs:
+            sizes = {"B": bucket(rows), "S": bucket_capacity(length)}
+            sizes["M"] = bucket(packed["token"].shape[1], ALIGNMENT)
+        bound = self._met(tuple(sizes.values()), lambda: self._bind(sizes, (), None, ()))
+        _lay_out(bound.arrays, packed)
+        output = self._graph.outputs[0].role
+        lengths: dict[str, int] = {role: len(array) for role, array in bound.arrays.items()}
+        binding = CudaBinding(self, self._own, bound, {**lengths, output: rows})
+        binding.run()
+        found_BW: Floats = binding.outputs[output]
+        return found_BW
+
+    def _met(self, key: object, bind: Callable[[], Bound]) -> Bound:
+        """What this thread has bound by that key, or what `bind` binds now."""
+        bound = self._own.bound.get(key)
+        if bound is None:
+            bound = self._mover.with_room(bind)
+            self._keep(key, bound)
+        self._own.bound.move_to_end(key)
+        return bound
 
     def _keep(self, key: object, bound: Bound) -> None:
         """Keep a binding in the place of the longest unused one that has no CUDA graph."""
@@ -432,6 +450,34 @@ def _fill_rows(arrays: Mapping[str, NDArray[Any]], rows: int) -> None:
         array[rows:] = -np.inf if role in ("visible", "source_mask") else 0
     for role in {"visible", "source_mask"} & arrays.keys():
         arrays[role][rows:, ..., 0] = 0.0
+
+
+def _check_slots(arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Raise IndexError where a step would write or read slots outside of its caches."""
+    if "visible" not in arrays:
+        return
+    queries, slots = arrays["visible"].shape[2:]
+    last = int(arrays["write_index"].max()) + queries
+    if last > slots:
+        raise IndexError(f"a step would write slot {last - 1} of caches of {slots} slots")
+    if "ancestor" in arrays and (last := int(arrays["ancestor"].max())) >= slots:
+        raise IndexError(f"a step would read slot {last} of caches of {slots} slots")
+
+
+def _lay_out(arrays: Mapping[str, NDArray[Any]], packed: Mapping[str, NDArray[Any]]) -> None:
+    """Copy packed texts into inputs of a bucket's sizes. What fills these up is computed without
+    harm: further ids are those of padding, and further texts see the first id alone."""
+    (rows, length), width = packed["slot"].shape, arrays["slot"].shape[1]
+    ids = packed["token"].shape[1]
+    for role, array in arrays.items():
+        array.fill(-np.inf if role == "source_mask" else 0)
+    arrays["source_mask"][:, 0] = 0.0
+    for role in ("token", "position", "segment"):
+        arrays[role][:, :ids] = packed[role]
+    for role in ("slot", "source_mask"):
+        arrays[role][:rows, :length] = packed[role]
+    row_M, place_M = np.divmod(packed["packed_row"], length)
+    arrays["packed_row"][:ids] = row_M * width + place_M
 
 
 def _in_memory(tensor: Tensor) -> bool:

@@ -131,9 +131,7 @@ def encoder_functions(folder: Path, precision: str, *, rows: bool) -> dict[str, 
         name="random",
         precision=precision,
         products=Products(ranges),
-        tokenizer_file="tokenizer.json",
         max_length=64,
-        labels=(),
     )
     found = functions_of(folder / "encoder.onnx")
     found.pop("MaskedAttention")  # of the mean, where keys and values are one input

@@ -27,7 +27,14 @@ from serving.bundle.folder import parse_manifest, read_manifest, write_manifest
 from serving.bundle.manifest import Activations
 from serving.encoding.reader import Classifier, Embedder, TextReader, probabilities
 from serving.errors import BundleError, InvalidTextError, ModelNameError, RequestError
-from serving.runtime.text_encoder import CALL_TOKENS, TextEncoder, calls, pack
+from serving.runtime.text_encoder import (
+    CALL_TOKENS,
+    GPU_CALL_TOKENS,
+    TextEncoder,
+    calls,
+    pack,
+    padded_calls,
+)
 from tests.conftest import TinyEncoders
 from tests.toy.encoders import LABELS, LINES, write_lines
 from tests.toy.hub import import_here
@@ -131,12 +138,10 @@ def test_positions_that_attention_knows_are_those_of_each_text_alone(
         name="random",
         precision=precision,
         products=arithmetic.products,
-        tokenizer_file="tokenizer.json",
         max_length=128,
-        labels=(),
     )
     bundle = TextEncoder(tmp_path, manifest, 1)
-    parity = measure_encoder(model, arithmetic.twin, bundle, texts, classes=False)
+    parity = measure_encoder(model, arithmetic.twin, bundle.run, texts, classes=False)
     check_encoder(parity, precision, classes=False)
     found = bundle.run(texts)
     np.testing.assert_array_equal(np.concatenate([bundle.run([text]) for text in texts]), found)
@@ -153,6 +158,16 @@ def test_calls_hold_all_texts_and_not_too_many_ids() -> None:
     assert sorted(number for group in found for number in group) == list(range(len(lengths)))
     assert found[0] == [len(lengths) - 1]  # longer than a call, and alone in it
     assert all(sum(lengths[n] for n in group) <= CALL_TOKENS for group in found[1:])
+
+
+def test_calls_on_a_gpu_have_not_too_many_places_with_padding() -> None:
+    lengths = [int(n) for n in np.random.default_rng(0).integers(2, 900, 90)] + [40_000]
+    found = list(padded_calls(lengths))
+    assert sorted(number for group in found for number in group) == list(range(len(lengths)))
+    assert found[0] == [len(lengths) - 1]
+    places = [len(group) * max(lengths[n] for n in group) for group in found[1:]]
+    assert max(places) <= GPU_CALL_TOKENS
+    assert min(places[:-1]) > GPU_CALL_TOKENS - 900
 
 
 def test_packed_texts_lie_behind_one_another(readers: dict[str, TextReader]) -> None:

@@ -99,7 +99,6 @@ def test_a_run_is_read_as_what_its_recipe_trains(
         ("encoder", ASKED, Texts(dev=PAIR), False, "--dev is not for an encoder"),
         ("encoder", ASKED, Texts(tests=(PAIR,)), False, "--test is not for an encoder"),
         ("encoder", ASKED, Texts(test_texts=(DOCUMENTS,)), False, "--test-text is not for"),
-        ("encoder", Form("fp16", "cuda"), NO_TEXTS, False, "must be cpu, got 'cuda'"),
     ],
 )
 def test_what_its_kind_has_no_use_for_is_refused(

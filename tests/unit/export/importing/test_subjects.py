@@ -74,7 +74,6 @@ TAGGED = Languages(
     tags=dict(zip(("de", "en", "fr"), TAGS, strict=True)),
 )
 GIVEN = {
-    "--target": {"form": Form("fp16", "cuda")},
     "--dev": {"texts": Texts(dev=PAIR)},
     "--test": {"texts": Texts(tests=(PAIR,))},
     "--from": {"declared": Declared(languages=LanguageChoice(source=("de",)))},

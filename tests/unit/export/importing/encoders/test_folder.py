@@ -305,7 +305,6 @@ def test_what_an_encoder_has_no_use_for_is_refused(
     text = str(write_lines(tmp_path))
     words = ["import", str(folder), str(tmp_path / "out"), "--pooling", "mean"]
     for option in (
-        ["--target", "cuda"],
         ["--dev", text, text],
         ["--test", "a", text, text],
         ["--from", "de"],
