@@ -33,7 +33,7 @@ BEGIN, END = f"<!-- run: {COMMAND} -->", "<!-- end -->"
 COLUMNS = ("Fault", "Found", "Promise", "Kept")
 CLIENT_TIMEOUT_S = 5.0
 OVERLOAD_P95_S = 8.0
-"""What waits no longer than MACARON_MAX_WAIT_S, 5 seconds, is answered within."""
+"""What is predicted to end within MACARON_MAX_WAIT_S, 5 seconds, is answered within."""
 QUIET_LOAD = 0.5
 """Load average a core above which other work disturbs what is measured."""
 

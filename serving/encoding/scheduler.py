@@ -133,8 +133,8 @@ class TextScheduler(Scheduler[EncodedText, None, Floats]):
         timeout_s: float | None = None,
         max_wait_s: float | None = None,
     ) -> list[ReadTicket]:
-        """Queue texts that arrive together, all or none; raises OverloadedError, also if reading
-        would not start within `max_wait_s`."""
+        """Queue texts that arrive together, all or none; raises OverloadedError, also if others
+        would delay the end beyond `max_wait_s`."""
         tickets = [ReadTicket(timeout_s) for _ in texts]
         self._open.add(tickets)
         works = [TextWork(*each) for each in zip(texts, tickets, strict=True)]

@@ -72,7 +72,7 @@ class GenerationScheduler(Scheduler[PromptTask, PromptRead | Delta, GenerationDo
         self, requests: Sequence[GenerationRequest], max_wait_s: float | None = None
     ) -> list[GenerationTicket]:
         """Queue requests that arrive together, all or none. Raises what `submit` does, and
-        OverloadedError also if decoding would not start within `max_wait_s`."""
+        OverloadedError also if others would delay the end beyond `max_wait_s`."""
         tickets: list[GenerationTicket] = []
         works: list[PromptWork] = []
         for request in requests:

@@ -176,24 +176,30 @@ class Decoder(Generic[Task, News, Outcome]):
                 works[number].tell(news)
         for number, outcome in progress.outcomes:
             if number in works:
-                for instead in reversed(works[number].finish(outcome)):
+                work = self._drop(number, decoded=True)
+                for instead in reversed(work.finish(outcome)):
                     self._queue.put_back(instead)
-                del works[number]
         short: DeviceMemoryError | None = None
         for number, error in progress.failed:
             if isinstance(error, DeviceMemoryError):
                 short = error
             elif number in works:
-                works.pop(number).fail(error)
+                self._drop(number).fail(error)
         gone = [number for number, work in works.items() if work.expire()]
         if gone:
             for number in gone:
-                del works[number]
+                self._drop(number)
             self._engine.cancel(gone)
         if self._resting:
             self._resting &= {work.demand.group for work in works.values()}
         if short is not None:
             raise short
+
+    def _drop(self, number: int, *, decoded: bool = False) -> Work[Task, News, Outcome]:
+        """Remove and return a running work; `decoded` ones came to their end."""
+        work = self._works.pop(number)
+        self._queue.note_end(work, decoded=decoded)
+        return work
 
     def _note_joined(self, joined: Joined) -> None:
         works = [self._works[number] for number in joined.numbers if number in self._works]
@@ -206,9 +212,8 @@ class Decoder(Generic[Task, News, Outcome]):
     def _halve(self, error: DeviceMemoryError) -> None:
         """Put all running works back into the queue and take half as many rows for a while. A
         single work that does not fit fails."""
-        works = list(self._works.values())
         rows = self.num_rows
-        self._works.clear()
+        works = [self._drop(number) for number in list(self._works)]
         self._resting.clear()
         if len(works) > 1:
             self._most_rows, self._fewer_since = max(1, rows // 2), time.monotonic()
@@ -240,9 +245,8 @@ class Decoder(Generic[Task, News, Outcome]):
         if not isinstance(error, ServingError):
             cause, error = error, DecoderLostError("decoding has failed; try again")
             error.__cause__ = cause
-        for work in self._works.values():
-            work.fail(error)
-        self._works.clear()
+        for number in list(self._works):
+            self._drop(number).fail(error)
         self._resting.clear()
 
     def _restart(self) -> None:
@@ -327,8 +331,8 @@ class Scheduler(Generic[Task, News, Outcome]):
     def _put(
         self, works: Sequence[Work[Task, News, Outcome]], max_wait_s: float | None = None
     ) -> None:
-        """Queue works, all or none. Raises OverloadedError, also if decoding would not start within
-        `max_wait_s`, and NotReadyError once retired."""
+        """Queue works, all or none. Raises OverloadedError, also if others would delay their end
+        beyond `max_wait_s`, and NotReadyError once retired."""
         self._queue.put(works, max_wait_s)
         # Wake one of the busy decoders; idle ones wait on the queue themselves.
         if not any(decoder.idle for decoder in self._decoders):

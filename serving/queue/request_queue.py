@@ -12,10 +12,15 @@ from typing import Generic, NoReturn, Protocol, TypeVar
 from serving.errors import NotReadyError, OverloadedError
 
 _LOOK_EVERY_S = 0.02
-_TAKES = 64
+_TAKES, _ENDS = 64, 64
 _LONGEST_RETRY_S = 60.0
 WAITING_SHARE = 0.5
 """Share of a request's time that it may spend waiting; the rest is for decoding."""
+STRETCH = 1.25
+"""How many times the duration on an idle server a request may take, if that exceeds its limit."""
+_DONE_SHARE = 0.25
+"""Share of the work that running requests are taken to have done where nothing has shown it. A
+share that is too small refuses some requests for a moment; one too large accepts a whole burst."""
 _FORGET_S = 10.0
 """Once the queue is empty and nothing was taken for that long, the measured pace is forgotten."""
 
@@ -39,8 +44,9 @@ Item = TypeVar("Item", bound=Expiring)
 class RequestQueue(Generic[Item]):
     """A bounded queue, oldest first; ended and overdue requests are removed.
 
-    At the pace of the last takes, a request that would wait too long is refused at once: it would
-    only delay others. No request is refused for this while the queue is empty or the pace unknown.
+    A request that would end too late is refused at once: it would only delay others. The queue
+    predicts the end from the pace of the last takes and the duration of decoding. No request is
+    refused for this while the queue is empty or the decoders have room.
     """
 
     def __init__(self, max_size: int, unit: str) -> None:
@@ -53,6 +59,12 @@ class RequestQueue(Generic[Item]):
         that this next one took. Other takes do not show the pace, since they emptied the queue."""
         self._left_at: float | None = None
         """Time of the last take, if it left requests waiting."""
+        self._full = False
+        """Whether the last take ended because a decoder had no room for the next request."""
+        self._running: dict[Item, float] = {}
+        """The requests that decoders have taken and not ended, each with the time of its take."""
+        self._durations: deque[float] = deque(maxlen=_ENDS)
+        """Seconds from take to end of the last requests that were decoded to their end."""
         self._taken_at = 0.0
         self._next_look = 0.0
         self._closing = False
@@ -63,8 +75,10 @@ class RequestQueue(Generic[Item]):
     def put(self, items: Sequence[Item], max_wait_s: float | None = None) -> None:
         """Add requests, all or none. Raises OverloadedError, or NotReadyError once closed.
 
-        `max_wait_s` bounds the seconds until decoding of the new requests may start. It applies
-        beside the share of their deadline that they may spend waiting; None sets no bound.
+        `max_wait_s` bounds the predicted seconds until the last of the new requests has been
+        decoded, as far as other requests cause them: `STRETCH` times the duration without others
+        is always allowed. The bound applies beside the share of their deadline that they may spend
+        waiting; None sets no bound.
         """
         with self._changed:
             if self._closing:
@@ -77,12 +91,12 @@ class RequestQueue(Generic[Item]):
                 self._refuse(
                     f"the queue holds at most {self._max_size} {self._unit} and has "
                     f"{len(self._waiting)}",
-                    self._wait_s(),
+                    len(self._waiting) * self._interval_s(),
                 )
             if not self._waiting:
                 self._forget_pace()
             else:
-                self._check_wait(min(item.deadline for item in items), max_wait_s)
+                self._check_end(items, max_wait_s)
             self._waiting.extend(items)
             self._changed.notify_all()
 
@@ -90,8 +104,17 @@ class RequestQueue(Generic[Item]):
         """Put back requests that were decoded before, ahead of all others; the bound does not
         apply."""
         with self._changed:
+            self._running.pop(item, None)
             self._waiting.appendleft(item)
             self._changed.notify_all()
+
+    def note_end(self, item: Item, *, decoded: bool) -> None:
+        """Note that a decoder has ended a request that it took. `decoded` requests, which came to
+        their end, show how long decoding takes."""
+        with self._changed:
+            began = self._running.pop(item, None)
+            if decoded and began is not None:
+                self._durations.append(time.monotonic() - began)
 
     def take(
         self, choose: Callable[[Item], bool | None], takers: Callable[[], int] = lambda: 1
@@ -107,6 +130,7 @@ class RequestQueue(Generic[Item]):
         with self._changed:
             taken: list[Item] = []
             left: deque[Item] = deque()
+            chosen: bool | None = True
             share = -(-len(self._waiting) // takers())
             while self._waiting and len(taken) < share:
                 item = self._waiting.popleft()
@@ -117,8 +141,10 @@ class RequestQueue(Generic[Item]):
                 if chosen is None:
                     break
             self._waiting.extendleft(reversed(left))
+            self._full = chosen is None
             if taken:
                 now = time.monotonic()
+                self._running.update(dict.fromkeys(taken, now))
                 if self._left_at is not None:
                     self._takes.append((now - self._left_at, len(taken)))
                 self._left_at = now if self._waiting else None
@@ -155,19 +181,26 @@ class RequestQueue(Generic[Item]):
     def _drop_ended(self) -> None:
         self._waiting = deque(item for item in self._waiting if not item.expire())
 
-    def _check_wait(self, deadline: float, max_wait_s: float | None) -> None:
-        """Raise OverloadedError if the wait is too long for a request with this deadline or this
-        `max_wait_s`."""
-        wait_s, left_s = self._wait_s(), deadline - time.monotonic()
+    def _check_end(self, items: Sequence[Item], max_wait_s: float | None) -> None:
+        """Raise OverloadedError if new requests would end too late for the first of their deadlines
+        or for this `max_wait_s`."""
+        interval_s = self._interval_s()
+        wait_s = len(self._waiting) * interval_s
+        alone_s = len(items) * interval_s + self._decode_s()
+        left_s = min(item.deadline for item in items) - time.monotonic()
         waiting = f"{len(self._waiting)} {self._unit} wait, which takes about {wait_s:.1f} s"
         if 0 < WAITING_SHARE * left_s < wait_s:  # one that is overdue fails by itself
             self._refuse(
                 f"{waiting}, too long for a request that must end in {left_s:.1f} s", wait_s
             )
-        if left_s > 0 and max_wait_s is not None and max_wait_s < wait_s:
-            self._refuse(
-                f"{waiting}, too long for a request that may wait {max_wait_s:g} s", wait_s
-            )
+        if left_s > 0 and max_wait_s is not None and wait_s > 0:
+            end_s = wait_s + alone_s
+            if end_s > max(max_wait_s, STRETCH * alone_s):
+                self._refuse(
+                    f"{waiting}; the answer would come in about {end_s:.1f} s, too late for a "
+                    f"request that may wait {max_wait_s:g} s",
+                    wait_s,
+                )
 
     def _forget_pace(self) -> None:
         """Forget an old pace: after a pause the load may be of another kind."""
@@ -175,15 +208,31 @@ class RequestQueue(Generic[Item]):
             self._takes.clear()
             self._left_at = None
 
-    def _wait_s(self) -> float:
-        """Estimated seconds until all waiting requests have been taken; 0 if the pace is
-        unknown."""
-        if not self._takes:
-            return 0.0
-        seconds = sum(interval for interval, _ in self._takes)
-        if self._left_at is not None:
-            seconds += time.monotonic() - self._left_at
-        return len(self._waiting) * seconds / sum(count for _, count in self._takes)
+    @property
+    def _pace_seen(self) -> bool:
+        """Whether as many requests have been taken as run at once, so that the takes show the
+        pace."""
+        return sum(count for _, count in self._takes) >= max(1, len(self._running))
+
+    def _interval_s(self) -> float:
+        """Estimated seconds between the takes of two waiting requests; 0 while the decoders have
+        room or nothing is known."""
+        if self._pace_seen:
+            seconds = sum(interval for interval, _ in self._takes)
+            if self._left_at is not None:
+                seconds += time.monotonic() - self._left_at
+            return seconds / sum(count for _, count in self._takes)
+        # Little's law: so many leave in the time that each one takes.
+        return self._decode_s() / len(self._running) if self._full and self._running else 0.0
+
+    def _decode_s(self) -> float:
+        """Estimated seconds from take to end; 0 if nothing is known."""
+        ended_s = sum(self._durations) / max(1, len(self._durations))
+        if self._pace_seen or not self._running:
+            return ended_s
+        # The load has just risen: what has ended was faster than what runs.
+        age_s = time.monotonic() - sum(self._running.values()) / len(self._running)
+        return max(ended_s, age_s / _DONE_SHARE)
 
     def _refuse(self, reason: str, wait_s: float) -> NoReturn:
         error = OverloadedError(f"{reason}; try again later")

@@ -90,7 +90,7 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         """Queue requests that arrive together, all or none.
 
         `index` of a RequestError is the index of the request at fault. OverloadedError is also
-        raised if decoding would not start within `max_wait_s`.
+        raised if others would delay the end beyond `max_wait_s`.
         """
         tickets: list[TranslationTicket] = []
         prepared: list[tuple[Sentence, Demand, TranslationTicket]] = []

@@ -128,8 +128,8 @@ class Settings(BaseModel):
     default_timeout_s: float = Field(30.0, gt=0, allow_inf_nan=False)
     """Seconds until a request without timeout_s fails."""
     max_wait_s: float = Field(5.0, gt=0, allow_inf_nan=False)
-    """Seconds that a request without timeout_s may wait to be begun: it is refused at once where
-    what waits before it would take longer."""
+    """Seconds from the arrival of a request without timeout_s to its answer: it is refused at once
+    where it would take longer because of others."""
     max_timeout_s: float = Field(120.0, gt=0, le=3600, allow_inf_nan=False)
     """Highest timeout_s."""
     character_limit: int = Field(10**12, ge=1)
