@@ -89,7 +89,7 @@ def test_many_languages_into_one_have_one_tag() -> None:
             "translates 'fr' to itself",
         ),
         ({"train": [{"source_language": "ES"}, {}]}, "must be a lower-case language code"),
-        ({"train": [{"source_language": "es"}]}, "are fr to en, but all of data.train is es to en"),
+        ({"train": [{"source_language": "es"}]}, "are fr to en, but data.train is es to en"),
         (
             {"train": [{"directions": "both"}], "validation": {"target_language": "es"}},
             "data.validation is fr to es, but data.train has only fr to en, en",
