@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
-from serving.errors import ModelNameError
+from serving.errors import ModelNameError, install_command
 
 _EXPORT = ".".join([*__name__.split(".")[:-3], "export"])
 """The package that imports, under the name that it has here: packages are renamed in a wheel."""
@@ -43,8 +43,8 @@ def check_installed(source: str) -> None:
     missing = next((name for name in _NEEDED if find_spec(name) is None), None)
     if missing is not None:
         raise ModelNameError(
-            f"{source}: is no bundle yet, and to import it the Python package {missing!r} is "
-            "missing; install what that needs with: pip install 'macaron[export]'"
+            f"{source}: is not a bundle, and importing it needs the Python package {missing!r}; "
+            f"install it with: {install_command('export')}"
         )
 
 

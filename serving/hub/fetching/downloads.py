@@ -121,8 +121,9 @@ def _downloaded(name: str, file: RemoteFile, folder: Path) -> Path:
     if file.sha256 and found != file.sha256:
         part.unlink()
         raise ModelNameError(
-            f"{name}: {file.urls[0]} has the sha256 {found[:12]}..., and must have "
-            f"{file.sha256[:12]}...: it was changed or damaged, and is not used"
+            f"{name}: the sha256 of {file.urls[0]} must be {file.sha256[:12]}..., but is "
+            f"{found[:12]}...; the file was changed or damaged and is not used: check the hash, or "
+            "try again later"
         )
     os.replace(part, path)
     return path
@@ -196,7 +197,7 @@ def _size(path: Path) -> int:
 def _unreachable(name: str, url: str, error: Exception) -> ModelNameError:
     if isinstance(error, HTTPError):
         return ModelNameError(
-            f"{name}: {url} answered {error.code} {error.reason}; see to the name, or try again "
+            f"{name}: {url} answered {error.code} {error.reason}; check the name, or try again "
             "later"
         )
     return ModelNameError(
