@@ -29,12 +29,12 @@ def __getattr__(name: str) -> Any:
     """Load the documented names on first use, so that the command starts faster."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from serving.errors import install_command
-
     if name in ("AsyncClient", "Client"):
         try:
             from macaron.client import AsyncClient, Client
         except ModuleNotFoundError as error:
+            from serving.errors import install_command
+
             error.add_note(f"install what a client needs with: {install_command('client')}")
             raise
         return AsyncClient if name == "AsyncClient" else Client
@@ -43,5 +43,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(serving, name)
     except ModuleNotFoundError as error:
+        from serving.errors import install_command
+
         error.add_note(f"install what serving needs with: {install_command('serve')}")
         raise

@@ -87,8 +87,8 @@ def test_a_verb_like_no_other_gets_the_whole_list(capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("missing", "arguments", "extra"),
     [
-        ("onnxruntime", ["translate", "nowhere"], "serve"),
-        ("onnxruntime", ["generate", "nowhere"], "serve"),
+        ("onnxruntime", ["translate", "tests"], "serve"),
+        ("onnxruntime", ["generate", "tests"], "serve"),
         ("onnxruntime", ["serve"], "serve"),
         ("bentoml", ["serve"], "serve"),
         ("torch", ["train", "lm-cascade"], "train"),

@@ -89,7 +89,7 @@ def test_kernels_are_told_with_where_they_come_from(
     ("platform", "switch", "compiler", "advice"),
     [
         ("linux", "", None, "install a C++ compiler"),
-        ("linux", "", "g++", "says why g++ fails"),
+        ("linux", "", "g++", "the line on stderr says why g++ fails"),
         ("linux", "off", "g++", "unset MACARON_NATIVE_KERNELS"),
         ("darwin", "", "c++", None),
         ("win32", "", None, None),

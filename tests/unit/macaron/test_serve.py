@@ -205,5 +205,5 @@ def test_an_import_says_what_it_needs(cache: Path, tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert "'torch' is missing" in line
+    assert "needs the Python package 'torch'" in line
     assert line.endswith(install_command("export"))
