@@ -105,26 +105,57 @@ def _value(action: argparse.Action) -> str:
 
 
 def fields(path: str, name: str, prefix: str = "") -> str:
-    """A table of a class' fields: name, default, what its docstring says. The file is not run."""
+    """A table of a class' documented fields: name, default, docstring. The file is not run."""
+    rows = ["| name | default | |", "|---|---|---|"]
+    for field, default, meaning in _fields_of(path, name):
+        if meaning:
+            shown = prefix + (field.upper() if prefix else field)
+            rows.append(f"| `{shown}` | {default} | {meaning} |")
+    return "\n".join(rows)
+
+
+def _fields_of(path: str, name: str) -> Iterator[tuple[str, str, str]]:
+    """Name, default and docstring of each field of a class, as cells of a table."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     (body,) = (n.body for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name)
-    rows = ["| name | default | |", "|---|---|---|"]
     for field, after in pairwise(body):
-        if (
-            isinstance(field, ast.AnnAssign)
-            and isinstance(field.target, ast.Name)
-            and isinstance(after, ast.Expr)
-            and isinstance(after.value, ast.Constant)
-        ):
-            shown = prefix + (field.target.id.upper() if prefix else field.target.id)
-            rows.append(
-                f"| `{shown}` | {_initial(field.value)} | {_cell(str(after.value.value))} |"
-            )
+        if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
+            continue
+        documented = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+        meaning = _cell(str(after.value.value)) if documented else ""
+        yield field.target.id, _initial(field.value), meaning
+
+
+def recipe_keys() -> str:
+    """A table of keys for each section of a recipe: key, default, what its docstring says."""
+    sections = (
+        ("`data` of a translation model", "sections", "DataConfig"),
+        ("An entry of `data.train`, and `data.validation`", "sections", "ParallelFiles"),
+        ("`data.noise`", "sections", "NoiseConfig"),
+        ("`data` of a language model", "sections", "TextConfig"),
+        ("`data` of an encoder's pretraining", "encoder_sections", "PretrainingConfig"),
+        ("`data` of an encoder's fine-tuning", "encoder_sections", "LabelledConfig"),
+        ("`tokenizer`", "sections", "TokenizerConfig"),
+        ("`optim`", "sections", "OptimConfig"),
+        ("`loop`", "sections", "LoopConfig"),
+    )
+    return "\n\n".join(
+        f"## {title}\n\n{_keys(f'training/recipe/{module}.py', name)}"
+        for title, module, name in sections
+    )
+
+
+def _keys(path: str, name: str) -> str:
+    rows = ["| key | default | |", "|---|---|---|"]
+    for key, default, meaning in _fields_of(path, name):
+        rows.append(f"| `{key}` | {default or 'required'} | {meaning} |")
     return "\n".join(rows)
 
 
 def _initial(value: ast.expr | None) -> str:
     """A field's default, of `Field(default, ge=1)` with its bounds, as the file has it."""
+    if isinstance(value, ast.Call) and ast.unparse(value.func) == "field":
+        return "its own keys"
     if not isinstance(value, ast.Call) or ast.unparse(value.func) != "Field":
         return "" if value is None else f"`{_cell(ast.unparse(value))}`"
     default = f"`{_cell(ast.unparse(value.args[0]))}`" if value.args else ""
@@ -227,6 +258,7 @@ def _sentence(text: str) -> str:
 MADE: dict[str, Callable[[], str]] = {
     "command line": command_line,
     "generation options": lambda: fields("serving/search/sampling_options.py", "GenerationOptions"),
+    "recipe keys": recipe_keys,
     "routes": routes,
     "search options": lambda: fields("serving/search/options.py", "SearchOptions"),
     "settings": lambda: fields("serving/server/http/settings.py", "Settings", "MACARON_"),

@@ -33,7 +33,9 @@ def __getattr__(name: str) -> Any:
         try:
             from macaron.client import AsyncClient, Client
         except ModuleNotFoundError as error:
-            error.add_note("what a client needs is installed by: pip install 'macaron[client]'")
+            from serving.errors import install_command
+
+            error.add_note(f"install what a client needs with: {install_command('client')}")
             raise
         return AsyncClient if name == "AsyncClient" else Client
     import serving
@@ -41,5 +43,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(serving, name)
     except ModuleNotFoundError as error:
-        error.add_note("what serving needs is installed by: pip install 'macaron[serve]'")
+        from serving.errors import install_command
+
+        error.add_note(f"install what serving needs with: {install_command('serve')}")
         raise

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from serving.errors import install_command
+
 _OURS = frozenset({"macaron", "serving", "training", "export", "bench"})
 """Modules whose absence means a broken installation that no extra repairs."""
 
@@ -158,7 +160,7 @@ def main(arguments: list[str] | None = None, prog: str = "macaron") -> int:
             raise
         print(
             f"{prog} {verb}: error: the Python package {missing!r} is not installed; install what "
-            f"it needs with: pip install 'macaron[{group.extra}]'",
+            f"it needs with: {install_command(group.extra)}",
             file=sys.stderr,
         )
         return 1
@@ -182,7 +184,7 @@ def _help(prog: str) -> str:
     for group in GROUPS:
         if group.extra != extra:
             extra = group.extra
-            lines += ["", f"with what pip install 'macaron[{extra}]' brings:"]
+            lines += ["", f"with macaron[{extra}] ({install_command(extra)}):"]
         lines += [f"  {name:<10} {about}" for name, about in group.verbs.items()]
     return "\n".join([*lines, "", f"`{prog} VERB --help` shows the options."])
 

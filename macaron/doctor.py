@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.machine.processor import cpu_name, cpuinfo
 from serving.bundle.folder import MANIFEST
-from serving.errors import ServingError
+from serving.errors import ServingError, install_command
 from serving.hub.cache import Entry, entries, models_folder
 from serving.runtime.kernels import SHIPPED, SWITCH, find_compiler, native_library
 from serving.threads import default_threads
@@ -30,14 +30,14 @@ _INSTRUCTIONS = (
     "asimddp",
     "i8mm",
 )
-"""Processor flags, in Linux's spelling, that affect speed here."""
+"""Processor flags that affect the speed, in the spelling of Linux."""
 _MEMINFO, _MEMORY_LIMIT = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
 _LEAST_BYTES = 512 * 2**20
-"""A server with one small bundle takes some 300 MiB."""
+"""A server with one small bundle takes about 300 MiB."""
 _RUNTIMES = ("onnxruntime", "onnxruntime-gpu")
 _GREETINGS = {"de": "Guten Morgen!", "es": "¡Buenos días!", "fr": "Bonjour à tous !"}
 _GREETING = "Good morning!"
-_INSTALL = "pip install 'macaron[serve]'"
+_INSTALL = install_command("serve")
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,10 @@ def examine(bundle: Path | None) -> Iterator[Finding]:
     yield runtime()
     yield gpu()
     yield cache(entries(), models_folder())
-    bundle = bundle or first_bundle(Path(os.environ.get("MACARON_BUNDLES") or "models"))
+    folder = Path(os.environ.get("MACARON_BUNDLES") or "models")
+    bundle = bundle or first_bundle(folder)
     if bundle is None:
-        yield Finding("check", "no bundle was tried: name one (`macaron doctor BUNDLE`)")
+        yield untried(folder)
     else:
         yield trial(bundle)
 
@@ -135,9 +136,9 @@ def kernels() -> Finding:
         return Finding("kernels", f"standard operators, as {SWITCH} is off", f"unset {SWITCH}")
     compiler = find_compiler(os.environ)
     advice = (
-        f"see why {compiler} fails, in the line on stderr"
+        f"the line on stderr says why {compiler} fails; set CXX to another compiler"
         if compiler
-        else "install a C++ compiler (apt-get install g++), or a wheel that has the kernels"
+        else "install a C++ compiler (apt-get install g++), or a wheel with the kernels"
     )
     return Finding("kernels", "standard operators, which are slower", advice)
 
@@ -152,7 +153,7 @@ def runtime() -> Finding:
         return Finding(
             "onnxruntime",
             f"{found}, which overwrite each other",
-            f"uninstall both, then install one: {_INSTALL}, or macaron[serve-cuda]",
+            f"uninstall both, then install one: {_INSTALL}, or {install_command('serve-cuda')}",
         )
     try:
         import onnxruntime
@@ -174,7 +175,7 @@ def gpu() -> Finding:
     free = f"{_mib(seen.free_bytes)} of {_mib(seen.total_bytes)} free"
     text = f"{seen.name}, {free}; its driver runs CUDA {seen.cuda[0]}.{seen.cuda[1]}"
     if not _version("onnxruntime-gpu"):
-        text += "; bundles for a GPU need macaron[serve-cuda]"
+        text += f"; to use it, {install_command('serve-cuda')} in an environment without serve"
     return Finding("gpu", text)
 
 
@@ -191,10 +192,18 @@ def first_bundle(folder: Path) -> Path | None:
     return min(found, key=lambda bundle: not _translates(bundle), default=None)
 
 
+def untried(folder: Path) -> Finding:
+    """That no bundle was run; a wrong MACARON_BUNDLES needs action."""
+    wrong = "set MACARON_BUNDLES to a folder of bundles" if folder != Path("models") else None
+    return Finding(
+        "check", f"{folder} has no bundle to try; name one (`macaron doctor BUNDLE`)", wrong
+    )
+
+
 def trial(bundle: Path) -> Finding:
     """Load a bundle and run it."""
     if not (bundle / MANIFEST).is_file():
-        return Finding("check", f"{bundle} is no bundle", f"name a folder with a {MANIFEST}")
+        return Finding("check", f"{bundle} is not a bundle", f"name a folder with a {MANIFEST}")
     start = time.perf_counter()
     try:
         work = _worker(bundle)

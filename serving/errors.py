@@ -40,7 +40,18 @@ ServingError
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Self
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an extra, for messages.
+
+    The name `macaron` stands for the installed package. Macaron is not on PyPI, so in a checkout
+    that is not installed the command names the folder of the checkout instead.
+    """
+    package = ".".join(__name__.split(".")[:-2])  # empty in a checkout
+    return f"pip install '{package or Path(__file__).resolve().parents[1]}[{extra}]'"
 
 
 class ServingError(Exception):

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 _MACHINE = re.compile(r".*\d+ cores \(\d+ used\).*|.*driver .*")
 _VERSIONS = re.compile(r"python [\w.+]+(, \w+ .+)*\.")
+_WIDTH = 120
+"""Columns of a line of prose in a document."""
 _DATED = "Measured on {date}, at commit {commit}."
 
 
@@ -109,9 +112,26 @@ def parse(command: str, output: str, date: str, commit: str) -> Measurement:
 def rendered(found: Measurement) -> str:
     """The measurement as Markdown."""
     dated = _DATED.format(date=found.date, commit=found.commit)
-    head = [f"`{found.printed_command}`", "", found.about, *found.machine, found.versions, dated]
-    texts = [part if isinstance(part, str) else markdown(part) for part in found.parts]
+    lines = (found.about, *found.machine, found.versions, dated)
+    head = [f"`{found.printed_command}`", "", *map(_wrapped, lines)]
+    texts = [_wrapped(part) if isinstance(part, str) else markdown(part) for part in found.parts]
     return "\n\n".join(["\n".join(head), *texts])
+
+
+def _wrapped(text: str) -> str:
+    """Prose in lines of at most `_WIDTH` columns. Two spaces at the end of a line break it there,
+    and stay."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if len(line) > _WIDTH:
+            end = "  " if line.endswith("  ") else ""
+            *before, last = textwrap.wrap(
+                line, _WIDTH - 2, break_long_words=False, break_on_hyphens=False
+            )
+            lines += [*before, last + end]
+        else:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def write(found: Measurement, folder: Path) -> None:

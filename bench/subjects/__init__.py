@@ -1,1 +1,2 @@
-"""What is measured: models, sentences, settings and scenarios, in the form of each system."""
+"""The subjects of measurements: models, sentences, settings and scenarios, in the form of each
+system."""

@@ -1,4 +1,5 @@
-"""CTranslate2 fed with the same weights; `bench.systems.pytorch.eager` is the other rival."""
+"""Conversion of the same weights for CTranslate2. The other rival is
+`bench.systems.pytorch.eager`."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from serving.bundle.shortlist import Shortlist
 from training.models import Transformer, TransformerConfig
 
 VOCABULARY_MAP = "vmap.txt"
-"""The name under which CTranslate2 looks for it."""
+"""The file name under which CTranslate2 looks for it."""
 _KNOWN: dict[str, tuple[Any, ...]] = {
     "block": ("standard",),
     "ffn_hidden_layers": (1,),
@@ -36,13 +37,13 @@ _KNOWN: dict[str, tuple[Any, ...]] = {
     "ffn_bias": (True,),
     "tie_embeddings": (True,),
 }
-"""What the fields of a configuration may be that CTranslate2 can follow."""
+"""The values of configuration fields that CTranslate2 supports."""
 BOS, EOS, UNK = "<s>", "</s>", "<unk>"
-"""What CTranslate2 calls the special pieces; SentencePiece writes them so as well."""
+"""CTranslate2's names of the special pieces, which are those of SentencePiece."""
 
 
 def check_convertible(config: TransformerConfig) -> None:
-    """Raise BenchError for an architecture or an option that CTranslate2 does not have."""
+    """Raise BenchError for an architecture or an option that CTranslate2 does not support."""
     for name, known in _KNOWN.items():
         if getattr(config, name) not in known:
             raise BenchError(
@@ -62,8 +63,8 @@ def convert_to_ctranslate2(
 ) -> None:
     """Save a baseline model in CTranslate2's format, with weights of type `quantization`.
 
-    `vocabulary` is the written form of each id. int8 is saved as int8, so that loading it costs no
-    more memory than it must. A `shortlist` becomes its vocabulary map.
+    `vocabulary` is the written form of each id. int8 weights are saved as int8, so that loading
+    them takes no extra memory. A `shortlist` becomes CTranslate2's vocabulary map.
     """
     import ctranslate2
 
@@ -115,7 +116,7 @@ def convert_to_ctranslate2(
 
 
 def vocabulary_map(shortlist: Shortlist, vocabulary: Sequence[str]) -> str:
-    """A line for each source piece, and one without a source for what any source may become."""
+    """A line per source piece, and one without a source for targets that are always allowed."""
     lines = ["\t" + " ".join(vocabulary[piece] for piece in shortlist.of([]))]
     for source, piece in enumerate(vocabulary):
         own = shortlist.own(source)
@@ -125,7 +126,7 @@ def vocabulary_map(shortlist: Shortlist, vocabulary: Sequence[str]) -> str:
 
 
 def set_self_attention(spec: Any, layer: Any) -> None:
-    """Norm and projections of a layer's self-attention."""
+    """Set the norm and the projections of a layer's self-attention."""
     set_norm(spec.layer_norm, layer.self_attention_residual.norm)
     set_linear(spec.linear[0], layer.self_attention.in_proj)
     set_linear(spec.linear[1], layer.self_attention.out_proj)
@@ -136,10 +137,10 @@ def set_self_attention(spec: Any, layer: Any) -> None:
 
 
 def set_ffn(spec: Any, layer: Any) -> None:
-    """Norm and products of a layer's feed-forward."""
+    """Set the norm and the products of a layer's feed-forward."""
     set_norm(spec.layer_norm, layer.ffn_residual.norm)
     set_linear(spec.linear_0, layer.ffn.up_proj)
-    if layer.ffn.is_gated:  # the gate's rows, then the others
+    if layer.ffn.is_gated:  # the rows of the gate come first
         up = spec.linear_0
         up.weight, weight = np.split(up.weight, 2)
         up.bias, bias = np.split(up.bias, 2)
@@ -148,7 +149,7 @@ def set_ffn(spec: Any, layer: Any) -> None:
 
 
 def activation_of(name: str) -> Any:
-    """What CTranslate2 calls an activation, alone or of a gate."""
+    """CTranslate2's name of an activation, plain or of a gate."""
     from ctranslate2.specs.common_spec import Activation
 
     found = {"relu": Activation.RELU, "gelu": Activation.GELU, "silu": Activation.SWISH}
@@ -159,14 +160,14 @@ def activation_of(name: str) -> Any:
 
 
 def set_norm(spec: Any, norm: Any) -> None:
-    """Scale of a norm, and shift where it has one; both sides compute alike."""
+    """Set the scale of a norm, and its shift if it has one."""
     spec.gamma = array_of(norm.weight)
     if isinstance(norm, nn.LayerNorm):
         spec.beta = array_of(norm.bias)
 
 
 def set_linear(spec: Any, linear: nn.Linear) -> None:
-    """A product with its bias."""
+    """Set a product and its bias."""
     spec.weight, spec.bias = array_of(linear.weight), array_of(linear.bias)
 
 

@@ -1,4 +1,4 @@
-"""Documents of given sentences, as people write them: a report for Word, and subtitles."""
+"""Documents made of given sentences, as people write them: a Word report, and subtitles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 WORDS_A_PAGE = 400
 _WORDS_A_PARAGRAPH = 80
 _STYLED_EVERY = 5
-"""Which paragraphs have a bold word, so that their sentences need word links."""
+"""One paragraph in this many has a bold word, so that its sentence needs word links."""
 _WORDS_A_CUE, _SECONDS_A_CUE = 8, 2
 _WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _PACKAGE = "http://schemas.openxmlformats.org/package/2006"
@@ -27,8 +27,8 @@ _PARTS = {
 
 
 def report_of(sentences: Sequence[str], pages: int) -> bytes:
-    """A file of Word with so many pages of WORDS_A_PAGE words, in paragraphs of which each fifth
-    has a bold word; sentences come again where there are too few."""
+    """A Word file with this many pages of WORDS_A_PAGE words, in paragraphs, of which every fifth
+    has a bold word. Sentences are repeated if there are too few."""
     written = []
     for number, paragraph in enumerate(_paragraphs(sentences, pages * WORDS_A_PAGE)):
         runs = [(" ".join(paragraph), False)]
@@ -45,7 +45,7 @@ def report_of(sentences: Sequence[str], pages: int) -> bytes:
 
 
 def subtitles_of(sentences: Sequence[str], cues: int) -> bytes:
-    """So many cues in SRT, of at most eight words each, over which long sentences run."""
+    """This many cues in SRT, of at most eight words each. Long sentences run over several cues."""
     parts = itertools.chain.from_iterable(
         _cues(sentence.split()) for sentence in itertools.cycle(sentences)
     )
@@ -57,7 +57,7 @@ def subtitles_of(sentences: Sequence[str], cues: int) -> bytes:
 
 
 def _paragraphs(sentences: Sequence[str], words: int) -> Iterator[list[str]]:
-    """Paragraphs that have so many words together."""
+    """Paragraphs with this many words in total."""
     paragraph, long, total = list[str](), 0, 0
     for sentence in itertools.cycle(sentences):
         paragraph.append(sentence)
@@ -71,7 +71,7 @@ def _paragraphs(sentences: Sequence[str], words: int) -> Iterator[list[str]]:
 
 
 def _middle(text: str) -> tuple[str, str, str]:
-    """A text around the word in its middle."""
+    """The text before its middle word, the word, and the text after it."""
     words = text.split(" ")
     place = len(words) // 2
     return " ".join(words[:place]) + " ", words[place], " " + " ".join(words[place + 1 :])

@@ -1,7 +1,6 @@
-"""The task of every measured system, whatever runs it: whole calls, from the caller's input to the
-caller's result.
+"""The task of every measured system: whole calls, from the caller's input to the caller's result.
 
-With a tokenizer a call goes from texts to texts, else from ids to ids.
+With a tokenizer, calls map texts to texts; without one, ids to ids.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class BenchJob:
     workers: int
     threads: int
     tokenizer_file: str | None
-    """None for calls on ids."""
+    """None if calls take ids."""
     shortlist: bool = False
     shared_calls: bool = True
     """Whether CTranslate2's workers share a call; otherwise each takes whole calls."""
@@ -47,7 +46,7 @@ class Search:
 
     beam_size: int
     max_length: int
-    """Tokens generated at most, eos included."""
+    """Largest number of generated tokens, eos included."""
     top_k: int = 0
     """Language models: number of likeliest tokens to draw from; 1 is greedy."""
 
@@ -64,37 +63,37 @@ class Search:
 
 @dataclass(frozen=True)
 class SystemOutput:
-    """One result in a form that can be compared between systems."""
+    """A result in a form that can be compared between systems."""
 
     tokens: tuple[str, ...]
-    """Pieces, or ids in decimals, without eos."""
+    """Pieces, or ids as decimals, without eos."""
     score: float
     """Log-probability per generated token, eos included if it was reached."""
     text: str = ""
 
 
 class LoadedSystem(Protocol):
-    """A system in memory. Only `call` is timed; the other methods serve the benchmark."""
+    """A system in memory. Only `call` is timed; the other methods support the benchmark."""
 
     def prepare(self, sources: Sources) -> list[Any]:
-        """The sources in the form that a caller of this system holds."""
+        """The sources in the form that callers of this system use."""
 
     def call(self, sources: list[Any], search: Search) -> list[Any]:
-        """One whole call; its results are the system's own objects."""
+        """One whole call; the results are the system's own objects."""
 
     def outputs(self, results: list[Any]) -> list[SystemOutput]:
-        """Results of `call` in a form that can be compared between systems."""
+        """The results of `call` in a form that can be compared between systems."""
 
     def scored(self, sources: list[Any], search: Search) -> list[SystemOutput]:
         """As `call` and `outputs`, with scores even if `call` leaves them out."""
 
 
 ID_MANIFEST = "graphs.json"
-"""Name of the manifest of graphs without a tokenizer, which are no bundle."""
+"""The manifest of graphs without a tokenizer, which are not a bundle."""
 
 
 def read_id_manifest(folder: str) -> Manifest:
-    """The manifest beside such graphs."""
+    """Read the manifest beside such graphs."""
     return Manifest.model_validate(json.loads((Path(folder) / ID_MANIFEST).read_text()))
 
 

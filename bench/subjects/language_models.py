@@ -1,4 +1,5 @@
-"""Language models for the benchmark: random weights of a size, and CTranslate2's form of them."""
+"""Language models for the benchmark: random weights of a given size, and their form for
+CTranslate2."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def random_language_model(preset: str, attention: str, seed: int) -> CausalLangu
 
 
 def random_prompts(vocab_size: int, count: int, seed: int) -> list[list[int]]:
-    """Prompts of plain ids after the end of text."""
+    """Prompts of plain ids, after the end-of-text id."""
     generator = random.Random(seed)
     return [
         [EOS_ID, *random_ids(generator, vocab_size, SHORTEST_PROMPT, LONGEST_PROMPT)]
@@ -65,7 +66,7 @@ def write_int8_graphs(model: CausalLanguageModel, folder: Path) -> Manifest:
 
 
 def write_gpu_graphs(model: CausalLanguageModel, folder: Path, precision: str) -> Manifest:
-    """Write the step graph for a GPU in 16 bits, what is too large for fp16 in fp32."""
+    """Write the step graph for a GPU in 16 bits; values too large for fp16 stay in fp32."""
     prompts = random_prompts(model.config.vocab_size, _RANGE_PROMPTS, seed=0)
     ids = torch.tensor([prompt[:SHORTEST_PROMPT] for prompt in prompts])
     fit = fit_half(model, precision, lambda copied: copied(ids))

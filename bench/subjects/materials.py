@@ -1,4 +1,4 @@
-"""One model in the form that each system loads, written into a temporary folder."""
+"""One model in the form that each system loads, written to a temporary folder."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ RANDOM_SENTENCES = 64
 _RANGE_SENTENCES = 16
 _LABEL = "subject.txt"
 _ENGINES = "capacity=64,128,256"
-"""The slots for which TensorRT's engines are built; what needs more is run by the graphs."""
+"""The cache slots that TensorRT engines are built for; larger sizes run by the graphs."""
 
 
 @dataclass(frozen=True)
@@ -63,18 +63,19 @@ class DecodedModel:
     references: list[str]
     """Empty for a random model."""
     tokenizer: Tokenizer | None
-    """None for a random model, which reads ids."""
+    """None for a random model, which takes ids."""
     languages: tuple[str, str] = ("", "")
     shortlist: Shortlist | None = None
-    """For the systems that choose from one."""
+    """For the systems that support one."""
     compiled: bool = False
-    """Whether PyTorch is measured compiled as well."""
+    """Whether compiled PyTorch is measured too."""
     device: str = "cpu"
-    """`cpu` or `cuda`, on which all systems run."""
+    """`cpu` or `cuda`, for all systems."""
 
     @property
     def systems(self) -> tuple[System, ...]:
-        """Those that can run the model, compiled and with shortlists where that is wanted."""
+        """The systems that can run the model, including compiled ones and shortlists if
+        requested."""
         systems = self.comparison.systems
         if self.compiled:
             pair = (GPU_EAGER, GPU_COMPILED) if self.device == "cuda" else (EAGER, COMPILED)
@@ -86,11 +87,11 @@ class DecodedModel:
 
     @property
     def comparison(self) -> Comparison:
-        """The systems that can run the model, and what it is held to."""
+        """The systems that can run the model, and its requirements."""
         return COMPARISONS[self.model.decoder_kind, self.device]
 
     def ids(self, source: str | list[int]) -> list[int]:
-        """Ids of one of its sources, eos at the end."""
+        """The ids of a source, with eos at the end."""
         if isinstance(source, str):
             assert self.tokenizer is not None
             return [*self.tokenizer.encode(source), EOS_ID]
@@ -98,12 +99,12 @@ class DecodedModel:
 
     @property
     def forced(self) -> bool:
-        """Whether every output has the full length, because the model never ends by itself."""
+        """Whether every output has the maximum length, because the model never generates eos."""
         return self.tokenizer is None
 
     @property
     def max_length(self) -> int:
-        """Tokens generated at most, eos included."""
+        """Largest number of generated tokens, eos included."""
         return FORCED_LENGTH if self.forced else MAX_LENGTH
 
 
@@ -123,12 +124,12 @@ def random_subject(
 def trained_subject(
     run: Path, source: Path, reference: Path, *, shortlist: bool = False
 ) -> DecodedModel:
-    """A run's model and a parallel text, without pairs whose source is blank.
+    """The model of a run and a parallel text, without pairs whose source is blank.
 
     A `shortlist` is learnt from the run's training text.
 
-    Raises BenchError for a block that the rivals do not have or a text that is blank throughout,
-    and what reading the run and the text raises.
+    Raises BenchError for a block that the rivals do not support and for a text that is entirely
+    blank, and the errors of reading the run and the text.
     """
     trained = load_trained(run)
     if isinstance(trained.model, Transformer):
@@ -156,10 +157,10 @@ def trained_subject(
 def write_materials(
     subject: DecodedModel, systems: Sequence[System], folder: Path
 ) -> dict[System, str]:
-    """Write what the jobs of `job_for` load, but for what is there; returns the systems that this
-    machine has no library for, and what is missing.
+    """Write the files that the jobs of `job_for` load, unless they exist. Returns the systems whose
+    library is missing on this machine, with its name.
 
-    Raises BenchError for a folder that has those of another subject.
+    Raises BenchError for a folder that holds the files of another subject.
     """
     missing: dict[System, str] = {}
     lacking: dict[Path, str] = {}
@@ -179,7 +180,7 @@ def write_materials(
         if place in lacking:
             missing[system] = lacking[place]
         elif not place.exists():  # with and without CUDA graphs
-            part = folder / f"{place.name}.part"  # what a run that was cut off has left
+            part = folder / f"{place.name}.part"  # leftovers of an interrupted run
             shutil.rmtree(part, ignore_errors=True)
             part.unlink(missing_ok=True)
             try:
@@ -193,7 +194,7 @@ def write_materials(
 
 
 def _fingerprint(model: TranslationModel) -> str:
-    """Signature of the weights: a run may go on under the same name."""
+    """A signature of the weights, because a run may continue under the same name."""
     found = hashlib.sha256()
     for tensor in model.state_dict().values():
         found.update(tensor.contiguous().numpy().tobytes())
@@ -201,8 +202,8 @@ def _fingerprint(model: TranslationModel) -> str:
 
 
 def _write_model(subject: DecodedModel, place: Path, system: System) -> None:
-    """The model as a system loads it; raises ImportError where CTranslate2 is to, and is not
-    there."""
+    """Write the model for a system. Raises ImportError if CTranslate2 is needed and not
+    installed."""
     if system.kind in ("eager", "compiled"):
         save_model(subject.model, place)
     elif system.kind == "ctranslate2":
@@ -218,7 +219,7 @@ def _write_model(subject: DecodedModel, place: Path, system: System) -> None:
 
 
 def job_for(system: System, setting: Setting, subject: DecodedModel, folder: Path) -> BenchJob:
-    """What a worker loads for a system with a thread setting."""
+    """The job of a worker for a system with a thread setting."""
     return BenchJob(
         kind=system.kind,
         folder=str(folder / folder_name(system)),
@@ -234,7 +235,7 @@ def job_for(system: System, setting: Setting, subject: DecodedModel, folder: Pat
 
 
 def _write_bundle(subject: DecodedModel, folder: Path, system: System) -> None:
-    """A bundle; without a tokenizer only its graphs and their manifest."""
+    """Write a bundle; without a tokenizer, only its graphs and their manifest."""
     exact: frozenset[bytes] = frozenset()
     ranges = static_ranges(subject) if system.precision == "int8" else None
     if system.on_gpu:
@@ -264,18 +265,18 @@ def _write_bundle(subject: DecodedModel, folder: Path, system: System) -> None:
 
 
 def static_ranges(subject: DecodedModel) -> dict[bytes, StaticRange]:
-    """The activations' scales of a subject's int8 bundle, from some of its sources."""
+    """The activation scales of a subject's int8 bundle, from some of its sources."""
     twin = quantized_twin(subject.model)
     return measure_translation_ranges(twin, _few(subject), subject.max_length)
 
 
 def _few(subject: DecodedModel) -> list[Sentence]:
-    """Some of its sources, to which int8 and fp16 are fitted."""
+    """Some sources, for calibrating int8 and fp16."""
     return [Sentence(subject.ids(source)) for source in subject.sources[:_RANGE_SENTENCES]]
 
 
 def folder_name(system: System) -> str:
-    """Where a system's files lie."""
+    """The folder of a system's files."""
     parts = [system.kind, system.precision, *(["shortlist"] if system.shortlist else [])]
     return "-".join([*parts, *([system.device] if system.on_gpu else [])])
 

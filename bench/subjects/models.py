@@ -1,4 +1,4 @@
-"""The model that is measured: random weights of a shape, or a run's checkpoint."""
+"""The measured model: random weights of a shape, or the checkpoint of a run."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from training.models.configs.architectures import ARCHITECTURES
 from training.runs.checkpoint import load_weights, read_state, save_weights
 
 SHORTEST_SOURCE, LONGEST_SOURCE = 12, 28
-"""Pieces of a random source, both included; about those of news sentences."""
+"""Pieces of a random source, both inclusive; about those of news sentences."""
 _FIRST_PLAIN_ID = 4
 _SPREAD = 3.0
 """Standard deviation of the logits: the best of 32k tokens then has about 5 % of the mass."""
 _LAST_FFN = 300.0
-"""Scale of the decoder's last feed-forward, whose rows are also centred, so that neither the input
-token nor what all states share decides the next one. A plain random model with tied embeddings
-repeats its input for ever, and its beams never give way to each other, as a trained model's do.
-In a joint model the states of all source positions are averaged, which leaves even more of what
-they share, so its mean output over random inputs is taken away as well."""
+"""Scale of the decoder's last feed-forward, whose rows are also centred. Neither the input token
+nor the part that all states share then decides the next token. A plain random model with tied
+embeddings repeats its input forever, and its beams never overtake each other, as those of a trained
+model do. A joint model averages the states of all source positions, which leaves even more of the
+shared part, so its mean output over random inputs is subtracted too."""
 _EOS_CHANNEL, _EOS_WEIGHT = 4.0, -5.0
 
 
 def random_model(config: ModelConfig, seed: int) -> TranslationModel:
-    """A model of such sizes with random weights, norms and biases, which never ends a sentence.
+    """A model of these sizes with random weights, norms and biases, which never ends a sentence.
 
-    Lengths are then forced by max_length alone. Asking for a minimum length instead would cost
-    both engines time that real decoding does not. So one channel of the decoder's last norm is a
-    constant, and only the output row of eos looks at it: its logit is always -20. These are plain
-    weights, the same on every side.
+    Output lengths are then those of max_length. A minimum length instead would cost both engines
+    time that real decoding does not take. One channel of the decoder's last norm is therefore
+    constant, and only the output row of eos reads it: its logit is always -20. These are plain
+    weights, the same for every system.
     """
     torch.manual_seed(seed)
     model = build_model(replace(config, dropout=0.0))
@@ -55,7 +55,7 @@ def random_model(config: ModelConfig, seed: int) -> TranslationModel:
 
 
 def draw_vectors(model: nn.Module) -> None:
-    """Random norms and biases in place of the ones and zeros of a fresh model."""
+    """Replace the ones and zeros of a fresh model's norms and biases by random values."""
     for name, parameter in model.named_parameters():
         if name.endswith("norm.weight"):
             parameter.normal_(1.0, 0.1)
@@ -64,7 +64,7 @@ def draw_vectors(model: nn.Module) -> None:
 
 
 def forbid_eos(norm: nn.LayerNorm, output_VD: Tensor) -> None:
-    """Spread the logits, and make that of eos always -20, by one constant channel."""
+    """Spread the logits, and fix that of eos at -20, by one constant channel."""
     norm.weight.mul_(_SPREAD)
     norm.weight[0] = 0.0
     norm.bias[0] = _EOS_CHANNEL
@@ -84,7 +84,7 @@ def _mean_output(model: TranslationModel, module: nn.Module) -> Tensor:
 
 
 def random_sources(vocab_size: int, count: int, seed: int) -> list[list[int]]:
-    """Sources of plain ids that end with eos; their lengths are those of real sentences."""
+    """Sources of plain ids that end with eos, with the lengths of real sentences."""
     generator = random.Random(seed)
     return [
         [*random_ids(generator, vocab_size, SHORTEST_SOURCE, LONGEST_SOURCE), EOS_ID]
@@ -93,13 +93,14 @@ def random_sources(vocab_size: int, count: int, seed: int) -> list[list[int]]:
 
 
 def random_ids(generator: random.Random, vocab_size: int, shortest: int, longest: int) -> list[int]:
-    """Plain ids, of a number drawn between the two, both included."""
+    """Plain ids; their number is drawn between the two bounds, both inclusive."""
     length = generator.randint(shortest, longest)
     return generator.choices(range(_FIRST_PLAIN_ID, vocab_size), k=length)
 
 
 def random_shortlist(vocab_size: int, seed: int) -> Shortlist:
-    """As large as one that is learnt from text can be: see `export.graphs.shortlist`."""
+    """A shortlist as large as one that is learnt from text may be: see
+    `export.graphs.shortlist`."""
     generator = np.random.default_rng(seed)
     size = min(vocab_size, COMMON)
     common = np.unique([EOS_ID, *generator.integers(_FIRST_PLAIN_ID, vocab_size, size).tolist()])
@@ -116,7 +117,7 @@ def save_model(model: Network, folder: Path) -> None:
 def load_model(folder: Path) -> TranslationModel:
     """The model that `save_model` wrote, in evaluation mode."""
     config = read_state(folder)["model"]
-    # JSON has lists alone.
+    # JSON has only lists.
     config |= {key: tuple(value) for key, value in config.items() if isinstance(value, list)}
     model = build_model(ARCHITECTURES[config["architecture"]](**config))
     load_weights(folder, model)
@@ -124,9 +125,9 @@ def load_model(folder: Path) -> TranslationModel:
 
 
 def slot_bytes(model: TranslationModel, source_length: int) -> int:
-    """Bytes of one cached target position: fp32 keys and values of every layer that has a cache.
+    """Bytes of one cached target position: fp32 keys and values of every layer with a cache.
 
-    A joint model keeps them for each of its `source_length` ids.
+    A joint model stores them for each of its `source_length` ids.
     """
     height = source_length if model.decoder_kind == "joint" else 1
     return 4 * height * sum(cache.slot_size for cache in model.caches)

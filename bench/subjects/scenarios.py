@@ -1,4 +1,4 @@
-"""What is measured: shapes, batches and beams, systems and their thread settings."""
+"""What is measured: shapes, batches, beam sizes, systems and their thread settings."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "tiny": ("transformer_tiny", {}),
     "joint-tiny": ("joint_fast_tiny", {}),
 }
-"""Presets and what is changed of them, by shape. `opus-mt` is as large as models of OPUS-MT are;
-`m2m100` is as wide and has as many pieces as M2M100's of 418 M parameters, and a quarter of its
-layers: the systems that are compared lie in memory side by side; the tiny
-ones are for tests."""
+"""By shape: a preset and its changes. `opus-mt` has the size of OPUS-MT models. `m2m100` has the
+width and vocabulary of M2M100 with 418 M parameters and a quarter of its layers, because all
+compared systems are in memory together. The tiny ones are for tests."""
 FORCED_LENGTH = 25
-"""Tokens of every output of a random model."""
+"""Tokens per output of a random model."""
 MAX_LENGTH = 256
-"""Tokens generated at most for real sentences, eos included; CTranslate2's default."""
+"""Largest number of tokens for real sentences, eos included; CTranslate2's default."""
 SLOT_STEPS = (25, 50, 100)
 SLOT_BEAM = 5
 LEAST_IDENTICAL = 0.99
-"""Share of real sentences that must come out as the rival's, on the same fp32 weights."""
+"""Least share of real sentences whose output equals that of the rival, on the same fp32 weights."""
 
 
 @dataclass(frozen=True)
@@ -44,19 +43,19 @@ class System:
     kind: str
     """`eager`, `compiled`, `onnx` or `ctranslate2`."""
     precision: str
-    """As the engine calls it."""
+    """In the engine's own spelling."""
     shortlist: bool = False
-    """Whether it chooses from a vocabulary shortlist."""
+    """Whether it uses a vocabulary shortlist."""
     device: str = "cpu"
-    """`cpu`, `cuda`, or `tensorrt`, which is this engine's other way to run on a GPU."""
+    """`cpu`, `cuda`, or `tensorrt`, this engine's other way to run on a GPU."""
     graphs: bool = False
-    """Whether steps are captured as CUDA graphs."""
+    """Whether steps run as CUDA graphs."""
     streams: int = 1
-    """Batches of a call that a GPU computes at once."""
+    """Number of batches of a call that a GPU computes at once."""
 
     @property
     def name(self) -> str:
-        """As the rows of tables name the system."""
+        """The name in the rows of tables."""
         also = [
             word
             for word, true in (
@@ -71,7 +70,7 @@ class System:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether it computes on a GPU."""
+        """Whether it runs on a GPU."""
         return self.device != "cpu"
 
 
@@ -84,7 +83,7 @@ PEER_INT8 = System("CTranslate2", "ctranslate2", "int8")
 OUR_SHORTLIST = replace(OUR_INT8, shortlist=True)
 PEER_SHORTLIST = replace(PEER_INT8, shortlist=True)
 LIKE = {OUR_FP32: PEER_FP32, OUR_INT8: PEER_INT8, OUR_SHORTLIST: PEER_SHORTLIST}
-"""CTranslate2 with the same weights, precision and choice of pieces."""
+"""By system: CTranslate2 with the same weights, precision and choice of pieces."""
 GPU_EAGER = System("PyTorch eager", "eager", "fp16", device="cuda")
 GPU_COMPILED = System("PyTorch compiled", "compiled", "fp16", device="cuda")
 GPU_FP16 = System("this engine", "onnx", "fp16", device="cuda")
@@ -95,24 +94,25 @@ GPU_TENSORRT = replace(GPU_FP16, device="tensorrt")
 GPU_TENSORRT_GRAPHS = replace(GPU_TENSORRT, graphs=True)
 GPU_PEER = System("CTranslate2", "ctranslate2", "float16", device="cuda")
 COMPILED_PAIRS = ((COMPILED, EAGER), (GPU_COMPILED, GPU_EAGER))
-"""Whose outputs should be the same."""
+"""Pairs of systems whose outputs should be equal."""
 MAY_BE_MISSING = (GPU_TENSORRT, GPU_TENSORRT_GRAPHS, GPU_PEER)
-"""Their libraries for a GPU are not on the package index, or only for some versions of CUDA."""
+"""Systems whose GPU libraries are not on the package index, or only for some versions of CUDA."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What models of one kind are measured beside and held to."""
+    """The rivals of a kind of model, and its requirements."""
 
     systems: tuple[System, ...]
     ours: System
-    """Whose outputs are compared."""
+    """The system whose outputs are compared."""
     rival: System
-    """With this one's."""
+    """The system that they are compared with."""
     beside: tuple[System, ...]
-    """Those over which a table gives the speed of all."""
+    """The systems relative to which a table gives all speeds."""
     slot_limits: dict[int, float]
-    """Cache slots that a sentence may have used after t steps, as a share of beams times t."""
+    """By number of steps t: the largest number of cache slots per sentence, as a share of beams
+    times t."""
 
 
 _CROSS_SLOTS = {25: 0.7, 50: 0.5, 100: 0.35}
@@ -161,7 +161,7 @@ COMPARISONS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """How a system uses the cores: workers that share a batch, and threads of each."""
+    """How a system uses the cores: workers that share a batch, and threads per worker."""
 
     workers: int
     threads: int
@@ -177,7 +177,7 @@ class Scenario:
     batch: int
     beam_size: int
     top_k: int = 0
-    """Of language models, which draw from so many; 1 is greedy."""
+    """For language models: the number of tokens to sample from; 1 is greedy."""
 
     def __str__(self) -> str:
         if self.top_k:
@@ -186,16 +186,16 @@ class Scenario:
 
 
 def order_scenarios(batches: tuple[int, ...], beams: tuple[int, ...]) -> list[Scenario]:
-    """All combinations, least memory first, so that a row's peak RSS is its own doing."""
+    """All combinations, least memory first, so that the peak RSS of a row is its own."""
     scenarios = {Scenario(batch, beam) for batch in batches for beam in beams}
     return sorted(scenarios, key=lambda s: (s.batch * s.beam_size, s.batch))
 
 
 def settings(kind: str, batch: int, cores: int) -> list[Setting]:
-    """Thread settings worth trying for calls of that size on a CPU.
+    """Thread settings to try for calls of this size on a CPU.
 
-    One thread and all cores for every system. This engine and CTranslate2 can also share a batch
-    among workers, and there powers of two are tried in between.
+    Every system is tried with one thread and with all cores. This engine and CTranslate2 can also
+    split a batch among workers; for them, powers of two in between are tried too.
     """
     if kind in ("eager", "compiled"):
         return [Setting(1, threads) for threads in sorted({1, cores})]
@@ -208,15 +208,16 @@ def settings(kind: str, batch: int, cores: int) -> list[Setting]:
 
 
 def sentences_per_repetition(batch: int, *, forced: bool) -> int:
-    """Sentences decoded in one repetition: a second or two of the slower systems.
+    """Number of sentences per repetition: one or two seconds of the slower systems.
 
-    Real sentences differ in length, so they need more.
+    Real sentences differ in length and need more.
     """
     return max(8, 2 * batch) if forced else max(32, 4 * batch)
 
 
 def spread_rows(count: int, available: int) -> list[int]:
-    """`count` indices into `available` sentences, evenly spread, repeated where there are fewer."""
+    """`count` indices into `available` sentences, evenly spread; they repeat if there are too
+    few."""
     if count > available:
         return [index % available for index in range(count)]
     return [index * available // count for index in range(count)]

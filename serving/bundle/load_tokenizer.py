@@ -8,7 +8,7 @@ from serving.bundle.manifest import Manifest
 from serving.bundle.pieces import PieceVocabulary
 from serving.bundle.tokenizer import TextTokenizer, Tokenizer
 from serving.bundle.words import WordVocabulary
-from serving.errors import BundleError
+from serving.errors import BundleError, install_command
 from serving.search.ids import SpecialIds
 
 
@@ -68,7 +68,7 @@ def _moses(path: Path, vocabulary: bytes, special_ids: SpecialIds) -> TextTokeni
         from serving.bundle.moses import MosesVocabulary
     except ImportError as error:
         raise BundleError(
-            f"{path}: texts are cut by Moses' rules and BPE, which needs sacremoses and "
-            f"subword-nmt: pip install 'macaron[moses]' ({error})"
+            f"{path}: the tokenizer uses Moses' rules and BPE, which need sacremoses and "
+            f"subword-nmt: {install_command('moses')} ({error})"
         ) from error
     return MosesVocabulary(path.read_bytes(), vocabulary, special_ids)

@@ -1,2 +1,2 @@
-"""Models by name: from a name to a bundle's folder, by way of downloads and a cache; what is no
-bundle yet is imported by a process of its own, as no torch is loaded here."""
+"""Models by name: finds, downloads and caches them, and returns a bundle's folder. Models that are
+not bundles are imported in another process, because no torch is loaded here."""

@@ -1,7 +1,7 @@
-"""Pull one model in a process of its own, for a server.
+"""Pulls one model in a process of its own, for a server.
 
-The bundle's folder goes to stdout, what a person should know to stderr, and so does why it failed,
-in one line that begins with `error: `.
+The bundle's folder is printed to stdout. Messages go to stderr, and so does a failure, in one line
+that begins with `error: `.
 """
 
 from __future__ import annotations

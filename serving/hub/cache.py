@@ -27,22 +27,22 @@ from serving.hub.tell import tell
 _NOTE = "model.json"
 _REVISION_DIGITS = 12
 AUTO = "auto"
-"""The precision of what names none: the import chooses."""
+"""The default precision: the import chooses."""
 
 
 @dataclass(frozen=True)
 class Note:
-    """What is known of a model in the cache beside its bundle's own manifest."""
+    """What is recorded about a cached model beside its bundle's manifest."""
 
     name: str
-    """As it was asked for."""
+    """The name as requested."""
     revision: str
-    """What the name stood for: a commit, or the hash of what was downloaded."""
+    """The revision behind the name: a commit, or the hash of the downloaded files."""
     precision: str
-    """As it was asked for, AUTO or one of export's; of a published bundle AUTO."""
+    """The precision as requested: AUTO or one of export's; AUTO for published bundles."""
     licence: str | None
     added: str
-    """When it was pulled last, in UTC, ISO 8601."""
+    """Time of the last pull, UTC, ISO 8601."""
 
 
 @dataclass(frozen=True)
@@ -58,18 +58,18 @@ class Entry:
 
 
 def models_folder() -> Path:
-    """Where the models of the cache lie."""
+    """The folder of cached models."""
     return cache_folder(os.environ) / "models"
 
 
 def downloads_folder(name: str) -> Path:
-    """Where the files of a model lie until it is imported."""
+    """The folder of a model's downloads until it is imported."""
     return cache_folder(os.environ) / "downloads" / slug(name)
 
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A folder of the cache's disk for a while; raises ModelNameError where it cannot be had."""
+    """A temporary folder on the cache's disk. Raises ModelNameError if it cannot be created."""
     place = cache_folder(os.environ) / "downloads"
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -83,14 +83,13 @@ def scratch() -> Iterator[Path]:
 
 
 def bundle_place(name: str, revision: str, precision: str, title: str) -> Path:
-    """Where the bundle of a model belongs."""
+    """The folder for a model's bundle."""
     key = f"{slug(revision)[:_REVISION_DIGITS]}-{slug(precision)}"
     return models_folder() / slug(name) / key / (slug(title) or "model")
 
 
 def keep(bundle: Path, name: str, revision: str, precision: str, licence: str | None) -> Entry:
-    """Note a bundle that lies at its place, or that it was pulled again; it is then what its name
-    stands for."""
+    """Record a bundle that is in its place, or a repeated pull. Its name then stands for it."""
     added = datetime.now(UTC).isoformat(timespec="microseconds")
     entry = Entry(Note(name, revision, precision, licence, added), bundle)
     path = bundle.parent / _NOTE
@@ -101,7 +100,7 @@ def keep(bundle: Path, name: str, revision: str, precision: str, licence: str | 
 
 
 def entry_at(bundle: Path) -> Entry | None:
-    """The model whose bundle lies there, if it has been made whole."""
+    """The model whose complete bundle is in this folder; None if there is none."""
     try:
         note = Note(**json.loads((bundle.parent / _NOTE).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -110,7 +109,7 @@ def entry_at(bundle: Path) -> Entry | None:
 
 
 def entries() -> list[Entry]:
-    """All models of the cache, the ones that were pulled last first."""
+    """All cached models, the last pulled first."""
     notes = models_folder().glob(f"*/*/{_NOTE}")
     bundles = (
         folder for note in notes for folder in note.parent.iterdir() if _is_bundle_folder(folder)
@@ -124,13 +123,13 @@ def _is_bundle_folder(path: Path) -> bool:
 
 
 def newest(name: str) -> Entry | None:
-    """What a name stands for: the model that was pulled last under it."""
+    """The model that was pulled last under a name; None if there is none."""
     return next((entry for entry in entries() if entry.note.name == name), None)
 
 
 def remove(name: str) -> list[Entry]:
-    """Delete what was pulled under a name, and what was left of its downloads; returns what it was,
-    of any revision and precision."""
+    """Delete all revisions and precisions of a name, and the rest of its downloads; returns the
+    deleted models."""
     with locked(name):
         gone = [entry for entry in entries() if entry.note.name == name]
         for entry in gone:
@@ -145,9 +144,9 @@ def remove(name: str) -> list[Entry]:
 
 @contextmanager
 def locked(name: str) -> Iterator[None]:
-    """Of all processes, only one at a time is here with a name: the others wait for it.
+    """A lock on a name, across all processes.
 
-    Raises ModelNameError where the cache cannot be written.
+    Raises ModelNameError if the cache is not writable.
     """
     path = cache_folder(os.environ) / "locks" / f"{slug(name)}.lock"
     try:
@@ -167,7 +166,7 @@ def locked(name: str) -> Iterator[None]:
 
 
 def cannot_write(path: Path | str, error: OSError) -> ModelNameError:
-    """What to raise where the cache cannot be written."""
+    """The error for a cache that is not writable."""
     return ModelNameError(
         f"{path}: {error.strerror or error}; the cache is {cache_folder(os.environ)}, and "
         "MACARON_CACHE names another place"

@@ -1,5 +1,5 @@
-"""Imports of what is no bundle yet, by `export import` in a process of its own: it needs PyTorch,
-which nothing here loads, and its memory is free again afterwards."""
+"""Imports by `export import` in a process of its own. It needs PyTorch, which serving never loads,
+and frees its memory when it ends."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
-from serving.errors import ModelNameError
+from serving.errors import ModelNameError, install_command
 
 _EXPORT = ".".join([*__name__.split(".")[:-3], "export"])
-"""The package that imports, under the name that it has here: packages are renamed in a wheel."""
+"""The name of the package that imports. Packages are renamed in a wheel."""
 PLACE = Path(__file__).resolve().parents[__name__.count(".")]
-"""The folder that holds the packages."""
+"""The folder that contains the packages."""
 _NEEDED = ("torch", "onnxscript", "safetensors")
 _ERROR = b"error: "
 
 
 def import_bundle(source: str, bundle: Path, precision: str) -> None:
-    """Make the bundle of a checkpoint, which a name or an absolute path stands for.
+    """Make the bundle of a checkpoint, given as a name or an absolute path.
 
-    What the import says goes to stderr. Raises ModelNameError where it fails, with its own words.
+    Messages of the import go to stderr. Raises ModelNameError with the import's error message if it
+    fails.
     """
     command = [
         *(sys.executable, "-m", _EXPORT, "import", source, str(bundle)),
@@ -39,18 +40,17 @@ def import_bundle(source: str, bundle: Path, precision: str) -> None:
 
 
 def check_installed(source: str) -> None:
-    """Raise ModelNameError where what an import needs is not installed."""
+    """Raise ModelNameError if a package that imports need is not installed."""
     missing = next((name for name in _NEEDED if find_spec(name) is None), None)
     if missing is not None:
         raise ModelNameError(
-            f"{source}: is no bundle yet, and to import it the Python package {missing!r} is "
-            "missing; install what that needs with: pip install 'macaron[export]'"
+            f"{source}: is not a bundle, and importing it needs the Python package {missing!r}; "
+            f"install it with: {install_command('export')}"
         )
 
 
 def _passed_on(pipe: IO[bytes]) -> str:
-    """Write what comes to stderr as it comes; returns the error, which stands in one line and is
-    for whoever asked for the import."""
+    """Forward a stream to stderr as it arrives; returns its error line."""
     reason = b""
     for line in _lines(pipe):
         if line.startswith(_ERROR):
@@ -62,7 +62,7 @@ def _passed_on(pipe: IO[bytes]) -> str:
 
 
 def _lines(pipe: IO[bytes]) -> Iterator[bytes]:
-    """Lines with their ends, also those of progress bars, which return to their start."""
+    """Lines with their ends, including those of progress bars, which end in a carriage return."""
     rest = b""
     while chunk := pipe.read1(1 << 16):  # type: ignore[attr-defined]
         *whole, rest = re.split(rb"(?<=[\r\n])", rest + chunk)

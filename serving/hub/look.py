@@ -1,4 +1,4 @@
-"""What a name stands for now, by whoever publishes models of its kind."""
+"""Looks up what a name currently stands for, with its publisher."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from serving.hub.publishers.published import Published
 
 
 def look(name: Name) -> Published:
-    """Ask the publisher; raises ModelNameError where it cannot be asked, or has no such model."""
+    """Ask the publisher. Raises ModelNameError if it cannot be reached or has no such model."""
     if isinstance(name, HubName):
         # Here, as its library takes a while to load.
         from serving.hub.publishers import hugging_face

@@ -1,4 +1,4 @@
-"""The names that models have: what a user writes in place of a bundle's folder."""
+"""Model names: what a user may write in place of a bundle's folder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class HubName:
 
     @property
     def title(self) -> str:
-        """What a bundle of it is called."""
+        """The name of its bundle."""
         return Path(self.file).stem if self.file else self.repository.rpartition("/")[2]
 
 
@@ -60,7 +60,7 @@ class FirefoxName:
 
     @property
     def title(self) -> str:
-        """What a bundle of it is called."""
+        """The name of its bundle."""
         return f"firefox-{self.pair}"
 
 
@@ -71,20 +71,20 @@ class ArgosName:
     pair: str
     """Source and target as the index has them, with a hyphen between: `de-en`."""
     sha256: str | None = None
-    """What the package must be, as the index gives no hash."""
+    """The expected hash of the package, because the index has none."""
 
     def __str__(self) -> str:
         return f"argos:{self.pair}" + (f"#sha256={self.sha256}" if self.sha256 else "")
 
     @property
     def title(self) -> str:
-        """What a bundle of it is called."""
+        """The name of its bundle."""
         return f"argos-{self.pair}"
 
 
 @dataclass(frozen=True)
 class UrlName:
-    """A file anywhere, an archive or one file of a model, which must be what its hash says."""
+    """A file at a URL, an archive or a single-file model, which must match its hash."""
 
     url: str
     sha256: str
@@ -99,7 +99,7 @@ class UrlName:
 
     @property
     def title(self) -> str:
-        """What a bundle of it is called: the file's name up to what says its kind."""
+        """The name of its bundle: the file's name without its extensions."""
         return re.split(r"\.(?:t|zip|argosmodel|gguf|pt|npz|bin)", self.file)[0] or "model"
 
 
@@ -107,9 +107,9 @@ Name = HubName | FirefoxName | ArgosName | UrlName
 
 
 def parse_name(given: str) -> Name | None:
-    """The name that a text is; None where it can only be a path.
+    """The name in a text; None if the text can only be a path.
 
-    Raises ModelNameError for a text that begins as a name does and is none.
+    Raises ModelNameError for a text that begins like a name and is not one.
     """
     kind, colon, rest = given.partition(":")
     if colon and kind in ("firefox", "argos"):
@@ -122,19 +122,19 @@ def parse_name(given: str) -> Name | None:
 
 
 def named(given: str) -> Name:
-    """The name that a text is; raises ModelNameError for one that is none."""
+    """The name in a text. Raises ModelNameError if it is not a name."""
     name = parse_name(given)
     if name is None:
-        raise ModelNameError(f"{given}: is no name of a model; it must be {FORMS}")
+        raise ModelNameError(f"{given}: is not a model name; it must be {FORMS}")
     return name
 
 
 def name_here(given: str) -> Name | None:
-    """The name that a text stands for on this machine; None where it is a path: something is there,
-    or it has no form of a name.
+    """The name that a text stands for on this machine; None for an existing path, and for text that
+    does not have the form of a name.
 
-    Raises ModelNameError as `parse_name` does, and for OWNER/NAME where OWNER is a folder here
-    without NAME: a slip in a path is not looked up on a hub.
+    Raises ModelNameError as `parse_name` does, and for OWNER/NAME if OWNER is a local folder
+    without NAME, so that a typo in a path is not looked up on a hub.
     """
     path = Path(given)
     if path.exists():
@@ -142,8 +142,8 @@ def name_here(given: str) -> Name | None:
     name = parse_name(given)
     if isinstance(name, HubName) and path.parent.exists():
         raise ModelNameError(
-            f"{given}: there is no such file or folder, though there is {path.parent}; a model of "
-            f"that name on a hub is called https://huggingface.co/{given} here"
+            f"{given}: there is no such file or folder, but the folder {path.parent} exists; for a "
+            f"model of that name on the hub, write https://huggingface.co/{given}"
         )
     return name
 
@@ -168,16 +168,16 @@ def _of_url(given: str) -> UrlName:
     if hashed is None:
         raise ModelNameError(
             f"{given}: a URL must end with #sha256= and the 64 digits of the file's hash, so that "
-            "nothing else is served; `sha256sum FILE` prints them"
+            "no other file is accepted; `sha256sum FILE` prints them"
         )
     name = UrlName(url, hashed[1].lower())
     if not name.file:
-        raise ModelNameError(f"{given}: must name a file, and its path ends with a slash")
+        raise ModelNameError(f"{given}: must name a file, but its path ends with a slash")
     return name
 
 
 def slug(text: str) -> str:
-    """A text as the name of a folder, of at most 100 characters."""
+    """A text as a folder name of at most 100 characters."""
     plain = _UNSAFE.sub("--", text).strip("-.")
     if len(plain) <= _LONGEST:
         return plain

@@ -1,4 +1,4 @@
-"""From a name, or a path, to the folder of a bundle."""
+"""Turns a model's name, or a path, into the folder of a bundle."""
 
 from __future__ import annotations
 
@@ -26,41 +26,47 @@ from serving.hub.publishers.published import Published, fetched
 from serving.hub.tell import tell
 
 _KEY_DIGITS = 12
+IMPORTING = "importing it once, which takes a minute or more; the next start reads the cache"
 
 
 def bundle_folder(given: str | Path) -> Path:
-    """The folder of a bundle that a caller names: a path, or a model's name.
+    """The folder of a bundle, given as a path or as a model's name.
 
-    A path that is there always wins, and a Path is never a name. A model is downloaded and, where
-    it is no bundle, imported the first time; from then on it is taken from the cache, without a
-    network. Raises ModelNameError where it cannot be had.
+    An existing path always wins, and a Path is never a name. The first time, a model is downloaded
+    and, unless it is a bundle, imported. After that it comes from the cache, without a network.
+    Raises ModelNameError for a model that is not available, and for text that is neither a path
+    nor a name.
     """
-    name = None if isinstance(given, Path) else name_here(given)
+    if isinstance(given, Path):
+        return given
+    name = name_here(given)
     if name is None:
-        return Path(given)
+        path = Path(given).expanduser()
+        if not path.exists():
+            raise ModelNameError(
+                f"{given}: there is no such file or folder, and it is not a model name: {FORMS}"
+            )
+        return path
     kept = newest(str(name))
     return kept.bundle if kept else pull(name).bundle
 
 
 def served_bundle(given: str) -> Path:
-    """The same for `macaron serve`: a path may be a checkpoint, too, which is imported once.
+    """The same for `macaron serve`: a path may also be a checkpoint, which is imported once.
 
-    Raises ModelNameError for what is neither, as well.
+    Raises ModelNameError likewise.
     """
-    bundle = bundle_folder(given).expanduser().absolute()
-    if not bundle.exists():
-        raise ModelNameError(
-            f"{given}: there is no such file or folder, and it is no name of a model: {FORMS}"
-        )
+    bundle = bundle_folder(given).absolute()
     return bundle if (bundle / MANIFEST).is_file() else pull_path(bundle, AUTO).bundle
 
 
 def pull(name: Name, precision: str = AUTO) -> Entry:
-    """Have what a name stands for now in the cache, at this precision of `export import`.
+    """Put the current revision of a named model into the cache, at this precision of `export
+    import`.
 
-    Raises ModelNameError where that fails, and leaves nothing behind but what was downloaded.
+    Raises ModelNameError if that fails; only the downloaded files are then kept.
     """
-    from serving.hub.look import look  # here, for who names a path downloads nothing
+    from serving.hub.look import look  # imported here: a path needs no download
 
     with locked(str(name)):
         published = look(name)
@@ -73,24 +79,26 @@ def pull(name: Name, precision: str = AUTO) -> Entry:
 def _make(published: Published, bundle: Path, precision: str) -> None:
     if published.is_bundle is False:
         check_installed(str(published.name))
+        tell(f"{published.label}: {IMPORTING}")
         import_bundle(str(published.pinned), bundle, precision)
         return
     with fetched(published) as here:
         if not (here / MANIFEST).is_file():
             check_installed(str(published.name))
-            import_bundle(str(published.name), bundle, precision)  # of what was downloaded
+            tell(f"{published.label}: {IMPORTING}")
+            import_bundle(str(published.name), bundle, precision)  # reads the finished download
         elif precision == AUTO:
             _copied(here, bundle)
         else:
             raise ModelNameError(
-                f"{published.name}: is a bundle already, with a precision of its own; leave "
-                "--precision out"
+                f"{published.name}: is a finished bundle, whose precision is fixed; leave out "
+                "--precision"
             )
 
 
 def _copied(folder: Path, bundle: Path) -> None:
-    """Put a bundle that was downloaded to its place, if its files are what its manifest says; links
-    cost no room where disks have them."""
+    """Put a downloaded bundle into its place, after checking its files against its manifest. Hard
+    links save space where possible."""
     read_manifest(folder)
     try:
         bundle.parent.mkdir(parents=True, exist_ok=True)
@@ -108,9 +116,9 @@ def _copied(folder: Path, bundle: Path) -> None:
 
 
 def pull_path(model: Path, precision: str) -> Entry:
-    """Have a checkpoint of this machine in the cache as a bundle, imported once for its content.
+    """Put a local checkpoint into the cache as a bundle; the same content is imported once.
 
-    Raises ModelNameError where that fails.
+    Raises ModelNameError if that fails.
     """
     name = str(model)
     with locked(name):
@@ -121,14 +129,14 @@ def pull_path(model: Path, precision: str) -> Entry:
         place = bundle_place(name, revision, precision, model.stem)
         if entry_at(place) is None:
             check_installed(name)
-            tell(f"{name}: imported once, into {place}")
+            tell(f"{name}: {IMPORTING}")
             import_bundle(name, place, precision)
         return keep(place, name, revision, precision, None)
 
 
 def _content_key(model: Path) -> str:
-    """Of the files that a model consists of: with another one of the same name nothing is
-    mistaken. A file may need others beside it, but none of its own kind."""
+    """A hash of the files of a model, so that another model of the same name gets another key. A
+    single file may need files of other kinds beside it."""
     if model.is_file():
         others = (f for f in model.parent.iterdir() if f.suffix != model.suffix)
         files = [model, *filter(Path.is_file, others)]

@@ -1,5 +1,5 @@
-"""What changes a distribution before it is searched: penalties, forbidden tokens, and the choice of
-the best continuations. Pure functions on logits of one sentence.
+"""Changes to a distribution before the search: penalties, forbidden tokens, and the choice of the
+best continuations. Pure functions on the logits of one sentence.
 
 Shape letters: K beams, V vocabulary, N candidates.
 """
@@ -16,7 +16,7 @@ Best = tuple[Floats, Int32s, Int32s]
 """Cumulative score, token and parent beam of one sentence's best continuations, each [N], best
 first."""
 _GROUP = 64
-"""Values of which the highest is found first."""
+"""Size of the groups whose maxima are computed first."""
 
 
 def penalise_repetition(logits_V: Floats, history: Sequence[int], penalty: float) -> None:
@@ -42,7 +42,7 @@ def forbid_ends(logits_V: Floats, ends: Sequence[int]) -> None:
 
 
 def log_softmax(logits_KV: Floats) -> Floats:
-    """Row-wise log-softmax in fp32; a row where all is forbidden stays -inf."""
+    """Row-wise log-softmax in fp32; a row in which everything is forbidden stays -inf."""
     highest = logits_KV.max(axis=-1, keepdims=True)
     shifted = logits_KV - np.where(highest == -np.inf, np.float32(0), highest)
     total = np.exp(shifted).sum(axis=-1, keepdims=True)
@@ -60,10 +60,10 @@ def best_continuations(log_probs_KV: Floats, scores_K: Floats, count: int) -> Be
 
 
 def _contenders(total: Floats, count: int) -> Ints:
-    """Places of few values, the `count` highest and those that equal one of them included.
+    """Places of a few values, among them the `count` highest and all that equal one of those.
 
-    Of each group of values the highest is found: what does not reach the `count`-th of these is not
-    among the best. That takes a tenth of a partition of all values.
+    It computes the maximum of each group of values. Values below the `count`-th of these maxima are
+    not among the best. This takes a tenth of the time of partitioning all values.
     """
     groups = total.size // _GROUP
     if groups < count:

@@ -47,11 +47,11 @@ class SearchOptions:
     __pydantic_config__ = {"use_attribute_docstrings": True, "extra": "forbid"}  # noqa: RUF012
 
     beam_size: int = 5
-    """Hypotheses kept a step, 1 to 64."""
+    """Number of hypotheses kept at each step, 1 to 64."""
     num_hypotheses: int = 1
-    """Hypotheses returned, at most beam_size * patience."""
+    """Number of hypotheses to return, at most beam_size * patience."""
     length_penalty: float = 1.0
-    """Exponent a of the length normalisation; 0 is none."""
+    """Exponent a of the length normalisation; 0 turns it off."""
     length_penalty_form: str = "power"
     """`power`: cumulative / length^a; `gnmt`: cumulative / ((5 + length) / 6)^a (Wu et al. 2016)"""
     eos_in_length: bool = True
@@ -59,25 +59,26 @@ class SearchOptions:
     coverage_penalty: float = 0.0
     """Weight b of b * sum_j log(min(sum_t attention[t, j], 1)) (Wu et al. 2016, equation 14)."""
     repetition_penalty: float = 1.0
-    """Above 1 makes tokens already used less likely."""
+    """Values above 1 make tokens that were already used less likely."""
     no_repeat_ngram_size: int = 0
-    """No n-gram of this size occurs twice; 0 is off."""
+    """No n-gram of this size occurs twice; 0 turns it off."""
     min_length: int = 0
-    """Tokens generated before eos is allowed."""
+    """Number of tokens to generate before eos is allowed."""
     max_length: int | None = None
-    """Tokens generated, eos included; default min(256, 2 * source pieces + 10)."""
+    """Largest number of generated tokens, eos included; the default is min(256, 2 * source pieces +
+    10)."""
     patience: float = 1.0
     """A sentence stops at round(beam_size * patience) finished hypotheses."""
     loop_guard: bool = True
-    """Decode again without repeated trigrams where the output ends in a loop."""
+    """Decode again without repeated trigrams if the output ends in a loop."""
     verify: bool = True
-    """Compare each translation with its source in numbers, letters, codes and shape, and put right
-    what differs."""
+    """Compare numbers, letters, codes and shape of each translation with its source, and repair
+    differences."""
     return_alternatives: bool = False
-    """Return the num_hypotheses likeliest different tokens after the target prefix, each gone on
-    with by a search of its own."""
+    """Return the num_hypotheses likeliest different tokens after the target prefix, each continued
+    by a search of its own."""
     shortlist: bool = False
-    """Choose from likely translations of the source's pieces only, if the model has such a list."""
+    """Choose only from likely translations of the source's pieces, if the model has a shortlist."""
 
     def __post_init__(self) -> None:
         for name in _FLAGS:
@@ -135,13 +136,13 @@ class SearchOptions:
 
     @cached_property
     def max_finished(self) -> int:
-        """Finished hypotheses at which a sentence stops."""
+        """Number of finished hypotheses at which a sentence stops."""
         # CTranslate2 rounds halves away from zero.
         return max(1, math.floor(self.beam_size * self.patience + 0.5))
 
     @cached_property
     def total_beams(self) -> int:
-        """Beams of all the searches that one sentence takes."""
+        """Number of beams of all the searches for one sentence."""
         return self.beam_size * (self.num_hypotheses if self.return_alternatives else 1)
 
     @cached_property
@@ -158,12 +159,13 @@ class SearchOptions:
     def stops_at_best(self) -> bool:
         """Whether a sentence stops as soon as its best beam is finished, and not before.
 
-        Without penalties nothing can beat it.
+        Without penalties no other hypothesis can beat it.
         """
         return self.length_penalty == 0 and self.coverage_penalty == 0
 
     def max_steps(self, source_length: int) -> int:
-        """Tokens that may be generated, eos included, for a source of that many ids with eos."""
+        """The most tokens that may be generated, eos included, for a source of that many ids with
+        eos."""
         return self.max_length or min(MAX_STEPS, 2 * source_length + 10)
 
     def score(self, cumulative: float, length: int, *, ended: bool, coverage: float = 0.0) -> float:

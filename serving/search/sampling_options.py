@@ -1,4 +1,5 @@
-"""How a language model goes on from a prompt; the names are those of `SearchOptions`."""
+"""Options for the continuation of a prompt by a language model; the names are those of
+`SearchOptions`."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ RANGES: dict[str, tuple[float, float]] = {
 """Lowest and highest value of each numeric option."""
 MAX_BIAS = 100.0
 LOWEST_TEMPERATURE = 1e-5
-"""Below it the likeliest token is taken."""
+"""Lower temperatures take the likeliest token."""
 MAX_BIASES = 1024
 MAX_STOPS, MAX_STOP_CHARS = 16, 256
 _INTEGERS = {name for name in RANGES if name.endswith(("length", "size", "top_k", "probs"))}
@@ -60,40 +61,41 @@ class GenerationOptions:
     """
 
     max_length: int = 64
-    """Tokens generated at most, eos included."""
+    """Largest number of generated tokens, eos included."""
     min_length: int = 0
     """Tokens generated before eos is allowed."""
     temperature: float = 1.0
     """Divides the logits; 0 takes the likeliest token."""
     sampling_top_k: int = 0
-    """Only the k likeliest tokens are drawn from; 0 is all."""
+    """Sample from the k likeliest tokens only; 0 samples from all."""
     sampling_top_p: float = 1.0
-    """Only the likeliest tokens whose probabilities add up to this are drawn from (Holtzman et al.
-    2020); the one that reaches it is among them."""
+    """Sample from the fewest likeliest tokens whose probabilities add up to at least this (Holtzman
+    et al. 2020)."""
     repetition_penalty: float = 1.0
-    """Above 1 makes tokens of prompt and output less likely (Keskar et al. 2019)."""
+    """Values above 1 make tokens of prompt and output less likely (Keskar et al. 2019)."""
     presence_penalty: float = 0.0
-    """Subtracted from the logits of tokens that the output holds."""
+    """Subtracted from the logits of tokens that are in the output."""
     frequency_penalty: float = 0.0
-    """Subtracted from the logits of tokens, times their number in the output."""
+    """Subtracted from a token's logit for each time that the output contains it."""
     no_repeat_ngram_size: int = 0
-    """No n-gram of this size occurs twice in prompt and output; 0 is off."""
+    """No n-gram of this size occurs twice in prompt and output; 0 turns it off."""
     logit_bias: tuple[tuple[int, float], ...] = ()
-    """(token id, what is added to its logit); -100 and below forbids it."""
+    """Pairs of a token id and a value that is added to its logit; -100 and below forbids the
+    token."""
     stop: tuple[str, ...] = ()
-    """Texts before which the output ends."""
+    """The output ends before any of these texts."""
     seed: int | None = None
-    """The same seed gives the same text, whatever is decoded beside it; None takes a new one."""
+    """The same seed gives the same text in any batch. None draws a new seed."""
     num_hypotheses: int = 1
-    """How many outputs are returned."""
+    """Number of outputs to return."""
     best_of: int | None = None
-    """Outputs generated, of which those with the highest mean log-probability are returned."""
+    """Number of outputs to generate; those with the highest mean log-probability are returned."""
     num_logprobs: int = 0
-    """How many of the likeliest tokens are reported beside each generated one."""
+    """Number of likeliest tokens to report beside each generated one."""
     beam_size: int = 1
-    """Above 1, beam search with so many beams takes the place of sampling."""
+    """Above 1: beam search with this many beams instead of sampling."""
     length_penalty: float = 1.0
-    """Exponent of the length normalisation of beam search; sampling makes no use of it."""
+    """Exponent of the length normalisation of beam search; sampling ignores it."""
 
     def __post_init__(self) -> None:
         for name, (low, high) in RANGES.items():
@@ -122,7 +124,7 @@ class GenerationOptions:
             self._check_beam()
 
     def own_seed(self) -> int:
-        """The seed, or a new one where none is given."""
+        """The seed, or a new one if it is None."""
         return int.from_bytes(os.urandom(8)) if self.seed is None else self.seed
 
     def _check_lists(self) -> None:
@@ -164,7 +166,7 @@ class GenerationOptions:
 
     @property
     def num_choices(self) -> int:
-        """How many outputs are generated: `best_of`, or as many as are returned."""
+        """The number of outputs to generate: `best_of`, or the number to return."""
         return self.num_hypotheses if self.best_of is None else self.best_of
 
     @property
@@ -174,7 +176,7 @@ class GenerationOptions:
 
     @property
     def edits_logits(self) -> bool:
-        """Whether logits are changed before the temperature, at least at the first steps."""
+        """Whether logits are changed before the temperature, at least in the first steps."""
         return (
             self.repetition_penalty != 1.0
             or self.presence_penalty != 0.0
@@ -186,7 +188,7 @@ class GenerationOptions:
 
     @cached_property
     def bias_arrays(self) -> tuple[Ints, Doubles]:
-        """The token ids of `logit_bias`, and what is added to their logits."""
+        """The token ids of `logit_bias`, and the values that are added to their logits."""
         import numpy as np  # here, as who reads options alone does without
 
         tokens, biases = zip(*self.logit_bias, strict=True)
@@ -194,7 +196,7 @@ class GenerationOptions:
 
     @property
     def search_options(self) -> SearchOptions:
-        """What a beam search with these options is given."""
+        """The equivalent options for beam search."""
         return SearchOptions(
             beam_size=self.beam_size,
             num_hypotheses=self.num_hypotheses,

@@ -22,7 +22,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from serving.errors import RequestError, SettingsError, StoreUnavailableError
+from serving.errors import RequestError, SettingsError, StoreUnavailableError, install_command
 
 METADATA = MetaData()
 """The tables, which the modules of this room define. Times are seconds since 1970, in UTC."""
@@ -151,7 +151,7 @@ def _engine(url: URL) -> Engine:
     except ModuleNotFoundError as error:
         raise SettingsError(
             f"MACARON_STORE on PostgreSQL needs {error.name}; install it with "
-            "`pip install 'macaron[postgresql]'`"
+            f"`{install_command('postgresql')}`"
         ) from error
 
 

@@ -26,6 +26,15 @@ def site() -> ModuleType:
     [
         ("command line", ["### macaron translate", "### macaron export import"]),
         ("generation options", ["| `temperature` | `1.0` |"]),
+        (
+            "recipe keys",
+            [
+                "## `optim`",
+                "| `train` | required |  |",
+                "| `held_out_pairs` | `2000` | Pairs to hold out of training.",
+                "| `noise` | its own keys |  |",
+            ],
+        ),
         ("routes", ["## POST /translate", "### TranslateRequest"]),
         ("search options", ["| `beam_size` | `5` |"]),
         ("settings", ["| `MACARON_MAX_TEXTS` | `128`, at least 1 |"]),

@@ -1,5 +1,5 @@
-"""Faults that a server must survive, each in a size of its own: few in `make test`, many in
-`make soak`."""
+"""Faults that a server must survive, in adjustable numbers: few in `make test`, many in `make
+soak`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.system.server import PAIR, Server
 
 HEAVY = {"beam_size": 4, "min_length": 60, "max_length": 80, "loop_guard": False}
-"""Options that make a text some work."""
+"""Options that make a text expensive."""
 LONG = {"beam_size": 8, "min_length": 200, "max_length": 256}
 """Options that keep even a tiny model busy for a while."""
 
@@ -47,13 +47,13 @@ UNICODE = [
     "\u0000",
     "a\u0000b",
 ]
-"""Texts that are not what they seem; those with NUL are refused."""
+"""Unusual Unicode texts; those with NUL are refused."""
 
 Samples = dict[str, float]
 
 
 def samples(server: Server) -> Samples:
-    """What /metrics says, by name and labels."""
+    """The values of /metrics by name and labels."""
     text = httpx.get(f"{server.url}/metrics", timeout=30).text
     return {
         sample.name + "".join(f",{k}={v}" for k, v in sorted(sample.labels.items())): sample.value
@@ -63,23 +63,23 @@ def samples(server: Server) -> Samples:
 
 
 def total(found: Samples, name: str) -> float:
-    """Sum over the labels of one metric."""
+    """The sum of a metric over its labels."""
     return sum(value for key, value in found.items() if key.split(",")[0] == name)
 
 
 def held(server: Server) -> float:
-    """Rows that are decoded and texts that wait, of all models."""
+    """Number of rows being decoded and of waiting texts, for all models."""
     found = samples(server)
     return total(found, "macaron_rows") + total(found, "macaron_queue_depth")
 
 
 def language_model(server: Server) -> str:
-    """Name of the first one."""
+    """The name of the first language model."""
     return str(httpx.get(f"{server.url}/v1/models").json()["data"][0]["id"])
 
 
 def seconds_until(condition: Callable[[], bool], limit: float) -> float:
-    """How long it took; fails after `limit` seconds."""
+    """Seconds until the condition holds; fails after `limit` seconds."""
     begin = time.monotonic()
     while not condition():
         assert time.monotonic() - begin < limit, f"not within {limit} s"
@@ -88,31 +88,31 @@ def seconds_until(condition: Callable[[], bool], limit: float) -> float:
 
 
 def some_text(rng: random.Random, words: int = 5) -> str:
-    """Made-up words, never the same ones again."""
+    """Random words that are never repeated."""
     return " ".join("".join(rng.choices(string.ascii_lowercase, k=6)) for _ in range(words))
 
 
 @dataclass
 class Outcomes:
-    """What became of many requests."""
+    """The outcomes of many requests."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     latencies: list[float] = field(default_factory=list)
-    """Seconds, of those answered with 200."""
+    """Seconds of the requests answered with 200."""
     without_retry_after: int = 0
-    """Refusals that do not say when to come back."""
+    """Refusals without Retry-After."""
     lost: int = 0
-    """Requests without any answer."""
+    """Requests without an answer."""
 
     def percentile(self, percent: float) -> float:
-        """Of the latencies."""
+        """A percentile of the latencies."""
         ordered = sorted(self.latencies)
         return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
     async def ask(
         self, session: aiohttp.ClientSession, url: str, body: dict[str, Any], path: str
     ) -> None:
-        """Send one request and note its end."""
+        """Send a request and record its outcome."""
         begin = time.monotonic()
         try:
             async with session.post(url + path, json=body) as answer:
@@ -127,7 +127,7 @@ class Outcomes:
 
 
 def in_session(act: Callable[[aiohttp.ClientSession], Coroutine[Any, Any, None]]) -> None:
-    """Run a coroutine with connections of its own."""
+    """Run a coroutine with its own connections."""
 
     async def run() -> None:
         connector = aiohttp.TCPConnector(limit=0, force_close=True)
@@ -139,12 +139,12 @@ def in_session(act: Callable[[aiohttp.ClientSession], Coroutine[Any, Any, None]]
 
 
 def heavy(rng: random.Random) -> dict[str, Any]:
-    """A request that takes a while."""
+    """An expensive request."""
     return {"q": some_text(rng), **PAIR, "options": HEAVY}
 
 
 def capacity(server: Server, seconds: float, clients: int = 48) -> float:
-    """Heavy requests a second, with as many clients as fill the batches."""
+    """Heavy requests per second, with as many clients as fill the batches."""
     rng, found = random.Random(1), Outcomes()
 
     async def act(session: aiohttp.ClientSession) -> None:
@@ -162,7 +162,8 @@ def capacity(server: Server, seconds: float, clients: int = 48) -> float:
 
 
 def overload(server: Server, rate: float, seconds: float) -> Outcomes:
-    """Heavy requests at a rate, whatever becomes of those before; none says how long it waits."""
+    """Send heavy requests at a fixed rate, without waiting for earlier ones and without a
+    deadline."""
     rng, found = random.Random(2), Outcomes()
 
     async def act(session: aiohttp.ClientSession) -> None:
@@ -189,12 +190,12 @@ def latency(server: Server, times: int = 5) -> float:
 
 
 def seconds_to_recover(server: Server, idle_s: float, limit: float = 30.0) -> float:
-    """Until a short request takes no more than three times what it takes an idle server."""
+    """Seconds until a short request takes at most three times as long as on an idle server."""
     return seconds_until(lambda: latency(server, 1) <= 3 * idle_s + 0.02, limit)
 
 
 def kill_clients(server: Server, count: int) -> None:
-    """Begin requests, streams and others, and leave in the middle of each."""
+    """Start requests, streaming and not, and disconnect in the middle of each."""
     rng, model = random.Random(3), language_model(server)
     for number in range(count):
         if number % 2:
@@ -213,7 +214,7 @@ def kill_clients(server: Server, count: int) -> None:
 
 
 def malformed(rng: random.Random) -> bytes:
-    """A request that is broken somewhere."""
+    """A request that is malformed in some way."""
     body = json.dumps({"q": "Hallo", **PAIR}).encode()
     kind = rng.randrange(6)
     if kind == 0:
@@ -244,8 +245,8 @@ def malformed(rng: random.Random) -> bytes:
 
 
 def fuzz(server: Server, count: int, seed: int = 4) -> Counter[str]:
-    """Statuses of malformed requests; `closed` where the server closed without a word, as it must
-    where the head never ends, and `hang` where nothing came."""
+    """Statuses of malformed requests: `closed` if the server closed the connection, as it must if
+    the head never ends, and `hang` if nothing came."""
     rng = random.Random(seed)
 
     def send(data: bytes) -> str:
@@ -265,7 +266,7 @@ def fuzz(server: Server, count: int, seed: int = 4) -> Counter[str]:
 
 
 def random_paths(server: Server, count: int, seed: int = 5) -> int:
-    """Ask for paths that nobody knows; returns by how many samples /metrics has grown."""
+    """Request unknown paths; returns how many samples /metrics has gained."""
     rng = random.Random(seed)
     with httpx.Client(base_url=server.url, timeout=30) as client:
         client.get("/unknown")
@@ -282,7 +283,7 @@ def random_paths(server: Server, count: int, seed: int = 5) -> int:
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a server process and those that decode for it take."""
+    """The resources of a server process and its decoding processes."""
 
     requests: int
     rss_mb: float
@@ -291,7 +292,7 @@ class Footprint:
 
 
 def worker_pids(server: Server) -> list[int]:
-    """Processes that answer."""
+    """The processes that answer requests."""
     return [
         child.pid
         for child in psutil.Process(server.process.pid).children()
@@ -307,7 +308,7 @@ def _arguments(process: psutil.Process) -> list[str]:
 
 
 def footprint(server: Server, requests: int) -> Footprint:
-    """Of the one worker and its decoding processes."""
+    """The footprint of the only worker and its decoding processes."""
     (pid,) = worker_pids(server)
     worker = psutil.Process(pid)
     processes = [worker, *worker.children()]
@@ -320,7 +321,7 @@ def footprint(server: Server, requests: int) -> Footprint:
 
 
 def mixed(rng: random.Random, model: str) -> tuple[str, dict[str, Any], bool]:
-    """Path and body of some request, and whether to leave it."""
+    """The path and body of a random request, and whether to disconnect early."""
     kind = rng.random()
     if kind < 0.6:
         texts = [some_text(rng, rng.randint(1, 12)) for _ in range(rng.choice([1, 1, 1, 4]))]
@@ -336,7 +337,7 @@ def mixed(rng: random.Random, model: str) -> tuple[str, dict[str, Any], bool]:
 
 
 def mixed_traffic(server: Server, count: int, every: int, clients: int = 8) -> list[Footprint]:
-    """Requests of every kind; the footprint after each `every` of them."""
+    """Send requests of every kind; returns the footprint after each `every` of them."""
     rng, found, prints = random.Random(6), Outcomes(), [footprint(server, 0)]
     model = language_model(server)
 
@@ -370,7 +371,7 @@ def mixed_traffic(server: Server, count: int, every: int, clients: int = 8) -> l
 
 
 def rss_slope(prints: Sequence[Footprint]) -> float:
-    """MB a thousand requests, by least squares over the second half."""
+    """MB per thousand requests, by least squares over the second half."""
     half = prints[len(prints) // 2 :]
     xs, ys = [p.requests / 1000 for p in half], [p.rss_mb for p in half]
     x, y = sum(xs) / len(xs), sum(ys) / len(ys)
@@ -379,7 +380,7 @@ def rss_slope(prints: Sequence[Footprint]) -> float:
 
 
 def slow_clients(server: Server, count: int, limit_s: float) -> Counter[str]:
-    """Heads and bodies that never end, all at once; how each connection ended."""
+    """Send heads and bodies that never end, all at once; returns how each connection ended."""
     heads = (b"POST /trans", b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: appli")
     body = (
         b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -403,7 +404,7 @@ def slow_clients(server: Server, count: int, limit_s: float) -> Counter[str]:
 
 
 def unread_streams(server: Server, count: int) -> None:
-    """Streams of much text that are opened and never read, until the server has given them up."""
+    """Open streams of long texts and never read them, until the server gives up."""
     body = json.dumps(
         {
             "model": language_model(server),
@@ -436,18 +437,18 @@ def unread_streams(server: Server, count: int) -> None:
 
 @dataclass(frozen=True)
 class Kill:
-    """What came of killing one of two workers."""
+    """The result of killing one of two workers."""
 
     asked: int
     lost: int
     clients: int
-    """As many requests were under way at most."""
+    """The largest number of concurrent requests."""
     refused: int
     seconds_to_replace: float
 
 
 def decoder_pids(server: Server) -> list[int]:
-    """Processes that decode, the busiest first; one that ends during the look is left out."""
+    """Decoding processes, the busiest first. Processes that end meanwhile are left out."""
     seconds = {}
     loaders = [loader.pid for pid in worker_pids(server) for loader in _children(pid)]
     for pid in loaders:
@@ -467,7 +468,7 @@ def _children(pid: int) -> list[psutil.Process]:
 def kill_one(
     server: Server, pids: Callable[[Server], list[int]], seconds: float, clients: int = 4
 ) -> Kill:
-    """SIGKILL the first of some processes under traffic."""
+    """SIGKILL the first of these processes under traffic."""
     victims = pids(server)
     rng, asked, lost, refused = random.Random(7), 0, 0, 0
     end = time.monotonic() + seconds

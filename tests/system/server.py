@@ -29,15 +29,15 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The server's address."""
         return f"http://127.0.0.1:{self.port}"
 
     def ask(self, q: object, **fields: Any) -> httpx.Response:
-        """Translate."""
+        """Request a translation."""
         return httpx.post(f"{self.url}/translate", json={"q": q, **PAIR, **fields}, timeout=120)
 
     def send(self, data: bytes, *, read: bool = True) -> bytes:
-        """Raw bytes over one connection; returns what comes back until the server closes it."""
+        """Send raw bytes over one connection; returns the answer up to the server's close."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
             connection.sendall(data)
             answer = b""
@@ -47,7 +47,7 @@ class Server:
 
 
 def environment(bundles: Path, scratch: Path, **settings: str) -> dict[str, str]:
-    """Of the server: nothing of it leaves `scratch` or the machine."""
+    """The server's environment, which keeps everything in `scratch` and on this machine."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("MACARON_")}
     return {
         **own,
@@ -74,9 +74,9 @@ def free_port() -> int:
 def running(
     bundles: Path, scratch: Path, *, bento: str | None = None, **settings: str
 ) -> Iterator[Server]:
-    """A server that is ready; it is ended at the end, if it has not ended by then.
+    """A running server, which is stopped at the end unless it has stopped by then.
 
-    It serves the working tree, or the Bento of that tag.
+    It serves the working tree, or the Bento with this tag.
     """
     port = free_port()
     where, env = scratch if bento else ROOT, environment(bundles, scratch, **settings)
@@ -88,7 +88,7 @@ def running(
 def started(
     command: list[str], port: int, where: Path, env: dict[str, str], log: Path
 ) -> Iterator[Server]:
-    """The same of any command that serves on that port, with its output in a file."""
+    """The same for any command that serves on this port, with its output in a file."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,

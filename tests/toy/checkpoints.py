@@ -31,7 +31,7 @@ SIZES = {
 
 
 def write_sentencepiece(path: Path, texts: Sequence[str], size: int, kind: str = "unigram") -> None:
-    """A SentencePiece model with the special ids that its trainer has by default, and no bytes."""
+    """Write a SentencePiece model with the default special ids and without byte pieces."""
     buffer = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(texts),
@@ -44,14 +44,14 @@ def write_sentencepiece(path: Path, texts: Sequence[str], size: int, kind: str =
 
 
 def pieces_of(path: Path) -> list[str]:
-    """The pieces of a SentencePiece model that texts are written with."""
+    """The pieces of a SentencePiece model, without special ones."""
     model = sentencepiece.SentencePieceProcessor(model_file=str(path))
     return [model.id_to_piece(i) for i in range(3, model.vocab_size())]
 
 
 def randomise(model: torch.nn.Module, seed: int = 7, matrices: float = 0.5) -> None:
-    """Give every parameter noise: fresh ones have zero biases, which hide mistakes, and matrices so
-    small that all sources have one output."""
+    """Add noise to every parameter. Fresh models have zero biases, which hide mistakes, and
+    matrices so small that all sources give one output."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -61,8 +61,8 @@ def randomise(model: torch.nn.Module, seed: int = 7, matrices: float = 0.5) -> N
 
 
 def write_opus(folder: Path, tags: Sequence[str] = (), **changed: Any) -> Any:
-    """A MarianMT of two layers a side with separate SentencePiece models over one vocabulary;
-    returns the model. `changed` are options of its configuration."""
+    """Write a MarianMT with two layers per side and separate SentencePiece models over one
+    vocabulary. Returns the model. `changed` are options of its configuration."""
     folder.mkdir(parents=True, exist_ok=True)
     for side, name in enumerate(("source.spm", "target.spm")):
         write_sentencepiece(folder / name, [pair[side] for pair in PAIRS], 80 + 5 * side)
@@ -78,8 +78,8 @@ def write_opus(folder: Path, tags: Sequence[str] = (), **changed: Any) -> Any:
 def write_opus_apart(
     folder: Path, sizes: tuple[int, int], tags: Sequence[str] = (), **changed: Any
 ) -> Any:
-    """The same with vocabularies and embeddings of their own, whose SentencePiece models have these
-    sizes. Padding stands last where both have as many pieces, as in what is published, else
+    """The same with separate vocabularies and embeddings, whose SentencePiece models have these
+    sizes. Padding is last if both have the same number of pieces, as in published models, otherwise
     third."""
     folder.mkdir(parents=True, exist_ok=True)
     both = []
@@ -103,8 +103,8 @@ def _write_ids(path: Path, written: Sequence[str]) -> None:
 
 
 def _write_marian(folder: Path, size: int, pad: int, end: float, **changed: Any) -> Any:
-    """A MarianMT of random weights whose first embedding has that size; the bias of the end is
-    `end`."""
+    """Write a MarianMT with random weights. `size` is that of the first embedding, `end` the bias
+    of eos."""
     from transformers import MarianConfig, MarianMTModel
 
     (folder / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n# A toy\n")
@@ -136,7 +136,7 @@ def _write_marian(folder: Path, size: int, pad: int, end: float, **changed: Any)
 
 
 def write_m2m100(folder: Path, **changed: Any) -> Any:
-    """An M2M100 of two layers a side with all its languages; returns the model."""
+    """Write an M2M100 with two layers per side and all its languages; returns the model."""
     folder.mkdir(parents=True, exist_ok=True)
     pieces = _write_bpe(folder)
     written = ["<s>", "<pad>", "</s>", "<unk>", *pieces]
@@ -146,7 +146,7 @@ def write_m2m100(folder: Path, **changed: Any) -> Any:
 
 
 def write_nllb(folder: Path, tags: Sequence[str], **changed: Any) -> Any:
-    """The same as an NLLB, with the ids in `tokenizer.json`."""
+    """The same as NLLB, with the ids in `tokenizer.json`."""
     folder.mkdir(parents=True, exist_ok=True)
     special = ["<s>", "<pad>", "</s>", "<unk>"]
     written = [*special, *_write_bpe(folder)]
@@ -161,7 +161,7 @@ def write_nllb(folder: Path, tags: Sequence[str], **changed: Any) -> Any:
 
 
 def write_mbart50(folder: Path, **changed: Any) -> Any:
-    """An mBART-50 of two layers a side with all its languages; returns the model."""
+    """Write an mBART-50 with two layers per side and all its languages; returns the model."""
     from transformers import MBartConfig, MBartForConditionalGeneration
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -177,7 +177,7 @@ def write_mbart50(folder: Path, **changed: Any) -> Any:
 
 
 def write_pegasus(folder: Path, **changed: Any) -> Any:
-    """A Pegasus of two layers a side; returns the model."""
+    """Write a Pegasus with two layers per side; returns the model."""
     from transformers import PegasusConfig, PegasusForConditionalGeneration
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -207,8 +207,8 @@ def write_pegasus(folder: Path, **changed: Any) -> Any:
 def write_bart(
     folder: Path, *, in_one_file: bool = False, forces_first: bool = True, **changed: Any
 ) -> Any:
-    """A BART of two layers a side, its vocabulary in two files or in one, whose outputs have to
-    begin with <s> or need not; returns the model."""
+    """Write a BART with two layers per side. Its vocabulary is in one file or two, and its outputs
+    may be forced to begin with <s>. Returns the model."""
     from transformers import BartConfig, BartForConditionalGeneration, BartTokenizer
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -249,9 +249,9 @@ def write_bart(
 def write_t5(
     folder: Path, *, kind: str = "T5", tied: bool = True, tags: Sequence[str] = (), **changed: Any
 ) -> Any:
-    """A T5 (or MT5) of two layers a side, whose heads are wider than the model, with rows behind
-    its pieces that stand for none; returns the model. With `tags` these are pieces. Its weights do
-    not depend on its pieces."""
+    """Write a T5 (or MT5) with two layers per side, heads wider than the model, and unused rows
+    after its pieces. With `tags`, those are pieces too. The weights do not depend on the pieces.
+    Returns the model."""
     import transformers
     from safetensors.torch import save_file
 

@@ -63,21 +63,21 @@ def write_encoder_recipe(folder: Path) -> Path:
 
 
 def sentence(draw: random.Random) -> tuple[str, str]:
-    """A sentence, which tells of a kind of thing, after that kind."""
+    """A kind of thing, and a sentence about such a thing."""
     kind = draw.choice(list(KINDS))
     words = (draw.choice(KINDS[kind]), draw.choice(THINGS), draw.choice(DEEDS), draw.choice(THINGS))
     return kind, "the {} {} {} the {} .".format(*words)
 
 
 def write_classes(path: Path, lines: int = 240, seed: int = 1) -> Path:
-    """A TSV of kinds and sentences, without names of columns."""
+    """Write a TSV of kinds and sentences, without a header."""
     draw = random.Random(seed)
     path.write_text("".join("\t".join(sentence(draw)) + "\n" for _ in range(lines)))
     return path
 
 
 def write_scores(path: Path, lines: int = 240) -> Path:
-    """JSON lines of a sentence and a score, which its adjective decides but for chance."""
+    """Write JSON lines of a sentence and a score, which depends on its adjective and on chance."""
     draw = random.Random(2)
     worth = {"big": 5.0, "old": 4.0, "red": 3.0, "green": 2.0, "young": 1.0, "small": 0.0}
     texts = [sentence(draw)[1] for _ in range(lines)]
@@ -90,7 +90,7 @@ def write_scores(path: Path, lines: int = 240) -> Path:
 
 
 def write_pairs(path: Path, lines: int = 160) -> Path:
-    """A CSV of sentences and their words in another order, no two of which are alike: of 192."""
+    """Write a CSV of sentences and their words in another order; all of up to 192 differ."""
     draw = random.Random(3)
     rows: dict[str, str] = {}
     while len(rows) < lines:

@@ -1,4 +1,4 @@
-"""A Hugging Face folder of a tiny BERT with random weights, and lines that it has words for."""
+"""A Hugging Face folder of a tiny BERT with random weights, and lines of its words."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LINES = [
 
 
 def save_encoder(folder: Path, labels: tuple[str, ...] = ()) -> Path:
-    """Save a model, with a classifier where there are labels, and its pieces."""
+    """Save a model and its pieces, with a classifier if there are labels."""
     torch.manual_seed(0)
     config = BertConfig(
         hidden_size=16,
@@ -57,7 +57,7 @@ def save_encoder(folder: Path, labels: tuple[str, ...] = ()) -> Path:
 
 
 def write_lines(folder: Path) -> Path:
-    """The lines as a file."""
+    """Write the lines to a file."""
     path = folder / "lines.txt"
     path.write_text("\n".join(LINES) + "\n", encoding="utf-8")
     return path

@@ -1,4 +1,4 @@
-"""What stands around the weights in checkpoints of fairseq, by their documented names."""
+"""The files and fields around the weights in fairseq checkpoints, by their documented names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIZES = {"embed_dim": 32, "ffn_embed_dim": 48, "attention_heads": 4, "layers": 2
 
 
 def write_files(folder: Path) -> int:
-    """The dictionary of both languages and its SentencePiece model; returns how many ids it has."""
+    """Write a joint dictionary and its SentencePiece model; returns the number of ids."""
     folder.mkdir(parents=True)
     write_sentencepiece(folder / PIECES, [text for pair in PAIRS for text in pair], 100)
     pieces = [*pieces_of(folder / PIECES), "madeupword0000"]
@@ -31,7 +31,7 @@ def write_files(folder: Path) -> int:
 
 
 def write_own_files(folder: Path) -> tuple[int, int]:
-    """A dictionary and a SentencePiece model for each language; returns how many ids they have."""
+    """Write a dictionary and a SentencePiece model per language; returns their numbers of ids."""
     folder.mkdir(parents=True)
     sizes = []
     for side, (code, name) in enumerate((("de", "source.spm"), ("en", "target.spm"))):
@@ -44,8 +44,8 @@ def write_own_files(folder: Path) -> tuple[int, int]:
 
 
 def write_bpe_files(folder: Path, *, fast: bool) -> list[list[str]]:
-    """The dictionary of both languages and codes of BPE over their Moses tokens, with `fast` in
-    fastBPE's form. Returns the pieces of each pair's source."""
+    """Write a joint dictionary and BPE codes over Moses tokens, in fastBPE's form with `fast`.
+    Returns the pieces of each pair's source."""
     folder.mkdir(parents=True)
     texts = [text for pair in PAIRS for text in pair] + ["Wie geht's dem well-known Bäcker?"]
     lines = [MosesTokenizer("de").tokenize(text, True, return_str=True) for text in texts]
@@ -76,7 +76,7 @@ def options(**changed: Any) -> dict[str, Any]:
 
 
 def save(folder: Path, model: dict[str, Tensor], **parts: Any) -> None:
-    """Write the weights with these parts beside them."""
+    """Write the weights together with these parts."""
     torch.save(
         {"model": model, "extra_state": {"epoch": 3}, **parts}, folder / "checkpoint_best.pt"
     )

@@ -1,5 +1,5 @@
-"""A small server that speaks as the hub of Hugging Face does, and gives out plain files beside: as
-much of it as a download needs."""
+"""A small server that implements the part of Hugging Face's hub API that downloads need, and also
+serves plain files."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ class Repository:
 
 @dataclass
 class ToyHub:
-    """What the server has, and what it was asked for."""
+    """The server's content, and the requests it received."""
 
     url: str = ""
     repositories: dict[str, Repository] = field(default_factory=dict)
     plain: dict[str, bytes] = field(default_factory=dict)
-    """Other files, by their paths."""
+    """Other files by path."""
     following: dict[str, str] = field(default_factory=dict)
-    """By the paths of pages of a list: the path of the next one."""
+    """Pages of a list: by path, the path of the next page."""
     cut: dict[str, int] = field(default_factory=dict)
-    """By the ends of paths: after so many bytes the connection is closed, once."""
+    """By the end of a path: the connection is closed once after this many bytes."""
     asked: list[str] = field(default_factory=list)
-    """Method, path and, where there was one, the range, of each request."""
+    """Method and path of each request, and its range if it has one."""
 
     def add(self, name: str, folder: Path, **told: object) -> Repository:
-        """A model of the files in a folder."""
+        """Add a model with the files of a folder."""
         files = {
             str(path.relative_to(folder)): path.read_bytes()
             for path in sorted(folder.rglob("*"))
@@ -59,7 +59,7 @@ class ToyHub:
         return self.repositories[name]
 
     def downloads(self) -> list[str]:
-        """The files that were downloaded, in turn."""
+        """The downloaded files in order."""
         marks = [entry.split() for entry in self.asked]
         paths = [mark[1] for mark in marks if mark[0] == "GET"]
         files = [path for path in paths if "/resolve/" in path or path in self.plain]
@@ -67,7 +67,8 @@ class ToyHub:
 
 
 def publish_students(hub: ToyHub, *students: tuple[str, str, str, Path]) -> None:
-    """Let the hub be Mozilla's Remote Settings with these: source, target, version and folder."""
+    """Make the hub Mozilla's Remote Settings with these students: source, target, version and
+    folder."""
     types = {"vocab": "vocab", "lex": "lex", "model": "model", "quality": "qualityModel"}
     records = []
     for source, target, version, folder in students:
@@ -93,7 +94,7 @@ def publish_students(hub: ToyHub, *students: tuple[str, str, str, Path]) -> None
 
 
 def publish_packages(hub: ToyHub, *packages: tuple[str, str, str, bytes]) -> None:
-    """Let the hub be Argos' index with these: source, target, version and the file."""
+    """Make the hub Argos' index with these packages: source, target, version and content."""
     entries = []
     for source, target, version, content in packages:
         path = f"/argos/translate-{source}_{target}-{version}.argosmodel"
@@ -105,7 +106,7 @@ def publish_packages(hub: ToyHub, *packages: tuple[str, str, str, bytes]) -> Non
 
 
 def environment(hub: ToyHub, folder: Path) -> dict[str, str]:
-    """Variables with which a process knows no other hub, and keeps all in a folder."""
+    """Variables that point a process at this hub only, with all caches in a folder."""
     return {
         "HF_ENDPOINT": hub.url,
         "HF_HOME": str(folder / "hf"),
@@ -118,7 +119,7 @@ def environment(hub: ToyHub, folder: Path) -> dict[str, str]:
 
 
 def use(hub: ToyHub, folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Let this process know no other hub, and keep all in a folder."""
+    """Point this process at this hub only, with all caches in a folder."""
     for name, value in environment(hub, folder).items():
         patch.setenv(name, value)
     patch.setattr(constants, "ENDPOINT", hub.url)
@@ -129,8 +130,8 @@ def use(hub: ToyHub, folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 def import_here(source: str, bundle: Path, precision: str) -> None:
-    """What a process of its own does for `serving.hub`, in this one, which has traced the graphs
-    before."""
+    """Import in this process, where traced graphs are remembered, instead of a process of its
+    own."""
     from export.__main__ import main
 
     assert main(["import", source, str(bundle), "--precision", precision, "--force"]) == 0
@@ -138,7 +139,7 @@ def import_here(source: str, bundle: Path, precision: str) -> None:
 
 @contextmanager
 def toy_hub() -> Iterator[ToyHub]:
-    """The server, until the end."""
+    """A running server."""
     hub = ToyHub()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(hub))
     hub.url = f"http://127.0.0.1:{server.server_port}"
@@ -155,7 +156,7 @@ def toy_hub() -> Iterator[ToyHub]:
 def _handler(hub: ToyHub) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
-            """Nothing: pytest shows what failed."""
+            """Log nothing: pytest shows failures."""
 
         def do_HEAD(self) -> None:
             self._answer()
@@ -179,7 +180,7 @@ def _handler(hub: ToyHub) -> type[BaseHTTPRequestHandler]:
                 self._send(404, b"")
 
         def _found(self, name: str, revision: str | None) -> Repository | None:
-            """The repository; where it cannot be had, that is answered."""
+            """The repository; None after an error was sent."""
             found = hub.repositories.get(name)
             if found is None:
                 self._send(401, b"", {"X-Error-Code": "RepoNotFound"})

@@ -20,11 +20,12 @@ TEMPLATE = (
 )
 VOCABULARY = 320
 ROWS = VOCABULARY + 8
-"""Of the embedding, some of which no piece has."""
+"""Rows of the embedding, some without a piece."""
 
 
 def write_tokenizer(folder: Path, *, begins: bool) -> None:
-    """Merges of bytes with three special tokens; texts begin with the first where asked for."""
+    """Write a byte-level BPE with three special tokens. Texts begin with the first one if
+    requested."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -47,7 +48,7 @@ def write_tokenizer(folder: Path, *, begins: bool) -> None:
 
 
 def write_gpt2(folder: Path, **changed: Any) -> Any:
-    """A GPT-2 of two layers without a chat template; returns the model."""
+    """Write a GPT-2 with two layers and no chat template; returns the model."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     write_tokenizer(folder, begins=False)
@@ -59,8 +60,8 @@ def write_gpt2(folder: Path, **changed: Any) -> Any:
 
 
 def write_llama(folder: Path, kind: str = "Llama", **changed: Any) -> Any:
-    """A Llama (or another decoder) of two layers with grouped queries and a chat template; returns
-    the model. An option that is None is left out."""
+    """Write a Llama (or another decoder) with two layers, grouped queries and a chat template;
+    returns the model. Options that are None are left out."""
     import transformers
 
     write_tokenizer(folder, begins=True)

@@ -15,16 +15,16 @@ WORDS = {
     "en": [english for _, _, english in NOUNS],
     "es": [f"{english[::-1]}o" for _, _, english in NOUNS],
 }
-"""A word of each language for each of 20 things; the third language is made up."""
+"""Names of 20 things in each language; the third language is invented."""
 
 
 def translated(text: str, source: str, target: str) -> str:
-    """The one right translation."""
+    """The only correct translation."""
     return " ".join(WORDS[target][WORDS[source].index(word)] for word in text.split())
 
 
 def texts(language: str, count: int, seed: int) -> list[str]:
-    """Different texts of two to four words."""
+    """Distinct texts of two to four words."""
     draw = random.Random(seed)
     found: dict[str, None] = {}
     while len(found) < count:
@@ -33,8 +33,8 @@ def texts(language: str, count: int, seed: int) -> list[str]:
 
 
 def write_multilingual_recipe(folder: Path, pairs: int = 1500) -> Path:
-    """Write texts and folder/toy.yaml, German and English, English and Spanish both ways; returns
-    the recipe. Some 200,000 parameters; it has learnt them after 400 steps."""
+    """Write texts and folder/toy.yaml, German-English and English-Spanish in both directions;
+    returns the recipe. The model has about 200,000 parameters and learns the texts in 400 steps."""
     path = write_toy_recipe(folder, pairs=20)
     recipe = yaml.safe_load(path.read_text())
     recipe["data"] |= {"source_language": "en", "target_language": "de", "held_out_pairs": 80}

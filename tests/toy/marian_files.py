@@ -1,5 +1,5 @@
-"""Small models of Marian with random weights, written from the documented layouts of its files, and
-an independent reading of them in float64."""
+"""Small Marian models with random weights, written from the documented file formats, and an
+independent implementation in float64."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ PRE_NORM = {
     "transformer-postprocess-top": "n",
     "transformer-preprocess": "n",
 }
-"""A teacher that differs in all that may differ."""
+"""A teacher with every supported option changed."""
 
 
 def write_vocabulary(path: Path, size: int = 120) -> None:
-    """A SentencePiece model with Marian's special ids, </s> and <unk> and no more."""
+    """Write a SentencePiece model with only Marian's special ids, </s> and <unk>."""
     buffer = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([text for pair in toy_pairs(300, seed=4) for text in pair]),
@@ -79,8 +79,8 @@ def write_vocabulary(path: Path, size: int = 120) -> None:
 def random_parameters(
     vocab_size: int, changed: Mapping[str, Any] | None = None, source_size: int | None = None
 ) -> dict[str, Array]:
-    """Parameters of a model with these options, under Marian's names; with a `source_size` the
-    source has an embedding of its own, and without `tied-embeddings` the output too."""
+    """Parameters of a model with these options, under Marian's names. With a `source_size`, the
+    source has its own embedding; without `tied-embeddings`, the output does too."""
     options = OPTIONS | (changed or {})
     generator = np.random.default_rng(3)
     found: dict[str, Array] = {}
@@ -141,7 +141,7 @@ def _options_text(parameters: Mapping[str, Array], changed: Mapping[str, Any] | 
 def write_npz(
     path: Path, parameters: Mapping[str, Array], changed: Mapping[str, Any] | None = None
 ) -> None:
-    """A model of floats as training saves it."""
+    """Write a float model as training saves it."""
     text = np.frombuffer(_options_text(parameters, changed), np.int8)
     np.savez(path, allow_pickle=False, **parameters, **{"special:model.yml": text})
 
@@ -157,18 +157,18 @@ class Item:
 
 
 def is_matrix(name: str) -> bool:
-    """Whether it is one of the parameters that `marian-conv` quantises."""
+    """Whether `marian-conv` quantises this parameter."""
     return ("_W" in name or name == "Wemb") and "_ln_" not in name
 
 
 def levels(weight: Array) -> tuple[Array, np.float32]:
-    """A matrix as `marian-conv` quantises it for intgemm: one multiplier for all."""
+    """A matrix quantised as by `marian-conv` for intgemm, with one multiplier."""
     multiplier = np.float32(127.0) / np.float32(np.abs(weight).max())
     return np.clip(np.rint(weight * multiplier), -127, 127).astype(np.int8), multiplier
 
 
 def dequantized(parameters: Mapping[str, Array]) -> dict[str, Array]:
-    """What a file of integers stands for."""
+    """The values that an integer file represents."""
     found = dict(parameters)
     for name in filter(is_matrix, parameters):
         integers, multiplier = levels(parameters[name])
@@ -179,7 +179,7 @@ def dequantized(parameters: Mapping[str, Array]) -> dict[str, Array]:
 def items_of(
     parameters: Mapping[str, Array], changed: Mapping[str, Any] | None = None
 ) -> list[Item]:
-    """A student's entries: matrices in int8 with scales of their inputs, all others floats."""
+    """A student's entries: int8 matrices with the scales of their inputs, and floats."""
     items = []
     for name, value in parameters.items():
         if is_matrix(name):
@@ -213,7 +213,7 @@ def write_binary(path: Path, items: Sequence[Item]) -> None:
 
 
 def write_lexicon(path: Path, lists: Sequence[Sequence[int]], first: int) -> None:
-    """A binary shortlist: the `first` pieces for all sources, and a list for each piece."""
+    """Write a binary shortlist: the `first` pieces for all sources, and a list per piece."""
     starts = np.cumsum([0, *map(len, lists)])
     words = [first, max(map(len, lists)), len(starts), starts[-1], *starts.tolist()]
     content = struct.pack(f"<{len(words)}Q", *words)
@@ -225,7 +225,7 @@ def write_lexicon(path: Path, lists: Sequence[Sequence[int]], first: int) -> Non
 
 
 def random_lists(vocab_size: int) -> list[list[int]]:
-    """From 1 to 9 translations of each piece."""
+    """One to nine translations per piece."""
     generator = np.random.default_rng(8)
     return [
         sorted(generator.choice(vocab_size, generator.integers(1, 10), replace=False).tolist())
@@ -234,8 +234,8 @@ def random_lists(vocab_size: int) -> list[list[int]]:
 
 
 def write_student(folder: Path) -> dict[str, Array]:
-    """A Bergamot student: int8 model, vocabulary, shortlist, YAML of its decoder; returns its
-    parameters before they were quantised."""
+    """Write a Bergamot student: int8 model, vocabulary, shortlist and decoder YAML. Returns the
+    parameters before quantisation."""
     folder.mkdir(parents=True, exist_ok=True)
     write_vocabulary(folder / "vocab.deen.spm")
     parameters = random_parameters(120)
@@ -258,7 +258,7 @@ def write_student(folder: Path) -> dict[str, Array]:
 
 
 class Reading:
-    """A model of Marian in numpy, float64, one sentence at a time, from its equations."""
+    """A Marian model in numpy, float64, one sentence at a time, from its equations."""
 
     def __init__(
         self, parameters: Mapping[str, Array], changed: Mapping[str, Any] | None = None
@@ -267,8 +267,8 @@ class Reading:
         self._options = OPTIONS | (changed or {})
 
     def logits(self, source: Sequence[int], target: Sequence[int]) -> Array:
-        """[len(target) + 1, V]: what follows the start and each piece of the target; the source
-        has its end."""
+        """Logits [len(target) + 1, V] after the start and each target piece; the source ends with
+        eos."""
         memory = self._encode(source)
         table = self._p["decoder_Wemb" if "decoder_Wemb" in self._p else "Wemb"]
         # The first input is a vector of zeros.
@@ -291,7 +291,7 @@ class Reading:
         return logits
 
     def greedy(self, source: Sequence[int], most: int, listed: Iterable[int]) -> list[int]:
-        """The likeliest piece at each step, of those that are listed and never <unk>."""
+        """The likeliest piece at each step among those listed, never <unk>."""
         allowed = sorted(set(listed) - {1})
         found: list[int] = []
         while len(found) < most:

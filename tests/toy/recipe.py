@@ -14,7 +14,7 @@ def write_toy_recipe(
 ) -> Path:
     """Write folder/toy.de, folder/toy.en and folder/toy.yaml; returns the recipe.
 
-    It trains a model of some 60,000 parameters for 20 steps; override what a test is about
+    It trains a model of about 60,000 parameters for 20 steps. Tests override what they are about
     (`loop.max_steps=200`).
     """
     source, target = write_toy_corpus(folder, pairs, seed, task, longest)

@@ -1,4 +1,4 @@
-"""How a training command refuses."""
+"""The error message of a training command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from training.__main__ import main
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """Run a command that must fail; returns the one line that says why, the last of stderr."""
+    """Run a command that must fail; returns the last line of stderr, which gives the reason."""
     capsys.readouterr()
     assert main(list(arguments)) == 1
     captured = capsys.readouterr()

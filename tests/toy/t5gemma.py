@@ -22,8 +22,8 @@ SIDE = {
 def write_t5gemma(
     folder: Path, encoder: dict[str, Any] | None = None, *, tied: bool = True, shared: bool = False
 ) -> Any:
-    """A T5Gemma of two layers a side, three in the decoder; returns the model. `encoder` are sizes
-    of that side; where `shared`, both sides have one embedding."""
+    """Write a T5Gemma with two encoder and three decoder layers; returns the model. `encoder` are
+    sizes of the encoder; with `shared`, both sides share an embedding."""
     from transformers import T5GemmaConfig, T5GemmaForConditionalGeneration, T5GemmaModuleConfig
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def write_t5gemma(
 
 
 def _tokenizer() -> Tokenizer:
-    """Merges of characters, with a mark in place of spaces, as Gemma's."""
+    """A BPE over characters with a mark for spaces, as Gemma's."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))
     tokenizer.normalizer = normalizers.Replace(" ", "▁")
     tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse()])

@@ -1,4 +1,4 @@
-"""Graphs that torch.export has traced before."""
+"""A cache of graphs traced by torch.export."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ Trace = Callable[..., onnx.ModelProto]
 
 
 def remembering(trace: Trace, folder: Path) -> Trace:
-    """`trace_graph` of `export.graphs.tracing`, which reads from `folder` what it traced before.
+    """`trace_graph` of `export.graphs.tracing` with a cache in `folder`.
 
-    What torch.export traces is that of a module with its classes and the shapes of its weights.
-    The weights come into it then, and the exporter's optimizer, which sees their values, runs once
-    for each values. All who ask for a graph get a copy of their own. Processes may share the
-    folder.
+    A trace depends on a module with its classes and the shapes of its weights. The weights are
+    inserted afterwards, and the exporter's optimizer, which sees their values, runs once per set of
+    values. Every caller gets its own copy of the graph. Processes may share the folder.
     """
 
     def traced(
@@ -45,7 +44,7 @@ def remembering(trace: Trace, folder: Path) -> Trace:
 
 
 def _optimized(module: nn.Module, path: Path) -> onnx.ModelProto:
-    """The graph in a file with the weights of a module."""
+    """The graph of a file with the weights of a module."""
     graph = onnx_ir.from_proto(onnx.load_model_from_string(path.read_bytes()))
     tensors = dict(chain(module.named_parameters(), module.named_buffers()))
     for name, weight in graph.graph.initializers.items():

@@ -11,20 +11,21 @@ _NO_LIMIT = float("inf")
 
 
 def check_range(name: str, value: float, low: float, high: float = _NO_LIMIT) -> None:
-    """Raise ConfigError for a value outside [low, high]."""
+    """Raise ConfigError if the value is outside [low, high]."""
     if not low <= value <= high:  # written so that NaN fails
         allowed = f">= {low}" if high == _NO_LIMIT else f"in [{low}, {high}]"
         raise ConfigError(f"{name} must be {allowed}, got {value!r}")
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise ConfigError for a value that is none of the choices."""
+    """Raise ConfigError if the value is not one of the choices."""
     if value not in choices:
         hint = nearest(value, choices) or f"; there are {list(choices)}"
         raise ConfigError(f"unknown {name} {value!r}{hint}")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of an error message that proposes the known word most like this one, or nothing."""
+    """The end of an error message that proposes the most similar known word; empty if none is
+    similar."""
     match = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f"; did you mean {match[0]!r}?" if match else ""

@@ -1,8 +1,8 @@
-"""Recipes: YAML read into frozen dataclasses; an unknown key is an error with the nearest one.
+"""Recipes: YAML files that are read into frozen dataclasses.
 
 A recipe is data. `model.preset` names a preset of `training.models.configs.presets`; every other
 key of `model` overrides one field of it. `${NAME}` in a path is replaced by an environment
-variable.
+variable. An unknown key is an error that names the most similar key.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """One published run; the architecture decides which of the kinds it is."""
+    """The recipe of one run. The model's architecture decides which subclass it is."""
 
     name: str
     model: ModelConfig
@@ -86,7 +86,7 @@ class Recipe:
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationRecipe(Recipe):
-    """A run on parallel text."""
+    """The recipe of a translation model, which trains on parallel text."""
 
     data: DataConfig
 
@@ -98,26 +98,26 @@ class TranslationRecipe(Recipe):
             )
         if self.data.subword_alpha and self.tokenizer.model_type != "unigram":
             raise ConfigError(
-                "data.subword_alpha samples from a unigram tokenizer, tokenizer.model_type is "
-                f"{self.tokenizer.model_type!r}; set one of the two"
+                "data.subword_alpha needs a unigram tokenizer, but tokenizer.model_type is "
+                f"{self.tokenizer.model_type!r}; change one of the two"
             )
         _check_best_by(self, ("loss", *DECODED_SCORES))
         _check_alignment(self)
         _check_compile(self)
         if self.data.bpe_dropout and self.tokenizer.model_type != "bpe":
             raise ConfigError(
-                "data.bpe_dropout leaves out merges of a bpe tokenizer, tokenizer.model_type is "
-                f"{self.tokenizer.model_type!r}; set one of the two"
+                "data.bpe_dropout needs a bpe tokenizer, but tokenizer.model_type is "
+                f"{self.tokenizer.model_type!r}; change one of the two"
             )
         if all(self.has_ended(origin) for origin in range(len(self.data.corpora))):
             last = max(files.until_step or 0 for files in self.data.train if files.weight)
             raise ConfigError(
                 f"data.train: until_step ends the last corpus at {last}, before loop.max_steps = "
-                f"{self.loop.max_steps}; leave it out of one corpus"
+                f"{self.loop.max_steps}; remove it from at least one corpus"
             )
 
     def has_ended(self, origin: int) -> bool:
-        """Whether nothing of this corpus is trained on in the run's last update."""
+        """Whether the last update of the run no longer trains on this corpus."""
         files = self.data.corpora[origin]
         ended = files.until_step is not None and files.until_step < self.loop.max_steps
         return ended or not files.weight
@@ -125,7 +125,7 @@ class TranslationRecipe(Recipe):
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageRecipe(Recipe):
-    """A run on the text of a language model."""
+    """The recipe of a language model."""
 
     data: TextConfig
 
@@ -142,7 +142,7 @@ class LanguageRecipe(Recipe):
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingRecipe(Recipe):
-    """A run in which an encoder learns from text alone (Devlin et al. 2019)."""
+    """The recipe of an encoder's pretraining on plain text (Devlin et al. 2019)."""
 
     model: BertConfig
     data: PretrainingConfig
@@ -154,7 +154,7 @@ class PretrainingRecipe(Recipe):
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuningRecipe(Recipe):
-    """A run in which an encoder is fitted to labels, or to pairs of texts that are alike."""
+    """The recipe that fine-tunes an encoder on labels, or on pairs of similar texts."""
 
     model: ClassifierConfig | EmbedderConfig
     data: LabelledConfig
@@ -164,7 +164,7 @@ class FineTuningRecipe(Recipe):
         _check_best_by(self, ("loss", *METRICS[self.data.kind]))
         if isinstance(self.model, EmbedderConfig) != (self.data.kind == "contrastive"):
             raise ConfigError(
-                "model.architecture 'embedder' and data.kind 'contrastive' go together, got "
+                "model.architecture 'embedder' and data.kind 'contrastive' need each other, got "
                 f"{self.model.architecture!r} and {self.data.kind!r}"
             )
         if isinstance(self.model, EmbedderConfig):
@@ -173,11 +173,11 @@ class FineTuningRecipe(Recipe):
         wanted = 1 if regression else len(self.data.labels)
         if self.model.num_classes != wanted:
             raise ConfigError(
-                f"model.num_classes must be {wanted}, as data.labels are "
+                f"model.num_classes must be {wanted}, because data.labels are "
                 f"{list(self.data.labels)}, got {self.model.num_classes}"
             )
         if regression and self.data.score_range is None:
-            raise ConfigError("missing key 'data.score_range' of kind 'regression'")
+            raise ConfigError("missing key 'data.score_range', which kind 'regression' needs")
 
 
 def _check_encoder(recipe: PretrainingRecipe | FineTuningRecipe, max_length: int) -> None:
@@ -192,8 +192,8 @@ def _check_encoder(recipe: PretrainingRecipe | FineTuningRecipe, max_length: int
         )
     if recipe.loop.compile:
         raise ConfigError(
-            "loop.compile is for models of translation and language, got true for an encoder; set "
-            "it to false"
+            "loop.compile is for translation and language models, got true for an encoder; set it "
+            "to false"
         )
     _check_alignment(recipe)
 
@@ -201,8 +201,8 @@ def _check_encoder(recipe: PretrainingRecipe | FineTuningRecipe, max_length: int
 def _check_best_by(recipe: Recipe, allowed: tuple[str, ...]) -> None:
     if recipe.loop.best_by not in allowed:
         raise ConfigError(
-            f"loop.best_by of this model must be {' or '.join(map(repr, allowed))}, which is all "
-            f"that its validation measures, got {recipe.loop.best_by!r}"
+            f"loop.best_by of this model must be {' or '.join(map(repr, allowed))}, because its "
+            f"validation measures nothing else, got {recipe.loop.best_by!r}"
         )
 
 
@@ -212,8 +212,8 @@ def _check_compile(recipe: Recipe) -> None:
     for name in ("head_dropout", "encoder_layerdrop", "decoder_layerdrop", "halting"):
         if getattr(recipe.model, name, False):
             raise ConfigError(
-                f"loop.compile compiles what is the same in every update, and model.{name} = "
-                f"{getattr(recipe.model, name)} changes it; set one of the two"
+                f"loop.compile needs a model that is the same in every update, but model.{name} = "
+                f"{getattr(recipe.model, name)} changes it; turn one of the two off"
             )
 
 
@@ -222,18 +222,18 @@ def _check_alignment(recipe: Recipe) -> None:
         return
     if not isinstance(recipe.model, TransformerConfig):
         raise ConfigError(
-            "optim.alignment_weight guides the source attention of a Transformer, and "
+            "optim.alignment_weight is for the source attention of a Transformer, but "
             f"model.architecture is {recipe.model.architecture!r}; set it to 0"
         )
     if recipe.model.decoder_layerdrop:
         raise ConfigError(
-            "optim.alignment_weight guides a layer of the decoder, which model.decoder_layerdrop = "
+            "optim.alignment_weight trains a layer of the decoder that model.decoder_layerdrop = "
             f"{recipe.model.decoder_layerdrop} may leave out; set one of the two to 0"
         )
     if recipe.loop.compile:
         raise ConfigError(
-            "loop.compile compiles a model that gives logits alone, and optim.alignment_weight "
-            "needs its attention too; set one of the two"
+            "loop.compile supports logits only, but optim.alignment_weight needs the attention "
+            "too; turn one of the two off"
         )
 
 
@@ -241,9 +241,10 @@ RECIPES = Path(__file__).parents[1] / "recipes"
 
 
 def load_recipe(name: str, overrides: list[str]) -> Recipe:
-    """Read a recipe by path or by its name under `training/recipes`, apply `key=value` overrides.
+    """Read a recipe by path, or by name from `training/recipes`, and apply `key=value` overrides.
 
-    Raises ConfigError for an unknown recipe or key, and a value of a wrong type or out of range.
+    Raises ConfigError for an unknown recipe or key, and for a value of a wrong type or out of
+    range.
     """
     path = Path(name)
     if not path.is_file():
@@ -258,9 +259,9 @@ def load_recipe(name: str, overrides: list[str]) -> Recipe:
 
 
 def read_tree(path: Path) -> dict[str, Any]:
-    """What a YAML file of a recipe holds.
+    """The content of a recipe's YAML file.
 
-    Raises ConfigError, in one line that names the file, where it is no mapping.
+    Raises ConfigError, which names the file, if the file cannot be read or is not a mapping.
     """
     try:
         tree = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -274,9 +275,10 @@ def read_tree(path: Path) -> dict[str, Any]:
 
 
 def recipe_from_dict(tree: dict[str, Any]) -> Recipe:
-    """Build a Recipe from plain data; a model preset is resolved first.
+    """Build a Recipe from plain data, after resolving the model's preset.
 
-    Raises ConfigError for an unknown key or preset, and a value of a wrong type or out of range.
+    Raises ConfigError for an unknown key or preset, and for a value of a wrong type or out of
+    range.
     """
     tree = dict(tree)
     given = tree.get("model") or {}
@@ -300,7 +302,7 @@ def recipe_from_dict(tree: dict[str, Any]) -> Recipe:
 
 
 def _kind_of(config: type[ModelConfig]) -> type[Recipe]:
-    """The recipe that a model is trained by."""
+    """The recipe class of a model's configuration."""
     if issubclass(config, ClassifierConfig | EmbedderConfig):
         return FineTuningRecipe
     if issubclass(config, BertConfig):
@@ -309,15 +311,15 @@ def _kind_of(config: type[ModelConfig]) -> type[Recipe]:
 
 
 def recipe_to_dict(recipe: Recipe) -> dict[str, Any]:
-    """Plain data that `recipe_from_dict` reads back."""
+    """The recipe as plain data that `recipe_from_dict` reads back."""
     tree: dict[str, Any] = dataclasses.asdict(recipe)
     return tree
 
 
 def expand(path: str) -> Path:
-    """A path with its `${NAME}` parts replaced from the environment.
+    """A path with each `${NAME}` replaced by the environment variable.
 
-    Raises ConfigError where a variable is not set.
+    Raises ConfigError if a variable is not set.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -332,13 +334,13 @@ def expand(path: str) -> Path:
 
 
 def apply_override(tree: dict[str, Any], override: str) -> None:
-    """Set one key of a recipe's plain data, of `key=value` with a YAML value.
+    """Set one key of a recipe's plain data from a `key=value` text; the value is YAML.
 
-    Raises ConfigError where the text has no such form, or the key's place holds no keys.
+    Raises ConfigError if the text has another form, or if a parent of the key is not a mapping.
     """
     key, separator, text = override.partition("=")
     if not separator:
-        raise ConfigError(f"an override is key=value, got {override!r}")
+        raise ConfigError(f"an override must be key=value, got {override!r}")
     *parents, last = key.split(".")
     node = tree
     for parent in parents:
@@ -346,7 +348,7 @@ def apply_override(tree: dict[str, Any], override: str) -> None:
             node[parent] = {}
         node = node[parent]
         if not isinstance(node, dict):
-            raise ConfigError(f"{key!r}: {parent!r} holds no further keys")
+            raise ConfigError(f"{key!r}: {parent!r} is a value and has no keys")
     try:
         node[last] = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -354,9 +356,9 @@ def apply_override(tree: dict[str, Any], override: str) -> None:
 
 
 def _build(kind: Any, value: Any, where: str) -> Any:
-    """Plain data to the annotated type, with errors that name the key."""
+    """Plain data as a value of the annotated type. Errors name the key."""
     if dataclasses.is_dataclass(value):
-        return value  # built already
+        return value  # already built
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         if not isinstance(value, dict):
             raise ConfigError(f"{where or 'recipe'} must be a mapping, got {value!r}")

@@ -1,4 +1,4 @@
-"""The section `data` of the recipes of encoders; each checks its own values."""
+"""The `data` sections of the recipes of encoders. Each section checks its own values."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from training.errors import ConfigError
 from training.recipe.checks import check_choice, check_range
 
 LEAST_INPUT = 8
-"""Ids of the longest input: with special ones two short parts must have room."""
+"""The smallest `max_length` in ids. Two short parts and their special ids must fit."""
 CLASSES = ("single", "pair")
-"""Kinds of labelled text whose labels are names."""
+"""The kinds of labelled text whose labels are class names."""
 KINDS = (*CLASSES, "regression", "contrastive")
 METRICS: dict[str, tuple[str, ...]] = {
     "single": ("accuracy", "f1", "matthews"),
@@ -18,42 +18,43 @@ METRICS: dict[str, tuple[str, ...]] = {
     "regression": ("pearson", "spearman"),
     "contrastive": ("accuracy",),
 }
-"""What is measured of each kind; the first decides by default, of scores the last."""
+"""By `kind`: the metrics of a validation, which `loop.best_by` may name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentFile:
-    """A text in lines, a blank line between documents."""
+    """A text file with one text per line and a blank line between documents."""
 
     file: str
-    """Plain, .gz or .zst."""
+    """A text file: plain, .gz or .zst."""
     cleaning: str = "none"
-    """`none`: the text as it is; `wikitext`: WikiText's tokenisation is undone, lines with <unk>
-    are dropped, and a document is an article."""
+    """`none`: keeps the text unchanged. `wikitext`: undoes the tokenisation of WikiText, drops
+    lines with <unk>, and makes each article a document."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingConfig:
-    """Text from which an encoder learns what words stand where, and how it is cut into inputs."""
+    """Text for the masked-language-model pretraining of an encoder, and how it is cut into
+    inputs."""
 
     train: tuple[DocumentFile, ...]
     validation: DocumentFile
     attribution: str = ""
-    """Origin and licence of the text; it is carried into the bundle."""
+    """Origin and licence of the text. The bundle carries it."""
     next_sentence: bool = True
-    """Inputs of two parts, of which the second follows the first or is of another document, half
-    of them each, and the model learns which (Devlin et al. 2019); else of one part each."""
+    """Whether inputs have two parts. In half of them the second part follows the first, in the
+    other half it comes from another document, and the model learns which (Devlin et al. 2019)."""
     max_length: int = 128
-    """Ids of an input, special ones included."""
+    """Ids per input, including special ids."""
     mask_share: float = 0.15
-    """Of an input's ids, special ones left out: those to predict. Of these eight tenths are
-    hidden, a tenth are another id, a tenth stay."""
+    """Share of an input's ids to predict, not counting special ids. Of these, 80 % are masked, 10 %
+    are replaced by a random id, and 10 % stay."""
     token_budget: int = 4096
-    """Ids of a batch, in which inputs lie behind one another: nothing is padding."""
+    """Ids per batch. Inputs are packed one after another, without padding."""
 
     def __post_init__(self) -> None:
         if not self.train:
-            raise ConfigError("data.train must name one file at least, got none")
+            raise ConfigError("data.train must name at least one file, got none")
         for files in (*self.train, self.validation):
             check_choice("data.cleaning", files.cleaning, ("none", "wikitext"))
         check_range("data.max_length", self.max_length, LEAST_INPUT)
@@ -63,34 +64,36 @@ class PretrainingConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledConfig:
-    """Labelled text to which an encoder is fitted."""
+    """Labelled text for fine-tuning an encoder."""
 
     train: str
-    """A table: TSV without quoting, CSV (.csv) or JSON lines (.jsonl), plain, .gz or .zst."""
+    """A table: TSV without quoting, CSV (.csv) or JSON lines (.jsonl); plain, .gz or .zst."""
     validation: str | None = None
-    """A table with the same columns; where absent, `held_out_share` of `train` is set apart."""
+    """A table with the same columns. Without it, `held_out_share` of `train` is held out."""
     held_out_share: float = 0.1
     attribution: str = ""
-    """Origin and licence of the text; it is carried into the bundle."""
+    """Origin and licence of the text. The bundle carries it."""
     kind: str = "single"
-    """`single`: the class of a text; `pair`: of two texts; `regression`: a number for one or two
-    texts; `contrastive`: vectors, alike for the two texts of a line and unlike for those of
-    different lines."""
+    """`single`: the class of a text. `pair`: the class of two texts. `regression`: a number for one
+    or two texts. `contrastive`: vectors that are similar for the two texts of a line, and
+    dissimilar for texts of different lines."""
     columns: tuple[int | str, ...] = (1, 2)
-    """Of the text or both texts and, but for `contrastive`, at last of the label: numbers from 1,
-    or names, which the first line has, or the objects of JSON lines."""
+    """The columns of the text or both texts, then that of the label; `contrastive` has no label. A
+    table takes numbers from 1, or names from its first line; JSON lines take the keys of the
+    objects."""
     labels: tuple[str, ...] = ()
-    """The classes, in the order of the model's logits; of two the second is what F1 is of."""
+    """The classes, in the order of the model's logits. With two classes, F1 is that of the
+    second."""
     score_range: tuple[float, float] | None = None
-    """Regression: the lowest and the highest score, which the model gives as 0 and 1."""
+    """`regression` only: the lowest and the highest score, which the model scales to 0 and 1."""
     symmetric: bool = False
-    """The two texts of a line change places in half of the inputs, drawn anew each epoch."""
+    """Swap the two texts of a line in half of the inputs, drawn anew each epoch."""
     batch_size: int = 32
-    """Lines of a batch; of `contrastive` each text has the others of it as unlike ones."""
+    """Lines per batch. For `contrastive`, the other lines of the batch are the negatives."""
     max_length: int = 128
-    """Ids of an input, special ones included; of longer ones the end is cut off."""
+    """Ids per input, including special ids. Longer inputs are cut off at the end."""
     similarity_scale: float = 20.0
-    """`contrastive`: what cosines are multiplied by, one over the temperature of Gao et al.
+    """`contrastive` only: the factor of the cosines, which is the inverse temperature of Gao et al.
     2021."""
 
     def __post_init__(self) -> None:
@@ -107,11 +110,11 @@ class LabelledConfig:
         counts = {"single": (2,), "pair": (3,), "regression": (2, 3), "contrastive": (2,)}
         if len(self.columns) not in counts[self.kind]:
             raise ConfigError(
-                f"data.columns of kind {self.kind!r} must be "
-                f"{' or '.join(map(str, counts[self.kind]))}, got {list(self.columns)}"
+                f"data.columns must be {' or '.join(map(str, counts[self.kind]))} columns for "
+                f"data.kind {self.kind!r}, got {list(self.columns)}"
             )
         if self.symmetric and self.num_texts != 2:
-            raise ConfigError("data.symmetric is for two texts a line, got columns of one")
+            raise ConfigError("data.symmetric needs two texts per line, but data.columns name one")
         if len(set(self.labels)) < len(self.labels):
             raise ConfigError(f"data.labels must differ, got {list(self.labels)}")
         if self.score_range is not None and not self.score_range[0] < self.score_range[1]:
@@ -122,5 +125,5 @@ class LabelledConfig:
 
     @property
     def num_texts(self) -> int:
-        """Of a line."""
+        """The number of texts per line."""
         return len(self.columns) - (self.kind != "contrastive")

@@ -1,7 +1,7 @@
-"""Named steps that drop pairs of sentences which teach nothing good.
+"""Filters that drop low-quality sentence pairs.
 
-A recipe lists them under `data.filters` with their options; each sees the pairs that those before
-it have let by, of all corpora in the recipe's order.
+A recipe lists them with their options under `data.filters`. Each filter sees the pairs that the
+filters before it kept, from all corpora in the recipe's order.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from training.recipe.checks import check_choice, check_range
 
 Pair = tuple[str, str]
 Check = Callable[[Pair], bool]
-"""Whether a pair is to be dropped."""
+"""Returns whether to drop a pair."""
 Languages = tuple[str, str]
-"""Codes of the source's and the target's language."""
+"""The codes of the source and the target language."""
 
-# Of languages that are not written in Latin letters.
+# The scripts of languages that do not use the Latin one.
 _SCRIPTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("ar", "fa", "ur"), ("arabic",)),
     **dict.fromkeys(("be", "bg", "mk", "ru", "uk"), ("cyrillic",)),
@@ -42,41 +42,41 @@ _SCRIPTS: dict[str, tuple[str, ...]] = {
     "zh": ("cjk",),
 }
 # UTF-8 read as Latin-1 or Windows-1252 leaves a capital A with tilde or circumflex before a
-# character of the range 0x80 to 0xBF; U+FFFD stands where a decoder gave up before us.
+# character of the range 0x80 to 0xBF; U+FFFD marks what a decoder could not read.
 _MOJIBAKE = re.compile("[\u00c3\u00c2][\u0080-\u00bf]|\u00e2\u20ac|\ufffd")
-# 1.234.567 and 1,234,567: groups of three behind a separator (a space only where it does not break)
+# 1.234.567 and 1,234,567: groups of three after a separator (of spaces, only those without a break)
 _NUMBER = re.compile(r"\d{1,3}(?:[.,'’\u00a0\u202f]\d{3})+(?!\d)|\d+")
 _NO_LETTER = re.compile(r"[\W\d_]+")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
-    """One step; each kind states its options and what it drops."""
+    """A filter. Each subclass documents its options and what it drops."""
 
     name: str
 
     def start(self, languages: Languages) -> Check:
-        """A check with a memory of its own, for one reading of the corpora.
+        """A check with its own memory, for one pass over the corpora.
 
-        Raises ConfigError where it cannot judge these languages.
+        Raises ConfigError if the filter does not support these languages.
         """
         raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncodingFilter(Filter):
-    """Drops text that was decoded wrongly somewhere, and text with control characters."""
+    """Drops text that was decoded with a wrong encoding, and text with control characters."""
 
     name: str = "encoding"
 
     def start(self, languages: Languages) -> Check:
-        """A check of each pair alone."""
+        """A check that looks at each pair by itself."""
         return lambda pair: any(_is_mojibake(text) or _has_control(text) for text in pair)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LengthFilter(Filter):
-    """Drops pairs of which a side has too few or too many characters."""
+    """Drops pairs with a side of too few or too many characters."""
 
     name: str = "length"
     min_characters: int = 1
@@ -87,7 +87,7 @@ class LengthFilter(Filter):
         check_range("filter length: max_characters", self.max_characters, self.min_characters)
 
     def start(self, languages: Languages) -> Check:
-        """A check of each pair alone."""
+        """A check that looks at each pair by itself."""
         return lambda pair: (
             min(map(len, pair)) < self.min_characters or max(map(len, pair)) > self.max_characters
         )
@@ -95,20 +95,19 @@ class LengthFilter(Filter):
 
 @dataclass(frozen=True, kw_only=True)
 class RatioFilter(Filter):
-    """Drops pairs of which one side has more than `max_ratio` times the other's characters."""
+    """Drops pairs if one side has more than `max_ratio` times the characters of the other."""
 
     name: str = "ratio"
     max_ratio: float = 3.0
     short: int = 20
-    """Pairs whose longer side has no more characters than this are let by: "Ja." may well be
-    "Yes, indeed."."""
+    """Pairs are kept if neither side is longer than this: "Ja." may well be "Yes, indeed."."""
 
     def __post_init__(self) -> None:
         check_range("filter ratio: max_ratio", self.max_ratio, 1)
         check_range("filter ratio: short", self.short, 0)
 
     def start(self, languages: Languages) -> Check:
-        """A check of each pair alone."""
+        """A check that looks at each pair by itself."""
 
         def drops(pair: Pair) -> bool:
             shorter, longer = sorted(map(len, pair))
@@ -119,23 +118,23 @@ class RatioFilter(Filter):
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageFilter(Filter):
-    """Drops pairs of which a side is in another language, by py3langid.
+    """Drops pairs with a side in another language, as detected by py3langid.
 
-    Short texts are often taken for another language, so the detector has to be sure of it.
+    The detector is unreliable on short texts, so it must be nearly certain.
     """
 
     name: str = "language"
     min_probability: float = 0.05
-    """Least probability of a side's own language among all 140 that the detector knows."""
+    """A side is dropped if its own language is less probable than this among the detector's 140."""
     min_letters: int = 20
-    """Sides of fewer letters are let by."""
+    """Sides with fewer letters are not checked."""
 
     def __post_init__(self) -> None:
         check_range("filter language: min_probability", self.min_probability, 0, 1)
         check_range("filter language: min_letters", self.min_letters, 1)
 
     def start(self, languages: Languages) -> Check:
-        """A check of each pair alone; raises ConfigError for a language that is not known."""
+        """A check that looks at each pair by itself. Raises ConfigError for an unknown language."""
         identifier = _identifier()
         codes = [language.partition("-")[0] for language in languages]
         for code in codes:
@@ -157,17 +156,18 @@ class LanguageFilter(Filter):
 
 @dataclass(frozen=True, kw_only=True)
 class NumbersFilter(Filter):
-    """Drops pairs whose sides hold other numbers. 1.234,5 equals 1,234.5; the order is free."""
+    """Drops pairs whose sides have different numbers. 1.234,5 equals 1,234.5; the order does not
+    matter."""
 
     name: str = "numbers"
     min_digits: int = 2
-    """Numbers of fewer digits are not compared: languages differ in which they write as words."""
+    """Numbers with fewer digits are ignored: languages differ in which numbers they spell out."""
 
     def __post_init__(self) -> None:
         check_range("filter numbers: min_digits", self.min_digits, 1)
 
     def start(self, languages: Languages) -> Check:
-        """A check of each pair alone."""
+        """A check that looks at each pair by itself."""
         return lambda pair: self._numbers(pair[0]) != self._numbers(pair[1])
 
     def _numbers(self, text: str) -> Counter[str]:
@@ -177,16 +177,16 @@ class NumbersFilter(Filter):
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptFilter(Filter):
-    """Drops pairs of which a side is written in other letters than its language's."""
+    """Drops pairs with a side that is not in the script of its language."""
 
     name: str = "script"
     source: tuple[str, ...] = ("latin",)
-    """Scripts of the source, by the first word of their letters' Unicode names in small letters:
-    latin, cyrillic, greek, arabic, hebrew, cjk, hiragana, katakana, hangul, ... Where a recipe has
-    several directions, those of each language count (`scripts_of`)."""
+    """Scripts of the source: the first word of its letters' Unicode names, in lower case (latin,
+    cyrillic, greek, arabic, hebrew, cjk, hiragana, katakana, hangul, ...). With several directions,
+    the filter uses the scripts of each language instead (`scripts_of`)."""
     target: tuple[str, ...] = ("latin",)
     min_share: float = 0.5
-    """Least share of a side's letters in its scripts."""
+    """Least share of a side's letters that are in its scripts."""
 
     def __post_init__(self) -> None:
         check_range("filter script: min_share", self.min_share, 0, 1)
@@ -194,7 +194,7 @@ class ScriptFilter(Filter):
             check_choice("script in filter script:", script, _scripts())
 
     def start(self, languages: Languages) -> Check:
-        """A check of each pair alone."""
+        """A check that looks at each pair by itself."""
         scripts = frozenset(self.source), frozenset(self.target)
         return lambda pair: any(
             self._share(text, allowed) < self.min_share
@@ -210,23 +210,23 @@ class ScriptFilter(Filter):
 
 @dataclass(frozen=True, kw_only=True)
 class DuplicatesFilter(Filter):
-    """Drops a pair that has come before, in whatever corpus of the same direction."""
+    """Drops pairs that came before in any corpus of the same direction."""
 
     name: str = "duplicates"
 
     def start(self, languages: Languages) -> Check:
-        """A check that remembers what it has let by."""
+        """A check that remembers the pairs it kept."""
         return Unseen(lambda pair: pair)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NearDuplicatesFilter(Filter):
-    """Drops a pair that differs from one before in case, punctuation, spaces and digits only."""
+    """Drops pairs that differ from an earlier one only in case, punctuation, spaces and digits."""
 
     name: str = "near_duplicates"
 
     def start(self, languages: Languages) -> Check:
-        """A check that remembers what it has let by."""
+        """A check that remembers the pairs it kept."""
         return Unseen(lambda pair: (_skeleton(pair[0]), _skeleton(pair[1])))
 
 
@@ -241,22 +241,22 @@ FILTERS: dict[str, type[Filter]] = {
 
 @lru_cache(maxsize=1)
 def _identifier() -> Any:
-    # Half a second and 90 MB that only those who ask for it pay, and once for all directions.
+    # Loading takes half a second and 90 MB: only on demand, and once for all directions.
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
 def scripts_of(language: str) -> tuple[str, ...]:
-    """The scripts that a language is written in, as the filter `script` names them."""
+    """The scripts of a language, by their names in the filter `script`."""
     return _SCRIPTS.get(language.partition("-")[0], ("latin",))
 
 
 class Unseen:
-    """Drops what has the key of something before.
+    """Drops pairs whose key came before.
 
-    It remembers keys, which share their text with the pairs in memory; `by_digest`, for pairs that
-    are not kept there, 16 bytes of each.
+    It stores the keys, which share their text with the pairs in memory. With `by_digest` it stores
+    16 bytes per key instead, for pairs that do not stay in memory.
     """
 
     def __init__(self, key: Callable[[Pair], Pair]) -> None:
@@ -278,19 +278,18 @@ def _digest(pair: Pair) -> bytes:
 
 
 def bare(text: str) -> str:
-    """What texts share that differ in case, punctuation and spaces only; one without letters and
-    digits is like itself only."""
+    """A text without case, punctuation and spaces; the text itself if it has no letters or
+    digits."""
     return "".join(filter(str.isalnum, text.casefold())) or text
 
 
 def _skeleton(text: str) -> str:
-    """What near duplicates share: of numbers it matters only that they are there."""
+    """The key of near duplicates: the bare text with every number replaced by 0."""
     return re.sub(r"\d+", "0", bare(text))
 
 
 def _value(number: str) -> str:
-    """The digits of a number, of whatever script, without those that count for nothing: 07 and 7
-    are the same day of a month."""
+    """The digits of a number in any script as ASCII digits, without leading zeros: 07 equals 7."""
     digits = (str(unicodedata.decimal(c)) for c in number if c.isdecimal())
     return "".join(digits).lstrip("0") or "0"
 

@@ -1,4 +1,4 @@
-"""The sections of a recipe but for the model's; each checks its own values."""
+"""The sections of a recipe, except the model's. Each section checks its own values."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from training.recipe.filters import (
 )
 
 AUTO = "auto"
-"""A token budget that a run finds out for itself."""
+"""The value of `data.token_budget` that makes a run choose its own budget."""
 MOST_COPIES = 1000.0
-"""The greatest weight of a corpus: an epoch is laid out in memory, copies included."""
+"""The largest weight of a corpus. An epoch is laid out in memory with all copies."""
 DECODED_SCORES = ("bleu", "chrf")
 BEST_BY = ("loss", *DECODED_SCORES, "accuracy", "f1", "matthews", "pearson", "spearman")
 VOCABULARIES = {
@@ -30,8 +30,8 @@ VOCABULARIES = {
     "words": "vocab.txt",
     "wordpiece": "tokenizer.json",
 }
-"""The file of a run that holds its vocabulary, by `tokenizer.kind`."""
-_RESERVED = ("<s>", "<pad>", "<unk>")  # pieces of every vocabulary
+"""By `tokenizer.kind`: the file of a run that holds the vocabulary."""
+_RESERVED = ("<s>", "<pad>", "<unk>")  # every vocabulary has these pieces
 _TABLES = (".tsv", ".tsv.gz", ".tsv.zst", ".parquet")
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]{2,8})?")
 ONE, BOTH = "one", "both"
@@ -39,41 +39,42 @@ ONE, BOTH = "one", "both"
 
 @dataclass(frozen=True, kw_only=True)
 class ParallelFiles:
-    """One corpus: two line-aligned text files (`source` and `target`), or one table (`file`)."""
+    """A parallel corpus: two line-aligned text files (`source` and `target`), or one table
+    (`file`)."""
 
     source: str | None = None
-    """Text, plain, .gz or .zst."""
+    """A text file: plain, .gz or .zst."""
     target: str | None = None
     file: str | None = None
-    """.tsv, .tsv.gz, .tsv.zst or .parquet."""
+    """A table: .tsv, .tsv.gz, .tsv.zst or .parquet."""
     columns: tuple[int | str, int | str] | None = None
-    """The table's columns of source and target: numbers from 1 (TSV), or names (of a TSV file, in
-    its first line). Where absent: the first two of a TSV file."""
+    """The columns of source and target in the table. A TSV file takes numbers from 1, or names from
+    its first line; a Parquet file takes names. The default is the first two columns of a TSV
+    file."""
     weight: float = 1.0
-    """How often each of their training pairs comes in an epoch: 2.5 is twice, and a third time for
-    half of the pairs, drawn anew each epoch. Validation text has no use for it."""
+    """How often an epoch contains each training pair. With 2.5, each pair comes twice, and half of
+    the pairs, drawn anew each epoch, come a third time. Validation ignores it."""
     until_step: int | None = None
-    """The update after which none of its pairs is trained on any more; by default they always are.
-    Validation text has no use for it."""
+    """The last update that trains on this corpus. By default it is used to the end. Validation
+    ignores it."""
     tag: str | None = None
-    """A piece of its own that is put before each source of this corpus (`<web>`). Nothing puts one
-    before a text that is to be translated: what the model then does it has learnt from the corpora
-    without a tag. Validation text has no use for it either."""
+    """A piece such as `<web>` that is put before each source of this corpus. Translation requests
+    never carry a tag, so the model then translates as it learnt from the corpora without one.
+    Validation ignores it."""
     source_language: str | None = None
-    """Of these files, where it is another than `data.source_language`."""
+    """The source language of these files, where it differs from `data.source_language`."""
     target_language: str | None = None
-    """Of these files, where it is another than `data.target_language`."""
+    """The target language of these files, where it differs from `data.target_language`."""
     directions: str = ONE
-    """`one`: from source to target; `both`: from target to source as well, as a corpus of its
-    own."""
+    """`one`: from source to target. `both`: from target to source too, as a second corpus."""
 
     @property
     def name(self) -> str:
-        """What reports and errors call the corpus: the file of its source."""
+        """The name of the corpus in reports and errors: the file of its source."""
         return str(self.file or self.source)
 
     def reversed(self) -> ParallelFiles:
-        """The same text from its target to its source."""
+        """The same corpus with source and target exchanged."""
         first, second = self.columns or (1, 2)
         return replace(
             self,
@@ -85,7 +86,8 @@ class ParallelFiles:
         )
 
     def check(self, where: str) -> None:
-        """Raise ConfigError, which calls the corpus `where`, for keys that do not go together."""
+        """Raise ConfigError for keys that contradict each other; the message calls the corpus
+        `where`."""
         check_range(f"{where}.weight", self.weight, 0, MOST_COPIES)
         if self.until_step is not None:
             check_range(f"{where}.until_step", self.until_step, 1)
@@ -93,7 +95,7 @@ class ParallelFiles:
         tag = self.tag
         if tag is not None and (not re.fullmatch(r"<[a-z0-9_-]+>", tag) or tag in _RESERVED):
             raise ConfigError(
-                f"{where}.tag must be small letters, digits, _ or - between < and >, like '<web>' "
+                f"{where}.tag must be lower-case letters, digits, _ or - in < and >, like '<web>' "
                 f"(but not one of {', '.join(_RESERVED)}), got {tag!r}"
             )
         if self.file is None:
@@ -104,7 +106,7 @@ class ParallelFiles:
                 raise ConfigError(f"{where}.columns belongs to {where}.file, which is not given")
             return
         if self.source is not None or self.target is not None:
-            raise ConfigError(f"{where} has file, and source or target; give one of the two")
+            raise ConfigError(f"{where} has both file and source or target; give only one of them")
         if not self.file.endswith(_TABLES):
             allowed = ", ".join(_TABLES)
             raise ConfigError(f"{where}.file must end in one of {allowed}, got {self.file!r}")
@@ -120,37 +122,41 @@ class ParallelFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseConfig:
-    """Shares of an epoch's pairs that are changed, each drawn anew each epoch; 0 is off.
+    """The share of an epoch's pairs that each kind of noise changes. 0 turns a kind off.
 
-    Placeholders, addresses and whatever else is no plain word stay as they are.
+    The pairs are drawn anew each epoch. Placeholders, addresses and other text that is not plain
+    words stay unchanged.
     """
 
     numbers: float = 0.0
-    """Another number, up to 12 digits long, on both sides for one that stands on both."""
+    """Replaces a number that stands on both sides by another one of up to 12 digits."""
     placeholders: float = 0.0
-    """A placeholder, address or file name on both sides for a name or number on both."""
+    """Replaces a name or number that stands on both sides by a placeholder, an address or a file
+    name."""
     units: float = 0.0
-    """Another number and unit on both sides for a quantity that stands on both."""
+    """Replaces a quantity that stands on both sides by another number and unit."""
     phrases: float = 0.0
-    """A part of one to six words of both sides, where both have the same breaks."""
+    """Cuts both sides to a phrase of one to six words, where both have the same breaks."""
     emojis: float = 0.0
-    """One or two emojis before or behind both sides."""
+    """Adds one or two emojis before or after both sides."""
     scripts: float = 0.0
-    """A word of another script on both sides for a name that stands on both."""
+    """Replaces a name that stands on both sides by a word of another script."""
     lower: float = 0.0
-    """The source in small letters."""
+    """Writes the source in lower case."""
     title: float = 0.0
-    """Each word of the source with a capital letter."""
+    """Capitalises each word of the source."""
     typos: float = 0.0
-    """One letter of the source swapped, left out, doubled or replaced by its neighbour."""
+    """Swaps, drops or doubles one letter of the source, or replaces it by its neighbour on the
+    keyboard."""
     punctuation: float = 0.0
-    """The end mark left out on both sides, where it is the same one."""
+    """Drops the final punctuation mark of both sides, where it is the same."""
     accents: float = 0.0
-    """The source without accents: ü as ue or u, ß as ss, é as e."""
+    """Removes accents from the source: ü becomes ue or u, ß becomes ss, é becomes e."""
     join: float = 0.0
-    """Two or three pairs of a corpus in one line, where `max_pieces` allows it."""
+    """Joins two or three pairs of a corpus into one, where `max_pieces` allows it."""
     copy: float = 0.0
-    """The target as the source: what is in the target language already stays as it is."""
+    """Uses the target as the source, so that the model copies text that is in the target language
+    already."""
 
     def __post_init__(self) -> None:
         for kind in fields(self):
@@ -159,50 +165,52 @@ class NoiseConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """Corpora, cleaning limits and languages."""
+    """Corpora, cleaning and languages."""
 
     source_language: str
     target_language: str
     train: tuple[ParallelFiles, ...]
     validation: ParallelFiles | None = None
-    """Text for early stopping; where absent, `held_out_pairs` training pairs are set apart."""
+    """A parallel corpus for early stopping. Without it, `held_out_pairs` training pairs are held
+    out."""
     held_out_pairs: int = 2000
-    """Pairs held out of training, whole groups of equal source sentences at a time."""
+    """Pairs to hold out of training. Pairs with the same source sentence stay together."""
     attribution: str = ""
-    """Origin and licence of the text; it is carried into the bundle."""
+    """Origin and licence of the text. The bundle carries it."""
     max_pieces: int = 200
-    """A longer side (in pieces) drops the pair."""
+    """A pair is dropped if either side has more pieces than this."""
     filters: tuple[Filter, ...] | None = None
-    """What drops pairs, in this order (`filters`); pairs with an empty side always go.
-    Where absent: encoding, length, ratio and duplicates."""
+    """Filters that drop pairs, applied in this order (`filters`). Pairs with an empty side are
+    always dropped. The default is encoding, length, ratio and duplicates."""
     max_length_ratio: float = 3.0
-    """`max_ratio` of the ratio filter where `filters` is absent."""
+    """`max_ratio` of the default ratio filter. It cannot be combined with `filters`."""
     token_budget: int | str = 4096
-    """Rows x max(source, target) of one batch, joint models: rows x source x target; padding
-    included. `auto`: what the device has memory for (`training.loop.budget`), found once a run."""
+    """Size of a batch with padding: rows x max(source, target) pieces; for joint models rows x
+    source x target. `auto` measures once per run what fits into the device's memory
+    (`training.loop.budget`)."""
     subword_alpha: float = 0.0
-    """Subword regularisation (Kudo 2018): 0 is off, 0.1 to 0.5 is usual; smaller is noisier.
+    """Subword regularisation (Kudo 2018). 0 turns it off, 0.1 to 0.5 is usual, smaller is noisier.
 
     It needs a unigram tokenizer.
     """
     bpe_dropout: float = 0.0
-    """BPE-dropout (Provilkov et al. 2020): the probability with which a merge is left out at each
-    step; 0 is off, 0.1 is usual. It needs a bpe tokenizer."""
+    """BPE-dropout (Provilkov et al. 2020): the probability of leaving out a merge. 0 turns it off,
+    0.1 is usual. It needs a bpe tokenizer."""
     temperature: float | None = None
-    """In place of weights: a corpus of n pairs is n^(1/T) of what is sampled; of several directions
-    each one, with all its corpora. 1 is as they are, larger gives small ones more; an epoch has as
-    many pairs as there are."""
+    """Computes the weights of the corpora: a corpus of n pairs is sampled in proportion to n^(1/T).
+    With several directions, this applies to each direction with all its corpora. 1 keeps the sizes;
+    larger values favour small corpora. The size of an epoch stays the number of pairs."""
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     streaming: int = 0
-    """Pairs that are in memory at a time, of corpora that are larger than it: clean text and ids
-    lie in `cache`, and `validation` is a text of its own. 0: all are in memory."""
+    """Number of pairs in memory at a time, for corpora larger than memory. Clean text and ids then
+    lie in `cache`, and `validation` must be given. 0 keeps all pairs in memory."""
     cache: str | None = None
-    """A folder that keeps clean text and its ids, found again by the content of all that they are
-    made of: the next start reads them in seconds."""
+    """A folder for clean text and ids, so that the next start reads them in seconds. Entries are
+    found by a hash of everything that they were made from."""
 
     def __post_init__(self) -> None:
         if not self.train:
-            raise ConfigError("data.train must name one pair of files at least, got none")
+            raise ConfigError("data.train must name at least one corpus, got none")
         for index, files in enumerate(self.train):
             files.check(f"data.train[{index}]")
         if self.validation is not None:
@@ -211,13 +219,13 @@ class DataConfig:
             check_range("data.temperature", self.temperature, 1)
             if any(files.weight != 1 for files in self.train):
                 raise ConfigError(
-                    "data.temperature computes the weights of data.train, got both; leave out one"
+                    "data.temperature computes the weights of data.train; leave out one of the two"
                 )
         self._check_directions()
         if not any(files.weight for files in self.train):
             raise ConfigError(
-                "data.train: every weight is 0, so that no pair would be trained on; give one file "
-                "pair a weight above 0"
+                "data.train: every weight is 0, so there is nothing to train on; give at least one "
+                "corpus a weight above 0"
             )
         least = 0 if self.validation is not None else 1
         check_range("data.held_out_pairs", self.held_out_pairs, least)
@@ -227,43 +235,43 @@ class DataConfig:
             for key in ("cache", "validation"):
                 if getattr(self, key) is None:
                     raise ConfigError(
-                        f"data.streaming keeps the text on disk and holds no pair out: give "
-                        f"data.{key} too"
+                        f"data.streaming needs data.{key}: it keeps the text on disk and holds out "
+                        f"no pairs; set data.{key}"
                     )
         check_range("data.max_length_ratio", self.max_length_ratio, 1)
         if self.filters is not None and self.max_length_ratio != 3.0:
             raise ConfigError(
-                "data.max_length_ratio counts where data.filters is absent, got both; give "
-                "max_ratio to the filter {name: ratio} instead"
+                "data.max_length_ratio applies only without data.filters, got both; set max_ratio "
+                "of the filter {name: ratio} instead"
             )
         if isinstance(self.token_budget, int):
             check_range("data.token_budget", self.token_budget, 1)
         elif self.token_budget != AUTO:
             raise ConfigError(
-                f"data.token_budget must be a whole number or '{AUTO}', got {self.token_budget!r}"
+                f"data.token_budget must be an integer or '{AUTO}', got {self.token_budget!r}"
             )
         check_range("data.subword_alpha", self.subword_alpha, 0)
         check_range("data.bpe_dropout", self.bpe_dropout, 0, 1)
 
     @property
     def budget(self) -> int:
-        """The token budget of a recipe in which it is a number, as in that of every run."""
+        """The token budget as a number. Every run's recipe has one after `settle_budget`."""
         assert isinstance(self.token_budget, int), "settle_budget comes first"
         return self.token_budget
 
     def _check_directions(self) -> None:
-        """Raise ConfigError for languages that contradict each other, or the filters."""
+        """Raise ConfigError for languages that contradict each other or the filters."""
         given = self.source_language, self.target_language
         if not self.is_multilingual and self.directions != (given,):
             raise ConfigError(
-                f"data.source_language and data.target_language are {' to '.join(given)}, but all "
-                f"of data.train is {' to '.join(self.directions[0])}; make them agree"
+                f"data.source_language and data.target_language are {' to '.join(given)}, but "
+                f"data.train is {' to '.join(self.directions[0])}; make them agree"
             )
         for files in self.validation_corpora:
             if (found := self.direction(files)) not in self.directions:
                 raise ConfigError(
-                    f"data.validation is {' to '.join(found)}, which nothing of data.train is; "
-                    f"there are {', '.join(' to '.join(each) for each in self.directions)}"
+                    f"data.validation is {' to '.join(found)}, but data.train has only "
+                    f"{', '.join(' to '.join(each) for each in self.directions)}"
                 )
         if not self.is_multilingual:
             return
@@ -273,26 +281,26 @@ class DataConfig:
             check_language(f"data.train[{number}].target_language", target)
             if source == target:
                 raise ConfigError(
-                    f"data.train[{number}] is from {source!r} to itself; give it another "
+                    f"data.train[{number}] translates {source!r} to itself; set its "
                     "source_language or target_language"
                 )
         for step in self.filters or ():
             scripts = isinstance(step, ScriptFilter) and (step.source, step.target)
             if scripts and scripts != (ScriptFilter.source, ScriptFilter.target):
                 raise ConfigError(
-                    "filter script: source and target are those of one direction; with several, "
-                    "each language has its own: leave both out"
+                    "filter script: source and target apply to one direction; with several, the "
+                    "filter knows each language's scripts: leave both out"
                 )
 
     @cached_property
     def corpora(self) -> tuple[ParallelFiles, ...]:
-        """What is trained on, each from one language to one other: those of `train`, in order, one
-        of both directions as two."""
+        """The training corpora in the order of `train`, each with one direction. A corpus of both
+        directions becomes two."""
         return tuple(each for files in self.train for each in self._resolved(files))
 
     @cached_property
     def validation_corpora(self) -> tuple[ParallelFiles, ...]:
-        """What `validation` names, as `corpora` does."""
+        """The validation corpora, each with one direction, as in `corpora`."""
         return () if self.validation is None else self._resolved(self.validation)
 
     def _resolved(self, files: ParallelFiles) -> tuple[ParallelFiles, ...]:
@@ -301,7 +309,7 @@ class DataConfig:
         return (named, named.reversed()) if files.directions == BOTH else (named,)
 
     def direction(self, files: ParallelFiles) -> Languages:
-        """The languages of a corpus' source and target."""
+        """The source and target language of a corpus."""
         return (
             files.source_language or self.source_language,
             files.target_language or self.target_language,
@@ -309,29 +317,29 @@ class DataConfig:
 
     @cached_property
     def directions(self) -> tuple[Languages, ...]:
-        """The pairs of languages that are trained on, each once."""
+        """The distinct language pairs of the training corpora."""
         return tuple(dict.fromkeys(self.direction(files) for files in self.corpora))
 
     @property
     def is_multilingual(self) -> bool:
-        """Whether the model needs a tag of the target language before each source."""
+        """Whether each source needs a tag of its target language."""
         return len(self.directions) > 1
 
     @property
     def language_tags(self) -> dict[str, str]:
-        """The tag of each target language; none where there is one direction."""
+        """The tag of each target language; empty where there is one direction."""
         if not self.is_multilingual:
             return {}
         return {target: f"<2{target}>" for _, target in self.directions}
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The tags of the corpora, each once; those of languages are apart."""
+        """The distinct tags of the corpora, without those of languages."""
         return tuple(dict.fromkeys(files.tag for files in self.train if files.tag is not None))
 
     @property
     def steps(self) -> tuple[Filter, ...]:
-        """The filters that count: those given, or those of a recipe that names none."""
+        """The filters of the recipe, or the default ones."""
         if self.filters is not None:
             return self.filters
         return (
@@ -342,7 +350,7 @@ class DataConfig:
         )
 
     def steps_of(self, direction: Languages) -> tuple[Filter, ...]:
-        """The filters as they judge one of the directions."""
+        """The filters for one direction."""
         if not self.is_multilingual:
             return self.steps
         source, target = map(scripts_of, direction)
@@ -353,38 +361,38 @@ class DataConfig:
 
 
 def check_language(where: str, code: str) -> None:
-    """Raise ConfigError, which calls it `where`, for what is no code of a language."""
+    """Raise ConfigError, which calls the value `where`, if `code` is not a language code."""
     if not _LANGUAGE.fullmatch(code):
         raise ConfigError(
-            f"{where} must be a language code in small letters, like 'fr' or 'pt-br', got {code!r}"
+            f"{where} must be a lower-case language code, like 'fr' or 'pt-br', got {code!r}"
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextConfig:
-    """Text of a language model, and how it is cut into training rows. A line is a document."""
+    """Text of a language model, and how it is cut into training rows. Each line is a document."""
 
     train: tuple[str, ...]
-    """Files, plain, .gz or .zst."""
+    """Text files: plain, .gz or .zst."""
     validation: str
-    """Text for early stopping."""
+    """A text file for early stopping."""
     attribution: str = ""
-    """Origin and licence of the text; it is carried into the bundle."""
+    """Origin and licence of the text. The bundle carries it."""
     cleaning: str = "none"
-    """`none`: the text as it is, empty lines included; `wikitext`: WikiText's tokenisation is
-    undone, empty lines and lines with <unk> are dropped."""
+    """`none`: keeps the text unchanged, with empty lines. `wikitext`: undoes the tokenisation of
+    WikiText and drops empty lines and lines with <unk>."""
     batching: str = "columns"
-    """`columns`: the text in `batch_size` contiguous columns, in order (truncated back-propagation
-    as in Wang et al. 2020); `documents`: documents in a new order each epoch, packed into rows.
-    Either way each row starts cold."""
+    """`columns`: cuts the text into `batch_size` contiguous columns and reads them in order
+    (truncated back-propagation, as in Wang et al. 2020). `documents`: shuffles the documents each
+    epoch and packs them into rows. Each row starts without a state either way."""
     batch_size: int = 20
-    """Rows of a batch."""
+    """Rows per batch."""
     segment_length: int = 70
-    """Tokens of a row."""
+    """Tokens per row."""
 
     def __post_init__(self) -> None:
         if not self.train:
-            raise ConfigError("data.train must name one file at least, got none")
+            raise ConfigError("data.train must name at least one file, got none")
         check_choice("data.cleaning", self.cleaning, ("none", "wikitext"))
         check_choice("data.batching", self.batching, ("columns", "documents"))
         check_range("data.batch_size", self.batch_size, 1)
@@ -393,21 +401,21 @@ class TextConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerConfig:
-    """Making a vocabulary; of two languages it is joint, and its size is the model's vocab_size."""
+    """How the vocabulary is made. Source and target share one, and its size is the model's
+    `vocab_size`."""
 
     kind: str = "sentencepiece"
-    """`sentencepiece`, `words` (language models only): every word of the training text, or
-    `wordpiece` (encoders only, which have no other): the pieces of BERT."""
+    """`sentencepiece`; `words`: every word of the training text (language models only);
+    `wordpiece`: the pieces of BERT (the only kind for encoders)."""
     model_type: str = "unigram"
     character_coverage: float = 1.0
     max_sentences: int = 250_000
-    """Texts, each side of a pair being one, that are drawn at random to learn from. Four times as
-    many take four times as long and save 0.6 % of the pieces."""
+    """Number of texts, drawn at random, that the vocabulary is learnt from. Each side of a pair
+    counts as one. Four times as many take four times as long and save 0.6 % of the pieces."""
     file: str | None = None
-    """An existing SentencePiece model, word list or `tokenizer.json` to use instead of making
-    one."""
+    """An existing SentencePiece model, word list or `tokenizer.json`, used instead of a new one."""
     lowercase: bool = True
-    """`wordpiece`: in small letters without accents."""
+    """`wordpiece` only: lower-case the text and remove accents."""
 
     def __post_init__(self) -> None:
         check_choice("tokenizer.kind", self.kind, tuple(VOCABULARIES))
@@ -427,32 +435,33 @@ class OptimConfig:
     """
 
     optimizer: str = "adamw"
-    """`adamw`: Adam with decoupled weight decay; `sgd`: without momentum, weight decay is added to
-    the clipped gradient."""
+    """`adamw`: Adam with decoupled weight decay. `sgd`: no momentum; weight decay is added to the
+    clipped gradient."""
     peak_lr: float = 1e-3
     schedule: str = "inverse_sqrt"
-    """`inverse_sqrt`, `constant`, `linear` or `cosine`; the last two reach `final_lr` at
-    max_steps."""
+    """`inverse_sqrt`, `constant`, `linear` or `cosine`. The last two reach `final_lr` at
+    `max_steps`."""
     warmup_steps: int = 1000
     final_lr: float = 0.0
     betas: tuple[float, float] = (0.9, 0.98)
     eps: float = 1e-8
     weight_decay: float = 0.0
     clip_norm: float = 1.0
-    """Largest norm of the gradient, to which longer ones are scaled down; 0 is no limit."""
+    """The gradient is scaled down to this norm if it is longer. 0 turns clipping off."""
     label_smoothing: float = 0.1
     alignment_weight: float = 0.0
-    """Weight of the loss by which attention learns the links of a word aligner (`tasks.guide`)
-    beside that of the labels, 0.1 for example; for a Transformer. 0 is off."""
+    """Weight of the alignment loss beside that of the labels, for example 0.1. It teaches attention
+    the links of a word aligner (`tasks.guide`). For Transformers only; 0 turns it off."""
     branch_warmup_steps: int | None = None
-    """Warm-up of the weights kappa and alpha of a Weighted Transformer; by default the same."""
+    """Warm-up steps of the weights kappa and alpha of a Weighted Transformer. The default is
+    `warmup_steps`."""
     branch_frozen_steps: int = 0
-    """The last updates, in which these weights are learnt no more."""
+    """Number of final updates in which kappa and alpha are frozen."""
     accumulation: int = 1
-    """Batches summed into one update."""
+    """Batches whose gradients are summed into one update."""
     ema_decay: float = 0.0
-    """Decay of an exponential moving average of the weights, 0.999 for example; 0 is off. With it,
-    the average is what is validated and what checkpoints hold as the model's weights."""
+    """Decay of an exponential moving average of the weights, for example 0.999. 0 turns it off.
+    With it, validation uses the average, and checkpoints store it as the model's weights."""
 
     def __post_init__(self) -> None:
         check_choice("optim.optimizer", self.optimizer, ("adamw", "sgd"))
@@ -473,7 +482,7 @@ class OptimConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class LoopConfig:
-    """How long to train, and how often to look."""
+    """How long to train, and how often to log, validate and save."""
 
     max_steps: int = 100_000
     log_every: int = 50
@@ -481,31 +490,33 @@ class LoopConfig:
     checkpoint_every: int = 500
     keep_checkpoints: int = 5
     keep_best: int = 0
-    """Validated checkpoints, the best ones, that are kept beside the last `keep_checkpoints`; where
-    it is not 0, every validation has its checkpoint."""
+    """How many of the best validated checkpoints to keep beside the last `keep_checkpoints`. If it
+    is not 0, every validation saves a checkpoint."""
     best_by: str = "loss"
-    """The measure that decides which validation is best: `loss`; of translations `bleu` or `chrf`
-    of the `bleu_sentences`; of an encoder that is fitted to labels one of their metrics."""
+    """The measure that decides which validation is best. Every model has `loss`; translation models
+    have `bleu` and `chrf` of the `bleu_sentences`; encoders with labels have their metrics."""
     patience: int = 0
-    """Validations without a better one before stopping; 0 is off."""
+    """Stop after this many validations without improvement. 0 turns it off."""
     bleu_sentences: int = 200
-    """Validation sentences decoded for BLEU and chrF; 0 is off."""
+    """Validation sentences to decode for BLEU and chrF. 0 turns it off."""
     bleu_beam_size: int = 1
     bf16: bool = True
-    """Autocast to bfloat16; the weights and the optimiser stay in fp32."""
+    """Autocast to bfloat16. Weights and optimiser stay in fp32."""
     activation_checkpointing: bool = False
-    """Keep only the inputs of layers for the gradient: less memory, about a third more time."""
+    """Keep only the inputs of layers and recompute the rest for the gradient. It saves memory and
+    takes about a third more time."""
     compile: bool = False
-    """Have `torch.compile` make kernels of the model, for batches of any size; the first updates
-    then take minutes. It needs Triton for a GPU and a C++ compiler for a CPU."""
+    """Compile the model with `torch.compile`, for batches of any size. The first updates then take
+    minutes. It needs Triton on a GPU and a C++ compiler on a CPU."""
     device: str = "cpu"
     seed: int = 1
     initial_weights: str | None = None
-    """A run or checkpoint whose weights and vocabulary this run begins with, to go on with text of
-    one's own (fine-tuning). Its model must have the same sizes; optimiser and schedule begin anew.
-    Once this run has a checkpoint, the other one is no longer needed."""
+    """Start from the weights and vocabulary of this run or checkpoint (fine-tuning). Its model must
+    have the same sizes; optimiser and schedule start anew. The other run is no longer needed once
+    this one has saved a checkpoint."""
     tracker: str | None = None
-    """`module:Class`: what gets the figures beside TensorBoard (`training.runs.trackers`)."""
+    """`module:Class` of a tracker that receives the metrics beside TensorBoard
+    (`training.runs.trackers`)."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -521,7 +532,7 @@ class LoopConfig:
         check_choice("loop.best_by", self.best_by, BEST_BY)
         if self.best_by in DECODED_SCORES and not self.bleu_sentences:
             raise ConfigError(
-                f"loop.best_by = {self.best_by!r} is measured on decoded sentences, but "
+                f"loop.best_by = {self.best_by!r} needs decoded sentences, but "
                 "loop.bleu_sentences is 0; set it to 200 or more"
             )
         check_range("loop.bleu_beam_size", self.bleu_beam_size, 1, 64)

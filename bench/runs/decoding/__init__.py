@@ -1,2 +1,3 @@
-"""Speed of decoding beside rivals: whole calls, servers, processes and where the time goes, of
-translation and language models. What an output is worth is for `evaluation`, but for agreement."""
+"""Speed of decoding beside rivals: whole calls, servers, processes and profiles, for translation
+and language models. Quality belongs to `evaluation`; here outputs are only compared for
+agreement."""

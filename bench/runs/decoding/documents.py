@@ -1,5 +1,5 @@
-"""The run of `python -m bench documents`: whole documents beside what the engine takes for their
-sentences, their memory, and what a client of a server notices of one."""
+"""`python -m bench documents`: whole documents beside the decoding of their sentences, their
+memory, and the latency of other clients while a server translates one."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from serving.translation.reading import TextInSentences
 from serving.translation.translator import ModelTranslator, Translator, Wishes
 
 _RATE = 3.0
-"""Requests a second of the clients that are answered beside a document."""
+"""Requests per second of the clients beside a document."""
 _WARM_UP = 64
-"""Sentences."""
+"""Number of sentences for warming up."""
 _MIB = 2**20
 
 
@@ -37,68 +37,68 @@ class DocumentsPlan:
 
     bundle: Path
     texts: Sequence[str]
-    """A sentence each."""
+    """One sentence each."""
     languages: tuple[str, str]
     pages: int
     cues: int
     seconds: float
-    """Of each load on the server; 0 for none."""
+    """Duration of each load on the server; 0 for none."""
     repetitions: int
     threads: int
 
 
 @dataclass(frozen=True)
 class Took:
-    """What one run took."""
+    """The times of one run."""
 
     seconds: float
     processor_s: float
-    """Of all threads of the process."""
+    """Processor seconds of all threads of the process."""
 
 
 @dataclass(frozen=True)
 class DocumentTimes:
-    """One document beside its distinct sentences in one list; one entry a repetition."""
+    """A document beside its distinct sentences in one list; one entry per repetition."""
 
     name: str
     sentences: int
-    """Distinct ones, with and without word links."""
+    """Number of distinct sentences, with and without word links."""
     document: list[Took] = field(default_factory=list)
     engine: list[Took] = field(default_factory=list)
 
     def ratio(self, of: Callable[[Took], float]) -> float:
-        """The document over the engine, the median of the pairs."""
+        """Time of the document over that of the engine, the median of the pairs."""
         pairs = zip(self.document, self.engine, strict=True)
         return statistics.median(of(whole) / of(alone) for whole, alone in pairs)
 
 
 @dataclass(frozen=True)
 class DocumentMemory:
-    """Peaks of whole processes in bytes."""
+    """Peak memory of whole processes in bytes."""
 
     document: int
     """`translate-file` of the report."""
     sentences: int
-    """`translate` of as many sentences."""
+    """`translate` of the same number of sentences."""
     sentence: int
-    """`translate` of one sentence: what the model takes."""
+    """`translate` of one sentence, which is the memory of the model."""
 
 
 @dataclass(frozen=True)
 class DocumentsResult:
-    """All that was measured."""
+    """All results."""
 
     times: list[DocumentTimes]
     memory: DocumentMemory
     alone: list[Load]
-    """Of clients of a server without a document; empty where it was not asked for."""
+    """Latency of clients without a document; empty if it was not measured."""
     beside: list[Load]
-    """Beside one."""
+    """Latency of clients beside a document."""
 
 
 def run_documents(plan: DocumentsPlan, progress: Progress) -> DocumentsResult:
-    """Measure speed, memory and the latency beside a document. Raises BenchError where a process
-    fails, and where the document ends before the load on the server does."""
+    """Measure speed, memory, and the latency beside a document. Raises BenchError if a process
+    fails, or if the document ends before the load on the server does."""
     report = report_of(plan.texts, plan.pages)
     files = {
         "report.docx": (f"docx, {plan.pages} pages of {WORDS_A_PAGE} words", report),
@@ -122,8 +122,8 @@ def run_documents(plan: DocumentsPlan, progress: Progress) -> DocumentsResult:
 def time_document(
     translator: ModelTranslator, path: Path, name: str, plan: DocumentsPlan, progress: Progress
 ) -> DocumentTimes:
-    """A file from reading to writing, in turns with its distinct sentences, already read, in one
-    list, after some of these that do not count."""
+    """Time a file from reading to writing, in turns with one list of its distinct sentences, after
+    a warm-up."""
     source, target = plan.languages
     sentences = distinct_sentences(translator, path, plan.languages)
     times = DocumentTimes(name, len(sentences))
@@ -148,8 +148,8 @@ def time_document(
 def distinct_sentences(
     translator: ModelTranslator, path: Path, languages: tuple[str, str]
 ) -> list[TextInSentences]:
-    """The sentences that the engine decodes for a file, each once, and with word links where the
-    file needs them."""
+    """The sentences that the engine decodes for a file, each once, with word links if the file
+    needs them."""
     source, target = languages
     options = translator.default_options
     content = path.read_bytes()
@@ -206,7 +206,7 @@ def documents_markdown(
 
 
 def write_documents(path: Path, command: str, machine: Machine, result: DocumentsResult) -> None:
-    """The whole record as JSON."""
+    """Write the whole record as JSON."""
     record = {"command": command, "machine": asdict(machine), **asdict(result)}
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
@@ -243,7 +243,7 @@ def _memory(plan: DocumentsPlan, folder: Path, progress: Progress) -> DocumentMe
 def _loads(
     plan: DocumentsPlan, report: bytes, folder: Path, progress: Progress
 ) -> tuple[list[Load], list[Load]]:
-    """Poisson arrivals at a server, in turns without a document and beside one."""
+    """Poisson arrivals at a server, in turns without and beside a document."""
     source, target = plan.languages
     bodies = [{"q": text, "source": source, "target": target} for text in plan.texts]
     alone, beside = list[Load](), list[Load]()

@@ -1,6 +1,6 @@
-"""The run of `python -m bench engine`: interleaved repetitions, then agreement, BLEU and slots.
+"""`python -m bench engine`: interleaved repetitions, then agreement, BLEU and slots.
 
-After the repetitions of each scenario the int8 products of our int8 engine are timed alone.
+After each scenario, the int8 products of our int8 engine are timed alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from bench.systems.processes.repetitions import Measured, Progress, best, repeat
 from bench.systems.processes.worker import SlotCount, Worker
 
 TIE = 1e-3
-"""Different outputs whose scores are this close count as a tie."""
+"""Different outputs whose scores differ by at most this much count as a tie."""
 SLOT_SENTENCES = 32
 _Key = tuple[System, Setting]
 
@@ -45,12 +45,12 @@ class EnginePlan:
     repetitions: int
     cores: int
     materials: Path | None = None
-    """Where the model in each system's form is kept; None is a folder for this run."""
+    """Where the files of each system are kept; None uses a temporary folder."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """A system's fp32 outputs beside those of a rival, on the same weights."""
+    """A system's fp32 outputs compared with those of a rival, on the same weights."""
 
     system: System
     rival: System
@@ -60,62 +60,62 @@ class Agreement:
     ties: int
     """Different outputs whose scores are within `TIE`."""
     score_difference: float
-    """Largest difference of scores where outputs are identical."""
+    """Largest difference of scores between identical outputs."""
 
     @property
     def whose(self) -> str:
-        """The system in a sentence; ours goes without saying."""
+        """The system's name in a sentence; empty for this engine."""
         return "" if self.system.engine == OUR_INT8.engine else f" of {self.system.engine}"
 
     @property
     def other(self) -> int:
-        """Different outputs that are no ties."""
+        """Different outputs that are not ties."""
         return self.sentences - self.identical - self.ties
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """The int8 products of one scenario alone, beside the whole calls of our int8 engine."""
+    """The int8 products of one scenario alone, beside whole calls of our int8 engine."""
 
     whole: Measured
-    """At its fastest thread setting, which the products have as well."""
+    """The whole calls at the fastest thread setting, which the products use too."""
     ms_per_sentence: list[float]
-    """Of the products, in each repetition."""
+    """Time of the products, one entry per repetition."""
 
     @property
     def median(self) -> float:
-        """Milliseconds that the products of a sentence take, over repetitions."""
+        """Median milliseconds of the products per sentence."""
         return statistics.median(self.ms_per_sentence)
 
     @property
     def share(self) -> float:
-        """Of the whole calls' time; 1 is the speed of the processor's int8 products."""
+        """Share of the whole calls' time; 1 is the speed of the processor's int8 products."""
         return self.median / self.whole.median
 
 
 @dataclass
 class Result:
-    """All that one run found."""
+    """All results of a run."""
 
     measured: list[Measured] = field(default_factory=list)
     agreements: list[Agreement] = field(default_factory=list)
     translations: dict[tuple[System, int], list[str]] = field(default_factory=dict)
     """Texts by system and beam size; empty for a random model."""
     rooflines: list[Roofline] = field(default_factory=list)
-    """One a scenario; empty for real sentences, whose batches shrink."""
+    """One per scenario; empty for real sentences, whose batches shrink."""
     work: dict[Scenario, GpuWork] = field(default_factory=dict)
-    """On a GPU, where all outputs have the same length; of calls of one batch."""
+    """On a GPU with outputs of equal length: the work of calls of one batch."""
     left_out: dict[System, str] = field(default_factory=dict)
-    """Systems that could not be loaded on this machine, and why."""
+    """Systems that could not be loaded on this machine, with the reason."""
     slots: dict[int, list[SlotCount]] = field(default_factory=dict)
-    """What caches have needed, by number of steps."""
+    """Slots that caches needed, by number of steps."""
 
     def best(self, system: System, scenario: Scenario) -> Measured:
         """The fastest thread setting of a system."""
         return best(self.measured, system, scenario)
 
     def speed_over(self, rival: System, measured: Measured) -> float:
-        """Speed relative to the fastest thread setting of another system."""
+        """Speed relative to another system, each at its fastest thread setting."""
         return self.best(rival, measured.scenario).median / measured.median
 
 
@@ -171,7 +171,7 @@ def run_engine(subject: DecodedModel, plan: EnginePlan, progress: Progress) -> R
 
 
 def _medians(measured: Sequence[Measured], scenario: Scenario) -> str:
-    """What is known of a scenario, in one line, for a run that is cut off later."""
+    """The results of a scenario in one line, in case the run is interrupted later."""
     found = [each for each in measured if each.scenario == scenario]
     return ", ".join(
         f"{each.system.name} {each.setting} {each.median:.2f} ms a sentence" for each in found
@@ -179,7 +179,7 @@ def _medians(measured: Sequence[Measured], scenario: Scenario) -> str:
 
 
 def failures(result: Result, *, forced: bool) -> list[str]:
-    """What a run must not find; a line each."""
+    """Results that must not occur, one line each."""
     found = []
     for agreement in result.agreements:
         share = agreement.identical / agreement.sentences
@@ -239,7 +239,7 @@ def _work(subject: DecodedModel, scenario: Scenario) -> GpuWork:
 def _time_products(
     subject: DecodedModel, plan: EnginePlan, whole: Measured, folder: Path, progress: Progress
 ) -> Roofline:
-    """In a process of their own, so that the engine's memory stays its own as well."""
+    """Time the products in a process of their own, to keep its memory apart from the engine's."""
     progress(f"{whole.scenario}: int8 products alone")
     rows = _rows(subject, whole.scenario)
     job = job_for(OUR_INT8, whole.setting, subject, folder)
@@ -255,7 +255,7 @@ def _compare(
     result: Result,
     progress: Progress,
 ) -> None:
-    """Decode everything once more, with scores, at the largest batch and each beam size."""
+    """Decode everything again with scores, at the largest batch and each beam size."""
     pairs = [(subject.comparison.ours, subject.comparison.rival)]
     pairs += [pair for pair in COMPILED_PAIRS if pair[0] in subject.systems]
     compared = tuple(dict.fromkeys(system for pair in pairs for system in pair))

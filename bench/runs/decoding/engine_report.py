@@ -1,4 +1,4 @@
-"""The table of `bench engine` in Markdown, and its record in JSON."""
+"""The Markdown table of `bench engine`, and its JSON record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from training.metrics.bleu import measure_quality
 from training.runs.checkpoint import write_atomically
 
 MOST_UNEQUAL = 0.2
-"""BLEU that systems may differ by when their times are compared."""
+"""Largest difference in BLEU between systems whose times are compared."""
 _CACHE_NOTE = (
     "Cache: fp32 keys and values of target positions at the peak, without padding, mean over "
     "sentences; reordered by parent, as PyTorch eager does, every beam has a slot for each step."
@@ -35,26 +35,26 @@ class Bleu:
     scores: dict[tuple[System, int], float]
     signature: str
     changes: dict[tuple[System, int], BleuChange] = field(default_factory=dict)
-    """Of a system from CTranslate2 of the same kind."""
+    """Differences from the CTranslate2 system of the same kind."""
 
 
 @dataclass(frozen=True)
 class _CacheUsage:
-    """Cache slots and bytes after some steps."""
+    """Cache slots and bytes after some number of steps."""
 
     steps: int
     beam_size: int
     limit: float
     shares: list[float]
-    """Slots of each sentence over beams times steps."""
+    """Slots of each sentence divided by beams times steps."""
     cache_bytes: float
-    """Of one sentence, mean over sentences."""
+    """Per sentence, the mean over sentences."""
     reordered_bytes: float
     """The same for a cache in which each beam has its own slots."""
 
 
 def score_translations(subject: DecodedModel, result: Result) -> Bleu:
-    """BLEU of what every system wrote."""
+    """BLEU of the translations of every system."""
     scores, signature = {}, ""
     for key, texts in result.translations.items():
         quality = measure_quality(texts, subject.references)
@@ -69,8 +69,8 @@ def score_translations(subject: DecodedModel, result: Result) -> Bleu:
 
 
 def unequal(bleu: Bleu) -> list[str]:
-    """Systems whose quality is surely another than CTranslate2's of the same kind, a line each:
-    then their times cannot be compared. With shortlists each has lists of its own."""
+    """Systems whose quality certainly differs from that of CTranslate2 of the same kind, one line
+    each. Their times cannot be compared. With shortlists, each has its own lists."""
     return [
         f"beam {beam}: BLEU of {system.name} is {written_change(change)} beside that of "
         f"{LIKE[system].name}, at most {MOST_UNEQUAL} either way is equal"
@@ -188,7 +188,7 @@ def _beside(subject: DecodedModel, result: Result) -> list[System]:
 
 
 def _short(rival: System) -> str:
-    """A rival at the head of a column."""
+    """A rival's name in a column header."""
     return rival.engine if rival.kind == "eager" else f"{rival.engine} {rival.precision}"
 
 
@@ -264,7 +264,7 @@ def _roofline_lines(result: Result) -> Iterator[str]:
 def _slot_lines(subject: DecodedModel, result: Result) -> Iterator[str]:
     for usage in _cache_usage(subject, result):
         mean, limit = statistics.fmean(usage.shares), usage.limit
-        # No failure: how soon hypotheses of one descent crowd out the others is up to the model.
+        # Not a failure: the model decides how soon hypotheses of one descent win.
         verdict = f"limit {limit}" if mean <= limit else f"**over the limit of {limit}**"
         yield (
             f"Peak cache slots a sentence after {usage.steps} steps, beam {usage.beam_size}: "

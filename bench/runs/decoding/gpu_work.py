@@ -1,4 +1,4 @@
-"""What decoding a call on a GPU cannot do without: operations and weights that are read."""
+"""The least work for decoding a call on a GPU: operations, and bytes of weights."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from training.models import TranslationModel
 
 @dataclass(frozen=True)
 class GpuWork:
-    """What decoding a call cannot do without."""
+    """The least work for decoding a call."""
 
     operations: float
-    """Of matrix products, without the attention of a step."""
+    """Operations of matrix products, without the attention of steps."""
     weight_bytes: float
-    """Weights in 16 bits that are read, once for the encoder and once a step."""
+    """Bytes of 16-bit weights, read once for the encoder and once per step."""
 
     def share(self, seconds: float, gpu: MeasuredGpu) -> tuple[float, float]:
-        """Shares of the GPU's bandwidth and of its matrix speed that a call of that time uses."""
+        """Shares of the GPU's bandwidth and matrix speed that a call of this duration uses."""
         return (
             self.weight_bytes / seconds / gpu.bandwidth,
             self.operations / seconds / gpu.operations,
@@ -33,10 +33,10 @@ class GpuWork:
 def work_of(
     model: TranslationModel, batch: Sequence[Sequence[int]], beams: int, steps: int
 ) -> GpuWork:
-    """The work of decoding sources of ids together, padded to the longest, with as many steps for
-    all.
+    """The work of decoding these sources together, padded to the longest, with the same number of
+    steps for all.
 
-    Counted in one run of the encoder and one step of PyTorch eager for the longest.
+    It is counted in one run of the encoder and one step of PyTorch eager for the longest source.
     """
     with torch.inference_mode(), FlopCounterMode(display=False) as encoder:
         begun = start_batch(model, [max(batch, key=len)], 1)
@@ -50,5 +50,5 @@ def work_of(
 
 
 def _is_for_source(weight: str) -> bool:
-    """Whether a weight of that name is read once a call."""
+    """Whether the weight of that name is read only once per call."""
     return weight.startswith("encoder.") or ".key_value_proj." in weight

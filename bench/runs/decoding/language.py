@@ -1,4 +1,4 @@
-"""The run of `python -m bench language`: generation beside rivals, long contexts, long outputs."""
+"""`python -m bench language`: generation beside rivals, long contexts, long outputs."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ SYSTEMS = {
 }
 """By device."""
 RIVALS = {"cpu": (EAGER, PEER_INT8), "cuda": (GPU_EAGER, GPU_PEER)}
-"""Those over which the table gives the speed of all."""
+"""The systems relative to which the table gives all speeds."""
 MAY_BE_MISSING = (GPU_PEER,)
-"""Its library for a GPU is there for some versions of CUDA alone."""
+"""The system whose GPU library exists only for some versions of CUDA."""
 GENERATED = 64
-"""Tokens of every output beside the rivals."""
+"""Tokens per output in the comparison with rivals."""
 PROMPT_VOCABULARY = 8000
-"""Prompts hold ids below this, which every size has."""
+"""Prompts use ids below this, which every size has."""
 MILESTONES = (1_000, 10_000, 100_000)
 _PROMPTS = 64
 _LONG_STEPS = 32
@@ -70,9 +70,9 @@ class ContextTime:
     precision: str
     threads: int
     milliseconds: list[float]
-    """A step of the whole batch, in each repetition."""
+    """Time of a step of the whole batch, one entry per repetition."""
     cache_bytes: int
-    """What the caches of the whole batch take."""
+    """Bytes of the caches of the whole batch."""
 
 
 @dataclass
@@ -82,24 +82,24 @@ class Compared:
     device: str
     measured: list[Measured] = field(default_factory=list)
     left_out: dict[System, str] = field(default_factory=dict)
-    """Systems that could not be loaded on this machine, and why."""
+    """Systems that could not be loaded on this machine, with the reason."""
 
     def there(self, systems: Sequence[System]) -> list[System]:
-        """Those that are not left out."""
+        """The systems that are not left out."""
         return [system for system in systems if system not in self.left_out]
 
 
 @dataclass(frozen=True)
 class Milestone:
-    """What a long output had cost by then."""
+    """The cost of a long output up to a number of tokens."""
 
     steps: int
     ms_per_token: float
-    """Of the last 1,000 steps, the median."""
+    """Median of the last 1,000 steps."""
     rss: int
-    """Bytes that the process holds."""
+    """Resident memory of the process in bytes."""
     slots: int
-    """Slots that the cache has room for."""
+    """Number of slots that the cache has room for."""
 
 
 def compare_rivals(
@@ -112,8 +112,8 @@ def compare_rivals(
     device: str = "cpu",
     systems: Sequence[System] = (),
 ) -> Compared:
-    """Whole calls of `systems`, all of a device (`cpu`, `cuda`) where none is named: prompts to
-    `GENERATED` tokens, full attention."""
+    """Whole calls of `systems` with `GENERATED` tokens per output and full attention. The default
+    is all systems of a device (`cpu`, `cuda`)."""
     systems = systems or SYSTEMS[device]
     model = random_language_model(preset, "full", seed)
     prompts = random_prompts(model.config.vocab_size, _PROMPTS, seed)
@@ -166,9 +166,9 @@ def time_context(
     cores: int,
     progress: Progress,
 ) -> list[ContextTime]:
-    """Milliseconds of a step after `context` tokens, full beside light attention, int8.
+    """Milliseconds of a step after `context` tokens, full and light attention, int8.
 
-    The rows continue one prompt, each in its own way; every thread setting is tried.
+    All rows continue one prompt, each with different tokens. Every thread setting is tried.
     """
     prompt = random_prompts(PROMPT_VOCABULARY, 1, seed)[0]
     prompt = [prompt[0], *(prompt[1:] * context)[: context - 1]]
@@ -201,7 +201,7 @@ def time_context(
 def time_long_output(
     preset: str, attention: str, seed: int, steps: int, cores: int, progress: Progress
 ) -> list[Milestone]:
-    """One output of so many tokens at batch 1: time and memory on the way."""
+    """One output of this many tokens at batch 1: time and memory along the way."""
     model = random_language_model(preset, attention, seed)
     found = []
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name:
@@ -225,7 +225,7 @@ def time_long_output(
 
 
 def rivals_markdown(command: str, machine: Machine, subject: str, found: Compared) -> str:
-    """`compare_rivals` as Markdown: a row for each scenario and system, speeds as ratios to the
+    """`compare_rivals` as Markdown: a row per scenario and system, with speeds relative to the
     rivals."""
     lines = [*head_lines(command, machine, subject), ""]
     columns = ["batch", "top-k", "system", "workers x threads", "ms/output (min-max)", "tokens/s"]
@@ -262,8 +262,7 @@ def rivals_markdown(command: str, machine: Machine, subject: str, found: Compare
 def context_markdown(
     command: str, machine: Machine, subject: str, batch: int, found: Sequence[ContextTime]
 ) -> str:
-    """`time_context` as Markdown: a row for each length of the context, best run of each
-    attention."""
+    """`time_context` as Markdown: a row per context length, with the best run of each attention."""
     best = {
         attention: min(
             (f for f in found if f.attention == attention),
@@ -295,8 +294,7 @@ def context_markdown(
 
 
 def long_markdown(command: str, machine: Machine, subject: str, found: Sequence[Milestone]) -> str:
-    """`time_long_output` as Markdown: time and memory after each number of steps, which should
-    not grow."""
+    """`time_long_output` as Markdown: time and memory by number of steps, which should not grow."""
     lines = [*head_lines(command, machine, subject), ""]
     columns = ["steps", "ms/token (median of the last 1,000)", "RSS, MiB", "cache slots"]
     lines += [table_line(columns), table_line(["---:"] * 4)]
@@ -317,7 +315,7 @@ def _plain(system: System) -> str:
 
 
 def _short(rival: System) -> str:
-    """A rival at the head of a column."""
+    """A rival's name in a column header."""
     return rival.engine if _plain(rival) == "eager" else f"{rival.engine} {rival.precision}"
 
 

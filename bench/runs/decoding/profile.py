@@ -1,8 +1,9 @@
-"""Where the time of decoding goes: `python -m bench profile`.
+"""`python -m bench profile`: where the time of decoding goes.
 
-Real calls of this engine, twice: once with clocks around the encoder, the step graph and the moves
-of cache slots, and once with ONNX Runtime's own profile, whose shares of operators are laid on the
-step graph's time of the first pass (a profile makes small operators look slower than they are).
+Calls of this engine are run twice: first with clocks around the encoder, the step graph and the
+moves of cache slots, then with ONNX Runtime's profiler. The profiler's shares of operators are
+applied to the step graph's time of the first pass, because profiling makes small operators look
+slower than they are.
 """
 
 from __future__ import annotations
@@ -89,13 +90,13 @@ _PARTS = {
         "ShortlistCandidates",
     ),
 }
-"""Operators by part; the others lay values out anew, look up embeddings or compute positions."""
+"""Operators by part. The others change layouts, look up embeddings or compute positions."""
 _OTHER = "layouts, embedding, positions"
 
 
 @dataclass
 class Clocks:
-    """Seconds and calls of what decoding consists of."""
+    """Seconds and calls of the parts of decoding."""
 
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     calls: Counter[str] = field(default_factory=Counter)
@@ -113,23 +114,24 @@ class Clocks:
 
 @dataclass(frozen=True)
 class Profile:
-    """Times of one step of a batch in milliseconds, and what they are made of."""
+    """Milliseconds of one step of a batch, and their parts."""
 
     step_ms: float
-    """Whole time of decoding over the number of steps."""
+    """Total time of decoding divided by the number of steps."""
     outside_ms: dict[str, float]
-    """Parts outside the step graph; the encoder's too is spread over the steps."""
+    """Parts outside the step graph; the encoder's time is divided among the steps too."""
     graph_ms: dict[str, float]
     """Parts of the step graph."""
     operators: dict[str, int]
-    """Operators of each part in the graph."""
+    """Number of operators of each part in the graph."""
     steps: int
 
 
 def profile_decoding(
     subject: DecodedModel, batch: int, beam_size: int, repetitions: int, *, shortlist: bool
 ) -> Profile:
-    """Profile int8 decoding on one thread, in calls of `batch` sentences; gives medians."""
+    """Profile int8 decoding on one thread, in calls of `batch` sentences; the results are
+    medians."""
     system = OUR_SHORTLIST if shortlist else OUR_INT8
     options = SearchOptions(
         beam_size=beam_size,
@@ -198,7 +200,7 @@ def profile_markdown(command: str, machine: Machine, subject: str, found: Profil
 
 
 class _Clocked:
-    """A stepper that notes how long each of its calls takes."""
+    """A stepper that records the duration of each of its calls."""
 
     def __init__(self, stepper: Stepper) -> None:
         self._stepper, self.clocks = stepper, Clocks()
@@ -235,7 +237,7 @@ class _Clocked:
 
 
 def _calls(subject: DecodedModel, batch: int, options: SearchOptions) -> list[list[Sentence]]:
-    """Sentences in calls of one size, as a caller would bring them."""
+    """Sentences in calls of equal size."""
     rows = spread_rows(sentences_per_repetition(batch, forced=subject.forced), len(subject.sources))
     sentences = [Sentence(subject.ids(subject.sources[row]), options) for row in rows]
     return [sentences[start : start + batch] for start in range(0, len(sentences), batch)]
@@ -248,7 +250,7 @@ def _manifest(subject: DecodedModel, place: Path) -> Manifest:
 
 
 def _shares(profile: Path) -> tuple[dict[str, float], dict[str, int]]:
-    """Share of the graph's time and number of operators, by part."""
+    """The share of the graph's time and the number of operators, by part."""
     seconds: Counter[str] = Counter()
     nodes: dict[str, set[str]] = {}
     for event in json.loads(profile.read_text()):

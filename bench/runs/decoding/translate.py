@@ -1,5 +1,5 @@
-"""The run of `python -m bench translate`: whole processes that translate a file, each from its
-start to its end, beside CTranslate2."""
+"""`python -m bench translate`: whole processes that translate a file, from start to end, beside
+CTranslate2."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from training.metrics.bleu import measure_quality
 SYSTEMS = (OUR_INT8, PEER_INT8)
 BEAM = 5
 PEER_BATCHES = (("examples", 32), ("examples", 64), ("tokens", 1024))
-"""Types and sizes of batches that CTranslate2 is tried with."""
+"""Batch types and sizes to try for CTranslate2."""
 _SYSTEMS = f"{str(__package__).removesuffix('.runs.decoding')}.systems.files"
 _ENDED = "ended"
 _MIB = 2**20
@@ -35,7 +35,7 @@ _MIB = 2**20
 
 @dataclass(frozen=True)
 class TranslatePlan:
-    """How often `bench translate` runs each process, on how many cores."""
+    """How often `bench translate` runs each process, and on how many cores."""
 
     repetitions: int
     cores: int
@@ -43,42 +43,42 @@ class TranslatePlan:
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of a process's life."""
+    """A stage of a process."""
 
     name: str
     seconds: float
     cpu_seconds: float
     rss: int | None
-    """Bytes at its end; None where the process has ended."""
+    """Bytes at its end; None if the process has ended."""
     peak_rss: int
-    """Bytes at most until then."""
+    """Peak in bytes up to then."""
 
 
 @dataclass(frozen=True)
 class TimedTranslation:
-    """One system with one thread setting."""
+    """The results of one system with one thread setting."""
 
     system: System
     setting: Setting
     batches: tuple[str, int] | None = None
-    """Of CTranslate2; this engine's are made by its own rules."""
+    """The batches of CTranslate2; this engine chooses its own."""
     usages: list[ProcessUsage] = field(default_factory=list)
-    """What its process took, one a repetition."""
+    """What its processes used, one entry per repetition."""
     lines: list[str] = field(default_factory=list)
-    """The translations that its last process wrote."""
+    """The translations of the last process."""
     stages: list[list[Stage]] = field(default_factory=list)
-    """One list a repetition; of the best setting alone."""
+    """A list per repetition; only for the best setting."""
 
     @property
     def seconds(self) -> float:
-        """From a process's start to its end, the median over repetitions."""
+        """Duration of a process from start to end, the median over repetitions."""
         return statistics.median(usage.seconds for usage in self.usages)
 
 
 def run_translate(
     subject: DecodedModel, plan: TranslatePlan, progress: Progress
 ) -> list[TimedTranslation]:
-    """Both systems, each at its fastest setting."""
+    """Measure both systems, each at its fastest setting."""
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name:
         folder = Path(name)
         progress("exporting and converting the model")
@@ -180,13 +180,13 @@ def _stage_lines(found: list[TimedTranslation]) -> list[str]:
 
 
 def _settings(system: System, sentences: int, cores: int) -> list[Setting]:
-    """Those that use all cores; `serving translate` has a worker for each thread."""
+    """Settings that use all cores; `serving translate` has a worker per thread."""
     tried = [s for s in settings(system.kind, sentences, cores) if s.workers * s.threads == cores]
     return [s for s in tried if s.threads == 1] if system == OUR_INT8 else tried
 
 
 def _words(each: TimedTranslation, folder: Path) -> list[str]:
-    """Arguments of a system's own command, with equal rules of search."""
+    """Arguments of a system's own command, with equal search options."""
     place, setting = str(folder / folder_name(each.system)), each.setting
     if each.system == OUR_INT8:
         options = [f"beam_size={BEAM}", f"max_length={MAX_LENGTH}"]
@@ -206,7 +206,7 @@ def _words(each: TimedTranslation, folder: Path) -> list[str]:
 
 
 def fastest_batches(tried: list[TimedTranslation], seconds: list[float]) -> list[TimedTranslation]:
-    """Of those that differ in nothing else, the one that took the least."""
+    """The fastest of those that differ only in their batches."""
     fastest: dict[tuple[System, Setting], tuple[float, TimedTranslation]] = {}
     for each, taken in zip(tried, seconds, strict=True):
         key = (each.system, each.setting)
@@ -221,7 +221,7 @@ def _label(each: TimedTranslation) -> str:
 
 
 def _run(each: TimedTranslation, folder: Path, sentences: int) -> ProcessUsage:
-    """One process; what it wrote becomes the system's lines."""
+    """Run a process; its output becomes the system's lines."""
     module = serving.__name__ if each.system == OUR_INT8 else f"{_SYSTEMS}.peer_translate"
     usage = _time(each, folder, [module, *_words(each, folder)])
     each.lines[:] = decode_lines((folder / "output").read_bytes())
@@ -234,7 +234,7 @@ def _run(each: TimedTranslation, folder: Path, sentences: int) -> ProcessUsage:
 
 
 def _run_staged(each: TimedTranslation, folder: Path) -> list[Stage]:
-    """The same with notes of its stages."""
+    """Run a process and record its stages."""
     file = folder / "stages"
     words = [f"{_SYSTEMS}.stages", str(file), each.system.kind, *_words(each, folder)]
     usage = _time(each, folder, words)

@@ -1,1 +1,1 @@
-"""Speed of encoders, which read texts and decode none, beside rivals and over HTTP."""
+"""Speed of encoders beside rivals and over HTTP."""

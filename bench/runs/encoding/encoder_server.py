@@ -1,7 +1,8 @@
-"""An encoder over HTTP beside its engine alone: what the HTTP layer leaves of the throughput.
+"""An encoder over HTTP beside its engine alone: the share of the throughput that HTTP leaves.
 
-Both read the same texts in the same requests of so many clients at once, with tokenizing, in a
-process of their own that uses all the cores. HTTP answers OpenAI's `/v1/embeddings`.
+Both read the same texts in the same requests of the same number of concurrent clients, including
+tokenization, in a process of their own that uses all cores. The HTTP route is OpenAI's
+`/v1/embeddings`.
 """
 
 from __future__ import annotations
@@ -41,19 +42,19 @@ class EncoderServerPlan:
     """What is measured."""
 
     bundle: Path
-    """For the task `encode`."""
+    """A bundle of the task `encode`."""
     texts: list[str]
     batches: tuple[int, ...]
-    """Texts of a request."""
+    """Numbers of texts per request."""
     repetitions: int
     seconds: int
-    """Of each load."""
+    """Duration of each load."""
     threads: int
 
 
 @dataclass(frozen=True)
 class EncoderRates:
-    """Texts a second in requests of one size, one entry a repetition."""
+    """Texts per second in requests of one size, one entry per repetition."""
 
     batch: int
     alone: list[float]
@@ -62,9 +63,9 @@ class EncoderRates:
 
 
 def time_encoder_server(plan: EncoderServerPlan, progress: Progress) -> list[EncoderRates]:
-    """The engine alone and each format over HTTP, in turns, after one turn that does not count.
+    """Measure the engine alone and each format over HTTP in turns, after a warm-up turn.
 
-    Raises BenchError where the bundle cannot be served or a request fails.
+    Raises BenchError if the bundle cannot be served or a request fails.
     """
     asked = {"bundle": str(plan.bundle), "threads": plan.threads, "texts": plan.texts}
     with socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG) as listener:
@@ -93,7 +94,7 @@ def time_encoder_server(plan: EncoderServerPlan, progress: Progress) -> list[Enc
 def encoder_server_markdown(
     command: str, machine: Machine, plan: EncoderServerPlan, found: Sequence[EncoderRates]
 ) -> str:
-    """The table, with the share of the engine's throughput that HTTP leaves."""
+    """The table, with HTTP's share of the engine's throughput."""
     subject = (
         f"{plan.bundle.name}, {len(plan.texts)} texts, {_CLIENTS} clients at once, texts to "
         f"vectors with tokenizing; median of {plan.repetitions}. Over HTTP the cores also run the "
@@ -112,7 +113,7 @@ def encoder_server_markdown(
 
 
 def _over_http(plan: EncoderServerPlan, url: str, batch: int, kind: str) -> float:
-    """Texts a second."""
+    """Texts per second over HTTP."""
     model = read_manifest(plan.bundle).name
     bodies = [
         {"model": model, "input": request, "encoding_format": kind}
@@ -125,7 +126,7 @@ def _over_http(plan: EncoderServerPlan, url: str, batch: int, kind: str) -> floa
 
 
 def _requests(texts: Sequence[str], batch: int) -> list[list[str]]:
-    """As many texts in each, in the file's order and from its beginning again."""
+    """Requests with the same number of texts, in the file's order, starting over at its end."""
     return [
         [texts[(start + place) % len(texts)] for place in range(batch)]
         for start in range(0, len(texts), batch)
@@ -141,7 +142,7 @@ def _alone(asked: dict[str, Any]) -> float:
 
 
 def _load(asked: dict[str, Any]) -> tuple[Registry, Settings, ServedEncoder]:
-    """The bundle as a server has it, on all the cores it may use."""
+    """Load the bundle as a server does, on all available cores."""
     settings = Settings.from_environment({"MACARON_THREADS": str(asked["threads"])})
     registry = Registry(settings)
     registry.start([load_reader(Path(asked["bundle"]), settings.preset, settings.threads)])
@@ -150,7 +151,7 @@ def _load(asked: dict[str, Any]) -> tuple[Registry, Settings, ServedEncoder]:
 
 
 async def _read(model: ServedEncoder, requests: Sequence[Sequence[str]], seconds: float) -> float:
-    """Texts a second of clients that each send a request as soon as their last is read."""
+    """Texts per second of clients that send a request as soon as the last one is answered."""
     read = number = 0
     begin = time.monotonic()
 
@@ -169,7 +170,8 @@ async def _read(model: ServedEncoder, requests: Sequence[Sequence[str]], seconds
 
 
 def main() -> None:
-    """What the child does: answer on the given socket, or read without HTTP and print how fast."""
+    """The child process: answers on the given socket, or reads without HTTP and prints the
+    speed."""
     asked = json.loads(sys.stdin.read())
     registry, settings, model = _load(asked)
     if "fd" in asked:

@@ -1,7 +1,7 @@
-"""An encoder of others in this engine, beside ONNX Runtime's own dynamic int8 and CTranslate2.
+"""An imported encoder in this engine, beside ONNX Runtime's dynamic int8 and CTranslate2.
 
-All read the same ids, tokenized beforehand, in the same calls of so many texts, in the order of the
-file; what is timed ends with a vector for each text, the mean of its states.
+All read the same ids, tokenized beforehand, in the same calls, in the order of the file. The timed
+work ends with one vector per text, the mean of its states.
 
 Shape letters: B texts, S ids of the longest, D features.
 """
@@ -33,11 +33,11 @@ from serving.runtime.text_encoder import calls
 
 OURS, RUNTIME, CTRANSLATE2 = "this engine, int8", "ONNX Runtime, dynamic int8", "CTranslate2, int8"
 PRODUCTS = "int8 products of this engine alone"
-"""What no bookkeeping can save: the same calls with nothing but their products."""
+"""A lower bound: the same calls with only their matrix products."""
 LEAST_COSINE = 0.95
-"""Of a peer's vectors with ours, in the mean: both are int8 of the same weights."""
+"""Least mean cosine of a peer's vectors with ours; both are int8 of the same weights."""
 Read = Callable[[Sequence[EncodedText]], Floats]
-"""Vectors [B,D] of the texts of one call, of any length."""
+"""Vectors [B,D] of the texts of one call, not normalised."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class EncoderPlan:
     """What is measured."""
 
     source: Path
-    """A BERT in a folder of Hugging Face, from which the peers are made."""
+    """A BERT folder of Hugging Face, from which the peers are made."""
     bundle: Path
-    """The same as int8, imported with pooling by the mean."""
+    """The same model as int8, imported with mean pooling."""
     texts: list[str]
     batches: tuple[int, ...]
     repetitions: int
@@ -61,16 +61,15 @@ class EncoderSpeed:
     system: str
     batch: int
     texts_per_second: list[float]
-    """In each repetition."""
+    """One entry per repetition."""
     cosine: float | None
-    """Of its vectors with ours, in the mean; products alone give none."""
+    """Mean cosine of its vectors with ours; None for products alone."""
 
 
 def time_encoders(plan: EncoderPlan, folder: Path, progress: Progress) -> list[EncoderSpeed]:
-    """Each system's repetitions, in turns, after one that does not count; peers are made in
-    `folder`.
+    """Time each system in turns, after a warm-up repetition; the peers are made in `folder`.
 
-    Raises BenchError where a peer's vectors are others than ours.
+    Raises BenchError if a peer's vectors differ from ours.
     """
     reader = TextReader(plan.bundle, threads=plan.threads)
     if reader.reading.pooling != "mean":
@@ -105,7 +104,7 @@ def time_encoders(plan: EncoderPlan, folder: Path, progress: Progress) -> list[E
 
 
 class _ProductsAlone:
-    """The int8 products of the bundle's graph, on as many rows as calls have."""
+    """The int8 products of the bundle's graph, for the number of rows of the calls."""
 
     def __init__(self, plan: EncoderPlan, manifest: Manifest) -> None:
         assert manifest.encoder is not None
@@ -118,7 +117,7 @@ class _ProductsAlone:
         self._bound: dict[int, Callable[[], None]] = {}
 
     def seconds(self, batches: Sequence[Sequence[EncodedText]]) -> float:
-        """What they take in these calls, which the engine divides as it does."""
+        """The time of the products in these calls, divided as the engine divides them."""
         sizes = [
             sum(len(batch[number].ids) for number in numbers)
             for batch in batches
@@ -136,7 +135,7 @@ class _ProductsAlone:
 def encoders_markdown(
     command: str, machine: Machine, plan: EncoderPlan, found: Sequence[EncoderSpeed]
 ) -> str:
-    """The table, with our speed over each peer's."""
+    """The table, with our speed relative to each peer."""
     subject = (
         f"{len(plan.texts)} texts through the encoder of {plan.source.name}, {plan.threads} "
         f"thread{'s' if plan.threads > 1 else ''}, ids to vectors; median of {plan.repetitions}."
@@ -162,7 +161,7 @@ def _calls(texts: Sequence[EncodedText], batch: int) -> list[Sequence[EncodedTex
 def _compare(
     systems: dict[str, Read], texts: Sequence[EncodedText], batch: int
 ) -> dict[str, float]:
-    """The cosine of each system's vectors with ours, in the mean."""
+    """The mean cosine of each system's vectors with ours."""
     vectors = {}
     for name, read in systems.items():
         found_BD = np.concatenate([read(call) for call in _calls(texts, batch)])
@@ -191,7 +190,7 @@ def _padded(texts: Sequence[EncodedText]) -> dict[str, Any]:
 
 
 def _mean(states_BSD: Floats, texts: Sequence[EncodedText]) -> Floats:
-    """Vectors [B,D], without what is behind a text's end."""
+    """Vectors [B,D], ignoring positions after the end of a text."""
     lengths_B1 = np.array([len(text.ids) for text in texts])[:, None]
     real_BS = np.arange(states_BSD.shape[1]) < lengths_B1
     total_BD = (states_BSD * real_BS[:, :, None].astype(np.float32)).sum(axis=1)
@@ -200,7 +199,7 @@ def _mean(states_BSD: Floats, texts: Sequence[EncodedText]) -> Floats:
 
 
 class _States(torch.nn.Module):
-    """A model of `transformers` that takes its inputs by place and gives its states."""
+    """A model of `transformers` with positional inputs that returns its states."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
@@ -216,7 +215,7 @@ class _States(torch.nn.Module):
 
 
 def _runtime(plan: EncoderPlan, folder: Path) -> Read:
-    """What users of `optimum` run: the model's own graph, its products made dynamic int8."""
+    """What users of `optimum` run: the model's own graph with dynamic int8 products."""
     from transformers import AutoModel
 
     model = AutoModel.from_pretrained(plan.source, attn_implementation="eager").eval()

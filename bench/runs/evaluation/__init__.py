@@ -1,2 +1,2 @@
-"""What translations are worth: scores of systems, bundles at their speed, and what is repaired.
-Nothing here is compared with another engine."""
+"""The quality of translations: scores of systems, bundles with their speed, and repairs. Nothing
+here is compared with another engine."""

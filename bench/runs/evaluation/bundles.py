@@ -28,7 +28,7 @@ class BundlesPlan:
     """What is measured."""
 
     bundles: Mapping[str, Path]
-    """By the name that tables give them; the first is the baseline."""
+    """By their names in tables; the first is the baseline."""
     pairs: Sequence[Pair]
     batches: tuple[int, ...]
     beam_size: int
@@ -38,7 +38,7 @@ class BundlesPlan:
 
 @dataclass(frozen=True)
 class BundleResult:
-    """One bundle on the text."""
+    """The results of one bundle on the text."""
 
     name: str
     manifest: Manifest
@@ -46,18 +46,18 @@ class BundleResult:
     """Bytes of the folder's files."""
     quality: CorpusScores
     ms_per_sentence: Mapping[int, list[float]]
-    """By the sentences of a call, in each repetition."""
+    """By the number of sentences per call, one entry per repetition."""
 
     def median(self, batch: int) -> float:
-        """Milliseconds a sentence in calls of so many."""
+        """Median milliseconds per sentence, in calls of this many."""
         return statistics.median(self.ms_per_sentence[batch])
 
 
 def time_bundles(plan: BundlesPlan, progress: Progress) -> list[BundleResult]:
-    """Each bundle's repetitions, in turns, after one that does not count and gives the quality.
+    """Time the bundles in turns, after a repetition that warms up and gives the quality.
 
-    Sentences go as they are, in the order of the text, so many a call. Raises a BundleError for a
-    bundle that cannot be opened.
+    Sentences are translated in the order of the text, in calls of each size. Raises BundleError for
+    a bundle that cannot be opened.
     """
     options = SearchOptions(beam_size=plan.beam_size)
     systems = {
@@ -99,7 +99,7 @@ def _translate(
 def bundles_markdown(
     command: str, machine: Machine, subject: str, plan: BundlesPlan, found: Sequence[BundleResult]
 ) -> str:
-    """The table, with each bundle's speed over the first one's."""
+    """The table, with each bundle's speed relative to the first."""
     columns = ["system", "precision", "MB", "BLEU", "chrF"]
     for batch in plan.batches:
         columns += [f"ms at batch {batch} (min-max)", f"speed / {found[0].name}"]
@@ -118,9 +118,9 @@ def bundles_markdown(
 
 
 def draw_bundles(found: Sequence[BundleResult], batch: int, file: Path) -> None:
-    """Write a picture, PNG, of quality against speed in calls of `batch` sentences.
+    """Write a PNG picture of quality against speed in calls of `batch` sentences.
 
-    Raises StorageError where the file cannot be written.
+    Raises StorageError if the file cannot be written.
     """
     with mpl.rc_context(PICTURE_STYLE):
         figure = Figure(figsize=(8, 5), layout="constrained")
@@ -131,7 +131,7 @@ def draw_bundles(found: Sequence[BundleResult], batch: int, file: Path) -> None:
             axes.annotate(each.name, point, xytext=(4, 4), textcoords="offset points")
         axes.set_xlabel(f"Sentences a second, {batch} a call")
         axes.set_ylabel("BLEU")
-        axes.margins(0.15)  # room for the names
+        axes.margins(0.15)  # leave space for the names
         axes.grid(alpha=0.3)
         picture = io.BytesIO()
         figure.savefig(picture, format="png", dpi=120)

@@ -1,6 +1,6 @@
 """How well the probability of a translation separates good translations from poor ones.
 
-A translation is good from the same sentence chrF2 on as in the model's calibration.
+A translation is good if its chrF2 reaches the threshold of the model's calibration.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class EstimationResult:
     others: float
     """How often a reference is likelier than the reference of another sentence."""
     left_out: float
-    """How often a reference is likelier than the same without one of its words."""
+    """How often a reference is likelier than the same text with one word removed."""
     swapped: float
-    """How often a reference is likelier than the same with two neighbouring words swapped."""
+    """How often a reference is likelier than the same text with two neighbouring words swapped."""
     reference_probability: float
     """Mean probability of the references, which are worded differently from the model's output."""
 

@@ -29,8 +29,8 @@ from training.runs.log import training_seconds
 
 @dataclass(frozen=True)
 class TrainedSystem:
-    """One recipe and its runs, which differ in their seed; a run may be a file of translations that
-    were made elsewhere."""
+    """A recipe and its runs, which differ in their seed. A file of translations made elsewhere may
+    take the place of a run."""
 
     name: str
     runs: list[Path]
@@ -38,18 +38,19 @@ class TrainedSystem:
 
 @dataclass(frozen=True)
 class RunResult:
-    """One run on the test set. What translations from a file do not hold is None."""
+    """The results of one run on the test set. Values that a file of translations does not have are
+    None."""
 
     run: str
     checkpoint: str | None
     parameters: int | None
     training_hours: float | None
     tokens_per_second: float | None
-    """Pieces of the best outputs, without eos, over the time of the whole test set."""
+    """Pieces of the best outputs, without eos, divided by the time for the whole test set."""
     quality: CorpusScores
     lengths: list[LengthBucket]
     frequencies: list[FrequencyBucket]
-    """None of them where the baseline's training text is not known."""
+    """Empty if the baseline's training text is not known."""
     translations: list[str]
 
 
@@ -60,13 +61,13 @@ class SystemResult:
     name: str
     runs: list[RunResult]
     change: BleuChange | None
-    """From the first system, run by run; None for the first."""
+    """Difference from the first system, run by run; None for the first."""
 
 
 def parse_system(text: str) -> TrainedSystem:
-    """Read NAME=RUN,RUN,..., where a run may be a file of translations.
+    """Parse NAME=RUN,RUN,..., where each run may be a file of translations.
 
-    Raises BenchError where it is not of that form.
+    Raises BenchError for another form.
     """
     name, _, runs = text.partition("=")
     folders = runs.split(",")
@@ -84,9 +85,9 @@ def compare_systems(
 ) -> list[SystemResult]:
     """Translate `source` with every run and score it; the first system is the baseline.
 
-    Words are counted in the training text of the baseline's first run, if it is one. Raises
-    BenchError or a TrainingError where a run or text cannot be used, before the first translation
-    where possible.
+    Words are counted in the training text of the baseline's first run, if it is a run. Raises
+    BenchError or a TrainingError if a run or text is unusable, if possible before the first
+    translation.
     """
     _check(systems, source)
     try:
@@ -108,7 +109,7 @@ def compare_systems(
 
 
 def _check(systems: list[TrainedSystem], source: Path) -> None:
-    """Find what is wrong with a run or a file before hours of decoding."""
+    """Check a run or a file before hours of decoding."""
     names = [system.name for system in systems]
     if len(set(names)) < len(names):
         raise BenchError(f"every --system must have a name of its own, got {', '.join(names)}")
@@ -140,7 +141,7 @@ def _check(systems: list[TrainedSystem], source: Path) -> None:
 
 @dataclass(frozen=True)
 class _Output:
-    """What a run made of the test set, and what is known of the run."""
+    """A run's translations of the test set, and the properties of the run."""
 
     translations: list[str]
     checkpoint: str | None = None
@@ -173,7 +174,7 @@ def _translate(run: Path, sources: list[str], options: SearchOptions) -> _Output
     start = time.perf_counter()
     translations = translate(trained.model, trained.tokenizer, sources, options, progress=True)
     seconds = time.perf_counter() - start
-    # The search's own pieces are not kept; a text's best pieces are as many but for a few.
+    # The pieces of the search are not kept; the tokenized text has nearly the same number.
     tokens = sum(map(len, trained.tokenizer.encode_batch(translations)))
     return _Output(
         translations=translations,
@@ -185,6 +186,6 @@ def _translate(run: Path, sources: list[str], options: SearchOptions) -> _Output
 
 
 def _change(baseline: list[RunResult], runs: list[RunResult], pairs: list[Pair]) -> BleuChange:
-    """Of the runs that both have, the first with the first."""
+    """The mean difference between runs that both systems have, pairwise in order."""
     texts = [(old.translations, new.translations) for old, new in zip(baseline, runs, strict=False)]
     return mean_bleu_change(texts, [reference for _, reference in pairs])

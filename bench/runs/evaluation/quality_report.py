@@ -72,13 +72,13 @@ def _main_table(results: list[SystemResult]) -> Iterator[str]:
 
 
 def _mean(values: Sequence[float | None], text: Callable[[float], str]) -> str:
-    """Of what is known; nothing where no run states it."""
+    """The mean of the known values; None if no run has one."""
     known = [value for value in values if value is not None]
     return text(statistics.fmean(known)) if known else ""
 
 
 def _spread(runs: list[RunResult], figure: Callable[[RunResult], float]) -> str:
-    """Mean, and the range where there are several."""
+    """The mean, with the range if there are several values."""
     values = [figure(run) for run in runs]
     mean = f"{statistics.fmean(values):.2f}"
     return f"{mean} ({min(values):.2f}-{max(values):.2f})" if len(values) > 1 else mean

@@ -1,7 +1,7 @@
-"""How well the probability of a translation agrees with a person who has read it.
+"""How well the probability of a translation agrees with the judgement of a human reader.
 
-A file has a line for each translation: the languages (`de-en`), the source, the translation that
-was read, and `right`, `usable` (all is said, with a fault of form) or `wrong`, with tabs between.
+A file has a line per translation with tab-separated fields: the languages (`de-en`), the source,
+the translation, and `right`, `usable` (complete, with a flaw of form) or `wrong`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from serving.translation.translator import ModelTranslator
 
 MARKS = ("right", "usable", "wrong")
 _DRAWS = 1000
-"""Samples, with replacement, that the intervals are of."""
+"""Number of bootstrap samples for the intervals."""
 
 
 class ReadTranslation(NamedTuple):
-    """A translation that somebody has read."""
+    """A translation that a person has judged."""
 
     languages: tuple[str, str]
     source: str
@@ -35,30 +35,32 @@ class ReadTranslation(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadingResult:
-    """What a model's probability of translations is worth, by the marks of a reader."""
+    """How well a model's probabilities agree with the marks of a reader."""
 
     name: str
     sentences: int
     changed: int
-    """How many more the model now translates otherwise; they are left out."""
+    """Number of sentences that the model now translates differently; they are ignored."""
     right: float
-    """Share of those that are right."""
+    """Share of right translations."""
     usable: float
-    """Share of those that are right or usable."""
+    """Share of right or usable translations."""
     auc_right: tuple[float, float, float]
-    """How often a right one has the higher probability than another, and the interval of 95 %."""
+    """How often a right translation has a higher probability than another one, with the 95 %
+    interval."""
     auc_usable: tuple[float, float, float]
-    """How often one that is not wrong has the higher probability than a wrong one; likewise."""
+    """How often a right or usable translation has a higher probability than a wrong one,
+    likewise."""
     mean_probability: float | None
-    """None, as the next two, for a bundle without a calibration."""
+    """None, like the next two, for a bundle without a calibration."""
     error_right: float | None
-    """Expected calibration error, if what is right is good."""
+    """Expected calibration error if only right translations count as good."""
     error_usable: float | None
-    """The same if what is usable is good, too."""
+    """Expected calibration error if usable translations count as good too."""
 
 
 def read_marks(path: Path) -> list[ReadTranslation]:
-    """The translations of a file; raises BenchError where it cannot be read, or has other lines."""
+    """Read the translations of a file. Raises BenchError if it is unreadable or has other lines."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -79,8 +81,8 @@ def read_marks(path: Path) -> list[ReadTranslation]:
 def measure_reading(
     translator: ModelTranslator, every: Sequence[ReadTranslation], progress: Callable[[str], None]
 ) -> ReadingResult:
-    """Compare the probabilities of a model, or its scores where it is not calibrated, with the
-    marks of those translations that are its own; raises BenchError where all marks are alike."""
+    """Compare a model's probabilities, or its scores without a calibration, with the marks of the
+    translations that it still makes. Raises BenchError if all marks are equal."""
     name, pairs = translator.manifest.name, translator.manifest.languages.trained
     own = [each for each in every if each.languages in pairs]
     values, marks = [], []
@@ -116,7 +118,7 @@ def measure_reading(
 
 
 def reading_markdown(results: Sequence[ReadingResult]) -> str:
-    """A table with a row for each model."""
+    """A table with a row per model."""
     return "\n".join(
         [
             "| bundle | sentences | right | right or usable | mean probability | AUC, right "

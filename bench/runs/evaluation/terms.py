@@ -1,8 +1,8 @@
-"""How often the terms of a glossary come to stand where they belong, and what that does to the rest
-of a translation.
+"""How often the terms of a glossary are used where they belong, and how this affects the rest of a
+translation.
 
-Sentences and their translations are made from templates; a glossary has for each noun the
-translation of another noun, so that no model says it by itself.
+Sentences and translations come from templates. The glossary gives each noun the translation of
+another noun, which no model would choose by itself.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ f Feder Federn feather feathers
 m Preis Preise price prices|n Spiel Spiele game games|f Reise Reisen journey journeys
 """
 _BEFORE = (("", ""), ("Test", "test "), ("Reserve", "reserve "))
-"""Before a noun: 100 of them make 300 terms."""
+"""Put before a noun, so that 100 nouns make 300 terms."""
 # Slots: `1n` the first noun with its article in the nominative, `1a`, `1d` in the accusative and
 # the dative, `1p` and `1q` in the plural, without an article and in the dative.
 _TEMPLATES = (
@@ -101,11 +101,11 @@ class Noun:
     """Singular and plural."""
 
     def form(self, language: str, number: int) -> str:
-        """Singular (0) or plural (1)."""
+        """The singular (0) or plural (1) form."""
         return (self.german if language == "de" else self.english)[number]
 
     def phrase(self, language: str, case: str) -> str:
-        """The noun as a slot of a template asks for it."""
+        """The noun in the form that a slot of a template needs."""
         if case == "p":
             return self.form(language, 1)
         article = _ARTICLES[case][self.gender] if language == "de" else "the"
@@ -114,31 +114,32 @@ class Noun:
 
 @dataclass(frozen=True)
 class TermSentence:
-    """A sentence with terms, and its translation with those of the glossary in it."""
+    """A sentence with terms, and its translation with the glossary's terms."""
 
     source: str
     reference: str
     plain: str
-    """What it would be translated as without a glossary."""
+    """The translation without a glossary."""
     terms: tuple[str, ...]
-    """The glossary's translations, in the form that the reference has."""
+    """The glossary's translations, in the form of the reference."""
 
 
 @dataclass(frozen=True)
 class TermsResult:
-    """One way to put terms in, on all sentences."""
+    """The results of one way to insert terms, on all sentences."""
 
     name: str
     landed: float
-    """Share of the terms that stand in the translation, in whatever form."""
+    """Share of terms that are in the translation, in any form."""
     placed: float
-    """Share that has a neighbour of the reference too: the word before, but for an article, or the
-    word behind."""
+    """Share of terms that share a neighbour with the reference: the word before, ignoring articles,
+    or the word after."""
     inflected: float
-    """Share that is in the form of the reference."""
+    """Share of terms in the form of the reference."""
     chrf: float
     bleu: float
-    """Against the references with the glossary's terms; for no glossary against those without."""
+    """Against references with the glossary's terms; without a glossary, against the plain
+    references."""
     seconds: float
     outputs: list[str]
 
@@ -176,8 +177,8 @@ def measure_terms(
     seed: int,
     progress: Callable[[str], None],
 ) -> list[TermsResult]:
-    """Translate the sentences without a glossary, with a search that is held to its terms, with
-    marks in their places, and with terms that are put where the attention says."""
+    """Translate the sentences without a glossary, with a constrained search, with placeholders, and
+    with terms that are placed by the attention."""
     entries, sentences = glossary_and_sentences(languages, count, seed)
     index = TermIndex(entries, *languages)
     ways: dict[str, Callable[[str, Sequence[Match]], str]] = {
@@ -203,7 +204,7 @@ def measure_terms(
 
 
 def terms_markdown(languages: str, results: Sequence[TermsResult]) -> str:
-    """A table with a row for each way."""
+    """A table with a row per way to insert terms."""
     lines = [
         f"| {languages} | landed | in place | in the reference's form | chrF | BLEU | CPU s |",
         "|---|---|---|---|---|---|---|",
@@ -276,7 +277,7 @@ def _result(
 
 
 def _landed(term: str, output: str, reference: str, language: str) -> tuple[bool, bool, bool]:
-    """Whether a term is there, has a neighbour of the reference, and has its form."""
+    """Whether a term is in the text, shares a neighbour with the reference, and has its form."""
     here, there = _around(term, output, language), _around(term, reference, language)
     if here is None:
         return False, False, False
@@ -286,7 +287,7 @@ def _landed(term: str, output: str, reference: str, language: str) -> tuple[bool
 
 
 def _around(term: str, text: str, language: str) -> tuple[str, str] | None:
-    """The stems before and behind a term, articles left out; None where it is not there."""
+    """The stems before and after a term, ignoring articles; None if the term is missing."""
     articles = {"the", "a", "an", "der", "die", "das", "den", "dem", "des", "ein", "eine", "einen"}
     wanted = [token.stem for token in tokens(term, language)]
     words = [t.stem for t in tokens(text, language) if t.text.lower() not in articles]

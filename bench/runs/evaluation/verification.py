@@ -1,4 +1,4 @@
-"""What comparing translations with their sources finds and repairs, and what it costs."""
+"""What the comparison of translations with their sources finds and repairs, and what it costs."""
 
 from __future__ import annotations
 
@@ -19,73 +19,73 @@ from serving.translation.translator import ModelTranslator
 from training.corpora.pairs import Pair
 
 _CHUNK = 32
-"""Texts that are translated in turns, so that little else changes on the machine between them."""
+"""Number of texts per turn. Short turns keep the machine's state comparable."""
 _MINUTE = 60
 
 
 @dataclass(frozen=True)
 class VerificationPlan:
-    """Which sentences, and for how long."""
+    """Which sentences to translate, and for how long."""
 
     sample: int
-    """Of either sort, at most."""
+    """Largest number of sentences of either kind."""
     repetitions: int
     seed: int
-    """Another one draws other sentences."""
+    """The seed of the sample."""
     minutes: float
-    """After these no further sentences are begun, of either sort."""
+    """No further sentences of either kind are started after this time."""
 
 
 @dataclass(frozen=True)
 class Changed:
-    """A translation that was put right, or that has a fault still."""
+    """A translation that was repaired, or that still has a fault."""
 
     source: str
     reference: str
     before: str
     after: str
     faults: list[str]
-    """Of the translation before."""
+    """Faults of the translation before repair."""
     by: Sequence[str]
-    """What put it right; empty where nothing did."""
+    """The means of repair; empty if nothing helped."""
 
 
 @dataclass(frozen=True)
 class VerificationResult:
-    """One direction on one sample."""
+    """The results of one direction on one sample."""
 
     name: str
     sentences: int
-    """With figures, other letters, codes or tags."""
+    """Number of sentences with figures, other scripts, codes or tags."""
     wrong_before: int
     wrong_after: int
     changed: list[Changed]
     false_alarms: list[Changed]
-    """Changed though the text passed as a whole, or had the digits of its reference and has them
-    no more."""
+    """Number of translations that were changed although the text passed as a whole, or that had the
+    digits of the reference and lost them."""
     references: int
-    """References that the invariants would not pass: free or wrong ones, and false alarms."""
+    """Number of references that do not pass the checks: free or wrong ones, and false alarms."""
     cost: float
-    """Seconds with over seconds without, less 1, for those sentences."""
+    """Time with `verify` over the time without it, minus 1, for those sentences."""
     plain_sentences: int
     plain_cost: float
-    """The same for sentences without any such thing."""
+    """The same for sentences that have nothing to check."""
 
     @property
     def repaired(self) -> dict[str, int]:
-        """How many translations were put right by each means."""
+        """Number of repaired translations by means of repair."""
         return Counter(by for each in self.changed for by in set(each.by))
 
 
 @dataclass
 class _Turns:
-    """What came of the sentences that have been translated without `verify` and with it."""
+    """The results of sentences translated without and with `verify`."""
 
     pairs: list[Pair] = field(default_factory=list)
     before: list[Translation] = field(default_factory=list)
     after: list[Translation] = field(default_factory=list)
     seconds: list[list[float]] = field(default_factory=list)
-    """Of each repetition, without and with."""
+    """By repetition: seconds without and with `verify`."""
 
     @property
     def cost(self) -> float:
@@ -100,8 +100,8 @@ def measure_verification(
     plan: VerificationPlan,
     progress: Callable[[str], None],
 ) -> VerificationResult:
-    """Translate a sample of the pairs of either sort, with and without `verify` in turns; costs are
-    medians over the repetitions. Raises BenchError where there are no pairs of one sort."""
+    """Translate a sample of either kind of pairs, without and with `verify` in turns. Costs are
+    medians over the repetitions. Raises BenchError if there are no pairs of one kind."""
     chosen = list(pairs)
     random.Random(plan.seed).shuffle(chosen)
     name = "-".join(languages)
@@ -144,7 +144,7 @@ def measure_verification(
 
 
 def verification_markdown(results: Sequence[VerificationResult]) -> str:
-    """A table with a row for each direction."""
+    """A table with a row per direction."""
     lines = [
         "| direction | sentences | right before | right after | by another hypothesis, a second "
         "search, the source's form | false alarms | references flagged | cost "
@@ -163,13 +163,13 @@ def verification_markdown(results: Sequence[VerificationResult]) -> str:
 
 
 def write_verification(path: Path, results: Sequence[VerificationResult]) -> None:
-    """Write the record with every changed translation, for people to look at."""
+    """Write the record with every changed translation, for human readers."""
     record = json.dumps([asdict(result) for result in results], ensure_ascii=False, indent=1)
     path.write_text(record + "\n", encoding="utf-8")
 
 
 def _leaves_reference(each: Changed) -> bool:
-    """Whether a translation had the digits of a human one, and has them no more."""
+    """Whether a translation had the digits of the human one and lost them."""
     before, after, wanted = (_digits(text) for text in (each.before, each.after, each.reference))
     return before == wanted != after
 
@@ -189,7 +189,7 @@ def _in_turns(
     plan: VerificationPlan,
     progress: Callable[[int], None],
 ) -> _Turns:
-    """Each few sentences without and with `verify`, which of them first by turns."""
+    """Translate each chunk without and with `verify`, in alternating order."""
     source, target = languages
     found = _Turns(seconds=[[0.0, 0.0] for _ in range(plan.repetitions)])
     end = time.monotonic() + plan.minutes * _MINUTE
@@ -202,7 +202,7 @@ def _in_turns(
             first = bool((number + repetition) % 2)
             for verify in (first, not first):
                 options = replace(translator.default_options, verify=verify)
-                began = time.process_time()  # other work of the machine does not count
+                began = time.process_time()  # processor time, so that other processes do not count
                 turns[verify] = translator.translate(texts, options, source=source, target=target)
                 found.seconds[repetition][verify] += time.process_time() - began
         found.pairs += chunk

@@ -55,52 +55,53 @@ TEXTS = (
     "The doctor told him to drink more water and to sleep longer.",
     "After a long discussion the council agreed to build a new school.",
 )
-"""For the models of others, which read English."""
+"""Texts for imported models, which read English."""
 
 
 @dataclass(frozen=True)
 class GatePlan:
-    """What is measured, and how often."""
+    """What to measure, and how often."""
 
     repetitions: int
     cores: int
     shapes: Sequence[str] = ("demo", "base")
-    """Of translation models, beside CTranslate2; of all but the first batch with shortlists too."""
+    """Translation models, beside CTranslate2; all but the first batch also with shortlists."""
     joint: str = "joint-small"
-    """The shape of a joint-representation model, beside PyTorch eager."""
+    """A joint-representation model, beside PyTorch eager."""
     language: str = "lm_small"
     """The preset of a language model, beside CTranslate2."""
     batches: Sequence[int] = (1, 32)
     others: bool = True
-    """Whether the models of others are measured that packages bring."""
+    """Whether to measure imported models that come in packages."""
 
 
 @dataclass(frozen=True)
 class GateRow:
-    """This engine in one case."""
+    """This engine in one scenario."""
 
     name: str
     rival: str
     speeds: list[float]
-    """Its speed over the rival's, each at its fastest thread setting, in each repetition."""
+    """Its speed relative to the rival, each at its fastest thread setting, one entry per
+    repetition."""
 
     @property
     def median(self) -> float:
-        """Over repetitions."""
+        """The median over repetitions."""
         return statistics.median(self.speeds)
 
 
 @dataclass(frozen=True)
 class GateResult:
-    """All that one look found."""
+    """All results of a check."""
 
     rows: list[GateRow]
     left_out: dict[str, str]
-    """What could not be measured on this machine, and why."""
+    """Rows that could not be measured on this machine, with the reason."""
 
 
 def measure_gate(plan: GatePlan, progress: Progress) -> GateResult:
-    """Measure each row, system after system within each repetition."""
+    """Measure each row; the systems take turns within each repetition."""
     left_out: dict[str, str] = {}
     rows: list[GateRow] = []
     for shape in plan.shapes:
@@ -201,7 +202,7 @@ def _encoder_rows(plan: GatePlan, progress: Progress) -> Iterator[GateRow]:
 
 
 def _student_rows(plan: GatePlan, progress: Progress) -> Iterator[GateRow]:
-    """A student of Bergamot beside the runtime that comes with it."""
+    """A student of Bergamot beside its own runtime."""
     students = StudentsPlan("en", list(TEXTS) * 2, plan.repetitions, plan.cores, forms=("int8",))
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name:
         found = time_students(students, Path(name), progress)

@@ -1,1 +1,1 @@
-"""Speed of training: updates of a model, and attention forward and backward. Nothing decodes."""
+"""Speed of training: updates of a model, and attention forward and backward."""

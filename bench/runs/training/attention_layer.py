@@ -1,6 +1,7 @@
-"""Forward and backward of one attention at batch 1: light kinds beside PyTorch's fused attention.
+"""Forward and backward pass of one attention at batch 1: light kinds beside PyTorch's fused
+attention.
 
-Each case has a process of its own, so that its peak memory is its own.
+Each case runs in a process of its own, so that peak memory is its own.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from bench.reports.report import Machine, head_lines, table_line
 from training.models.sublayers.light_attention import light_attention, offset_mask
 
 DIM, HEADS = 320, 16
-"""Of the paper's models on WikiText-2."""
+"""Sizes of the paper's models on WikiText-2."""
 OFFSETS = {
     "cascade, window 16": tuple(range(16)),
     "cascade, window 128": tuple(range(128)),
@@ -28,19 +29,19 @@ OFFSETS = {
 }
 CAUSAL, MASKED = "SDPA, causal", "SDPA with the mask of window 16"
 _RUNS_FOR = 1.0
-"""Seconds a repetition is repeated for, so that short ones can be timed."""
+"""Duration of a repetition in seconds, so that short passes can be timed."""
 
 
 @dataclass(frozen=True)
 class AttentionTime:
-    """One kind at one length."""
+    """The results of one kind at one length."""
 
     name: str
     length: int
     milliseconds: list[float]
-    """Forward and backward, in each repetition."""
+    """Forward and backward pass, one entry per repetition."""
     peak_bytes: int
-    """The process' peak above what it held before."""
+    """Increase of the process's peak memory."""
 
 
 def time_attention(
@@ -59,7 +60,7 @@ def time_attention(
 
 
 def attention_markdown(command: str, machine: Machine, found: Sequence[AttentionTime]) -> str:
-    """The table of all kinds and lengths, with their speed over fused causal attention."""
+    """The table of all kinds and lengths, with speeds relative to fused causal attention."""
     subject = (
         f"One attention of {HEADS} heads, {DIM} features, batch 1, fp32: forward and backward, "
         "projections not counted."
@@ -97,7 +98,7 @@ def _time(name: str, length: int, repetitions: int, cores: int) -> tuple[list[fl
         for part in parts:
             part.grad = None
 
-    # What the first call of any operator allocates for good is not the attention's.
+    # The first call of any operator allocates memory for good, which must not count here.
     small = [part[:, :160].detach().clone().requires_grad_() for part in inputs]
     run(small, gradient[:, :160])
     before = peak_rss()

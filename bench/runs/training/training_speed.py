@@ -1,7 +1,7 @@
-"""Updates of a model in training, beside those of the Marian model of `transformers`.
+"""Training updates of a model, beside those of the Marian model of `transformers`.
 
-Both get the same batches, precision and threads, the same sizes and optimiser; each has a process
-of its own, and they take turns.
+Both get the same batches, precision, threads, sizes and optimiser. Each runs in a process of its
+own, and they take turns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from training.tasks.loss import label_smoothed_loss
 OURS, PEER = "Macaron (this project)", "Marian model of transformers"
 Kind = Literal["ours", "peer"]
 _LABELS = 16.0
-"""Median length of a target; lengths are log-normal, as those of sentences nearly are."""
+"""Median length of a target. Lengths are log-normal, approximately as those of sentences."""
 _SPREAD = 0.6
 
 
@@ -45,9 +45,9 @@ class TrainingPlan:
     preset: str
     vocab_size: int
     token_budget: int
-    """Padded tokens of a batch."""
+    """Padded tokens per batch."""
     updates: int
-    """Of one repetition, each with another batch."""
+    """Updates per repetition, each with another batch."""
     repetitions: int
     threads: int
     bf16: bool
@@ -55,7 +55,7 @@ class TrainingPlan:
 
     @property
     def config(self) -> TransformerConfig:
-        """The baseline of these sizes, post-norm as Marian is."""
+        """The baseline with these sizes; post-norm, as in Marian."""
         config = PRESETS[self.preset]
         assert isinstance(config, TransformerConfig)
         return replace(config, vocab_size=self.vocab_size, norm="post")
@@ -63,19 +63,19 @@ class TrainingPlan:
 
 @dataclass(frozen=True)
 class TrainingSpeed:
-    """One system."""
+    """The results of one system."""
 
     name: str
     parameters: int
-    """That are learnt."""
+    """Number of trained parameters."""
     operations: float
-    """Of its matrix products, for a label."""
+    """Operations of matrix products per label."""
     labels_per_second: list[float]
-    """In each repetition."""
+    """One entry per repetition."""
 
 
 def time_training(plan: TrainingPlan, progress: Callable[[str], None]) -> list[TrainingSpeed]:
-    """Both systems, a repetition of each in turns after one that does not count."""
+    """Measure both systems in turns, after a warm-up repetition."""
     speeds: dict[Kind, list[float]] = {"ours": [], "peer": []}
     with _worker("ours", plan) as ours, _worker("peer", plan) as peer:
         workers: dict[Kind, Connection] = {"ours": ours, "peer": peer}
@@ -92,7 +92,8 @@ def time_training(plan: TrainingPlan, progress: Callable[[str], None]) -> list[T
 
 
 def measure_matrix_speed(plan: TrainingPlan) -> float:
-    """Operations a second of large matrix products where, and in the type that, a plan trains."""
+    """Operations per second of large matrix products on the device and in the data type of a
+    plan."""
     torch.set_num_threads(plan.threads)
     return matrix_speed(torch.device(plan.device), torch.bfloat16 if plan.bf16 else torch.float32)
 
@@ -104,7 +105,8 @@ def training_markdown(
     speed: float,
     found: Sequence[TrainingSpeed],
 ) -> str:
-    """The table, with our speed over the peer's and the share of matrix products' `speed`."""
+    """The table, with our speed relative to the peer's and the share of the matrix products'
+    `speed`."""
     config = plan.config
     subject = (
         f"Updates of an encoder-decoder of {config.num_encoder_layers}+{config.num_decoder_layers} "
@@ -130,8 +132,8 @@ def training_markdown(
 
 @contextmanager
 def _worker(kind: Kind, plan: TrainingPlan) -> Iterator[Connection]:
-    """A process that reports its parameters and operations a label, and then the labels/s of each
-    repetition it is sent."""
+    """A process that reports its parameters and operations per label, and then the labels/s of each
+    repetition that it receives."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_work, args=(kind, plan, there), daemon=True)
@@ -165,7 +167,7 @@ def _work(kind: Kind, plan: TrainingPlan, connection: Connection) -> None:
 
 
 def random_batches(plan: TrainingPlan, seed: int) -> list[PairBatch]:
-    """Random ids of the lengths of ordinary text, batched by length."""
+    """Random ids with the lengths of ordinary text, batched by length."""
     generator = np.random.default_rng(seed)
     count = plan.updates * plan.token_budget // 8
     lengths = np.exp(generator.normal(np.log(_LABELS), _SPREAD, count)).astype(int).clip(1, 150)
@@ -185,7 +187,7 @@ def random_batches(plan: TrainingPlan, seed: int) -> list[PairBatch]:
 
 
 class _Update:
-    """One update of a model, as a run makes them."""
+    """An update of a model, as a run makes it."""
 
     def __init__(
         self, model: Any, loss: Callable[[Any, PairBatch], torch.Tensor], plan: TrainingPlan
@@ -195,7 +197,7 @@ class _Update:
         self._optimizer = build_optimizer(model, self._config)
 
     def __call__(self, batch: PairBatch) -> torch.Tensor:
-        """Make the update; returns the gradient's norm, which a GPU may not know yet."""
+        """Make the update. Returns the gradient's norm, which may still be computed on a GPU."""
         self._forward(batch).backward()
         norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._config.clip_norm)
         self._optimizer.step()
@@ -203,7 +205,8 @@ class _Update:
         return norm
 
     def operations(self, batch: PairBatch) -> float:
-        """Operations of matrix products for a label; the backward pass has twice the forward's."""
+        """Operations of matrix products per label; the backward pass has twice those of the forward
+        pass."""
         counter = FlopCounterMode(display=False)
         # The counter does not know all fused kinds of attention.
         with torch.no_grad(), counter, sdpa_kernel(SDPBackend.MATH):
@@ -248,7 +251,8 @@ def _peer(config: TransformerConfig) -> Any:
 
 
 def _peer_loss(model: Any, batch: PairBatch) -> torch.Tensor:
-    """What `transformers` itself makes of labels: no smoothing, which costs it less than ours."""
+    """The loss of `transformers` itself, without label smoothing, which makes it cheaper than
+    ours."""
     labels = batch.labels_BT.masked_fill(batch.labels_BT == PAD_ID, -100)
     loss: torch.Tensor = model(
         input_ids=batch.source_BS,

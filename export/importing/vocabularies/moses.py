@@ -8,6 +8,7 @@ from pathlib import Path
 
 from export.errors import ExportError
 from export.importing.folder import find_pair
+from serving.errors import install_command
 
 _PAIR = ("source.codes", "target.codes")
 _SHARED = ("bpecodes", "codes", "code")
@@ -74,8 +75,8 @@ def moses_rules(path: Path, language: str, written: Sequence[str]) -> bytes:
         from serving.bundle.moses import MosesRules
     except ImportError as error:
         raise ExportError(
-            f"{path}: reading texts by BPE codes needs sacremoses and subword-nmt: pip install "
-            f"'macaron[moses]' ({error})"
+            f"{path}: reading texts by BPE codes needs sacremoses and subword-nmt: "
+            f"{install_command('moses')} ({error})"
         ) from error
     rules = MosesRules(
         language=language,

@@ -1,1 +1,1 @@
-"""Bytes from anywhere into a folder: downloads and archives; none knows who publishes a model."""
+"""Downloads and archives, from any URL into a folder. Publishers are unknown here."""

@@ -1,4 +1,5 @@
-"""Files by their URLs: whole and as their hashes say, or not at all; what was cut off goes on."""
+"""Downloads of files by URL. A file is complete and matches its hash, or is not there; interrupted
+downloads are resumed."""
 
 from __future__ import annotations
 
@@ -22,9 +23,9 @@ from serving.progress import ProgressLine
 
 _TIMEOUT_S = 60
 _WAIT_S = 1.0
-"""Before a server is asked again."""
+"""Seconds before a server is asked again."""
 _TRIES = 3
-"""In a row in which nothing came."""
+"""Number of consecutive tries without data before giving up."""
 _CHUNK = 1 << 18
 _HEADERS = {"User-Agent": "macaron"}
 
@@ -34,13 +35,13 @@ class RemoteFile:
     """A file to download."""
 
     name: str
-    """What it is called here, without a folder."""
+    """The local file name, without a folder."""
     urls: tuple[str, ...]
-    """Where it lies; the next is asked where the one before fails."""
+    """The URLs of the file; each is tried if the one before fails."""
     size: int
-    """Bytes; 0 where that is not known."""
+    """Bytes; 0 if unknown."""
     sha256: str | None
-    """None where whoever publishes it gives none."""
+    """None if its publisher has none."""
 
 
 def read_json(name: str, url: str) -> Any:
@@ -121,8 +122,9 @@ def _downloaded(name: str, file: RemoteFile, folder: Path) -> Path:
     if file.sha256 and found != file.sha256:
         part.unlink()
         raise ModelNameError(
-            f"{name}: {file.urls[0]} has the sha256 {found[:12]}..., and must have "
-            f"{file.sha256[:12]}...: it was changed or damaged, and is not used"
+            f"{name}: the sha256 of {file.urls[0]} must be {file.sha256[:12]}..., but is "
+            f"{found[:12]}...; the file was changed or damaged and is not used: check the hash, or "
+            "try again later"
         )
     os.replace(part, path)
     return path
@@ -196,7 +198,7 @@ def _size(path: Path) -> int:
 def _unreachable(name: str, url: str, error: Exception) -> ModelNameError:
     if isinstance(error, HTTPError):
         return ModelNameError(
-            f"{name}: {url} answered {error.code} {error.reason}; see to the name, or try again "
+            f"{name}: {url} answered {error.code} {error.reason}; check the name, or try again "
             "later"
         )
     return ModelNameError(

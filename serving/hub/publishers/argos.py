@@ -17,7 +17,7 @@ from serving.hub.cache import downloads_folder
 from serving.hub.fetching.archives import unpacked
 from serving.hub.fetching.downloads import RemoteFile, downloaded, missing_bytes, read_json, size_of
 from serving.hub.names import ArgosName
-from serving.hub.publishers.published import Published, whole
+from serving.hub.publishers.published import Published, listed_pairs, whole
 
 _INDEX = "https://raw.githubusercontent.com/argosopentech/argospm-index/main/"
 
@@ -49,7 +49,9 @@ def look(name: ArgosName) -> Published:
         downloads_folder(label),
         whole,
         partial(_fetch, label, file),
-        remark="" if name.sha256 else "the index gives no hash; #sha256=HASH behind it names one",
+        remark=""
+        if name.sha256
+        else "the index has no hash; append #sha256=HASH to the name to check one",
     )
 
 
@@ -66,8 +68,8 @@ def _newest(name: ArgosName, entries: Sequence[dict[str, Any]], index: str) -> d
             for entry in entries
             if entry.get("from_code") == source or entry.get("to_code") == target
         }
-        listed = f"; of its languages there are {', '.join(sorted(near))}" if near else ""
-        raise ModelNameError(f"{name}: {index} has no such pair{listed}")
+        pairs = listed_pairs(near, map(_pair, entries))
+        raise ModelNameError(f"{name}: {index} has no such pair; {pairs}")
     return max(found, key=_version)
 
 

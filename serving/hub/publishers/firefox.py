@@ -24,7 +24,7 @@ from serving.hub.fetching.downloads import (
     read_pages,
 )
 from serving.hub.names import FirefoxName
-from serving.hub.publishers.published import Published, linked, whole
+from serving.hub.publishers.published import Published, linked, listed_pairs, whole
 
 _SERVER = "https://firefox.settings.services.mozilla.com/v1"
 _RECORDS = "buckets/main/collections/translations-models/records"
@@ -73,9 +73,10 @@ def _newest(
     needed = [record for record in found if record.get("fileType") in _NEEDED]
     models = [str(record["version"]) for record in needed if record["fileType"] == "model"]
     if not models:
-        near = sorted({_pair(record) for record in records if _is_near(record, name.pair)})
-        listed = f"; of its languages there are {', '.join(near)}" if near else ""
-        raise ModelNameError(f"{name}: Mozilla's list has no such pair{listed}")
+        near = {_pair(record) for record in records if _is_near(record, name.pair)}
+        raise ModelNameError(
+            f"{name}: Mozilla's list has no such pair; {listed_pairs(near, map(_pair, records))}"
+        )
     version = max(models, key=_rank)
     chosen = [record for record in needed if record["version"] == version]
     return sorted(chosen, key=lambda record: _NEEDED.index(record["fileType"]))

@@ -141,23 +141,23 @@ def _reported(name: HubName) -> Iterator[None]:
     except GatedRepoError as error:
         raise ModelNameError(
             f"{name}: is gated; accept its terms at {hub}/{name.repository}, then log in with "
-            "`hf auth login`, or set HF_TOKEN to a token of yours"
+            "`hf auth login`, or set HF_TOKEN to your token"
         ) from error
     except RepositoryNotFoundError as error:
         raise ModelNameError(
             f"{name}: there is no such folder here, and no such model on {hub}, or it is private; "
-            "see to the spelling, or log in with `hf auth login`"
+            "check the spelling, or log in with `hf auth login`"
         ) from error
     except RevisionNotFoundError as error:
         raise ModelNameError(
             f"{name}: {name.repository} has no revision {name.revision!r}; name a branch, a tag or "
-            "a commit of it, or leave @ out"
+            "a commit of it, or leave out @"
         ) from error
     except HFValidationError as error:
-        raise ModelNameError(f"{name}: is no name of a model: {error}") from error
+        raise ModelNameError(f"{name}: is not a model name: {error}") from error
     except HfHubHTTPError as error:
         status = error.response.status_code
-        advice = "see to your token (HF_TOKEN)" if status in _NO_ACCESS else "try again later"
+        advice = "check your token (HF_TOKEN)" if status in _NO_ACCESS else "try again later"
         raise ModelNameError(
             f"{name}: {hub} answered {status}: "
             f"{error.server_message or error.response.reason_phrase}; {advice}"
@@ -169,10 +169,10 @@ def _reported(name: HubName) -> Iterator[None]:
         RevisionResolutionError,
         httpx2.TransportError,
     ) as error:
-        why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "there is no network to it"
+        why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "no network connection"
         raise ModelNameError(
-            f"{name}: {hub} cannot be reached ({why}), and the model was not downloaded before; "
-            "connect, name a mirror with HF_ENDPOINT, or give a folder in its place"
+            f"{name}: {hub} cannot be reached ({why}), and the model is not in the cache; connect "
+            "to the network, set HF_ENDPOINT to a mirror, or give a folder instead"
         ) from error
     except OSError as error:
         if error.errno is not None:

@@ -1,10 +1,10 @@
-"""A model that somebody publishes, and its way into a folder here."""
+"""A published model, and its download into a local folder."""
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -94,7 +94,7 @@ def _announce(published: Published) -> None:
     size = size_text(published.size) if published.size else "of unknown size"
     missing = size_text(published.missing)
     if published.size and missing != size:
-        size += f", of which {missing} are to be downloaded"
+        size += f", {missing} to download"
     tell(f"{published.label}: {size}, from {published.place}; {_licence_text(published.licence)}")
     if published.remark:
         tell(f"{published.label}: {published.remark}")
@@ -102,7 +102,7 @@ def _announce(published: Published) -> None:
 
 def _licence_text(licence: str | None) -> str:
     if licence is None:
-        return "no licence is named: whether you may use it is for you to find out"
+        return "its publisher names no licence: find out whether you may use it"
     if _NOT_COMMERCIAL.search(licence):
         return f"warning: its licence, {licence}, forbids commercial use"
     return f"licence: {licence}"
@@ -121,10 +121,18 @@ def _check_room(published: Published) -> None:
         free = shutil.disk_usage(there).free
         if free < total:
             raise ModelNameError(
-                f"{published.name}: the disk of {there} has {size_text(free)} free, and "
-                f"{size_text(total)} are needed for the download and its bundle; make room, or "
-                "name other places with MACARON_CACHE (bundles) and HF_HOME (downloads of a hub)"
+                f"{published.name}: the disk of {there} has {size_text(free)} free, but the "
+                f"download and its bundle need {size_text(total)}; free some space, or set "
+                "MACARON_CACHE (bundles) and HF_HOME (downloads) to folders on another disk"
             )
+
+
+def listed_pairs(near: Iterable[str], pairs: Iterable[str]) -> str:
+    """The end of an error message about a language pair that is not published: the pairs with one
+    of its languages, or else a few of all pairs."""
+    if found := sorted(set(near)):
+        return f"pairs with one of its languages: {', '.join(found)}"
+    return f"it has, for example: {', '.join(sorted(set(pairs))[:8]) or 'none'}"
 
 
 def whole(folder: Path) -> None:

@@ -80,7 +80,7 @@ def _given_file(name: HubName, files: Sequence[str]) -> str:
 def _only(name: HubName, files: Sequence[str]) -> str:
     if len(files) > 1:
         raise ModelNameError(
-            f"{name}: has several files of GGUF; choose one, as {name}:{files[0]}; "
+            f"{name}: has several GGUF files; choose one, for example {name}:{files[0]}; "
             f"{_listed_gguf(files)}"
         )
     return files[0]
@@ -88,14 +88,14 @@ def _only(name: HubName, files: Sequence[str]) -> str:
 
 def _listed_gguf(files: Sequence[str]) -> str:
     found = [file for file in files if file.endswith(".gguf")]
-    return f"there are: {', '.join(found)}" if found else "it has none of GGUF"
+    return f"there are: {', '.join(found)}" if found else "it has no GGUF files"
 
 
 def _remark(weights: Sequence[str]) -> str:
     if PurePosixPath(weights[0]).suffix == ".safetensors":
         return ""
     return (
-        f"its weights are pickles ({weights[0]}): tensors alone are read of them, and nothing in "
+        f"its weights are pickles ({weights[0]}): only tensors are read from them, and no code in "
         "them is executed"
     )
 
@@ -103,9 +103,9 @@ def _remark(weights: Sequence[str]) -> str:
 def _nothing(name: HubName, root: Sequence[str]) -> ModelNameError:
     others = [file for file in root if not file.startswith(".") and file != _CARD]
     listed = ", ".join(others[:8]) + (", ..." if len(others) > 8 else "")
-    what = f"its files are {listed}" if others else "it has no files but its card"
+    what = f"its files are {listed}" if others else "it has only a card"
     return ModelNameError(
-        f"{name}: holds no model that is read: neither {_CONFIG} with model.safetensors or "
-        "pytorch_model.bin, nor a file of GGUF, a model of CTranslate2 or Marian, or a single .pt; "
+        f"{name}: has no model that Macaron can read: neither {_CONFIG} with model.safetensors or "
+        "pytorch_model.bin, nor a GGUF file, a CTranslate2 or Marian model, or a single .pt; "
         f"{what}"
     )

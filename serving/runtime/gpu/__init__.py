@@ -1,1 +1,1 @@
-"""Sessions, memory and graphs of CUDA and TensorRT. Without a GPU nothing of it is imported."""
+"""Sessions, memory and graphs of CUDA and TensorRT. Nothing of it is imported without a GPU."""

@@ -1,4 +1,5 @@
-"""The first GPU, by ONNX Runtime's CUDA provider: whether it can be used, and what it loads."""
+"""The first GPU by ONNX Runtime's CUDA provider: whether it is usable, and how graphs are
+loaded."""
 
 from __future__ import annotations
 
@@ -29,16 +30,16 @@ _PACKAGE = "pip install '.[serve-cuda]'"
 PACKAGE_NEEDED = f"onnxruntime-gpu is needed, in an environment without onnxruntime: {_PACKAGE}"
 _CUDNN = ("libcudnn.so.9", "libcudnn.so")
 _OWN_BYTES = 512 * 2**20
-"""What CUDA's libraries and a step's intermediate results take besides weights and caches; a guess
-on the safe side."""
+"""A safe estimate of what CUDA's libraries and the intermediate results of a step need besides
+weights and caches."""
 _ROUNDED = 2
-"""Times what caches may fill that they may take: sizes are rounded up to buckets, and what joins is
-copied."""
+"""Caches may take this multiple of their contents: sizes are rounded up to buckets, and joining
+sentences are copied."""
 _OPTIONS = {
     "device_id": "0",
     # Otherwise products of fp32 have 10 bits of precision.
     "use_tf32": "0",
-    # Memory of intermediate results grows by what is missing, not to the next power of two.
+    # The arena grows by what is missing, not to the next power of two.
     "arena_extend_strategy": "kSameAsRequested",
 }
 
@@ -46,14 +47,14 @@ logger = logging.getLogger(__name__)
 
 
 class NoDeviceError(Exception):
-    """There is no GPU that this process can compute on; the message says why, in one clause."""
+    """This process cannot compute on a GPU; the message gives the reason in one clause."""
 
 
 class CudaDevice:
-    """A GPU; see `serving.runtime.session.Device`."""
+    """A GPU; implements `serving.runtime.session.Device`."""
 
     def __init__(self, mover: RowMover, use: DeviceUse, batches: int, *, graphs: bool) -> None:
-        """For so many batches at once."""
+        """Prepare a GPU for this many concurrent batches."""
         self._mover, self.use, self._batches, self._graphs = mover, use, batches, graphs
 
     def load(
@@ -65,7 +66,7 @@ class CudaDevice:
         int8: bool,
         profile_prefix: Path | None = None,
     ) -> CudaSession:
-        """A graph on the GPU; raises BundleError where ONNX Runtime refuses it there."""
+        """Load a graph on the GPU. Raises BundleError if ONNX Runtime refuses it there."""
         del threads, int8
         # The encoder of a translation model runs once for many steps.
         often = any(tensor.is_cache or tensor.role == "packed_row" for tensor in graph.inputs)
@@ -82,8 +83,8 @@ class CudaDevice:
     def _open_graph(
         self, folder: Path, graph: Graph, profile_prefix: Path | None, *, graphs: bool
     ) -> tuple[onnxruntime.InferenceSession, bool]:
-        """A graph's session, and whether it captures CUDA graphs. One thread is for the few nodes
-        that make sizes out of sizes."""
+        """A graph's session, and whether it captures CUDA graphs. It needs one thread, for the few
+        nodes that compute sizes."""
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
@@ -106,13 +107,13 @@ class CudaDevice:
         return GpuTensors(self._mover, dtype)
 
     def merge(self, parts: Sequence[GpuSources], groups: Sequence[Sequence[int]]) -> GpuSources:
-        """One batch of sources from several."""
+        """Merge several batches of sources into one."""
         return GpuSources.merged(parts, groups)
 
 
 @dataclass(frozen=True)
 class _Opened:
-    """What all bundles of this process share."""
+    """State that all bundles of this process share."""
 
     gpu: Gpu
     mover: RowMover
@@ -120,16 +121,16 @@ class _Opened:
 
 
 def installed() -> tuple[str, list[str]]:
-    """The version of ONNX Runtime, and what it can compute by."""
+    """The version of ONNX Runtime and its execution providers."""
     return onnxruntime.__version__, onnxruntime.get_available_providers()
 
 
 def open_cuda(folder: Path, manifest: Manifest, cache_bytes: int, batches: int = 1) -> CudaDevice:
-    """The GPU for a bundle of which so many batches are computed at once, whose caches may fill
-    `cache_bytes` together.
+    """Open the GPU for a bundle with this many concurrent batches, whose caches may take
+    `cache_bytes` in total.
 
-    Raises NoDeviceError where there is none to compute on, or too little of its memory is free:
-    that is found out before anything is loaded.
+    Raises NoDeviceError, before anything is loaded, if there is no usable GPU or too little of its
+    memory is free.
     """
     opened = _open()
     try:
@@ -152,13 +153,13 @@ def open_cuda(folder: Path, manifest: Manifest, cache_bytes: int, batches: int =
 
 
 def needed_bytes(folder: Path, manifest: Manifest, cache_bytes: int, batches: int) -> int:
-    """Memory of the GPU that must be free for a bundle's graphs and batches."""
+    """GPU memory that must be free for a bundle's graphs and batches."""
     return weight_bytes(folder, manifest, batches) + _ROUNDED * cache_bytes + _OWN_BYTES
 
 
 def weight_bytes(folder: Path, manifest: Manifest, batches: int = 1) -> int:
-    """Bytes of a bundle's graphs with their weights, where each batch has a step graph, or the
-    graph of an encoder alone, of its own: each has its own of the weights that they share."""
+    """Bytes of a bundle's graphs with their weights. Each batch has its own step graph, or its own
+    graph of an encoder alone, and each graph its own copy of the weights that they share."""
     encoders = [manifest.encoder.file] if manifest.encoder is not None else []
     graphs = encoders * batches
     if manifest.step is not None:
@@ -168,7 +169,7 @@ def weight_bytes(folder: Path, manifest: Manifest, batches: int = 1) -> int:
 
 
 def opened_mover() -> RowMover:
-    """What moves rows on the GPU that `open_cuda` has opened."""
+    """The mover of rows on the GPU that `open_cuda` opened."""
     return _open().mover
 
 
@@ -191,9 +192,9 @@ def _open() -> _Opened:
             f"the NVIDIA driver runs CUDA {gpu.cuda[0]}.{gpu.cuda[1]} at most, and "
             f"onnxruntime-gpu {onnxruntime.__version__} needs CUDA {needed}: install a newer driver"
         )
-    with contextlib.redirect_stdout(io.StringIO()):  # it prints what it does not find
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints the libraries that it does not find
         onnxruntime.preload_dlls()
-    # It says in the log what is said here, and warns at each session of what is no fault.
+    # It would log the same again, and warn at each session about things that are not faults.
     onnxruntime.set_default_logger_severity(4)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
@@ -220,7 +221,7 @@ def _open() -> _Opened:
 def _session(
     path: Path, options: onnxruntime.SessionOptions, *, graphs: bool
 ) -> onnxruntime.InferenceSession:
-    """A session on the GPU or none: ONNX Runtime would go on without the GPU, with a warning."""
+    """A session on the GPU, or an error: ONNX Runtime would fall back to the CPU with a warning."""
     cuda = _OPTIONS | ({"enable_cuda_graph": "1"} if graphs else {})
     session = onnxruntime.InferenceSession(
         path,
@@ -236,8 +237,8 @@ def _session(
 def _capturing(
     path: Path, options: onnxruntime.SessionOptions, *, graphs: bool
 ) -> tuple[onnxruntime.InferenceSession, bool]:
-    """A session, and whether it captures CUDA graphs: a graph in which ONNX Runtime finds something
-    that cannot be captured is run without."""
+    """A session, and whether it captures CUDA graphs. If ONNX Runtime finds a node that cannot be
+    captured, the session runs without."""
     if graphs:
         try:
             return _session(path, options, graphs=True), True
@@ -249,7 +250,7 @@ def _capturing(
 
 
 def has_cudnn() -> bool:
-    """Whether cuDNN is found as ONNX Runtime looks for it, when the first kernel needs it."""
+    """Whether ONNX Runtime finds cuDNN when the first kernel needs it."""
     for name in _CUDNN:
         with contextlib.suppress(OSError):
             ctypes.CDLL(name)
@@ -258,7 +259,7 @@ def has_cudnn() -> bool:
 
 
 def _missing_library() -> str:
-    """Which of CUDA's libraries the provider does not find."""
+    """The CUDA library that the provider does not find."""
     library = Path(onnxruntime.__file__).parent / "capi" / "libonnxruntime_providers_cuda.so"
     reason = "its CUDA provider does not start"
     try:

@@ -1,4 +1,4 @@
-"""What the NVIDIA driver says of the first GPU, asked without any library but the driver's own."""
+"""What the NVIDIA driver reports about the first GPU. It needs no other library."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from serving.runtime.gpu.cuda_switches import VISIBLE
 _LIBRARY = "libcuda.so.1"
 _NO_DEVICE, _TOO_OLD = 100, (35, 803)
 _NON_BLOCKING, _THREAD_LOCAL = 1, 1
-"""CU_STREAM_NON_BLOCKING: a copy of ONNX Runtime's, which is in the default stream, would otherwise
+"""CU_STREAM_NON_BLOCKING: otherwise a copy by ONNX Runtime, which is in the default stream, would
 wait for the work of all batches. CU_STREAM_CAPTURE_MODE_THREAD_LOCAL."""
 
 
 class DriverError(Exception):
-    """There is no GPU to compute on; the message says what there is, in one clause."""
+    """There is no usable GPU; the message gives the reason in one clause."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU and what is free of its memory."""
+    """A GPU and its free memory."""
 
     name: str
     cuda: tuple[int, int]
-    """The newest version of CUDA that the driver runs."""
+    """The newest CUDA version that the driver supports."""
     compute_capability: tuple[int, int]
     free_bytes: int
     total_bytes: int
 
 
 def visible_gpus(environ: Mapping[str, str], library: str = _LIBRARY) -> list[str]:
-    """The GPUs that CUDA shows, by names for CUDA_VISIBLE_DEVICES; none without a driver."""
+    """The GPUs that CUDA shows, by their names for CUDA_VISIBLE_DEVICES; none without a driver."""
     named = environ.get(VISIBLE)
     if named is not None:
         names = (name.strip() for name in named.split(","))
@@ -47,9 +47,9 @@ def visible_gpus(environ: Mapping[str, str], library: str = _LIBRARY) -> list[st
 
 
 def look(library: str = _LIBRARY) -> Gpu:
-    """The GPU that CUDA numbers first; raises DriverError where there is none.
+    """The GPU that CUDA lists first. Raises DriverError if there is none.
 
-    Asking for free memory makes the context in which everything of this process computes there.
+    Reading its free memory creates the CUDA context of this process.
     """
     driver, cuda, _ = _begin(library)
     device = ctypes.c_int()
@@ -74,8 +74,8 @@ def look(library: str = _LIBRARY) -> Gpu:
 
 
 def _begin(library: str) -> tuple[ctypes.CDLL, tuple[int, int], int]:
-    """The driver, the newest version of CUDA that it runs, and how many GPUs there are; raises
-    DriverError where there is none."""
+    """The driver, the newest CUDA version that it supports, and the number of GPUs. Raises
+    DriverError if there is none."""
     try:
         driver = ctypes.CDLL(library)
     except OSError as error:
@@ -92,10 +92,10 @@ def _begin(library: str) -> tuple[ctypes.CDLL, tuple[int, int], int]:
 
 
 class Stream:
-    """A stream of the first GPU's, in the context of this process, which `look` makes.
+    """A stream of the first GPU, in the context of this process, which `look` creates.
 
-    It waits for no other stream, nor does another wait for it: what it reads must be there, and
-    what it writes is for others once `wait` has returned.
+    It does not synchronise with other streams. Its inputs must be ready, and its outputs are ready
+    for others after `wait`.
     """
 
     def __init__(self, library: str = _LIBRARY) -> None:
@@ -105,14 +105,14 @@ class Stream:
         self.handle = stream.value or 0
 
     def wait(self) -> None:
-        """Wait until all work in the stream is done; raises DriverError where it failed."""
+        """Wait until all work in the stream is done. Raises DriverError if it failed."""
         _check(self._driver, "cuStreamSynchronize", ctypes.c_void_p(self.handle))
 
     def capture(self, work: Callable[[], None]) -> CapturedGraph:
-        """The graph of what `work` puts into the stream, which is not done thereby.
+        """Capture what `work` puts into the stream as a graph. Capturing does not run it.
 
-        Nothing else may use the GPU meanwhile. Raises DriverError where something of it cannot be
-        captured, and whatever `work` raises; the stream can then be used as before.
+        Nothing else may use the GPU meanwhile. Raises DriverError if something cannot be captured,
+        and whatever `work` raises; the stream stays usable.
         """
         stream, graph = ctypes.c_void_p(self.handle), ctypes.c_void_p()
         mode = ctypes.c_int(_THREAD_LOCAL)
@@ -120,7 +120,7 @@ class Stream:
         try:
             work()
         except BaseException:
-            # Ends the capture, and fails where the work has broken it.
+            # Ends the capture; fails if the work has broken it.
             with contextlib.suppress(DriverError):
                 _check(self._driver, "cuStreamEndCapture", stream, ctypes.byref(graph))
                 _check(self._driver, "cuGraphDestroy", graph)
@@ -130,10 +130,10 @@ class Stream:
 
 
 class CapturedGraph:
-    """Work that is started all at a time, on the addresses that it was captured on."""
+    """Work that is started all at once, on the addresses that it was captured with."""
 
     def __init__(self, driver: ctypes.CDLL, stream: int, graph: ctypes.c_void_p) -> None:
-        """Of a graph of the driver's, which is destroyed, for a stream; raises DriverError."""
+        """Instantiate a graph of the driver, and destroy it, for a stream. Raises DriverError."""
         self._driver, self._stream = driver, ctypes.c_void_p(stream)
         self._made = ctypes.c_void_p()
         try:
@@ -145,14 +145,14 @@ class CapturedGraph:
         weakref.finalize(self, driver.cuGraphExecDestroy, self._made).atexit = False
 
     def launch(self) -> None:
-        """Put the work into the stream; raises DriverError."""
+        """Put the work into the stream. Raises DriverError."""
         _check(self._driver, "cuGraphLaunch", self._made, self._stream)
 
 
 def _check(
     driver: ctypes.CDLL, function: str, *arguments: object, cuda: tuple[int, int] = (0, 0)
 ) -> None:
-    """Call a function of the driver; raises DriverError where it fails."""
+    """Call a function of the driver. Raises DriverError if it fails."""
     status = getattr(driver, function)(*arguments)
     if status == _NO_DEVICE:
         raise DriverError("the NVIDIA driver finds no GPU")

@@ -1,11 +1,11 @@
-"""The tensors of a running batch in the memory of a GPU: they never cross to the host.
+"""The tensors of a running batch in GPU memory. They are never copied to the host.
 
-All tensors of one shape lie in one array [T, L + N, D], whose first rows are zeros: one
-(`serving.runtime.gpu.layouts`), or as many as let each tensor begin where TensorRT wants it. Every
-change of layout is one gather of rows into another block.
+All tensors of one shape lie in one array [T, L + N, D], whose first rows are zeros: a single row
+(`serving.runtime.gpu.layouts`), or as many as align each tensor for TensorRT. Every change of
+layout gathers rows into another block.
 
-Shape letters: T tensors, B sentences, H cache rows of a sentence, C slots, S source positions,
-R some sentences, D model, N rows.
+Shape letters: T tensors, B sentences, H cache rows of a sentence, C slots, S source positions, R
+some sentences, D model, N rows.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from serving.search.prefix_tree import Repack, fill_padded, places
 
 CUDA = "cuda"
 _UNIT = 4096
-"""Blocks have this many bytes, times 1, 2, 3, 4, 6, 8, 12 and so on."""
+"""Sizes of blocks are this many bytes times 1, 2, 3, 4, 6, 8, 12 and so on."""
 ALIGNMENT_BYTES = 256
-"""Tensors that share a buffer begin at multiples: an allocation of their own would, and TensorRT
-wants it."""
+"""Tensors in a shared buffer are aligned to this, as separate allocations would be; TensorRT
+requires it."""
 _KEPT = 16
-"""Blocks kept while unused; of these the longest unused goes first."""
+"""Number of unused blocks to keep; the least recently used is freed first."""
 _WORD = 4
-"""Bytes of the elements that are moved, whatever numbers they are parts of."""
+"""Bytes of the elements that are moved, whatever type they are parts of."""
 _FILES = {False: "rows.onnx", True: "rows_of_two.onnx"}
 _SHORT = ("Failed to allocate memory", "out of memory", "ALLOC_FAILED")
-"""One of them stands in each message of ONNX Runtime's that ends a run for want of memory: its
-arena's, CUDA's, and those of cuBLAS and cuDNN."""
+"""One of these stands in every message of ONNX Runtime about a run that ended for lack of memory:
+those of its arena, CUDA, cuBLAS and cuDNN."""
 
 T = TypeVar("T")
 
 
 def in_memory(act: Callable[[], T]) -> T:
-    """What `act` gives; raises DeviceMemoryError where the GPU's memory does not suffice for it."""
+    """The result of `act`. Raises DeviceMemoryError if the GPU has too little memory for it."""
     try:
         return act()
     except Exception as error:  # ONNX Runtime raises classes of its own, one for each status
@@ -68,25 +68,25 @@ def in_memory(act: Callable[[], T]) -> T:
 
 
 def on_gpu(count: int) -> onnxruntime.OrtValue:
-    """So many bytes of the GPU's memory, with whatever they hold."""
+    """Allocate this many bytes on the GPU, uninitialised."""
     return onnxruntime.OrtValue.ortvalue_from_shape_and_type([count], np.uint8, CUDA, 0)
 
 
 @dataclass(frozen=True, eq=False)
 class GpuBlock:
-    """A piece of the GPU's memory."""
+    """A block of GPU memory."""
 
     value: onnxruntime.OrtValue
     size: int
     address: int
     serial: int
-    """No other block ever has the same, though its address may come again."""
+    """Unique to this block; its address may be reused by another one."""
 
 
 class GpuBlocks:
-    """Memory that goes from one batch to the next; threads share it.
+    """A pool of GPU memory that batches share, from several threads.
 
-    What was done with a block is done when it is given back: whoever takes it next may work in
+    All work on a block must be done before it is given back, because the next user may work in
     another stream.
     """
 
@@ -96,11 +96,11 @@ class GpuBlocks:
         self._turns = turns
         self._mutex = threading.Lock()
         self._free: list[GpuBlock] = []
-        """The longest unused first."""
+        """The least recently used block first."""
 
     def take(self, size: int) -> GpuBlock:
-        """A block of the bucket of that many bytes: the first one that was made, where several are
-        free, so that the same few are used whatever came before."""
+        """A block from the bucket of that many bytes. If several are free it is the oldest one, so
+        that the same few blocks are used whatever came before."""
         size = bucket(size, _UNIT)
         with self._mutex:
             fitting = [block for block in self._free if block.size == size]
@@ -113,13 +113,13 @@ class GpuBlocks:
         return GpuBlock(value, size, value.data_ptr(), next(self._serials))
 
     def give(self, block: GpuBlock) -> None:
-        """Give a block back, which nobody may use any more."""
-        with self._turns.take(), self._mutex:  # what goes is freed
+        """Give back a block that nobody uses any more."""
+        with self._turns.take(), self._mutex:  # the block that drops out is freed
             self._free.append(block)
             del self._free[: max(0, len(self._free) - _KEPT)]
 
     def release(self) -> int:
-        """Free what nobody uses; returns how many blocks those were."""
+        """Free the unused blocks; returns their number."""
         with self._turns.take(), self._mutex:
             count = len(self._free)
             self._free.clear()
@@ -128,55 +128,55 @@ class GpuBlocks:
 
 @dataclass(frozen=True)
 class GpuRows:
-    """An array [T, L + N, D] in a block, N filled up to a multiple of L."""
+    """An array [T, L + N, D] in a block, with N rounded up to a multiple of L."""
 
     block: GpuBlock
     pool: GpuBlocks
-    """Where the block comes from."""
+    """The pool of the block."""
     tensors: int
     count: int
-    """N"""
+    """N."""
     row_bytes: int
 
     @property
     def lead(self) -> int:
-        """L, rows of zeros before the first row of a tensor."""
+        """L, the number of zero rows before the first row of a tensor."""
         return _lead(self.row_bytes)
 
     @property
     def height(self) -> int:
-        """All rows of a tensor."""
+        """The number of rows of a tensor, including zero rows."""
         return _height(self.count, self.row_bytes)
 
     @property
     def shape(self) -> list[int]:
-        """Its shape as words."""
+        """The shape in words."""
         return [self.tensors, self.height, self.row_bytes // _WORD]
 
     def address(self, tensor: int) -> int:
-        """Where the first row of one of the tensors is, rows of zeros not counted."""
+        """The address of a tensor's first row, after the zero rows."""
         return self.block.address + (tensor * self.height + self.lead) * self.row_bytes
 
     def places(self, index: Ints) -> Ints:
-        """The place of each row of an index (of `layouts`) among all of a tensor."""
+        """The place of each row of an index (of `layouts`) among all rows of a tensor."""
         return np.where(index > ZERO, index + (self.lead - 1), 0)
 
 
 @dataclass(frozen=True)
 class GpuTensor:
-    """One of the tensors of an array."""
+    """A tensor of an array."""
 
     rows: GpuRows
     number: int
 
     @property
     def address(self) -> int:
-        """Where its first row is."""
+        """The address of its first row."""
         return self.rows.address(self.number)
 
 
 class RowMover:
-    """Gathers rows of arrays on the GPU, and gives them memory."""
+    """Allocates arrays on the GPU, and gathers their rows."""
 
     def __init__(
         self,
@@ -187,10 +187,10 @@ class RowMover:
         capacities: Sequence[int] = (),
         most_rows: int | None = None,
     ) -> None:
-        """`sessions` are those of `move_files`; they run for several threads at once, each run in a
-        stream of its own, for which it waits. With `graphs` batches have few numbers of rows, of
-        those up to `most_rows`, and stay where they are where they can, so that few CUDA graphs do
-        for all. Caches have these `capacities`, as far as they go."""
+        """`sessions` run the graphs of `move_files`. Several threads may use them; each run has a
+        stream of its own and waits for it. With `graphs`, batches use only a few of the row counts
+        up to `most_rows` and stay in place where possible, so that few CUDA graphs suffice. Caches
+        have these `capacities`, up to the largest."""
         self.sessions, self.turns = sessions, turns
         self._graphs, self._capacities, self._most_rows = graphs, sorted(capacities), most_rows
         self._caches, self._sources = GpuBlocks(turns), GpuBlocks(turns)
@@ -198,10 +198,10 @@ class RowMover:
         self._zeros: dict[tuple[int, int], GpuRows] = {}
 
     def with_room(self, act: Callable[[], T], give_up: Callable[[], int] = lambda: 0) -> T:
-        """What `act` gives, which is tried again where memory is short, once blocks that nobody
-        uses, and what `give_up` lets go and counts, are freed.
+        """The result of `act`. If memory is short, it frees unused blocks and what `give_up`
+        releases (it returns the number), and tries again.
 
-        Raises DeviceMemoryError where it is short still.
+        Raises DeviceMemoryError if memory is still short.
         """
         try:
             return in_memory(act)
@@ -211,25 +211,25 @@ class RowMover:
         return in_memory(act)
 
     def round_rows(self, rows: int) -> int:
-        """How many rows a batch of that many sentences has on the GPU."""
+        """The number of rows on the GPU for a batch of that many sentences."""
         if not self._graphs:
             return rows
         full = bucket(rows)
         return full if self._most_rows is None else min(full, max(rows, self._most_rows))
 
     def round_capacity(self, slots: int) -> int:
-        """How many slots caches of that many have on the GPU."""
+        """The number of slots on the GPU for caches of that many slots."""
         fitting = (capacity for capacity in self._capacities if capacity >= slots > 0)
         return next(fitting, bucket_capacity(slots))
 
     def new(self, tensors: int, count: int, row_bytes: int) -> GpuRows:
-        """An array for sources, all zeros."""
+        """An array of zeros for sources."""
         rows = self._take(self._sources, tensors, count, row_bytes)
         self._run(rows, self.empty(tensors, row_bytes), np.full(count, ZERO), None)
         return rows
 
     def empty(self, tensors: int, row_bytes: int) -> GpuRows:
-        """An array for caches of no rows but those of zeros; it is shared and never given back."""
+        """An array for empty caches, with zero rows only. It is shared and never given back."""
         key = tensors, row_bytes
         with self.turns.take(), self._mutex:
             if key not in self._zeros:
@@ -239,8 +239,8 @@ class RowMover:
             return self._zeros[key]
 
     def gather(self, source: GpuRows, index: Ints, other: GpuRows | None = None) -> GpuRows:
-        """The rows of that index, in which those of the other array count on from the source's. The
-        source is given back, or its memory is that of what is returned."""
+        """Gather the rows of an index. The indices of the other array follow those of the source.
+        The source is given back, or its memory is reused for the result."""
         rows = self._take(source.pool, source.tensors, index.size, source.row_bytes)
         self._run(rows, source, index.ravel(), other)
         if self._graphs and source.count and source.block.size == rows.block.size:
@@ -252,12 +252,12 @@ class RowMover:
         return rows
 
     def give(self, rows: GpuRows) -> None:
-        """Give an array's memory back."""
+        """Give back an array's memory."""
         if rows.count:
             rows.pool.give(rows.block)
 
     def read(self, source: GpuRows, tensor: int, index: Ints) -> bytes:
-        """Rows of one tensor, copied to the host."""
+        """Copy rows of one tensor to the host."""
         one = replace(source, tensors=1)
         shift = tensor * source.height * source.row_bytes
         with self.turns.take():
@@ -294,18 +294,18 @@ class RowMover:
 
 
 def _lead(row_bytes: int) -> int:
-    """Rows of zeros after which a tensor begins at a multiple of the alignment."""
+    """The number of zero rows that align a tensor."""
     return ALIGNMENT_BYTES // math.gcd(ALIGNMENT_BYTES, row_bytes)
 
 
 def _height(count: int, row_bytes: int) -> int:
-    """All rows of a tensor of so many, such that the next one is aligned as it is."""
+    """The total number of rows of a tensor that keeps the next one aligned."""
     lead = _lead(row_bytes)
     return lead * (1 + -(-count // lead))
 
 
 def move_files() -> dict[bool, Path]:
-    """The graphs that gather rows, of one array and of two."""
+    """The graphs that gather rows, from one array and from two."""
     return {two: Path(__file__).with_name(name) for two, name in _FILES.items()}
 
 
@@ -314,7 +314,7 @@ def _bind(bind: Any, name: str, shape: Sequence[int], address: int) -> None:
 
 
 class GpuTensors:
-    """Memory for caches of one type of numbers."""
+    """Memory for caches of one data type."""
 
     def __init__(self, mover: RowMover, dtype: DType) -> None:
         self._mover, self._dtype = mover, dtype
@@ -325,9 +325,9 @@ class GpuTensors:
 
 
 class GpuCaches:
-    """The caches of a running batch; see `serving.runtime.session.CacheMemory`.
+    """The caches of a running batch; implements `serving.runtime.session.CacheMemory`.
 
-    There are as many slots as the bucket of those asked for, and rows for sentences that are not.
+    The number of slots is rounded up to a bucket. Some rows may belong to no sentence.
     """
 
     def __init__(
@@ -336,7 +336,7 @@ class GpuCaches:
         self._mover, self._sentences = mover, sentences
         self.height, self.capacity, self.layout = height, 0, 0
         self.rows = mover.empty(tensors, row_bytes)
-        """Where they are; the graph reads and writes them in place."""
+        """The array of the caches. The graph reads and writes it in place."""
 
     @property
     def arrays(self) -> list[GpuTensor]:
@@ -355,7 +355,7 @@ class GpuCaches:
         self._adopt(resized(kept, self._mover.round_capacity(kept.shape[2])))
 
     def extend(self, other: GpuCaches, sentences: Ints) -> None:
-        """Put the other's sentences in the place of these, the rest behind all."""
+        """Put the sentences of the other caches into these rows, and the rest at the end."""
         theirs = other._own() + (1 + self.rows.count)
         self._adopt(extended(self._own(), theirs, sentences), other.rows if theirs.size else None)
         other.free()
@@ -365,7 +365,7 @@ class GpuCaches:
         self._adopt(self._own()[:, :height])
 
     def free(self) -> None:
-        """Give the memory back."""
+        """Give back the memory."""
         self.capacity = 0
         self._empty()
 
@@ -378,7 +378,7 @@ class GpuCaches:
         return numbered(self._sentences, self.height, self.capacity)
 
     def _adopt(self, index_BHC: Ints, other: GpuRows | None = None) -> None:
-        """Lay the caches out anew."""
+        """Move the caches to a new array."""
         self._sentences, self.height, self.capacity = index_BHC.shape
         index_BHC = filled(index_BHC, self._mover.round_rows(self._sentences))
         if index_BHC.size:
@@ -389,16 +389,16 @@ class GpuCaches:
 
 
 class GpuSources:
-    """What the encoder made of the sources of a batch; see `SourceMemory`."""
+    """The encoder's outputs for the sources of a batch; implements `SourceMemory`."""
 
     def __init__(self, mover: RowMover, rows: GpuRows, mask_BS: Floats, dtype: DType) -> None:
-        """`rows` are those of the sentences of the mask, and of as many more as are to be there."""
+        """`rows` are those of the sentences in the mask, plus spare rows."""
         self._mover, self.rows, self.mask_BS, self._dtype = mover, rows, mask_BS, dtype
         self.layout = 0
 
     @classmethod
     def merged(cls, parts: Sequence[GpuSources], groups: Sequence[Sequence[int]]) -> GpuSources:
-        """One batch of several; the parts give their memory back."""
+        """Merge several batches into one; the parts give back their memory."""
         indices = merged([part.mask_BS.shape for part in parts], groups)
         mask_BS = np.full(indices[0].shape, -np.inf, dtype=np.float32)
         whole = parts[0]
@@ -419,7 +419,8 @@ class GpuSources:
         self._adopt(self._own()[rows], self.mask_BS[rows])
 
     def extend(self, other: GpuSources, rows: Ints) -> None:
-        """Put the other's sentences into these rows, the rest behind all, and pad the shorter."""
+        """Put the other sentences into these rows, and the rest at the end; pad the shorter
+        ones."""
         own, theirs = self._own(), other._own() + (1 + self.rows.count)
         index_BS = extended(own, theirs, rows)
         taken = places(rows, len(self.mask_BS), len(other.mask_BS))
@@ -428,11 +429,11 @@ class GpuSources:
         other.free()
 
     def trim(self, length: int) -> None:
-        """Cut sources to that many positions."""
+        """Cut the sources to that many positions."""
         self._adopt(self._own()[:, :length], np.ascontiguousarray(self.mask_BS[:, :length]))
 
     def read(self, number: int, rows: Sequence[int]) -> Floats:
-        """Some rows of one tensor in fp32, copied to the host."""
+        """Copy some rows of one tensor to the host, in fp32."""
         number %= self.rows.tensors
         taken = self._mover.read(self.rows, number, self._own()[list(rows)])
         shape = len(rows), self.mask_BS.shape[1], -1
@@ -443,7 +444,7 @@ class GpuSources:
         return values.astype(np.float32, copy=False)
 
     def free(self) -> None:
-        """Give the memory back."""
+        """Give back the memory."""
         self._mover.give(self.rows)
         self.rows = self._mover.empty(self.rows.tensors, self.rows.row_bytes)
         self.layout += 1
@@ -452,7 +453,7 @@ class GpuSources:
         return numbered(*self.mask_BS.shape)
 
     def _adopt(self, index_BS: Ints, mask_BS: Floats, other: GpuRows | None = None) -> None:
-        """Lay the sources out anew."""
+        """Move the sources to a new array."""
         index_BS = filled(index_BS, self._mover.round_rows(len(index_BS)))
         self.rows, self.mask_BS = self._mover.gather(self.rows, index_BS, other), mask_BS
         self.layout += 1

@@ -1,9 +1,9 @@
-"""Graphs on a GPU by ONNX Runtime's CUDA provider, with CUDA graphs where they are met often.
+"""Graphs on a GPU by ONNX Runtime's CUDA provider. Frequent shapes run as CUDA graphs.
 
-What a step is given crosses to the GPU in one copy, and of what it makes only what somebody looks
-at crosses back. All that a graph reads and writes has a fixed address, so that ONNX Runtime can
-capture its kernels once and start them all at a time. Each run is waited for before it returns:
-that orders the streams in which several batches are computed.
+The inputs of a step are copied to the GPU at once. Outputs are copied back only when they are read.
+Everything that a graph reads and writes has a fixed address, so that ONNX Runtime can capture its
+kernels once and launch them together. Each run is waited for before it returns: that orders the
+streams of concurrent batches.
 """
 
 from __future__ import annotations
@@ -42,60 +42,61 @@ from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import ALIGNMENT
 
 MOST_BINDINGS = 128
-"""Bindings without CUDA graphs that a thread keeps; the longest unused goes first."""
+"""Bindings without CUDA graphs that a thread keeps; the least recently used is dropped first."""
 _RUNS_BEFORE_CAPTURE = 3
-"""A capture takes longer than some runs: what is not met again is not worth one."""
+"""A capture takes longer than several runs, so a shape must occur this often first."""
 MOST_GRAPHS = 512
-"""Most captures of a session: ONNX Runtime 1.31 keeps every one, even if asked to release it."""
+"""Largest number of captures per session: ONNX Runtime 1.31 keeps every one, even if asked to
+release it."""
 _NO_GRAPH = -1
 _GRAPH_ID = "gpu_graph_id"
 _BF16 = 16
-"""ONNX's number of the type, which NumPy does not have."""
+"""The number of the type in ONNX. NumPy has no such type."""
 _CHOICES = frozenset(
     ("candidate_score", "candidate_token", "candidate_parent", "top_score", "top_token")
 )
-"""Roles of outputs that are looked at together."""
+"""Roles of outputs that are read together."""
 _DEAD = np.float32(-1e30)
-"""A dead beam's score on the GPU, where TopK takes what is not above the lowest fp32 for no element
-and gives indices that are none."""
+"""The score of a dead beam on the GPU. TopK ignores values that are not above the lowest fp32 and
+returns invalid indices for them."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a tensor is in a buffer."""
+    """The place of a tensor in a buffer."""
 
     offset: int
     shape: list[int]
     dtype: DTypeLike
 
     def of(self, buffer: NDArray[np.uint8]) -> NDArray[Any]:
-        """The tensor, as a view of the buffer's copy on the host."""
+        """The tensor as a view of the buffer's copy on the host."""
         size = math.prod(self.shape) * np.dtype(self.dtype).itemsize
         return buffer[self.offset : self.offset + size].view(self.dtype).reshape(self.shape)
 
 
 class _Layout:
-    """Tensors one after the other in a buffer."""
+    """Tensors one after another in a buffer."""
 
     def __init__(self) -> None:
         self.places: dict[str, _Place] = {}
         self.size = 0
 
     def add(self, tensor: Tensor, sizes: Mapping[str, int]) -> None:
-        """Put a tensor behind the others."""
+        """Append a tensor."""
         place = self.places[tensor.role] = _Place(self.size, shape_of(tensor, sizes), tensor.dtype)
         size = math.prod(place.shape) * np.dtype(place.dtype).itemsize
         self.size += -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
 Places = dict[str, tuple[list[int], int]]
-"""Shapes and addresses on the GPU, by names of tensors."""
+"""Shapes and GPU addresses by tensor name."""
 
 
 class Bound:
-    """A graph bound to addresses of the GPU's memory, and the host's copy of its inputs."""
+    """A graph bound to GPU addresses, with the host's copy of its inputs."""
 
     def __init__(
         self,
@@ -112,32 +113,33 @@ class Bound:
         self.output_values: list[onnxruntime.OrtValue] = []
         self.runs, self.captured = 0, False
         self.replay: Callable[[], None] | None = None
-        """Starts the captured graph, where that is none of ONNX Runtime's."""
+        """Launches the captured graph, if it is not one of ONNX Runtime's."""
         self.options = _run_options(_NO_GRAPH)
 
 
 class Lane:
-    """What runs one batch at a time, in a stream of its own; threads that share one take turns."""
+    """Runs one batch at a time, in a stream of its own. Threads that share a lane take turns."""
 
     def __init__(
         self, session: onnxruntime.InferenceSession, lock: threading.Lock | None = None
     ) -> None:
-        """A session that captures CUDA graphs has one stream, and so one lane; others give each run
-        a stream, and may be those of several. `lock` is given where lanes share a stream."""
+        """A session that captures CUDA graphs has one stream and therefore one lane. Other sessions
+        run each call in a stream of its own and may serve several lanes. `lock` is for lanes that
+        share a stream."""
         self.session, self.lock = session, lock or threading.Lock()
         self.threads = 0
-        """How many use it."""
+        """Number of threads that use the lane."""
 
 
 class _Own(threading.local):
-    """What each thread has of its own: ONNX Runtime keeps captured graphs by thread, and a thread
-    looks at its outputs while others run."""
+    """The state of one thread: ONNX Runtime keeps captured graphs by thread, and a thread reads its
+    outputs while others run."""
 
     ran: Bound | None = None
-    """What was run last: its outputs are what the buffers hold."""
+    """The last run, whose outputs are in the buffers."""
 
     def __init__(self, lanes: Sequence[Lane], mutex: threading.Lock) -> None:
-        """Takes the lane that the fewest threads use, until the thread ends."""
+        """Take the lane with the fewest threads, until the thread ends."""
         with mutex:
             self.lane = min(lanes, key=lambda lane: lane.threads)
             self.lane.threads += 1
@@ -147,14 +149,14 @@ class _Own(threading.local):
         self.values: dict[tuple[str, int], onnxruntime.OrtValue] = {}
 
     def value(self, use: str, size: int) -> onnxruntime.OrtValue:
-        """The buffer of that size for that use, of which there is one."""
+        """The buffer of that size for that use; there is only one."""
         if (use, size) not in self.values:
             self.values[use, size] = on_gpu(size)
         return self.values[use, size]
 
 
 class _Here:
-    """Goes with its thread."""
+    """Thread-local state."""
 
 
 def _leave(lane: Lane, mutex: threading.Lock) -> None:
@@ -163,15 +165,15 @@ def _leave(lane: Lane, mutex: threading.Lock) -> None:
 
 
 class _Outputs(Mapping[str, Any]):
-    """The outputs of the last run by role, copied to the host when somebody looks at them."""
+    """The outputs of the last run by role. They are copied to the host when they are read."""
 
     def __init__(self, own: _Own, bound: Bound, lengths: Mapping[str, int], turns: Turns) -> None:
-        """`lengths` are those of the first axes without what fills up a bucket."""
+        """`lengths` are the lengths of the first axes without the padding of a bucket."""
         self._own, self._bound, self._lengths, self._turns = own, bound, lengths, turns
         self._found: dict[str, NDArray[Any]] = {}
 
     def forget(self) -> None:
-        """There is another run."""
+        """Drop the copies, because another run has begun."""
         self._found.clear()
 
     def shape(self, role: str) -> tuple[int, ...]:
@@ -180,7 +182,7 @@ class _Outputs(Mapping[str, Any]):
         return self._lengths[role], *place.shape[1:]
 
     def copied(self, role: str) -> NDArray[Any]:
-        """An output on the host; another run of the thread must not have been begun since."""
+        """An output on the host. The thread must not have begun another run since."""
         if role not in self._found:
             if self._own.ran is not self._bound:
                 raise RuntimeError(f"another run has taken the place of {role}")
@@ -208,7 +210,7 @@ class _Outputs(Mapping[str, Any]):
 
 
 class LaterArray:
-    """Logits, which are large and rarely looked at: they cross to the host only then."""
+    """Logits, which are large and rarely read. They are copied to the host on first use."""
 
     def __init__(self, outputs: _Outputs, role: str) -> None:
         self._outputs, self._role = outputs, role
@@ -218,17 +220,17 @@ class LaterArray:
         return self._outputs.copied(self._role)[key]
 
     def reshape(self, *shape: Any) -> NDArray[Any]:
-        """The array itself, in another shape."""
+        """The array in another shape."""
         return self._outputs.copied(self._role).reshape(*shape)
 
 
 class CudaBinding:
-    """What a batch has bound; see `serving.runtime.session.Binding`."""
+    """The binding of a batch; implements `serving.runtime.session.Binding`."""
 
     def __init__(
         self, session: CudaSession, own: _Own, bound: Bound, lengths: Mapping[str, int]
     ) -> None:
-        """`lengths` are those of the first axes of all inputs and outputs, by role."""
+        """`lengths` are the lengths of the first axes of all inputs and outputs, by role."""
         self._session, self._bound = session, bound
         self.inputs = {role: array[: lengths[role]] for role, array in bound.arrays.items()}
         found = [role for layout in bound.outputs for role in layout.places]
@@ -237,19 +239,18 @@ class CudaBinding:
         self.outputs: Mapping[str, Any] = self._outputs
 
     def run(self) -> None:
-        """Run the graph on what `inputs` hold."""
+        """Run the graph on the contents of `inputs`."""
         self._outputs.forget()
         self._session.run(self._bound)
 
 
 class CudaSession:
-    """A graph on the GPU; see `serving.runtime.session.GraphSession`."""
+    """A graph on the GPU; implements `serving.runtime.session.GraphSession`."""
 
     def __init__(
         self, lanes: Sequence[Lane], graph: Graph, mover: RowMover, *, graphs: bool
     ) -> None:
-        """As many batches are computed at once as there are lanes. With `graphs` CUDA graphs are
-        captured."""
+        """Each lane computes one batch at a time. With `graphs`, CUDA graphs are captured."""
         self._graph, self._mover, self.turns = graph, mover, mover.turns
         self._graphs = graphs
         self._graph_ids = itertools.count(1)
@@ -263,7 +264,7 @@ class CudaSession:
         given: Mapping[str, Sequence[NDArray[Any]]] | None = None,
         unwanted: Collection[str] = (),
     ) -> CudaBinding:
-        """Bind the graph; what was bound to the same memory with the same sizes is met again."""
+        """Bind the graph. The same memory with the same sizes gives the earlier binding again."""
         rows = sizes["B"]
         full = self._mover.round_rows(rows)
         grown = {**sizes, "B": full}
@@ -287,10 +288,10 @@ class CudaSession:
         return CudaBinding(self, self._own, bound, lengths)
 
     def run(self, bound: Bound) -> None:
-        """Run what is bound; the graph of what was run often enough is captured.
+        """Run the bound graph. It is captured after a few runs.
 
-        Raises IndexError for slots outside of the caches: a GPU would read and write elsewhere in
-        silence.
+        Raises IndexError for slots outside the caches, because a GPU would silently read and write
+        elsewhere.
         """
         _check_slots(bound.arrays)
         if "score" in bound.arrays:
@@ -306,16 +307,15 @@ class CudaSession:
             self._mover.with_room(lambda: self._execute(bound), lambda: self._give_up(bound))
 
     def _give_up(self, bound: Bound) -> int:
-        """Let go of captured graphs, that of what is bound among them where this was its first run,
-        which may have failed; returns how many. ONNX Runtime gives back none of its own, and only
-        forgets to use one."""
+        """Drop the captured graphs, including that of a binding whose first run may have failed;
+        returns their number. ONNX Runtime frees none of its graphs, it only stops using them."""
         if bound.captured and bound.runs == _RUNS_BEFORE_CAPTURE + 1:
             bound.options, bound.captured = _run_options(_NO_GRAPH), False
             return 1
         return 0
 
     def _capture(self, bound: Bound) -> None:
-        """Have the next run of what is bound, which uses the GPU alone, captured."""
+        """Capture the next run of the binding, which then uses the GPU alone."""
         graph_id = next(self._graph_ids)
         if graph_id <= MOST_GRAPHS:
             bound.options, bound.captured = _run_options(graph_id), True
@@ -347,7 +347,7 @@ class CudaSession:
     def _run_encoder(
         self, inputs: Mapping[str, NDArray[Any]], outputs: Places, dtype: DType
     ) -> None:
-        """Run an encoder's graph on arrays of the host; outputs are of that type."""
+        """Run an encoder's graph on arrays of the host; the outputs have this type."""
         lane = self._own.lane
         with self.turns.take(), lane.lock:
             io = lane.session.io_binding()
@@ -383,7 +383,7 @@ class CudaSession:
         return bound
 
     def _keep(self, key: object, bound: Bound) -> None:
-        """Keep a binding in the place of the longest unused one that has no CUDA graph."""
+        """Keep a binding, in place of the least recently used one without a CUDA graph."""
         kept = self._own.bound
         plain = [other for other, each in kept.items() if not each.captured]
         if len(plain) >= MOST_BINDINGS:
@@ -445,7 +445,7 @@ def _run_options(graph_id: int) -> onnxruntime.RunOptions:
 
 
 def _fill_rows(arrays: Mapping[str, NDArray[Any]], rows: int) -> None:
-    """Give the rows that fill up a bucket something to compute without harm."""
+    """Fill the padding rows of a bucket with harmless values."""
     for role, array in arrays.items():
         array[rows:] = -np.inf if role in ("visible", "source_mask") else 0
     for role in {"visible", "source_mask"} & arrays.keys():
@@ -481,12 +481,13 @@ def _lay_out(arrays: Mapping[str, NDArray[Any]], packed: Mapping[str, NDArray[An
 
 
 def _in_memory(tensor: Tensor) -> bool:
-    """Whether a tensor lies in memory of the batch's, and not among what crosses."""
+    """Whether a tensor lies in the memory of the batch, rather than among the copied inputs and
+    outputs."""
     return tensor.is_cache or tensor.role == "source"
 
 
 def shape_of(tensor: Tensor, sizes: Mapping[str, int]) -> list[int]:
-    """The shape of a tensor of the manifest, for sizes by letter of the axis."""
+    """The shape of a tensor of the manifest, with sizes by axis letter."""
     return [axis if isinstance(axis, int) else sizes[axis] for axis in tensor.axes]
 
 

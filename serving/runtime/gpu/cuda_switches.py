@@ -1,4 +1,4 @@
-"""What the environment says of a GPU's use: whether by CUDA graphs, and by how many streams."""
+"""Environment variables for the use of a GPU: CUDA graphs, and the number of streams."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from serving.errors import SettingsError
 GRAPHS_SWITCH = "MACARON_CUDA_GRAPHS"
 """The environment variable that turns CUDA graphs off."""
 STREAMS_SWITCH = "MACARON_CUDA_STREAMS"
-"""The environment variable that says how many batches are computed at once, each in a stream of its
-own: 1 unless set, since two batches that can be one are faster as one."""
+"""The environment variable for the number of concurrent batches, each in a stream of its own. The
+default is 1, because one merged batch is faster than two."""
 MOST_STREAMS = 8
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 """CUDA's own variable: which GPUs a process sees, as numbers or names, and in which order."""

@@ -1,9 +1,8 @@
-"""Where each row of a tensor's next layout is taken from: changes of layout as indices of rows, for
-devices that gather them.
+"""Changes of a tensor's layout as indices of rows, for devices that gather rows.
 
 A device keeps tensors of one shape in one array [T, 1 + N, D]: T tensors of N rows of D features,
-before which stands a row of zeros. An index says for each row of the next array which row of the
-present one it is; 0 is zeros. Nothing here knows of a device.
+preceded by a row of zeros. For each row of the next array, an index names a row of the current one;
+0 is the row of zeros. This module knows no device.
 
 Shape letters: B sentences, H cache rows of a sentence, C slots, S source positions, N rows.
 """
@@ -22,25 +21,25 @@ ZERO = 0
 
 
 def bucket(count: int, unit: int = 1) -> int:
-    """The next of 1, 2, 3, 4, 6, 8, 12, 16, 24, ... units: few sizes, each at most half as large
-    again as the one before, so that buffers and captured graphs of a size are met again."""
+    """Rounds up to 1, 2, 3, 4, 6, 8, 12, 16, 24, ... units. There are few sizes, each at most half
+    as large again as the one before, so that buffers and captured graphs are reused."""
     units = max(1, -(-count // unit))
     power = 1 << (units - 1).bit_length()
     return unit * (power * 3 // 4 if power > 2 and units <= power * 3 // 4 else power)
 
 
 def bucket_capacity(slots: int) -> int:
-    """The bucket of a number of slots; kernels want a multiple of 8."""
+    """Rounds a number of slots up to a bucket. Kernels need a multiple of 8."""
     return bucket(slots, ALIGNMENT) if slots else 0
 
 
 def numbered(*shape: int) -> Ints:
-    """The present index of every row, as an array of that shape."""
+    """The index of every current row, as an array of that shape."""
     return 1 + np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
 
 
 def resized(own_BHC: Ints, capacity: int) -> Ints:
-    """With so many slots; new ones are zeros."""
+    """The index with this many slots; new ones are zeros."""
     new = np.full((*own_BHC.shape[:2], capacity), ZERO, dtype=np.int64)
     kept = min(own_BHC.shape[2], capacity)
     new[:, :, :kept] = own_BHC[:, :, :kept]
@@ -57,8 +56,9 @@ def repacked(own_BHC: Ints, repack: Repack) -> Ints:
 
 
 def extended(own: Ints, other: Ints, rows: Ints) -> Ints:
-    """The other's rows in the place of these, the rest behind all, each axis as long as the longer
-    one; what is left free is zeros. The other's index counts from where it is put."""
+    """Puts the other rows in place of these, and the rest at the end. Each axis has the longer
+    length, and free places are zeros. The other index counts from the place where its rows are
+    put."""
     count, added = len(own), len(other)
     taken = places(rows, count, added)
     shape = np.maximum(own.shape[1:], other.shape[1:])
@@ -72,8 +72,8 @@ def extended(own: Ints, other: Ints, rows: Ints) -> Ints:
 
 
 def merged(lengths: Sequence[tuple[int, int]], groups: Sequence[Sequence[int]]) -> list[Ints]:
-    """For each part of sources, sentences by positions, where its rows are in the whole: an index
-    [B,S] of the whole for each, with zeros elsewhere."""
+    """For each part of the sources: the places of its rows in the whole, as an index [B,S] with
+    zeros elsewhere."""
     total, longest = sum(map(len, groups)), max(length for _, length in lengths)
     found = []
     for (count, length), rows in zip(lengths, groups, strict=True):
@@ -84,7 +84,7 @@ def merged(lengths: Sequence[tuple[int, int]], groups: Sequence[Sequence[int]]) 
 
 
 def filled(index: Ints, rows: int) -> Ints:
-    """The index with so many rows on its first axis; the new ones are zeros."""
+    """The index with this many rows on its first axis; new rows are zeros."""
     if len(index) == rows:
         return index
     new = np.full((rows, *index.shape[1:]), ZERO, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Turns on the GPU: for several threads at once, or for one alone."""
+"""Turns on the GPU, shared by several threads or exclusive."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from contextlib import contextmanager
 
 
 class Turns:
-    """Lets `at_once` threads use the GPU together, each in a stream of its own, or one alone.
+    """Lets `at_once` threads use the GPU together, each in a stream of its own, or one thread
+    alone.
 
-    A thread that captures a CUDA graph must be alone: another thread's allocation or copy would
-    break the capture. A thread that has a turn may take another at once, but may not ask to be
+    A thread that captures a CUDA graph must be alone, because another thread's allocation or copy
+    would break the capture. A thread that has a turn may take another one, but may not ask to be
     alone.
     """
 
@@ -20,13 +21,13 @@ class Turns:
         self._own = threading.local()
         self._changed = threading.Condition()
         self._running = 0
-        """Threads that have a turn; one alone counts as `at_once`."""
+        """Threads that have a turn; an exclusive one counts as `at_once`."""
         self._waiting = 0
-        """Threads that wait to be alone. No other thread begins before them."""
+        """Threads that wait for an exclusive turn. No other thread starts before them."""
 
     @contextmanager
     def take(self) -> Iterator[None]:
-        """Hold a turn beside others."""
+        """Hold a shared turn."""
         if getattr(self._own, "has", False):
             yield
             return
@@ -37,7 +38,7 @@ class Turns:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold a turn while nobody else has one."""
+        """Hold an exclusive turn."""
         assert not getattr(self._own, "has", False), "a thread would wait for itself"
         with self._changed:
             self._waiting += 1

@@ -1,4 +1,4 @@
-"""The first GPU with a bundle's TensorRT engines, where all of them fit; else with its graphs."""
+"""The first GPU with a bundle's TensorRT engines if all of them fit, otherwise with its graphs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from serving.runtime.session import DeviceUse
 
 
 class TensorRtDevice(CudaDevice):
-    """A GPU and engines; see `serving.runtime.session.Device`."""
+    """A GPU with engines; implements `serving.runtime.session.Device`."""
 
     def __init__(
         self,
@@ -34,8 +34,8 @@ class TensorRtDevice(CudaDevice):
         *,
         graphs: bool,
     ) -> None:
-        """As many batches are computed at once as there are streams. With `graphs` what engines do
-        is captured."""
+        """Each stream computes one batch at a time. With `graphs`, the work of engines is
+        captured."""
         super().__init__(mover, use, len(streams), graphs=graphs)
         self._streams = streams
 
@@ -48,8 +48,8 @@ class TensorRtDevice(CudaDevice):
         int8: bool,
         profile_prefix: Path | None = None,
     ) -> TensorRtSession:
-        """A graph's engines, and the graph for sizes that they do not take; raises BundleError
-        where ONNX Runtime refuses it."""
+        """A graph's engines, and the graph for sizes that they do not support. Raises BundleError
+        if ONNX Runtime refuses it."""
         del threads, int8
         session, _ = self._open_graph(folder, graph, profile_prefix, graphs=False)
         lanes = [EngineLane(session, graph.file, stream) for stream in self._streams]
@@ -59,7 +59,7 @@ class TensorRtDevice(CudaDevice):
 def open_tensorrt(
     folder: Path, manifest: Manifest, cache_bytes: int, batches: int = 1
 ) -> CudaDevice:
-    """The GPU for a bundle, with its engines if all of them fit; otherwise its graphs are run, and
+    """Open the GPU for a bundle, with its engines if all of them fit. Otherwise its graphs run, and
     the device's `reason` says why. Raises as `open_cuda` does."""
     cuda = open_cuda(folder, manifest, cache_bytes, batches)
     try:
@@ -107,8 +107,8 @@ def _check_room(needed: int, left: int, what: str) -> None:
 
 
 def _most_rows(manifest: Manifest) -> int:
-    """Up to which number rows may be filled up to a bucket such that engines still take them: none
-    where the rows that an engine takes depend on the sources."""
+    """The largest number of rows that may be padded to a bucket without exceeding the engines; none
+    if their number of rows depends on the sources."""
     if any("BS" in engine.profile for engine in manifest.engines):
         return 0
     return min(engine.profile["B"][2] for engine in manifest.engines)

@@ -1,4 +1,4 @@
-"""A bundle's engines: whether they fit this machine, and how one is loaded and run."""
+"""A bundle's engines: whether they fit this machine, and how they are loaded and run."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from serving.runtime.gpu.tensorrt_library import TensorRT, find_tensorrt
 
 
 class EngineError(Exception):
-    """Engines of a bundle do not fit this machine, or are not what they were when they were built:
-    its graphs are run in their place. The message says why, in one clause."""
+    """A bundle's engines do not fit this machine or have changed since they were built, so its
+    graphs run instead. The message gives the reason in one clause."""
 
 
 class LoadedEngine:
-    """An engine, of which several contexts run."""
+    """An engine that runs in several contexts."""
 
     def __init__(self, engine: EngineFile, loaded: Any, tensorrt: TensorRT, log: Any) -> None:
-        """`loaded` is the library's; `log` is the logger that it writes to."""
+        """`loaded` is the library's object; `log` is its logger."""
         self.engine, self.log = engine, log
         self.loaded, self._module = loaded, tensorrt.module
         self.activation_bytes = int(loaded.device_memory_size_v2)
-        """What a context needs of the GPU's memory while it runs."""
+        """GPU memory that a running context needs."""
         names = [loaded.get_tensor_name(place) for place in range(loaded.num_io_tensors)]
         self.aliases = {
             name: cache for name in names if (cache := loaded.get_aliased_input_tensor(name))
         }
-        """By output, the input whose memory it must have."""
+        """By output: the input whose memory it must share."""
 
     def context(self, activations: int) -> EngineContext:
-        """A new context, which has its activations at that address, in memory of as many bytes as
-        it needs or more; raises EngineError where the library gives none."""
+        """A new context with its activations at this address, where there is enough memory. Raises
+        EngineError if the library creates none."""
         self.log.errors.clear()
         strategy: Any = self._module.ExecutionContextAllocationStrategy.USER_MANAGED
         context = self.loaded.create_execution_context(strategy)
@@ -48,20 +48,19 @@ class LoadedEngine:
 
 
 class EngineContext:
-    """The state of an engine that runs: for one batch after the other, or for a captured graph, of
-    which it is a part and which ends with any change of it."""
+    """The state of a running engine, for one batch after another or for a captured graph. A
+    captured graph contains its context and is invalid after any change of it."""
 
     def __init__(self, loaded: LoadedEngine, context: Any) -> None:
-        """`context` is the library's."""
-        # The context does not keep alive the engine that it comes of.
+        """`context` is the library's object."""
+        # The context does not keep its engine alive.
         self._loaded, self._context = loaded, context
 
     def bind(self, shapes: Mapping[str, Sequence[int]], addresses: Mapping[str, int]) -> None:
-        """Have it run on inputs of these shapes; `addresses` are those of all inputs and outputs on
-        the GPU.
+        """Bind inputs of these shapes; `addresses` are those of all inputs and outputs on the GPU.
 
-        Raises RuntimeError with what the library says against it, and for a cache that would not be
-        written in place.
+        Raises RuntimeError with the library's message if it refuses, and for a cache that would not
+        be written in place.
         """
         for output, cache in self._loaded.aliases.items():
             if addresses[output] != addresses[cache]:
@@ -73,15 +72,17 @@ class EngineContext:
             self._refuse()
 
     def run(self, stream: int) -> None:
-        """Run it on what is bound; returns once the work waits in that stream of CUDA. Raises
-        RuntimeError with what the library says against it."""
+        """Run the engine on the binding. Returns once the work is queued in the CUDA stream. Raises
+        RuntimeError with the library's message."""
         if not self._context.execute_async_v3(stream):
             self._refuse()
 
     def run_captured(self, stream: int) -> None:
-        """`run` in a stream that captures; raises RuntimeError where the library allows no capture
-        of it."""
-        capturable = getattr(self._context, "is_stream_capturable", None)  # of TensorRT-RTX alone
+        """`run` in a stream that is being captured. Raises RuntimeError if the library does not
+        support that."""
+        capturable = getattr(
+            self._context, "is_stream_capturable", None
+        )  # only TensorRT-RTX has it
         if capturable is not None and not capturable(stream):
             raise RuntimeError("the engine cannot be captured")
         self.run(stream)
@@ -94,8 +95,8 @@ class EngineContext:
 
 
 def fitting_library(manifest: Manifest, gpu: Gpu) -> TensorRT:
-    """The library that runs a bundle's engines on that GPU; raises EngineError where there are no
-    engines, or one was built by another library or version, or for another GPU."""
+    """The library that runs a bundle's engines on this GPU. Raises EngineError if there are no
+    engines, or if one was built for another library, version or GPU."""
     if not manifest.engines:
         raise EngineError("the bundle has no engines (`python -m macaron export engine` adds them)")
     try:
@@ -119,7 +120,7 @@ def fitting_library(manifest: Manifest, gpu: Gpu) -> TensorRT:
 
 
 def load_engine(folder: Path, engine: EngineFile, tensorrt: TensorRT) -> LoadedEngine:
-    """One engine of a bundle; raises EngineError where its file is missing, damaged or refused."""
+    """Load an engine of a bundle. Raises EngineError if its file is missing, damaged or refused."""
     check_file(folder, engine)
     module: Any = tensorrt.module
     log = tensorrt.logger()
@@ -137,7 +138,7 @@ def _refusal(engine: EngineFile, log: Any) -> str:
 
 
 def check_file(folder: Path, engine: EngineFile) -> None:
-    """Raise EngineError where an engine's file is missing or damaged."""
+    """Raise EngineError if an engine's file is missing or damaged."""
     try:
         found = file_hash(folder / engine.file)
     except OSError as error:
@@ -150,5 +151,5 @@ def check_file(folder: Path, engine: EngineFile) -> None:
 
 
 def capability_name(gpu: Gpu) -> str:
-    """The compute capability of a GPU as manifests have it, such as 9.0."""
+    """The compute capability of a GPU as in manifests, such as 9.0."""
     return ".".join(map(str, gpu.compute_capability))

@@ -1,5 +1,4 @@
-"""TensorRT and TensorRT-RTX: two libraries with one Python interface, neither of which this project
-needs or brings along."""
+"""TensorRT and TensorRT-RTX: two optional libraries with the same Python interface."""
 
 from __future__ import annotations
 
@@ -12,12 +11,12 @@ from serving.bundle.engines import Library
 from serving.errors import BundleError
 
 LIBRARIES: tuple[Library, ...] = get_args(Library)
-"""In the order in which they are looked for."""
+"""The libraries in the order in which they are looked for."""
 _MODULES: dict[Library, tuple[str, ...]] = {
     "tensorrt": ("tensorrt", "tensorrt_bindings"),
     "tensorrt_rtx": ("tensorrt_rtx", "tensorrt_rtx_bindings"),
 }
-"""Where each is imported from: the vendor's whole package, or the wheel of the bindings alone."""
+"""The modules of each library: the vendor's whole package, or the wheel with the bindings alone."""
 _INSTALL: dict[Library, str] = {
     "tensorrt": "pip install tensorrt-cu13",
     "tensorrt_rtx": "pip install tensorrt-rtx-cu13-bindings tensorrt-rtx-cu13-libs",
@@ -27,15 +26,14 @@ _LICENCE = "under NVIDIA's own licence, which is not an open one"
 
 @dataclass(frozen=True)
 class TensorRT:
-    """One of the libraries, loaded."""
+    """A loaded library."""
 
     name: Library
     version: str
     module: ModuleType
 
     def logger(self) -> Any:
-        """A logger of the library's that keeps its errors, in one line each, in `errors`; all else
-        is dropped."""
+        """A logger that collects errors in `errors`, one line each, and drops everything else."""
         base: Any = self.module.ILogger
         worst = (self.module.Logger.INTERNAL_ERROR, self.module.Logger.ERROR)
 
@@ -52,16 +50,16 @@ class TensorRT:
 
 
 def find_tensorrt(name: Library | None = None) -> TensorRT:
-    """That library, or the first that is installed.
+    """The library with that name, or the first that is installed.
 
-    Raises BundleError, with how to install it and its licence.
+    Raises BundleError, which says how to install it and names its licence.
     """
     wanted = LIBRARIES if name is None else (name,)
     for library in wanted:
         for module in _MODULES[library]:
             try:
                 loaded = importlib.import_module(module)
-            # A wheel of bindings without its libraries raises whatever opening those did.
+            # The bindings without their libraries raise whatever the attempt to open those raised.
             except (ImportError, OSError, RuntimeError):
                 continue
             return TensorRT(library, str(loaded.__version__), loaded)

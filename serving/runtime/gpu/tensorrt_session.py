@@ -1,9 +1,9 @@
-"""Graphs on a GPU by TensorRT engines, in memory of the CUDA session's, which goes on to run the
-graph itself for sizes that no engine takes.
+"""Graphs on a GPU by TensorRT engines, in the memory of the CUDA session, which runs the graph
+itself for sizes that no engine supports.
 
-What an engine does for a bucket of sizes, bound to the same memory, is captured as a CUDA graph. A
-graph is bound to its context as well as to addresses, so each has a context of its own; all that
-run in one stream share the memory of their activations.
+The work of an engine for a bucket of sizes, bound to the same memory, is captured as a CUDA graph.
+A graph is bound to its context as well as to addresses, so each has a context of its own. All
+contexts that run in one stream share the memory for activations.
 """
 
 from __future__ import annotations
@@ -36,41 +36,41 @@ logger = logging.getLogger(__name__)
 
 
 class EngineStream:
-    """A stream in which engines run for one batch, each in a context of its own, and the memory
-    that these share for their activations."""
+    """A stream in which the engines of one batch run, each in a context of its own, and the memory
+    for activations that they share."""
 
     def __init__(self, stream: Stream, engines: Sequence[LoadedEngine]) -> None:
-        """Raises EngineError where a context cannot be made."""
+        """Raises EngineError if a context cannot be created."""
         self.stream, self.lock = stream, threading.Lock()
         self._activations = on_gpu(max(1, *(engine.activation_bytes for engine in engines)))
         self.contexts = [(engine, self.new_context(engine)) for engine in engines]
 
     def new_context(self, engine: LoadedEngine) -> EngineContext:
-        """A context whose activations are where those of all others in this stream are."""
+        """A context that shares the activation memory of this stream."""
         return engine.context(self._activations.data_ptr())
 
 
 class EngineLane(Lane):
-    """See `Lane`; several graphs' lanes may share a stream."""
+    """A lane (see `Lane`). The lanes of several graphs may share a stream."""
 
     def __init__(
         self, session: onnxruntime.InferenceSession, file: str, engines: EngineStream
     ) -> None:
-        """`file` is the graph's; `session` runs it where none of its engines does."""
+        """`file` is that of the graph. `session` runs it if none of its engines does."""
         super().__init__(session, engines.lock)
         self.stream, self.new_context = engines.stream, engines.new_context
         self._engines = [pair for pair in engines.contexts if pair[0].engine.graph == file]
         self.scratch_memory: onnxruntime.OrtValue | None = None
-        """Where outputs go that nobody looks at."""
+        """Memory for outputs that nobody reads."""
         self._scratch_size = 0
 
     def choose(self, sizes: Mapping[str, int]) -> tuple[LoadedEngine, EngineContext] | None:
-        """The engine that takes these sizes, with the context that it runs in without a graph."""
+        """The engine for these sizes, with the context in which it runs without a graph."""
         return next((pair for pair in self._engines if pair[0].engine.takes(sizes)), None)
 
     def scratch(self, size: int) -> int:
-        """An address to which so many bytes can be written at which nobody looks. Graphs that write
-        to an earlier, smaller one keep that."""
+        """An address to which this many bytes can be written and are never read. Graphs that write
+        to an earlier, smaller one keep it."""
         if size > self._scratch_size:
             self._scratch_size = bucket(size, ALIGNMENT_BYTES)
             self.scratch_memory = on_gpu(self._scratch_size)
@@ -78,10 +78,10 @@ class EngineLane(Lane):
 
 
 class TensorRtSession(CudaSession):
-    """A graph by its engines; see `serving.runtime.session.GraphSession`."""
+    """A graph with its engines; implements `serving.runtime.session.GraphSession`."""
 
     def _capture(self, bound: Bound) -> None:
-        """Capture what an engine does with what is bound, in a context of the graph's own."""
+        """Capture the work of an engine on a binding, in a context of the graph's own."""
         lane = self._lane()
         chosen = lane.choose(bound.sizes)
         captured = sum(each.captured for each in self._own.bound.values())
@@ -90,7 +90,7 @@ class TensorRtSession(CudaSession):
         try:
             context = lane.new_context(chosen[0])
             context.bind(*self._placed(bound.places, bound.sizes))
-            # What a new shape has the library do besides must not come into the graph.
+            # Extra work of the library for a new shape must not be part of the graph.
             context.run(lane.stream.handle)
             lane.stream.wait()
             graph = lane.stream.capture(lambda: context.run_captured(lane.stream.handle))
@@ -101,7 +101,8 @@ class TensorRtSession(CudaSession):
         bound.captured, bound.replay = True, _Replay(graph, context, lane.scratch_memory)
 
     def _give_up(self, bound: Bound) -> int:
-        """Let go of the captured graphs and contexts of this thread but that of what is bound."""
+        """Drop the captured graphs and contexts of this thread, except that of the current
+        binding."""
         kept = self._own.bound
         gone = [key for key, each in kept.items() if each.replay is not None and each is not bound]
         for key in gone:
@@ -157,8 +158,8 @@ class TensorRtSession(CudaSession):
     def _placed(
         self, places: Places, sizes: Mapping[str, int]
     ) -> tuple[dict[str, Sequence[int]], dict[str, int]]:
-        """Shapes of an engine's inputs, and all addresses: outputs that have no place go where
-        nobody looks at them."""
+        """Shapes of an engine's inputs, and all addresses. Outputs without a place go to scratch
+        memory."""
         shapes = {t.name: _engine_shape(t, places[t.name][0]) for t in self._graph.inputs}
         addresses = {name: address for name, (_, address) in places.items()}
         unwanted = [tensor for tensor in self._graph.outputs if tensor.name not in places]
@@ -170,7 +171,7 @@ class TensorRtSession(CudaSession):
 
 
 class _Replay:
-    """A captured graph, with what must stay as it was when it was captured."""
+    """A captured graph, with the objects that it depends on."""
 
     def __init__(self, graph: CapturedGraph, *held: object) -> None:
         self._graph, self._held = graph, held
@@ -180,7 +181,7 @@ class _Replay:
 
 
 def _offsets(sizes: Sequence[int]) -> list[int]:
-    """Where tensors of so many bytes begin in a buffer, and the buffer's size."""
+    """The offsets of tensors of these sizes in a buffer, and the size of the buffer."""
     offsets = [0]
     for size in sizes:
         offsets.append(offsets[-1] + -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES)
@@ -188,12 +189,12 @@ def _offsets(sizes: Sequence[int]) -> list[int]:
 
 
 def _bytes(tensor: Tensor, sizes: Mapping[str, int]) -> int:
-    """Of an output that is no cache and no source."""
+    """The size of an output that is neither cache nor source."""
     return math.prod(shape_of(tensor, sizes)) * np.dtype(tensor.dtype).itemsize
 
 
 def _engine_shape(tensor: Tensor, shape: Sequence[int]) -> Sequence[int]:
-    """The shape that the engine's input has: of caches without heads the same bytes as [B,1,C,D]
+    """The shape of the engine's input. Caches without heads have the same bytes as [B,1,C,D]
     (`export.engines.static_caches`)."""
     if tensor.role == "self" and len(shape) == 3:
         return [shape[0], 1, *shape[1:]]

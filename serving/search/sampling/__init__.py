@@ -1,1 +1,1 @@
-"""Outputs that are drawn token by token, from a prompt on; no beam."""
+"""Sampling: outputs that are drawn token by token after a prompt, without beams."""

@@ -1,4 +1,4 @@
-"""A running batch of outputs that are drawn token by token; rows join and leave between steps.
+"""A running batch of outputs that are sampled token by token. Rows join and leave between steps.
 
 Shape letters: B rows, T likeliest tokens, V vocabulary.
 """
@@ -33,7 +33,8 @@ from serving.search.stepper import State, StepInputs, Stepper
 
 
 class SamplingStepper(Stepper, Protocol):
-    """A language model: prompts are read into new caches, and rows with one query each go on."""
+    """A language model: it reads prompts into new caches, and continues rows with one query
+    each."""
 
     def start(self, prompts: Sequence[Sequence[int]]) -> Prompted:
         """Read prompts that take the same number of chunks (`chunks`)."""
@@ -42,33 +43,33 @@ class SamplingStepper(Stepper, Protocol):
     def score(
         self, prompts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]
     ) -> tuple[Prompted, PromptScores]:
-        """Read prompts likewise, and score the label of each of their tokens."""
+        """Read prompts likewise, and score the token that follows each of their tokens."""
         ...
 
     def next(self, state: State, inputs: StepInputs, top: int) -> LanguageOutputs:
-        """Put one token into each row; returns the distributions after it, with their `top`
-        likeliest tokens, or with all where there are fewer."""
+        """Append one token to each row. Returns the next distributions with their `top` likeliest
+        tokens, or with all tokens if there are fewer."""
         ...
 
     @property
     def checks_guesses(self) -> bool:
-        """Whether there is `follow`, equal to `next` to the bit."""
+        """Whether `follow` is supported and equal to `next` to the bit."""
         ...
 
     def follow(self, state: State, inputs: StepInputs, top: int) -> LanguageOutputs:
-        """Put several tokens into the only row, each after those before it; returns the
-        distributions after each, as so many rows."""
+        """Append several tokens to the only row, one after another. Returns the distribution after
+        each, one per row."""
         ...
 
 
 class Generated(NamedTuple):
-    """One token of an output, or what ended it."""
+    """One token of an output, or the reason why the output ended."""
 
     key: int
     """The key that the caller gave the output."""
     token: int = 0
     log_prob: float = 0.0
-    """Under the model's own distribution, before penalties and temperature."""
+    """Log-probability under the model's own distribution, before penalties and temperature."""
     top: tuple[tuple[int, float], ...] = ()
     """The `num_logprobs` likeliest tokens with their log-probabilities."""
     error: ServingError | None = None
@@ -76,25 +77,26 @@ class Generated(NamedTuple):
 
 @dataclass
 class SampledOutput:
-    """An output that is drawn in one row of a batch."""
+    """An output that is sampled in one row of a batch."""
 
     key: int
-    """The caller's name for it, another for each output of a batch."""
+    """The caller's name for the output, unique within a batch."""
     prompt: Sequence[int]
     """Token ids, at least one."""
     options: GenerationOptions
     uniforms: Uniforms
-    """The random numbers that its tokens are drawn with, one a step."""
+    """The random numbers for its tokens, one per step."""
     ends: tuple[int, ...] = (EOS_ID,)
     """The ids any of which ends a text."""
     tokens: list[int] = field(default_factory=list)
-    """What has been drawn so far."""
+    """The tokens sampled so far."""
     listed: int = field(init=False)
-    """How many of the likeliest tokens a draw looks at, even if a step lists more for others."""
+    """How many of the likeliest tokens a draw considers, even if a step lists more for other
+    outputs."""
     always_listed: bool = field(init=False)
-    """Whether so many suffice at every step, whatever the distribution."""
+    """Whether that many suffice at every step, whatever the distribution."""
     lookahead: Lookahead = field(init=False, default_factory=Lookahead)
-    """What may come next."""
+    """The guesses at the next tokens."""
 
     def __post_init__(self) -> None:
         self.listed = listed_tokens(self.options)
@@ -102,32 +104,32 @@ class SampledOutput:
 
 
 class GenerationBatch:
-    """Outputs that are continued together until their caller removes them: one token a step, or
-    several where one output is alone and what comes next was guessed (`Lookahead`)."""
+    """Outputs that are continued together until their caller removes them. A step adds one token,
+    or several if there is only one output and the next tokens were guessed (`Lookahead`)."""
 
     _tree: PrefixTree
-    """The slots of each row; what it was for the last output while there is no state."""
+    """The slots of each row. Without a state it is the tree of the last output."""
 
     def __init__(self, stepper: SamplingStepper, *, guesses: bool = False) -> None:
-        """With `guesses`, tokens are guessed where the stepper can check them."""
+        """With `guesses`, tokens are guessed if the stepper can check them."""
         self._stepper, self._guesses = stepper, guesses and stepper.checks_guesses
         self._outputs: list[SampledOutput | None] = []
-        """By row; None is idle."""
+        """The output of each row; None for an idle row."""
         self._state: State | None = None
         self._standing: _Standing | None = None
-        """None after a change of the outputs that stand in the rows."""
+        """None after the outputs in the rows have changed."""
 
     def __len__(self) -> int:
-        """How many outputs are being continued."""
+        """Number of outputs in the batch."""
         return sum(output is not None for output in self._outputs)
 
     @property
     def capacity(self) -> int:
-        """How many cache slots each row has room for; 0 while there are no rows."""
+        """Number of cache slots per row; 0 without rows."""
         return self._tree.capacity if self._state is not None else 0
 
     def add(self, outputs: Sequence[SampledOutput]) -> None:
-        """Let outputs join; a prompt that several of them have is read only once."""
+        """Add outputs. A prompt that several of them share is read only once."""
         groups: dict[int, dict[tuple[int, ...], list[SampledOutput]]] = {}
         for output in outputs:
             context = tuple(output.prompt[:-1])  # the last token goes through the first step
@@ -136,15 +138,15 @@ class GenerationBatch:
             self.join(list(prompts.values()), self._stepper.start(list(prompts)))
 
     def remove(self, key: int) -> None:
-        """Let the output with that key leave, if it is here; its row is idle from then on."""
+        """Remove the output with this key, if it is in the batch. Its row becomes idle."""
         for row, output in enumerate(self._outputs):
             if output is not None and output.key == key:
                 self._outputs[row] = self._standing = None
                 self._tree.clear(row)
 
     def step(self) -> list[Generated]:
-        """The next token of every output, and those after it that were guessed right; an output
-        whose distribution is broken gets an error and leaves."""
+        """The next token of every output, followed by the tokens that were guessed right. An output
+        with a broken distribution gets an error and leaves."""
         self._repack()
         if self._state is None:
             return []
@@ -162,14 +164,14 @@ class GenerationBatch:
         return self._draw(found, standing)
 
     def close(self) -> None:
-        """Let all outputs leave and give the memory back."""
+        """Remove all outputs and free the memory."""
         if self._state is not None:
             self._stepper.free(self._state)
         self._outputs, self._state, self._standing = [], None, None
 
     def join(self, sharers: Sequence[Sequence[SampledOutput]], prompted: Prompted) -> None:
-        """Let outputs join whose prompts have been read, but for their last tokens: those in
-        `sharers[i]` share the i-th prompt."""
+        """Add outputs whose prompts have been read except for the last token; those in `sharers[i]`
+        share the i-th prompt."""
         state, used_B = prompted.state, prompted.used_B
         counts = [len(outputs) for outputs in sharers]
         if counts != [1] * len(counts):
@@ -199,7 +201,8 @@ class GenerationBatch:
             self._tree.extend(tree, rows)
 
     def _repack(self) -> None:
-        """Drop slots out of reach where due, and idle rows when more than a quarter are idle."""
+        """Drop slots that are out of reach if that is due, and idle rows if more than a quarter are
+        idle."""
         if self._state is None:
             return
         if self._standing is not None and not self._tree.due:
@@ -218,7 +221,7 @@ class GenerationBatch:
             self._outputs, self._standing = [self._outputs[row] for row in rows], None
 
     def _guess(self, standing: _Standing) -> list[int]:
-        """What may follow the only output; nothing where there are others or there is no room."""
+        """The guesses for the only output; empty if there are several outputs or no room."""
         tree = self._tree
         if not self._guesses or len(self._outputs) > 1 or tree.steps_left < 2:
             return []
@@ -228,8 +231,8 @@ class GenerationBatch:
         return output.lookahead.guess(output.prompt, output.tokens)
 
     def _follow(self, guess: list[int], state: State, standing: _Standing) -> list[Generated]:
-        """Draw the next token of the only output, and go on while it is the one that was guessed.
-        What was guessed wrong stays in slots that are written again."""
+        """Draw the next token of the only output, and continue as long as the guesses are right.
+        Slots of wrong guesses are overwritten."""
         _, output = standing.live[0]
         inputs = follow_inputs(self._tree, [(output.tokens or output.prompt)[-1], *guess])
         found = self._stepper.follow(state, inputs, standing.top)
@@ -275,19 +278,20 @@ class GenerationBatch:
 
 
 class _Standing:
-    """What a step needs to know of the outputs, worked out once while they keep their rows."""
+    """What a step needs to know about its outputs. It is computed once while the rows stay the
+    same."""
 
     def __init__(self, outputs: Sequence[SampledOutput | None]) -> None:
         self.live = [(row, output) for row, output in enumerate(outputs) if output is not None]
         self.top = max(output.listed for _, output in self.live)
-        """How many of the likeliest tokens a step lists, for all rows alike."""
+        """How many of the likeliest tokens a step lists in every row."""
         self.parents_B1 = np.zeros((len(outputs), 1), dtype=np.int64)
         self.queries_B = np.array([output is not None for output in outputs], dtype=np.int64)
         self._drawing: tuple[tuple[int, ...], Drawing] | None = None
 
     def drawing(self, listed: Sequence[tuple[int, SampledOutput]], count: int) -> Drawing:
-        """How these outputs are drawn from `count` listed tokens; the answer to the last question
-        is kept, for it is mostly the next one too."""
+        """The options for drawing from `count` listed tokens. The last result is cached, because
+        the next call is usually the same."""
         key = (count, *(row for row, _ in listed))
         if self._drawing is None or self._drawing[0] != key:
             self._drawing = key, Drawing.of([output.options for _, output in listed], count)
@@ -295,7 +299,7 @@ class _Standing:
 
 
 def step_inputs(tree: PrefixTree, tokens_B: Ints) -> StepInputs:
-    """A step of rows with one query each, which puts in these tokens; gives each its slot in the
+    """The inputs of a step that appends these tokens, one query per row. Each gets its slot in the
     tree."""
     return StepInputs(
         token_ids_BQ=tokens_B[:, None],
@@ -309,8 +313,8 @@ def step_inputs(tree: PrefixTree, tokens_B: Ints) -> StepInputs:
 
 
 def follow_inputs(tree: PrefixTree, tokens: Sequence[int]) -> StepInputs:
-    """A step of a tree's only row that puts in these tokens, each after those before it; the tree
-    stays as it is."""
+    """The inputs of a step that appends these tokens to a tree's only row, one after another. The
+    tree does not change."""
     queries = np.arange(len(tokens))
     slots, causal_QQ = tree.used[0] + queries, queries <= queries[:, None]
     visible_QC = np.repeat(tree.visible[0], len(tokens), axis=0)
@@ -333,7 +337,7 @@ def follow_inputs(tree: PrefixTree, tokens: Sequence[int]) -> StepInputs:
 def _draw_together(
     listed: Sequence[tuple[int, SampledOutput]], found: LanguageOutputs, standing: _Standing
 ) -> list[Generated]:
-    """Draw the next tokens of outputs for which the listed tokens suffice, all in one go."""
+    """Draw the next tokens of all outputs for which the listed tokens suffice, at once."""
     scores_BT, count = found.top_scores_BT, found.top_scores_BT.shape[1]
     places = [0] * len(listed)
     if count > 1:
@@ -352,7 +356,7 @@ def _draw_together(
 
 
 def _draw_alone(output: SampledOutput, row: int, found: LanguageOutputs) -> Generated:
-    """Draw one output's next token from its whole distribution, edited by its options."""
+    """Draw one output's next token from its whole distribution, after its options edited it."""
     logits_V = found.logits_BV[row].copy()
     edit_logits(logits_V, output.prompt, output.tokens, output.options, output.ends)
     if not np.isfinite(logits_V.max()):
@@ -372,7 +376,7 @@ def _draw_alone(output: SampledOutput, row: int, found: LanguageOutputs) -> Gene
 
 
 def _top(output: SampledOutput, row: int, found: LanguageOutputs) -> tuple[tuple[int, float], ...]:
-    """The likeliest tokens of a row, as many as the output reports."""
+    """The likeliest tokens of a row that the output reports."""
     count = output.options.num_logprobs
     tokens, scores = found.top_tokens_BT[row, :count], found.top_scores_BT[row, :count]
     return tuple(zip(tokens.tolist(), scores.tolist(), strict=True))

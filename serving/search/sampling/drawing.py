@@ -19,7 +19,7 @@ from serving.search.sampling_options import GenerationOptions
 
 TOP = 64
 """The most tokens that a step lists, likeliest first."""
-_FORBIDDEN = -100.0  # the API that has logit_bias says that this bans a token
+_FORBIDDEN = -100.0  # in the API that defines logit_bias, this value bans a token
 _BLOCK = 256
 
 
@@ -44,8 +44,8 @@ class Uniforms:
 
 
 def listed_tokens(options: GenerationOptions) -> int:
-    """How many of the likeliest tokens a draw looks at: 1, 16 or `TOP`. These are few, so that
-    outputs with different options mostly share one shape of the step."""
+    """How many of the likeliest tokens a draw considers: 1, 16 or `TOP`. There are only three
+    values, so that outputs with different options usually share one shape of the step."""
     wanted = max(1, options.num_logprobs)
     if options.edits_logits:
         wanted = TOP
@@ -55,13 +55,13 @@ def listed_tokens(options: GenerationOptions) -> int:
 
 
 def never_needs_logits(options: GenerationOptions) -> bool:
-    """Whether the tokens that `listed_tokens` counts suffice at every step."""
+    """Whether the number of tokens from `listed_tokens` suffices at every step."""
     return not options.edits_logits and (options.greedy or 0 < options.sampling_top_k <= TOP)
 
 
 def needs_logits(options: GenerationOptions, top_scores_T: Floats, vocab_size: int) -> bool:
-    """Whether a draw needs the whole distribution, as the listed tokens, of which these are the
-    log-probabilities, do not suffice."""
+    """Whether a draw needs the whole distribution, because the listed tokens with these
+    log-probabilities do not suffice."""
     if options.edits_logits:
         return True
     if options.greedy or top_scores_T.size == vocab_size:
@@ -75,23 +75,23 @@ def needs_logits(options: GenerationOptions, top_scores_T: Floats, vocab_size: i
 
 @dataclass(frozen=True)
 class Drawing:
-    """The options of rows that are drawn together from their likeliest tokens, as arrays. They are
-    made once for as long as the same rows are drawn together."""
+    """The options of rows that are drawn together, as arrays. They are computed once for as long as
+    the same rows are drawn together."""
 
     divisor_B1: Doubles | None
-    """The temperatures; 1 where the best is taken. None where all are 1."""
+    """The temperatures; 1 for greedy rows. None if all are 1."""
     most: int
-    """The highest top_k; no place behind it is drawn."""
+    """The highest top_k. No place after it is drawn."""
     kept_BT: Doubles | None
-    """1 for the places within a row's top_k, 0 behind them. None where all rows have the same."""
+    """1 for the places within a row's top_k, 0 after them. None if all rows have the same top_k."""
     top_p_B: Doubles | None
-    """The top_p of each row; None where all are 1."""
+    """The top_p of each row; None if all are 1."""
     of_all_B: Bools
-    """Whether top_p is a share of all tokens, also of those that are not listed."""
+    """Whether top_p is a share of all tokens, including those that are not listed."""
 
     @staticmethod
     def of(options: Sequence[GenerationOptions], listed: int) -> Drawing:
-        """The arrays for rows with these options, if a step lists so many tokens."""
+        """The arrays for rows with these options, if a step lists this many tokens."""
         greedy_B = np.array([o.greedy for o in options])
         temperature_B = np.where(greedy_B, 1.0, [o.temperature for o in options])
         top_k_B = np.array([1 if o.greedy else o.sampling_top_k or listed for o in options])
@@ -110,7 +110,7 @@ class Drawing:
 def draw_from_top(top_scores_BT: Floats, drawing: Drawing, uniform_B: Sequence[float]) -> list[int]:
     """Draw a place in each row of log-probabilities, which are sorted, best first.
 
-    Tokens that are not listed are not drawn. `uniform_B` are random numbers in [0, 1).
+    Only listed tokens are drawn. `uniform_B` are random numbers in [0, 1).
     """
     # The best is subtracted first: a very low temperature must not overflow.
     scores_BT = top_scores_BT[:, : drawing.most]
@@ -121,7 +121,7 @@ def draw_from_top(top_scores_BT: Floats, drawing: Drawing, uniform_B: Sequence[f
     if drawing.kept_BT is not None:
         weights_BT *= drawing.kept_BT
     if drawing.top_p_B is not None:
-        # Of all tokens where none was cut off: what is listed may be less than 1.
+        # Shares of all tokens if none was cut off: those of the listed ones may add up to less.
         best_B = top_scores_BT[:, 0].astype(np.float64)
         sums_BT = np.add.accumulate(weights_BT, axis=1)
         whole_B = np.where(drawing.of_all_B, np.exp(-best_B), sums_BT[:, -1])
@@ -134,7 +134,7 @@ def draw_from_top(top_scores_BT: Floats, drawing: Drawing, uniform_B: Sequence[f
 
 
 def draw_from_logits(logits_V: Floats, options: GenerationOptions, uniform: float) -> int:
-    """A token of one row's (edited) logits; ties in top-k and top-p go to the lower id."""
+    """Draw a token from one row's edited logits. Ties in top-k and top-p go to the lower id."""
     if options.greedy:
         return int(logits_V.argmax())
     logits = (logits_V.astype(np.float64) - logits_V.max()) / options.temperature
@@ -156,8 +156,8 @@ def edit_logits(
     options: GenerationOptions,
     ends: Sequence[int],
 ) -> None:
-    """Apply penalties and bias, in place; one of the ids in `ends` that stands before a prompt does
-    not count as used."""
+    """Apply penalties and bias in place. An id in `ends` that stands before a prompt does not count
+    as used."""
     history = [*prompt[prompt[0] in ends :], *output]
     if options.repetition_penalty != 1.0 and history:
         penalise_repetition(logits_V, history, options.repetition_penalty)
@@ -175,7 +175,7 @@ def edit_logits(
 
 
 def _passed(sums: Sequence[float] | Doubles, uniform: float) -> int:
-    """The place at which running sums of weights pass `uniform` times the last."""
+    """The place at which the running sum of the weights passes `uniform` times their total."""
     # That is less than the last, for rounded, too, the product with a number below 1 is less: some
     # place passes it, and none behind the last weight is the first.
     return bisect.bisect_right(sums, uniform * sums[-1])

@@ -1,7 +1,7 @@
-"""What reading prompts and a step of a language model give.
+"""The results of reading prompts and of a step of a language model.
 
-Shape letters: B rows, P prompt tokens, T likeliest tokens, R queries with outputs, N candidates,
-V vocabulary.
+Shape letters: B rows, P prompt tokens, T likeliest tokens, R queries with outputs, N candidates, V
+vocabulary.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from serving.arrays import Floats, Int32s, Ints
 from serving.search.stepper import State
 
 CHUNK = 64
-"""Prompt tokens given to the step graph at once."""
+"""Prompt tokens per run of the step graph."""
 
 
 @dataclass(frozen=True)
 class PromptScores:
-    """How likely a model found the token after each token of some prompts."""
+    """How likely a model finds the token after each token of some prompts."""
 
     labels_BP: Floats
-    """Log-probability of the token that does follow."""
+    """Log-probability of the token that follows."""
     top_scores_BPT: Floats
     """Log-probabilities of the likeliest tokens, best first."""
     top_tokens_BPT: Int32s
 
     def of(self, row: int) -> PromptScores:
-        """The scores of one prompt, in arrays with one row."""
+        """The scores of one prompt, as arrays with one row."""
         rows = slice(row, row + 1)
         return PromptScores(
             self.labels_BP[rows], self.top_scores_BPT[rows], self.top_tokens_BPT[rows]
@@ -37,23 +37,23 @@ class PromptScores:
 
 @dataclass(frozen=True)
 class Prompted:
-    """Prompts that have been read: their tokens are in the caches of a new batch.
+    """Prompts that have been read. Their tokens are in the caches of a new batch.
 
-    All take the same number of chunks. Where a model cannot look back to the first tokens, only the
-    last ones are there.
+    All prompts take the same number of chunks. If a model cannot look back to the first tokens,
+    only the last ones are kept.
     """
 
     state: State
     capacity: int
-    """Cache slots that each row has room for."""
+    """Number of cache slots per row."""
     used_B: Ints
-    """How many of them hold a prompt's last tokens."""
+    """Number of slots per row that hold the prompt's last tokens."""
     first_position: int
     """Position of the token in the first slot of every row."""
 
 
 class LanguageOutputs(NamedTuple):
-    """The distribution after each row's token; the next step may reuse the arrays."""
+    """The distribution after each row's token. The next step may reuse the arrays."""
 
     top_scores_BT: Floats
     """Log-probabilities of the likeliest tokens, best first."""
@@ -61,7 +61,7 @@ class LanguageOutputs(NamedTuple):
     logits_BV: Floats
 
     def of(self, row: int) -> LanguageOutputs:
-        """That of one row."""
+        """The distribution of one row."""
         alone = slice(row, row + 1)
         return LanguageOutputs(
             self.top_scores_BT[alone], self.top_tokens_BT[alone], self.logits_BV[alone]
@@ -69,5 +69,5 @@ class LanguageOutputs(NamedTuple):
 
 
 def chunks(prompt: Sequence[int]) -> int:
-    """Number of runs of the step graph that reading a prompt takes."""
+    """Number of runs of the step graph that a prompt takes."""
     return -(-len(prompt) // CHUNK)

@@ -1,2 +1,2 @@
-"""What a dialect is to the rest of the server, and how it is described. It knows no dialect by
-name."""
+"""The interface between the dialects and the rest of the server, and their description. It knows no
+dialect by name."""

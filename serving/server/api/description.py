@@ -1,4 +1,4 @@
-"""The paths of the OpenAPI document, made from the routes of a dialect."""
+"""The paths of the OpenAPI document, derived from the routes of a dialect."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ REASONS: Mapping[int, str] = {
     503: "The queue is full, or the server is starting or shutting down; try again later",
     504: "Not finished in time",
 }
-"""What each status means in an answer of this server, where the dialect does not say otherwise."""
+"""The meaning of each status, unless the dialect gives another one."""
 _PATH_PARAMETER = re.compile(r"\{(\w+)\}")
 _FILE = {"type": "string", "format": "binary"}
 _RETRY_AFTER = {
@@ -64,7 +64,7 @@ class DescribedSchema(GenerateJsonSchema):
 
 
 def paths_of(dialect: Dialect[Any]) -> dict[str, Any]:
-    """Each path of a dialect with its operations, by method in small letters."""
+    """Each path of a dialect with its operations, by lower-case method."""
     found: dict[str, Any] = {}
     for route in dialect.routes:
         operations = {m.lower(): _operation(dialect, route, m) for m in route.methods}
@@ -75,15 +75,15 @@ def paths_of(dialect: Dialect[Any]) -> dict[str, Any]:
 def bodies_of(
     dialect: Dialect[Any],
 ) -> tuple[list[type[BaseModel]], list[type[BaseModel]]]:
-    """The bodies that a dialect reads and those that it writes, its error among them; those that
-    they hold are not listed."""
+    """The bodies that a dialect reads and writes, including its error, without the bodies nested in
+    them."""
     requests = [route.request for route in dialect.routes if route.request]
     answers = [_body(route.answer) for route in dialect.routes]
     return requests, [*(answer for answer in answers if answer), dialect.error]
 
 
 def _body(answer: type[Any]) -> type[BaseModel] | None:
-    """The body that an answer is or is a list of; None for plain text and for any object."""
+    """The body of an answer, or of the items of a list; None for plain text and for any object."""
     [body] = get_args(answer) or [answer]
     return body if issubclass(body, BaseModel) else None
 
@@ -121,7 +121,7 @@ def _operation(dialect: Dialect[Any], route: DialectRoute[Any], method: str) -> 
 
 
 def _answer(answer: type[Any]) -> dict[str, Any]:
-    """What is answered, by media type; nothing where there is no answer."""
+    """The content of an answer by media type; empty where there is no answer."""
     if answer is NoneType:
         return {}
     if answer is str:
@@ -136,19 +136,19 @@ def _answer(answer: type[Any]) -> dict[str, Any]:
 
 
 def _upload(names: tuple[str, ...]) -> dict[str, Any]:
-    """The schema of a form with a file and those fields, all of them texts."""
+    """The schema of a form with a file and these fields, all of them text."""
     fields = {name: {"type": "string"} for name in names}
     return {"type": "object", "properties": {"file": _FILE, **fields}, "required": ["file"]}
 
 
 def _event(data: str) -> dict[str, Any]:
-    """What each server-sent event of an answer is."""
+    """The schema of a server-sent event of an answer."""
     properties = {"data": {"type": "string", "description": data}, "event": {"type": "string"}}
     return {"type": "object", "properties": properties, "required": ["data"]}
 
 
 def _form(request: type[BaseModel], names: tuple[str, ...]) -> dict[str, Any]:
-    """The schema of a form with those fields of the request."""
+    """The schema of a form with these fields of the request."""
     described = request.model_json_schema(schema_generator=DescribedSchema)
     properties = {name: _not_null(described["properties"][name]) for name in names}
     required = [name for name in described.get("required", []) if name in names]
@@ -156,7 +156,7 @@ def _form(request: type[BaseModel], names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of an optional field where it is there, as a form has no null."""
+    """The schema of an optional field without null, which a form does not have."""
     found = {name: value for name, value in schema.items() if value is not None}
     if "anyOf" in found:
         found["anyOf"] = [choice for choice in found["anyOf"] if choice != {"type": "null"}]
@@ -169,7 +169,7 @@ def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parameter(name: str, place: str, values: tuple[str, ...]) -> dict[str, Any]:
-    """A text in the path or the query; one in the path is always there."""
+    """A text parameter of the path or the query; a path parameter is required."""
     schema: dict[str, Any] = {"type": "string"}
     if values:
         schema["enum"] = list(values)
@@ -177,5 +177,5 @@ def _parameter(name: str, place: str, values: tuple[str, ...]) -> dict[str, Any]
 
 
 def _reference(model: type[BaseModel]) -> dict[str, Any]:
-    """Where the document holds the schema of a body: under its title, where it has its own."""
+    """A reference to the schema of a body, by its title if it has one."""
     return {"$ref": SCHEMAS + (model.model_config.get("title") or model.__name__)}

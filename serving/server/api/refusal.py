@@ -1,4 +1,4 @@
-"""The answer to a request that is refused, in the shape of its dialect."""
+"""The answer to a refused request, in the shape of its dialect."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from serving.server.http.access_log import CONTEXT
 from serving.server.http.wire import error_response
 
 _MAX_MESSAGE = 500
-"""Characters of a message, which may quote the request."""
+"""The longest message in characters; messages may quote the request."""
 
 
 class Refusal:
-    """Turns errors into answers; the path of a request says which dialect's shape they have."""
+    """Turns errors into answers. The path of the request selects the dialect whose shape they
+    have."""
 
     def __init__(self, dialects: Sequence[Dialect[Any]]) -> None:
         self._renderers = {
@@ -28,8 +29,7 @@ class Refusal:
         }
 
     def __call__(self, scope: Scope, error: ServingError) -> Response:
-        """The answer, with the headers that belong to it; the error is noted for the log line and
-        the metrics."""
+        """The answer with its headers. The error is recorded for the access log and the metrics."""
         scope[CONTEXT].error = error.code
         error.args = (_shortened(str(error)),)
         error.hint = _shortened(error.hint) if error.hint else None

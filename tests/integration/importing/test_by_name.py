@@ -65,7 +65,7 @@ def test_a_name_is_all_that_a_translator_needs(
     assert translator.manifest.name == "opus-mt-de-en"
     assert f"Imported from {NAME}@{commit}: MarianMT" in translator.manifest.attribution
     assert translator.manifest.attribution.endswith("Licence of the weights: cc-by-4.0.")
-    assert "pickles (pytorch_model.bin): tensors alone are read" in capsys.readouterr().err
+    assert "pickles (pytorch_model.bin): only tensors are read" in capsys.readouterr().err
     assert "tf_model.h5" not in hub.downloads()
     asked = len(hub.asked)
     again = Translator(NAME, threads=1)

@@ -89,7 +89,7 @@ def test_kernels_are_told_with_where_they_come_from(
     ("platform", "switch", "compiler", "advice"),
     [
         ("linux", "", None, "install a C++ compiler"),
-        ("linux", "", "g++", "see why g++ fails"),
+        ("linux", "", "g++", "the line on stderr says why g++ fails"),
         ("linux", "off", "g++", "unset MACARON_NATIVE_KERNELS"),
         ("darwin", "", "c++", None),
         ("win32", "", None, None),
@@ -179,6 +179,13 @@ def test_bundles_of_each_task_are_tried(name: str, done: str) -> None:
     found = doctor.trial(MODELS / name)
     assert done in found.found
     assert found.advice is None
+
+
+def test_a_wrong_folder_of_bundles_is_advised_on_and_a_missing_default_is_not() -> None:
+    wrong = doctor.untried(Path("/nowhere"))
+    assert wrong.found.startswith("/nowhere has no bundle to try")
+    assert wrong.advice == "set MACARON_BUNDLES to a folder of bundles"
+    assert doctor.untried(Path("models")).advice is None
 
 
 def test_what_is_no_bundle_or_a_broken_one_is_told(tmp_path: Path) -> None:

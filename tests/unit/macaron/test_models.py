@@ -63,9 +63,9 @@ def test_a_bundle_that_was_damaged_is_listed_as_such(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["pull", "intents"], "error: intents: is no name of a model; it must be OWNER/NAME"),
+        (["pull", "intents"], "error: intents: is not a model name; it must be OWNER/NAME"),
         (["pull", "firefox:x"], "error: firefox:x: must be firefox:FROM-TO"),
-        (["pull", "--precision", "int8", NAME], "a bundle already, with a precision of its own"),
+        (["pull", "--precision", "int8", NAME], "is a finished bundle, whose precision is fixed"),
         (["models", "rm", NAME], f"error: {NAME}: is not in the cache"),
     ],
 )

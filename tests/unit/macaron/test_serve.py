@@ -13,6 +13,7 @@ import pytest
 import macaron.serve
 from macaron.serve import main, server_command, server_environment
 from serving.bundle.folder import find_bundles, read_manifest
+from serving.errors import install_command
 from serving.server.http.settings import BENTOMLS_OWN
 from tests.toy.checkpoints import write_opus
 from tests.toy.hub import import_here, toy_hub, use
@@ -183,7 +184,7 @@ def test_a_checkpoint_is_imported_once(
     first = serve()
     assert first.parents[2] == cache / "models"
     assert read_manifest(first).name == source.name
-    assert "imported once" in capsys.readouterr().err
+    assert "importing it once" in capsys.readouterr().err
     assert serve() == first
     assert capsys.readouterr().err == ""
 
@@ -192,7 +193,7 @@ def test_a_checkpoint_is_imported_once(
     ("words", "message"),
     [
         (["--model", "nowhere"], "there is no such file or folder"),
-        (["--model", "nowhere"], "no name of a model: OWNER/NAME of a hub"),
+        (["--model", "nowhere"], "it is not a model name: OWNER/NAME of a hub"),
         (["--model", "firefox:german"], "must be firefox:FROM-TO"),
         (["--model", "a", "--bundles", "b"], "not allowed with argument --model"),
     ],
@@ -221,5 +222,5 @@ def test_an_import_says_what_it_needs(cache: Path, tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert "'torch' is missing" in line
-    assert line.endswith("pip install 'macaron[export]'")
+    assert "needs the Python package 'torch'" in line
+    assert line.endswith(install_command("export"))

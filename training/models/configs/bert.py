@@ -1,5 +1,5 @@
-"""Sizes and options of bidirectional encoders: pretrained, and those fitted from them to classes
-or vectors."""
+"""Sizes and options of bidirectional encoders: pretrained ones, and those fine-tuned for classes or
+vectors."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from training.errors import ConfigError
 from training.models.configs.common import ModelConfig
 
 MOST_BUCKETS = 128
-"""Of `relative_buckets`; half of them are for either direction."""
+"""Largest `relative_buckets`; each direction has half of them."""
 MOST_DISTANCE = 128
-"""From here on all distances are in one range."""
+"""All distances from here on share a bucket."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BertConfig(ModelConfig):
     """Sizes of a bidirectional encoder (Devlin et al. 2019), standard or Macaron (Lu et al. 2019).
 
-    The defaults are those of BERT, which the Macaron paper names as its setting; the presets
-    `*_released` are what the authors' published code ran. Where paper and code disagree there is an
-    option: `norm`, `norm_affine`, `positions`, `max_positions`, `embedding_scale`,
+    The defaults are those of BERT, which the Macaron paper names as its setting. The presets
+    `*_released` are the settings of the authors' published code. Where paper and code disagree
+    there is an option: `norm`, `norm_affine`, `positions`, `max_positions`, `embedding_scale`,
     `first_activation`, `attention_init` (with the feed-forward's), `output_bias`, `pooler`.
     """
 
@@ -36,47 +36,48 @@ class BertConfig(ModelConfig):
     architecture: str = "bert"
     num_decoder_layers: int = 0
     block: str = "standard"
-    """As in a `TransformerConfig`; of a pair of one's own the encoder layer alone is used."""
+    """As in a `TransformerConfig`; of a custom pair only the encoder layer is used."""
     norm: str = "post"
     norm_eps: float = 1e-12
     norm_affine: bool = True
-    """Gains and biases in the norms of embedding and layers, of `norm_type` `layer` or `rms`."""
+    """Whether the norms of embedding and layers have gains and biases (`norm_type` `layer` or
+    `rms`)."""
     activation: str = "gelu"
     first_activation: str = "gelu"
-    """Of the first of a Macaron layer's feed-forwards: the released code has `relu` there, and
+    """Activation of a Macaron layer's first feed-forward: the released code has `relu` there, and
     GELU in the second."""
     attention_dropout: float = 0.1
     embedding_scale: str = "none"
     attention_init: str = "normal"
-    """`normal`: all weights from N(0, 0.02), as BERT; `kaiming`: attention from
-    N(0, model_dim^-0.5) and feed-forwards by Kaiming's rule, as the released code; or as in other
+    """`normal`: all weights from N(0, 0.02), as in BERT; `kaiming`: attention from N(0,
+    model_dim^-0.5) and feed-forwards by Kaiming's rule, as in the released code; or as in other
     models."""
     positions: str = "learnt"
-    """`learnt`: a table of `max_positions` vectors; or what other models have."""
+    """`learnt`: a table of `max_positions` vectors; or as in other models."""
     max_positions: int = 512
-    """Longest input in ids, special ones included, however positions are encoded."""
+    """Length limit of an input in ids, special ids included, for every kind of positions."""
     relative_buckets: int = 0
-    """Beside `positions`, a number for each head and each of so many ranges of distances, up to
-    128, that is added to the scores of all layers, as in MPNet; 0 is none."""
+    """Number of distance buckets, up to 128. Each head adds a learnt number per bucket to the
+    scores of all layers, in addition to `positions`, as in MPNet; 0 turns it off."""
     rotary_base: float = 10000.0
-    """Of `rotary` positions: the last features of a head turn once in 2 pi times this many
-    positions, nearly."""
+    """`rotary` positions: the last features of a head turn once in about 2 pi times this many
+    positions."""
     layer_windows: tuple[int, ...] = ()
-    """Positions to either side that each layer sees, by turns; 0 is all, and empty is all for all
-    layers."""
+    """Positions to either side that each layer sees, repeated cyclically; 0 sees all. Empty: all
+    layers see all."""
     window_rotary_base: float = 0.0
-    """`rotary_base` of layers that see a window; 0 is as all others."""
+    """`rotary_base` of layers with a window; 0 uses that of the others."""
     embedding_norm: bool = False
-    """With `norm: pre`, a norm of the embedding in place of that before the first attention, as in
+    """With `norm: pre`: a norm after the embedding instead of before the first attention, as in
     ModernBERT."""
     num_segments: int = 2
-    """Kinds of parts that have a vector of their own, which their tokens add; 0 is none."""
+    """Number of segment vectors, which are added to the tokens of each part; 0 turns them off."""
     pooler: str = "tanh"
-    """`tanh`: a dense layer with tanh between the first token's state and what is predicted of a
-    whole input; `relu`: with ReLU, as in DistilBERT's classifiers; `gelu_norm`: with GELU and a
-    norm, as in ModernBERT's; `none`: nothing is."""
+    """The layer between the first token's state and the prediction for a whole input. `tanh`: dense
+    with tanh; `relu`: dense with ReLU, as in DistilBERT's classifiers; `gelu_norm`: dense with GELU
+    and a norm, as in ModernBERT's; `none`: no layer."""
     output_bias: bool = True
-    """A bias beside the output matrix, which is the embedding."""
+    """A bias of the output layer, whose matrix is the embedding."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -101,7 +102,7 @@ class BertConfig(ModelConfig):
             )
 
     def _check_positions(self) -> None:
-        """Raise ConfigError for numbers of positions that are none, or are for other positions."""
+        """Raise ConfigError for position options that are out of range or do not apply."""
         if self.relative_buckets and not 4 <= self.relative_buckets <= MOST_BUCKETS:
             raise ConfigError(
                 f"relative_buckets must be 0 or from 4 to {MOST_BUCKETS}, got "
@@ -122,11 +123,11 @@ class BertConfig(ModelConfig):
                 raise ConfigError(f"{name} must be {'0 or ' if least else ''}> 1, got {value}")
 
     def window_of(self, layer: int) -> int:
-        """Positions to either side that a layer sees; 0 is all."""
+        """Positions to either side that a layer sees; 0 sees all."""
         return self.layer_windows[layer % len(self.layer_windows)] if self.layer_windows else 0
 
     def of_layer(self, layer: int) -> BertConfig:
-        """The configuration of one layer, as if all were like it, where their positions differ."""
+        """The configuration of one layer, with its own window and positions."""
         if self.window_rotary_base and self.window_of(layer):
             return replace(self, rotary_base=self.window_rotary_base)
         return self
@@ -142,11 +143,11 @@ class BertConfig(ModelConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierConfig(BertConfig):
-    """Sizes of an encoder that gives a text, or two, a logit for each class."""
+    """Sizes of an encoder with one logit per class for a text or a pair of texts."""
 
     architecture: str = "classifier"
     num_classes: int = 2
-    """A single one is what regression has."""
+    """1 for regression."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -156,7 +157,7 @@ class ClassifierConfig(BertConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedderConfig(BertConfig):
-    """Sizes of an encoder that gives a text a vector."""
+    """Sizes of an encoder with one vector per text."""
 
     choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = BertConfig.choices | {
         "pooling": ("cls", "mean"),
@@ -164,6 +165,6 @@ class EmbedderConfig(BertConfig):
 
     architecture: str = "embedder"
     pooling: str = "mean"
-    """`cls`: the first token's state; `mean`: that of all tokens."""
+    """`cls`: the first token's state; `mean`: the mean of all tokens' states."""
     normalised: bool = True
-    """Vectors of length one."""
+    """Scale vectors to length one."""

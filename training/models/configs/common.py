@@ -1,4 +1,4 @@
-"""What the configurations of all architectures have in common."""
+"""Options that the configurations of all architectures share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from training.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(ABC):
-    """What the configurations of all architectures have in common."""
+    """Options that the configurations of all architectures share."""
 
     least_encoder_layers: ClassVar[int] = 1
     least_decoder_layers: ClassVar[int] = 1
@@ -34,68 +34,67 @@ class ModelConfig(ABC):
         "head_dropout_schedule": ("constant", "v"),
         "positions": ("sinusoid", "relative", "rotary"),
     }
-    """What the fields may be that choose by a name."""
+    """The allowed values of fields with named choices."""
     decoding_budget: ClassVar[int] = 8192
-    """Beams x `batch_cost` of a batch that is decoded: a few hundred short sentences."""
+    """Budget of a decoded batch, beams x `batch_cost`: a few hundred short sentences."""
 
     architecture: str
-    """Which kind of model it is: a key of `architectures.ARCHITECTURES`."""
+    """The kind of model, a key of `architectures.ARCHITECTURES`."""
     model_dim: int = 256
     num_heads: int = 4
     ffn_dim: int = 1024
-    """Inner size of one feed-forward; layers of Macaron and joint models have two."""
+    """Inner size of a feed-forward; layers of Macaron and joint models have two feed-forwards."""
     activation: str = "relu"
-    """Of the feed-forward: `relu`, `gelu`, `gelu_tanh` (GELU by tanh, nearly), `silu`, or gated
-    `reglu`, `geglu`, `geglu_tanh`, `swiglu`, which have three matrices of `ffn_dim` each: two
-    thirds of it keep the number of parameters."""
+    """Activation of the feed-forward: `relu`, `gelu`, `gelu_tanh` (approximated by tanh), `silu`,
+    or gated `reglu`, `geglu`, `geglu_tanh`, `swiglu`. Gated ones have three matrices of `ffn_dim`;
+    two thirds of it keep the number of parameters."""
     ffn_hidden_layers: int = 1
-    """Of the feed-forward, each of `ffn_dim`: 1, or 2, with an activation behind each and no
-    residual inside (the ablation of Lu et al. 2019)."""
+    """Hidden layers of the feed-forward, each of size `ffn_dim`: 1, or 2 with an activation after
+    each and no residual inside (the ablation of Lu et al. 2019)."""
     num_encoder_layers: int = 3
     num_decoder_layers: int = 3
     vocab_size: int = 8000
-    """Pieces of the vocabulary that source and target share."""
+    """Pieces of the joint vocabulary."""
     norm: str = "pre"
-    """`pre`: normalise each sublayer's input, and once at the end; `post`: after each residual;
-    encoder-decoders also `sandwich`: as `pre`, and each sublayer's output too (Gemma 2)."""
+    """`pre`: before each sublayer, and once at the end; `post`: after each residual; `sandwich`
+    (encoder-decoders only): as `pre`, and after each sublayer too (Gemma 2)."""
     norm_type: str = "layer"
     """`layer`: LayerNorm; `rms`: RMSNorm (Zhang and Sennrich 2019); `scale`: ScaleNorm (Nguyen and
     Salazar 2019)."""
     norm_eps: float = 1e-5
-    """Added to the variance, with `rms` to the mean square; with `scale` the least length."""
+    """Added to the variance (`rms`: to the mean square); for `scale` the smallest length."""
     embedding_scale: str = "token"
-    """What sqrt(model_dim) multiplies: the vector of a `token`, its `sum` with the position, or
-    `none` of them."""
+    """What is multiplied by sqrt(model_dim): the `token` vector, its `sum` with the position, or
+    `none`."""
     positions: str = "sinusoid"
-    """`sinusoid`: added to the embedding; in self-attention, in their place: `relative`, a vector
-    for each distance (Shaw et al. 2018), or `rotary` (Su et al. 2021)."""
+    """`sinusoid`: added to the embedding. In self-attention instead: `relative`, a vector per
+    distance (Shaw et al. 2018), or `rotary` (Su et al. 2021)."""
     max_relative_distance: int = 16
-    """Of positions that are `relative`: those further away count as that far."""
+    """`relative` positions: larger distances count as this one."""
     fix_norm: bool = False
-    """Vectors of unit length in the embedding and the output matrix, which must be one (FixNorm;
+    """Vectors of unit length in the embedding and the output matrix, which must be shared (FixNorm;
     Nguyen and Salazar 2019)."""
     fix_norm_scale: bool = False
-    """A learnt factor of the logits beside `fix_norm`."""
+    """With `fix_norm`: a learnt factor of the logits."""
     attention_init: str = "xavier"
     """`xavier`: uniform, as in fairseq; `small`: N(0, sqrt(2 / (5 model_dim))) (SmallInit; Nguyen
     and Salazar 2019)."""
     dropout: float = 0.1
-    """After embeddings and each sublayer."""
+    """Dropout after embeddings and each sublayer."""
     attention_dropout: float = 0.0
-    """On attention probabilities, after the softmax."""
+    """Dropout of attention probabilities."""
     activation_dropout: float = 0.0
-    """Inside the feed-forward, after the activation and its gate."""
+    """Dropout inside the feed-forward, after the activation and its gate."""
     head_dropout: float = 0.0
-    """Probability with which a row loses a head of each attention (DropHead; Zhou et al. 2020)."""
+    """Probability of dropping a head of each attention for a row (DropHead; Zhou et al. 2020)."""
     head_dropout_schedule: str = "constant"
-    """`v`: from `head_dropout` down to 0 at the end of the learning rate's warm-up, and up to it
-    again at the end of training."""
+    """`v`: falls from `head_dropout` to 0 at the end of the learning rate's warm-up, then rises to
+    it until the end of training."""
     encoder_layerdrop: float = 0.0
-    """Probability with which an update leaves out a layer of the encoder (LayerDrop; Fan et al.
-    2019)."""
+    """Probability of dropping a layer of the encoder in an update (LayerDrop; Fan et al. 2019)."""
     decoder_layerdrop: float = 0.0
     learns_layerdrop: bool = False
-    """Each layer learns its own probability; the mean of a side's is the given one."""
+    """Each layer learns its own probability; their mean on each side is the given one."""
 
     def __post_init__(self) -> None:
         kind = next(field.default for field in fields(self) if field.name == "architecture")
@@ -149,8 +148,8 @@ class ModelConfig(ABC):
             )
 
     def _check_width(self) -> None:
-        """Raise ConfigError for a width that sinusoids or heads have no place in."""
-        # Sinusoids need two frequencies at least.
+        """Raise ConfigError for a width that does not suit the sinusoids or heads."""
+        # Sinusoids need at least two frequencies.
         if self.model_dim < 4 or self.model_dim % (2 * self.num_heads):
             raise ConfigError(
                 f"model_dim must be >= 4 and a multiple of 2 * num_heads = {2 * self.num_heads}, "
@@ -158,7 +157,7 @@ class ModelConfig(ABC):
             )
 
     def _check_block(self, block: str) -> None:
-        """Raise ConfigError for sizes that a block has no place for."""
+        """Raise ConfigError for sizes that the block does not support."""
         if block == "weighted" and self.ffn_dim % self.num_heads:
             raise ConfigError(
                 "block: weighted gives each head its share of ffn_dim, which must be a multiple of "
@@ -166,7 +165,7 @@ class ModelConfig(ABC):
             )
 
     def _check_layerdrop(self) -> None:
-        """Raise ConfigError for rates of layers that there are none of."""
+        """Raise ConfigError for a LayerDrop rate of layers that do not exist."""
         for side in ("encoder", "decoder"):
             rate = getattr(self, f"{side}_layerdrop")
             if rate and not getattr(self, f"num_{side}_layers"):
@@ -197,7 +196,7 @@ class ModelConfig(ABC):
 
     @property
     def attention_soft_cap(self) -> float:
-        """What scores of attention come near and never reach; 0 is none."""
+        """Upper bound of attention scores, cap * tanh(score / cap); 0 turns it off."""
         return 0.0
 
     @property
@@ -207,24 +206,24 @@ class ModelConfig(ABC):
 
     @property
     def biases_scores(self) -> bool:
-        """Whether scores of self-attention have numbers added that differ from head to head."""
+        """Whether a bias that differs between heads is added to the scores of self-attention."""
         return self.positions == "relative_bias"
 
     @property
     def head_width(self) -> int:
-        """Features of one head of attention."""
+        """Features per attention head."""
         return self.model_dim // self.num_heads
 
     @property
     def attention_width(self) -> int:
-        """Features of all heads of attention together."""
+        """Features of all attention heads together."""
         return self.num_heads * self.head_width
 
     @property
     @abstractmethod
     def family(self) -> str:
-        """What a bundle's manifest calls models of this kind."""
+        """The name of this kind of model in a bundle's manifest."""
 
     def batch_cost(self, source_length: int, target_length: int) -> int:
-        """What one row of a padded batch counts in the token budget: its longer side."""
+        """Cost of one row of a padded batch in the token budget: its longer side."""
         return max(source_length, target_length)

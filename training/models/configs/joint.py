@@ -27,10 +27,10 @@ class JointConfig(ModelConfig):
 
     architecture: str = "joint"
     tie_embeddings: bool = True
-    """One embedding for source, target and output; the authors have three."""
+    """Share one embedding between source, target and output; the authors have three."""
     joint_dropout: str = "shared"
-    """`shared`: noise of the joint layers is shared along source or target or both (dropout 1d and
-    2d, section 3.4 of the paper); `ordinary`: each element has its own."""
+    """`shared`: joint layers share noise along source or target or both (dropout 1d and 2d, section
+    3.4 of the paper); `ordinary`: each element has its own noise."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -41,5 +41,5 @@ class JointConfig(ModelConfig):
         return "joint"
 
     def batch_cost(self, source_length: int, target_length: int) -> int:
-        """Cells of one row: a joint model keeps a state for each pair of positions."""
+        """Cells of one row: a joint model has a state for each pair of positions."""
         return source_length * target_length

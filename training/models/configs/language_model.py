@@ -9,7 +9,7 @@ from training.errors import ConfigError
 from training.models.configs.common import ModelConfig
 
 ATTENTIONS = ("full", "dilated", "dilated_memory", "cascade")
-"""What the layers of the paper's models see; see `light_attention.layer_offsets`."""
+"""Attention patterns of the paper's models; see `light_attention.layer_offsets`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,8 +18,9 @@ class LanguageModelConfig(ModelConfig):
     on a Diet".
 
     `norm="post"` is the paper's (with a norm after the embedding, as in the authors' code),
-    `"none"` what their published commands ran, `"pre"` today's custom; `"output"` normalises what
-    each sublayer adds (OLMo 2), `"sandwich"` its input too (Gemma 2). `dropout` is their dropout_h.
+    `"none"` is that of their published commands, `"pre"` is common today. `"output"` normalises
+    what each sublayer adds (OLMo 2), `"sandwich"` its input too (Gemma 2). `dropout` is their
+    dropout_h.
     """
 
     least_encoder_layers: ClassVar[int] = 0
@@ -42,68 +43,69 @@ class LanguageModelConfig(ModelConfig):
     """`full`, `dilated`, `dilated_memory`, `cascade` or `windows`; see
     `light_attention.layer_offsets`."""
     kernel_size: int = 3
-    """Positions that each dilation sees, dilated attention."""
+    """Dilated attention: positions that each dilation sees."""
     dilation_base: int = 2
-    """The dilation of layer l, from 0, is dilation_base^l."""
+    """The dilation of layer l, counted from 0, is dilation_base^l."""
     first_window: int = 4
-    """Positions that the first layer sees, itself included, cascade attention."""
+    """Cascade attention: positions that the first layer sees, including its own."""
     window_multiplier: int = 2
-    """The window of layer l, from 0, is first_window * window_multiplier^l."""
+    """The window of layer l, counted from 0, is first_window * window_multiplier^l."""
     layer_windows: tuple[int, ...] = ()
-    """Positions that each layer sees, itself included, attention by windows; 0 is all. Where there
-    are fewer than layers, they are taken by turns."""
+    """Windowed attention: positions that each layer sees, including its own; 0 sees all. A shorter
+    list is repeated cyclically."""
     head_dim: int = 0
-    """Features of one head of attention; 0 is model_dim / num_heads."""
+    """Features per attention head; 0 is model_dim / num_heads."""
     query_key_norm: str = "none"
-    """A norm of queries and keys before they are turned: `head`, of the features of each head
-    (Qwen3), or `width`, of those of all heads together (OLMo 2)."""
+    """A norm of queries and keys before rotation: `head`, over each head (Qwen3), or `width`, over
+    all heads together (OLMo 2)."""
     attention_soft_cap: float = 0.0
-    """What scores of attention come near and never reach, cap * tanh(score / cap); 0 is none."""
+    """Upper bound of attention scores, cap * tanh(score / cap); 0 turns it off."""
     logit_soft_cap: float = 0.0
-    """The same of logits."""
+    """Likewise for logits."""
     positions: str = "sinusoid"
-    """As in all models; `gluon`: the authors' code, whose columns do not pair up; `learnt`: a table
-    of `max_positions` rows; or `none`: causal attention alone shows the order."""
+    """As in all models; `gluon`: as in the authors' code, whose columns do not pair up; `learnt`: a
+    table of `max_positions` rows; `none`: only causal attention shows the order."""
     max_positions: int = 0
-    """Positions of a `learnt` table, which bounds prompt and output together; 0 for all others,
-    whose length is open."""
+    """Rows of a `learnt` table, which limits prompt and output together; 0 for other positions,
+    which have no limit."""
     rotary_base: float = 10000.0
-    """Of `rotary` positions: the last features of a head turn once in 2 pi times this many
-    positions, nearly."""
+    """`rotary` positions: the last features of a head turn once in about 2 pi times this many
+    positions."""
     rotary_scaling: str = "none"
-    """How much slower rotary positions turn for longer texts than training had: `linear`, all by
-    `rotary_factor`; `llama3`, those that turn at most `rotary_low_factor` times in
-    `rotary_trained_length` positions, and others in part, up to `rotary_high_factor` times;
-    `listed`, each of a head's angles by its own of the `rotary_factors`."""
+    """Slower `rotary` positions, for texts longer than in training. `linear`: all by
+    `rotary_factor`. `llama3`: fully for features that turn at most `rotary_low_factor` times in
+    `rotary_trained_length` positions, and in part up to `rotary_high_factor` times. `listed`: each
+    angle of a head by its own entry of `rotary_factors`."""
     rotary_factor: float = 1.0
     rotary_low_factor: float = 1.0
     rotary_high_factor: float = 4.0
     rotary_trained_length: int = 8192
     rotary_factors: tuple[float, ...] = ()
     rotary_dim: int = 0
-    """Features of a head, the first ones, that are turned; 0 is all."""
+    """Number of leading features of a head that are rotated; 0 rotates all."""
     rotary_layers: tuple[int, ...] = ()
-    """1 for each layer with rotary positions, 0 for each without any, taken by turns; empty is
-    all with them."""
+    """1 for layers with rotary positions, 0 for layers without, repeated cyclically; empty: all
+    have them."""
     window_rotary_base: float = 0.0
-    """`rotary_base` of layers that see a window, which are not scaled then; 0 is as all others."""
+    """`rotary_base` of layers with a window, which are then not scaled; 0 uses that of the
+    others."""
     num_kv_heads: int = 0
-    """Heads of keys and values, each of which as many heads of queries share (grouped-query
-    attention; Ainslie et al. 2023); 0 is `num_heads`, each its own."""
+    """Number of key and value heads, each shared by several query heads (grouped-query attention;
+    Ainslie et al. 2023); 0 is `num_heads`."""
     attention_bias: bool = True
     """Biases in the projections of attention; the authors have none."""
     attention_output_bias: bool = True
-    """Whether, where they have biases, that of the output has one too."""
+    """With `attention_bias`: whether the output projection has a bias too."""
     ffn_bias: bool = True
     """Biases in the feed-forward."""
     tie_embeddings: bool = True
-    """One matrix for the embedding and the output."""
+    """Share one matrix between embedding and output."""
     output_bias: bool = False
-    """A bias beside the output matrix; the authors have one."""
+    """A bias of the output layer; the authors have one."""
     output_dropout: float = 0.0
-    """On the states that the output matrix multiplies."""
+    """Dropout of the states before the output matrix."""
     dropout_layers: str = "all"
-    """`all`, or `reference`: the last layer drops nothing, as in the authors' code."""
+    """`all`, or `reference`: none in the last layer, as in the authors' code."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -152,7 +154,7 @@ class LanguageModelConfig(ModelConfig):
             raise ConfigError(f"head_dim must be 0 or even, got {self.head_dim}")
 
     def _check_windows(self) -> None:
-        """Raise ConfigError for windows of layers that are not asked for, or are none."""
+        """Raise ConfigError for layer windows that do not apply or are out of range."""
         if bool(self.layer_windows) != (self.attention == "windows"):
             raise ConfigError(
                 "layer_windows must have a window for each layer, or some by turns, for attention: "
@@ -163,7 +165,7 @@ class LanguageModelConfig(ModelConfig):
             raise ConfigError(f"layer_windows must be >= 0, got {list(self.layer_windows)}")
 
     def _check_rotary(self) -> None:
-        """Raise ConfigError for what of rotary positions is not there, or fits no head."""
+        """Raise ConfigError for rotary options that do not apply or do not fit the head."""
         for name in ("rotary_dim", "rotary_layers", "window_rotary_base", "rotary_factors"):
             if getattr(self, name) and self.positions != "rotary":
                 raise ConfigError(
@@ -188,7 +190,7 @@ class LanguageModelConfig(ModelConfig):
             raise ConfigError(f"rotary_factors must be > 0, got {list(self.rotary_factors)}")
 
     def _check_positions(self) -> None:
-        """Raise ConfigError for sizes of positions that are not there."""
+        """Raise ConfigError for position options that do not apply."""
         self._check_table(self.max_positions)
         if not self.rotary_base > 1.0:
             raise ConfigError(f"rotary_base must be > 1, got {self.rotary_base}")
@@ -212,7 +214,7 @@ class LanguageModelConfig(ModelConfig):
             )
 
     def _check_matrices(self) -> None:
-        """Raise ConfigError for matrices that do not fit one another."""
+        """Raise ConfigError for sizes that do not fit each other."""
         if self.num_kv_heads < 0 or self.num_heads % self.kv_heads:
             raise ConfigError(
                 f"num_kv_heads must be 0 or divide num_heads = {self.num_heads}, got "
@@ -226,11 +228,11 @@ class LanguageModelConfig(ModelConfig):
         self._check_fix_norm(self.tie_embeddings)
 
     def window_of(self, layer: int) -> int:
-        """Positions that a layer sees by `layer_windows`; 0 is all."""
+        """Positions that a layer sees, by `layer_windows`; 0 sees all."""
         return self.layer_windows[layer % len(self.layer_windows)] if self.layer_windows else 0
 
     def of_layer(self, layer: int) -> LanguageModelConfig:
-        """The configuration of one layer, as if all were like it, where their positions differ."""
+        """The configuration of one layer, with its own window and positions."""
         if self.rotary_layers and not self.rotary_layers[layer % len(self.rotary_layers)]:
             return replace(
                 self,
@@ -256,12 +258,12 @@ class LanguageModelConfig(ModelConfig):
 
     @property
     def rotary_width(self) -> int:
-        """Features of a head that rotary positions turn."""
+        """Number of features of a head that are rotated."""
         return self.rotary_dim or self.head_width
 
     @property
     def kv_heads(self) -> int:
-        """Heads of keys and values."""
+        """Number of key and value heads."""
         return self.num_kv_heads or self.num_heads
 
     @property

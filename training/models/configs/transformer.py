@@ -9,13 +9,13 @@ from training.errors import ConfigError
 from training.models.configs.common import ModelConfig
 
 CONVOLUTIONS = ("light_conv", "dynamic_conv")
-"""Convolutions that may stand in the place of self-attention; see `convolution.Convolution`."""
+"""Convolutions that may replace self-attention; see `convolution.Convolution`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig(ModelConfig):
-    """Sizes of an encoder-decoder Transformer; source, target and output have one embedding unless
-    it says otherwise."""
+    """Sizes of an encoder-decoder Transformer. Source, target and output share one embedding by
+    default."""
 
     choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = ModelConfig.choices | {
         "norm": ("pre", "post", "sandwich"),
@@ -39,65 +39,65 @@ class TransformerConfig(ModelConfig):
     """A key of `blocks.ORDERS` (`standard`, `macaron`, `attention_ffn_attention`, `weighted`), or
     `package.module:name` of a pair (encoder layer, decoder layer)."""
     positions: str = "sinusoid"
-    """As in all models; `relative_bias`: in self-attention a number for each distance and head,
-    which all layers of a side share (Raffel et al. 2020, "T5"); `marian`, `tensor2tensor` and
-    `fairseq`, which count or space the halves of `sinusoid` otherwise; `interleaved`, with sines
-    and cosines in turn; or `learnt`: a table of `max_positions` rows for each side."""
+    """As in all models; `relative_bias`: self-attention adds a number per distance and head, shared
+    by all layers of a side (Raffel et al. 2020, "T5"); `marian`, `tensor2tensor` and `fairseq`:
+    variants of `sinusoid` that count positions or space frequencies differently; `interleaved`:
+    alternating sines and cosines; `learnt`: a table of `max_positions` rows per side."""
     num_buckets: int = 32
-    """Of positions that are a `relative_bias`: distances that are distinguished. Half of them are
-    single distances, the others ranges that grow; in the encoder each direction has half."""
+    """`relative_bias`: number of distance buckets. Half are single distances, the others growing
+    ranges; in the encoder each direction has half."""
     max_distance: int = 128
-    """Of positions that are a `relative_bias`: those from here on count as one."""
+    """`relative_bias`: all distances from here on share a bucket."""
     max_positions: int = 0
-    """Positions of a `learnt` table, which bounds source and target; 0 for all others, whose length
-    is open."""
+    """Rows of a `learnt` table, which limits source and target; 0 for other positions, which have
+    no limit."""
     embedding_norm: bool = False
-    """A norm after the embedding of each side, of the configured type."""
+    """A norm of the configured type after the embedding of each side."""
     tie_embeddings: bool = True
-    """Whether the output matrix is the target's embedding; else it is one of its own."""
+    """Whether the output matrix is the target's embedding; otherwise it is separate."""
     output_bias: bool = False
-    """A bias beside the output matrix."""
+    """A bias of the output layer."""
     head_dim: int = 0
-    """Features of one head of attention; 0 is `model_dim` over `num_heads`."""
+    """Features per attention head; 0 is `model_dim` / `num_heads`."""
     attention_bias: bool = True
     """Biases in the projections of attention."""
     attention_soft_cap: float = 0.0
-    """What scores of attention come near and never reach (Gemma 2, T5Gemma); 0 is none."""
+    """Upper bound of attention scores, cap * tanh(score / cap) (Gemma 2, T5Gemma); 0 turns it
+    off."""
     logit_soft_cap: float = 0.0
-    """The same of logits."""
+    """Likewise for logits."""
     ffn_bias: bool = True
     """Biases in the feed-forward."""
     source_vocab_size: int = 0
-    """Vectors of an embedding of the source's own; 0 where it is the target's. `vocab_size` counts
-    the target's pieces then."""
+    """Size of a separate source vocabulary with its own embedding; 0 shares the target's.
+    `vocab_size` is then that of the target."""
     share_layers: bool = False
-    """One layer's weights for all steps of a side, of which there are `num_encoder_layers` and
-    `num_decoder_layers` (Universal Transformer; Dehghani et al. 2018)."""
+    """Use one layer's weights for all `num_encoder_layers` or `num_decoder_layers` steps of a side
+    (Universal Transformer; Dehghani et al. 2018)."""
     halting: bool = False
-    """With shared layers: each position has as many steps as it needs, that many at most."""
+    """With shared layers: each position takes as many steps as it needs, up to that number."""
     halting_threshold: float = 0.99
-    """Sum of the halting probabilities at which a position has had its last step."""
+    """A position stops when its halting probabilities add up to this."""
     ponder_weight: float = 0.01
-    """Weight of the steps of a position, in the mean, beside the loss of a label."""
+    """Weight of the mean number of steps per position, added to the loss of the labels."""
     encoder_mixing: str = "attention"
-    """What brings the positions of a side together: self-`attention`, `light_conv` or
+    """How positions of a side exchange information: self-`attention`, `light_conv` or
     `dynamic_conv` (Wu et al. 2019)."""
     decoder_mixing: str = "attention"
-    """The same, or `ssru`, a recurrent cell (Kim et al. 2019)."""
+    """Likewise, or `ssru`, a recurrent cell (Kim et al. 2019)."""
     encoder_kernel_sizes: tuple[int, ...] = ()
-    """Widths of the convolutions, one a layer and odd; none stands for the paper's 3, 7, 15, 31,
-    31 and so on."""
+    """Odd widths of the convolutions, one per layer; empty: the paper's 3, 7, 15, 31, 31 and so
+    on."""
     decoder_kernel_sizes: tuple[int, ...] = ()
     conv_glu: bool = True
     """A gated linear unit before each convolution."""
     kernel_softmax: bool = True
-    """The taps of convolutions sum to one; else they are what is learnt or computed, as it is
-    (`weight_softmax` in the authors' code)."""
+    """Normalise the taps of convolutions by a softmax (`weight_softmax` in the authors' code)."""
     conv_input_dropout: float = 0.0
-    """On what a convolution's sublayer is given."""
+    """Dropout of the input of a convolution's sublayer."""
     kernel_dropout: float = 0.0
-    """On the taps of convolutions, after the softmax (DropConnect; `weight_dropout` in the authors'
-    code)."""
+    """Dropout of the taps of convolutions after the softmax (DropConnect; `weight_dropout` in the
+    authors' code)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -118,7 +118,7 @@ class TransformerConfig(ModelConfig):
             raise ConfigError(f"head_dim must be 0 or even, got {self.head_dim}")
 
     def _check_heads(self) -> None:
-        """Raise ConfigError for matrices that do not fit one another."""
+        """Raise ConfigError for sizes that do not fit each other."""
         if self.head_dim and self.block == "weighted":
             raise ConfigError(
                 "block: weighted gives each head a share of model_dim, got head_dim: "
@@ -133,7 +133,7 @@ class TransformerConfig(ModelConfig):
                 )
 
     def _check_caps(self) -> None:
-        """Raise ConfigError for caps below 0, or of scores that are none of a plain attention."""
+        """Raise ConfigError for caps below 0, and for score caps without plain attention."""
         for name in ("attention_soft_cap", "logit_soft_cap"):
             if not getattr(self, name) >= 0.0:
                 raise ConfigError(f"{name} must be >= 0, got {getattr(self, name)}")
@@ -171,7 +171,7 @@ class TransformerConfig(ModelConfig):
                 )
 
     def _check_positions(self) -> None:
-        """Raise ConfigError for positions that other options have no place for."""
+        """Raise ConfigError for positions that other options do not support."""
         self._check_table(self.max_positions)
         if self.positions == "relative_bias":
             self._check_buckets()
@@ -188,7 +188,7 @@ class TransformerConfig(ModelConfig):
             )
 
     def _check_buckets(self) -> None:
-        """Raise ConfigError for distances that cannot be distinguished."""
+        """Raise ConfigError for distances that the buckets cannot distinguish."""
         if self.num_buckets < 4 or self.num_buckets % 2:
             raise ConfigError(
                 "num_buckets of positions: relative_bias must be even and >= 4, got "
@@ -255,14 +255,13 @@ class TransformerConfig(ModelConfig):
                 raise ConfigError(f"{name} must be odd numbers from 3 on, got {width}")
 
     def kernel_sizes(self, side: str) -> tuple[int, ...]:
-        """The widths of the convolutions of a side, one a layer."""
+        """The widths of a side's convolutions, one per layer."""
         given: tuple[int, ...] = getattr(self, f"{side}_kernel_sizes")
         layers: int = getattr(self, f"num_{side}_layers")
         return tuple(given) or ((3, 7, 15) + (31,) * layers)[:layers]
 
     def of_layer(self, number: int) -> TransformerConfig:
-        """The configuration of one layer of each side, as if there were no others, where layers
-        differ."""
+        """The configuration of one layer per side."""
         sizes = {
             f"{side}_kernel_sizes": self.kernel_sizes(side)[number : number + 1]
             for side in ("encoder", "decoder")
@@ -278,5 +277,5 @@ class TransformerConfig(ModelConfig):
 
     @property
     def family(self) -> str:
-        """`macaron` for its block; `transformer` for the standard one and one's own."""
+        """`macaron` for the Macaron block; `transformer` for the standard one and custom ones."""
         return "macaron" if self.block == "macaron" else "transformer"

@@ -1,4 +1,4 @@
-"""What goes over the wire where a server is administered; unknown fields are ignored."""
+"""Bodies of the administration routes; unknown fields are ignored."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ Requests = Annotated[int, Field(ge=1, le=10**9)]
 
 
 class KeyCreation(Wire):
-    """A key to make."""
+    """A key to create."""
 
     label: str = ""
-    """What people call it."""
+    """A name for people."""
     characters_a_month: Characters | None = None
-    """Characters that it may send in a month, in UTC; null leaves that to the server's setting."""
+    """Character limit per month (UTC); null uses the server's setting."""
     requests_a_minute: Requests | None = None
-    """Requests that it may make in a minute of each server; null leaves that to the setting."""
+    """Request limit per minute on each server; null uses the server's setting."""
 
 
 class KeyPatch(Wire):
-    """What is to change of a key; what is left out stays as it is."""
+    """Changes to a key; omitted fields stay."""
 
     label: str | None = None
     characters_a_month: Characters | None = None
-    """null takes the limit away."""
+    """null removes the limit."""
     requests_a_minute: Requests | None = None
-    """null takes the limit away."""
+    """null removes the limit."""
     disabled: bool | None = None
-    """A key that is disabled opens nothing, until it is enabled again."""
+    """A disabled key is refused until it is enabled again."""
 
 
 class ApiKey(Wire):
-    """What is known of a key; the key itself is not kept."""
+    """A key's record. The key itself is not stored."""
 
     id: str
-    """Also its name in log lines and in the usage."""
+    """Also the key's name in log lines and in the usage."""
     label: str
     created: str
-    """When, in UTC."""
+    """Time of creation, UTC."""
     disabled: str | None
-    """Since when, in UTC; null where it works."""
+    """Time of disabling, UTC; null for a working key."""
     characters_a_month: int | None
     requests_a_minute: int | None
 
 
 class NewApiKey(ApiKey):
-    """A key that was just made."""
+    """A newly created key."""
 
     key: str
-    """The key itself, which is shown this once."""
+    """The key itself, which is shown only once."""
 
 
 class ApiKeys(Wire):
@@ -65,34 +65,33 @@ class ApiKeys(Wire):
 
 
 class KeysQuery(Wire):
-    """Which keys are asked for."""
+    """Selects keys."""
 
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
     after: str = ""
-    """Id of the key after which to begin."""
+    """Start after the key with this id."""
 
 
 class UsageRequest(Wire):
-    """Which usage is asked for."""
+    """Selects usage."""
 
     first: str = Field(alias="from")
     """The first day, in UTC: `2026-11-01`."""
     last: str = Field(alias="to")
-    """The last day, which is included."""
+    """The last day, inclusive."""
     key: str | None = None
-    """The name of a key: its id, or for keys of the settings what log lines call them; empty for
-    requests without a key."""
+    """The key's id, or the log name of a key of the settings; empty for requests without a key."""
     limit: Annotated[int, Field(ge=1, le=10_000)] = 1000
     after: str = ""
-    """`next` of the page before."""
+    """`next` of the previous page."""
 
 
 class DailyUsage(Wire):
-    """The use that one key made of one task on one day."""
+    """The usage of one task by one key on one day."""
 
     day: str
     key: str
-    """Its id, or what log lines call it; empty for requests without a key."""
+    """The key's id or log name; empty for requests without a key."""
     task: str
     """`translate`, `generate`, `encode` or `classify`."""
     requests: int
@@ -108,7 +107,7 @@ class TaskUsage(Wire):
 
 
 class UsageReport(Wire):
-    """Usage by day, key and task, and the sums of all pages."""
+    """Usage by day, key and task, with the sums over all pages."""
 
     usage: list[DailyUsage]
     totals: list[TaskUsage]
@@ -117,24 +116,24 @@ class UsageReport(Wire):
 
 
 class AuditQuery(Wire):
-    """Which acts are asked for."""
+    """Selects acts."""
 
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
     before: Annotated[int, Field(ge=0, le=10**15)] | None = None
-    """Number of the act before which to begin."""
+    """Start before the act with this number."""
 
 
 class AuditAct(Wire):
-    """One act of administration."""
+    """An act of administration."""
 
     number: int
     time: str
-    """In UTC."""
+    """Time of the act, UTC."""
     address: str
-    """From where it was asked for."""
+    """Address of the client."""
     act: str
     subject: str
-    """Id of a key or name of a model; empty where there is none."""
+    """The key's id or the model's name; empty if there is none."""
     details: str
 
 
@@ -147,16 +146,16 @@ class AuditReport(Wire):
 
 
 class AdminModel(Wire):
-    """A model that is served."""
+    """A served model."""
 
     name: str
     task: str
     loaded: bool
-    """Otherwise the first request for it loads it."""
+    """Whether it is loaded; the first request loads it otherwise."""
     file_bytes: int
-    """Of its bundle."""
+    """Size of its bundle."""
     asked_s: float | None
-    """Seconds since a request asked for it; null where none has, and of models that are always
+    """Seconds since the last request for it; null without one, and for models that are always
     loaded."""
 
 
@@ -167,7 +166,7 @@ class AdminModels(Wire):
 
 
 class ModelAct(Wire):
-    """What is to be done with a model."""
+    """What to do with a model."""
 
     action: Literal["load", "unload"]
 
@@ -176,22 +175,22 @@ class ModelImport(Wire):
     """A model to import."""
 
     name: Annotated[str, Field(max_length=1000)]
-    """As `macaron pull` takes it: OWNER/NAME of a hub, firefox:FROM-TO, argos:FROM-TO, or a URL
+    """The name as for `macaron pull`: OWNER/NAME of a hub, firefox:FROM-TO, argos:FROM-TO, or a URL
     with #sha256=HASH."""
 
 
 class ModelImportReport(Wire):
-    """How far the import is that was asked for last."""
+    """The progress of the last requested import."""
 
     state: Literal["none", "running", "done", "failed", "stopped"]
     name: str
-    """As it was asked for; empty where none was."""
+    """The requested name; empty if there was none."""
     lines: list[str]
-    """What the import said last: size and licence, then how far it is."""
+    """The last messages of the import: size, licence and progress."""
     model: str | None
-    """The name by which requests choose the model, once it is served."""
+    """The model's name in requests, once it is served."""
     error: str | None
-    """Why it failed."""
+    """Why the import failed."""
 
 
 class Drained(Wire):

@@ -1,4 +1,4 @@
-"""What goes over the wire in DeepL's dialect; fields that are not listed are ignored."""
+"""Bodies of DeepL's dialect; fields that are not listed are ignored."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Resource = Literal[
 
 
 class DeepLRequest(Wire):
-    """What all requests have in common."""
+    """Fields of all requests."""
 
     auth_key: str | None = None
-    """API key, where the server wants one and the head does not carry it."""
+    """API key, if the server requires one and no header carries it."""
 
 
 class DeepLTranslateRequest(DeepLRequest):
-    """A request of DeepL's `/v2/translate`: texts, all into one language."""
+    """A request of DeepL's `/v2/translate`: texts to translate into one language."""
 
     # DeepL takes "1" for a boolean, and some of its clients send that.
     model_config = ConfigDict(strict=False)
@@ -31,78 +31,78 @@ class DeepLTranslateRequest(DeepLRequest):
     text: str | Annotated[list[str], Field(min_length=1)]
     """Text, or a list of texts; in a form it is repeated."""
     target_lang: str
-    """Language code, in capitals or not; of `EN-GB` the `EN` counts where there is no `en-gb`."""
+    """Language code in upper or lower case; `EN-GB` means `EN` if there is no `en-gb`."""
     source_lang: str | None = None
-    """Language code; detected where it is left out."""
+    """Language code; detected if omitted."""
     split_sentences: Annotated[
         Literal["0", "1", "nonewlines"] | None,
         BeforeValidator(lambda given: str(int(given)) if isinstance(given, int) else given),
     ] = None
-    """`0`: each text is one sentence; `nonewlines`: line breaks are spaces; `1` is the default,
-    and in markup `nonewlines`."""
+    """`0`: each text is one sentence; `nonewlines`: line breaks are spaces; the default is `1`, and
+    `nonewlines` in markup."""
     formality: Literal["default", "more", "less", "prefer_more", "prefer_less"] | None = None
     """`more` and `less` are refused, as DeepL does for languages without formality."""
     tag_handling: Literal["xml", "html"] | None = None
-    """Keep the tags of this kind of markup."""
+    """The kind of markup whose tags are kept."""
     ignore_tags: str | list[str] | None = None
-    """Names of tags whose content stays as it is; a list, or one text with commas."""
+    """Tags whose content is not translated; a list, or one text with commas."""
     model_type: ModelType | None = None
-    """Named in the answer; there is one model of a language pair for all of them."""
+    """Repeated in the answer. Each language pair has one model for all types."""
     preserve_formatting: bool | None = None
     """Ignored: nothing is corrected."""
     show_billed_characters: bool | None = None
-    """Ignored: they are always there."""
+    """Ignored: they are always shown."""
     context: str | None = None
     """Not used; a warning in the answer says so."""
     glossary_id: str | None = None
-    """A stored glossary, whose terms are put into the translations; needs `source_lang`."""
+    """A stored glossary whose terms the translations use; needs `source_lang`."""
     glossary_ids: str | list[str] | None = None
-    """Up to 5 of them in place of `glossary_id`, a list or one text with commas; of a term that
-    several have, the first counts."""
+    """Up to 5 glossaries instead of `glossary_id`, as a list or one text with commas. If several
+    have a term, the first wins."""
     style_id: str | None = None
     """Refused."""
     translation_memory_id: str | None = None
-    """A translation memory: a sentence that it has is answered from it. Without `source_lang` that
-    holds for texts in its language, and `warnings` name the others."""
+    """A translation memory. Sentences that it contains are answered from it. Without `source_lang`,
+    this applies to texts in its language, and `warnings` names the others."""
     translation_memory_threshold: Annotated[int, Field(ge=0, le=100)] | None = None
-    """Percent of likeness from which on a segment of the memory is taken; default 75."""
+    """Least similarity of a segment in percent; default 75."""
     custom_instructions: list[str] | None = None
     """Refused."""
 
 
 class DeepLTranslation(Wire):
-    """The translation of one text, and the language that the text was found to be in."""
+    """The translation of one text, and its detected language."""
 
     detected_source_language: str
-    """Language code in capitals, detected or as the request gave it."""
+    """Language code in upper case, detected or from the request."""
     text: str
     billed_characters: int
     """Characters of the source text."""
     model_type_used: Literal["quality_optimized", "latency_optimized"] | None = None
-    """Where the request named a type."""
+    """Present if the request named a type."""
 
 
 class DeepLTranslations(Wire):
     """The answer to a DeepLTranslateRequest."""
 
     translations: list[DeepLTranslation]
-    """One for each text, in order."""
+    """One per text, in order."""
     warnings: list[str] | None = None
-    """What of the request counted for nothing, for all texts or for some of them, though it could
-    have changed the translations; left out where nothing is to be said."""
+    """Parts of the request that were ignored for some or all texts, although they could have
+    changed the translations; omitted if there are none."""
 
 
 class DeepLLanguagesRequest(DeepLRequest):
-    """Which languages are asked for."""
+    """Selects source or target languages."""
 
     type: Literal["source", "target"] = "source"
 
 
 class DeepLLanguage(Wire):
-    """A language that is read or written."""
+    """A source or target language."""
 
     language: str
-    """Language code in capitals, of some targets with a region."""
+    """Language code in upper case; some targets have a region."""
     name: str
     supports_formality: bool | None = None
     """Of target languages only."""
@@ -141,16 +141,16 @@ class DeepLStyleRules(Wire):
 
 
 class DeepLUsage(Wire):
-    """Characters of this month; without a store, those translated since the server was started."""
+    """Characters of this month; without a store, those since the server's start."""
 
     character_count: int
     character_limit: int
 
 
 class DeepLError(Wire):
-    """Every answer that is not 2xx."""
+    """The body of every answer that is not 2xx."""
 
     message: str
-    """What is wrong, for people."""
+    """A description for people."""
     code: str
-    """What kind of error it is, for programs."""
+    """The kind of error, for programs."""

@@ -1,4 +1,4 @@
-"""What goes over the wire in Google Translate's dialect; fields that are not listed are ignored."""
+"""Bodies of Google Translate's dialect; fields that are not listed are ignored."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from serving.server.http.wire import LenientRequest, Wire
 
 
 class GoogleTranslateRequest(LenientRequest):
-    """A request of `/language/translate/v2`: a text or several, all into one language."""
+    """A request of `/language/translate/v2`: one or several texts to translate into one
+    language."""
 
     q: str | Annotated[list[str], Field(min_length=1)]
-    """Text, or a list of texts; in a form and in the query it is repeated."""
+    """Text, or a list of texts; a form or query repeats the field."""
     target: str
     """Language code."""
     source: str | None = None
-    """Language code; detected for each text where it is left out."""
+    """Language code; detected per text if omitted."""
     format: Literal["html", "text"] = "html"
-    """Kind of text; HTML unless the request says otherwise."""
+    """Kind of text; the default is HTML."""
     model: str | None = None
-    """`nmt` and `base` leave the choice to the server; else the name of a model."""
+    """`nmt` and `base` let the server choose; otherwise the name of a model."""
     cid: str | list[str] = Field([])
     """Refused unless it is empty: there are no custom models."""
 

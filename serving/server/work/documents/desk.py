@@ -30,6 +30,7 @@ from serving.errors import (
     RequestError,
     ServingError,
     UnknownLanguageError,
+    install_command,
 )
 from serving.server.http.access_log import RequestContext
 from serving.server.http.settings import Settings, variable
@@ -294,8 +295,8 @@ class Documents:
             reason = str(error)
         except ModuleNotFoundError as error:
             reason = (
-                f"this server reads no such files, for it lacks {error.name}; whoever runs it can "
-                "install it with `pip install 'macaron[documents]'`"
+                f"this server cannot read such files, because {error.name} is not installed; its "
+                f"operator can install it with `{install_command('documents')}`"
             )
         except OSError as error:
             reason = f"the result cannot be written ({error.strerror}); try again later"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from serving.errors import NoStoreError, SettingsError
+from serving.errors import NoStoreError, SettingsError, install_command
 from serving.server.http.settings import ROOT, Settings, variable
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ def open_store(settings: Settings) -> Store | None:
         from serving.store.store import Store
     except ModuleNotFoundError as error:
         raise SettingsError(
-            f"{variable('store')} needs {error.name}; install it with `pip install "
-            "'macaron[store]'`"
+            f"{variable('store')} needs {error.name}; install it with `{install_command('store')}`"
         ) from error
     return Store(url, ROOT)
 

@@ -79,7 +79,7 @@ def test_a_path_that_is_there_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     Path("models").mkdir()
     with pytest.raises(ModelNameError) as error:  # a slip in a path is not looked up on a hub
         name_here("models/de-en")
-    assert "no such file or folder, though there is models; a model" in str(error.value)
+    assert "no such file or folder, but the folder models exists; for a model" in str(error.value)
     assert name_here("https://huggingface.co/models/de-en") == HubName("models/de-en")
     Path("models/de-en").mkdir()
     assert name_here("models/de-en") is None

@@ -122,7 +122,7 @@ def test_a_control_group_bounds_the_memory(tmp_path: Path) -> None:
 
 def test_any_other_word_is_refused(tmp_path: Path) -> None:
     recipe = str(write_toy_recipe(tmp_path))
-    with pytest.raises(ConfigError, match="token_budget must be a whole number or 'auto', got 'a'"):
+    with pytest.raises(ConfigError, match="token_budget must be an integer or 'auto', got 'a'"):
         load_recipe(recipe, ["data.token_budget=a"])
 
 

@@ -172,7 +172,7 @@ def test_overrides(recipe_file: str, override: str, attribute: str, value: objec
         ("optim.ema_decay=1", r"optim.ema_decay must be in \[0, 0.999999\], got 1.0"),
         ("loop.best_by=blue", r"unknown loop.best_by 'blue'; did you mean 'bleu'\?"),
         ("loop.keep_best=-1", "loop.keep_best must be >= 0"),
-        ("data.train=[]", "data.train must name one pair"),
+        ("data.train=[]", "data.train must name at least one corpus"),
         ("data.train=[{source: a}]", r"missing key 'data.train\[0\].target'"),
         (
             "data.train=[{source: a, target: b}, {source: c, target: d, weight: -1}]",
@@ -180,7 +180,7 @@ def test_overrides(recipe_file: str, override: str, attribute: str, value: objec
         ),
         (
             "data.train=[{source: a, target: b, weight: 0}]",
-            "data.train: every weight is 0.*give one file pair a weight above 0",
+            "data.train: every weight is 0.*at least one corpus a weight above 0",
         ),
         (
             "data.train=[{source: a, target: b, columns: [1, 2]}]",
@@ -188,7 +188,7 @@ def test_overrides(recipe_file: str, override: str, attribute: str, value: objec
         ),
         (
             "data.train=[{file: a.tsv, source: b}]",
-            r"data.train\[0\] has file, and source or target; give one of the two",
+            r"data.train\[0\] has both file and source or target",
         ),
         ("data.train=[{file: a.csv}]", r"file must end in one of .tsv, .* got 'a.csv'"),
         (
@@ -200,17 +200,17 @@ def test_overrides(recipe_file: str, override: str, attribute: str, value: objec
         ("data.train=[{file: a.tsv, columns: [1]}]", r"columns must have 2 items, got 1"),
         ("data.train=[{file: a.tsv, columns: [1, 2.5]}]", r"columns\[1\] must be of type int"),
         ("data.validation={source: a}", "missing key 'data.validation.target'"),
-        ("data.train=[{source: a, target: b, tag: web}]", r"tag must be small .* got 'web'"),
+        ("data.train=[{source: a, target: b, tag: web}]", r"tag must be lower-case .* got 'web'"),
         ("data.train=[{source: a, target: b, tag: <unk>}]", r"but not one of .* got '<unk>'"),
         ("data.temperature=0.5", "data.temperature must be >= 1"),
         ("data.noise.lower=2", r"data.noise.lower must be in \[0, 1\], got 2"),
         ("data.noise.uper=0.1", "unknown key 'data.noise.uper'"),
-        ("data.bpe_dropout=0.1", "merges of a bpe tokenizer, tokenizer.model_type is 'unigram'"),
+        ("data.bpe_dropout=0.1", "needs a bpe tokenizer, but tokenizer.model_type is 'unigram'"),
         ("data.held_out_pairs=0", "data.held_out_pairs must be >= 1"),
         ("data.token_budget=0", "data.token_budget must be >= 1"),
         ("data.subword_alpha=-1", "data.subword_alpha"),
-        ("name.deep=1", "holds no further keys"),
-        ("optim.peak_lr", "an override is key=value"),
+        ("name.deep=1", "is a value and has no keys"),
+        ("optim.peak_lr", "an override must be key=value"),
         ("optim.peak_lr=[1", "not a YAML value"),
         ("data=null", "data must be a mapping"),
     ],
@@ -224,22 +224,22 @@ def test_a_best_by_what_is_decoded_needs_something_decoded(recipe_file: str) -> 
     load_recipe(recipe_file, ["loop.best_by=chrf"])
     with pytest.raises(ConfigError, match=r"loop.best_by = 'chrf' .* loop.bleu_sentences is 0"):
         load_recipe(recipe_file, ["loop.best_by=chrf", "loop.bleu_sentences=0"])
-    with pytest.raises(ConfigError, match=r"loop.best_by of this model must be 'loss', which"):
+    with pytest.raises(ConfigError, match=r"loop.best_by of this model must be 'loss', because"):
         load_recipe("lm-cascade", ["loop.best_by=bleu"])
-    with pytest.raises(ConfigError, match=r"must be 'loss' or 'bleu' or 'chrf', which is all"):
+    with pytest.raises(ConfigError, match=r"must be 'loss' or 'bleu' or 'chrf', because its"):
         load_recipe(recipe_file, ["loop.best_by=f1"])
 
 
 def test_subword_sampling_needs_a_unigram_tokenizer(recipe_file: str) -> None:
     load_recipe(recipe_file, ["data.subword_alpha=0.1"])
-    with pytest.raises(ConfigError, match=r"unigram tokenizer, tokenizer.model_type is 'bpe'"):
+    with pytest.raises(ConfigError, match=r"unigram tokenizer, but tokenizer.model_type is 'bpe'"):
         load_recipe(recipe_file, ["data.subword_alpha=0.1", "tokenizer.model_type=bpe"])
 
 
 def test_a_temperature_takes_the_place_of_weights(recipe_file: str) -> None:
     corpora = "data.train=[{source: a, target: b, weight: %s}, {file: c.tsv}]"
     load_recipe(recipe_file, [corpora % 1, "data.temperature=5"])
-    with pytest.raises(ConfigError, match=r"computes the weights of data.train, got both"):
+    with pytest.raises(ConfigError, match=r"computes the weights of data.train; leave out"):
         load_recipe(recipe_file, [corpora % 2, "data.temperature=5"])
 
 

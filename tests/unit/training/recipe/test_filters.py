@@ -168,7 +168,7 @@ def test_a_recipe_without_filters_has_those_of_its_ratio() -> None:
             {"filters": [{"name": "script", "source": ["latn"]}]},
             "unknown script.*did you mean 'lat",
         ),
-        ({"filters": [], "max_length_ratio": 2}, "give max_ratio to the filter"),
+        ({"filters": [], "max_length_ratio": 2}, "set max_ratio of the filter"),
     ],
 )
 def test_what_a_recipe_gets_wrong_is_named(data: dict[str, Any], message: str) -> None:

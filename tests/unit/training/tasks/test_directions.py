@@ -86,20 +86,20 @@ def test_many_languages_into_one_have_one_tag() -> None:
         ({"train": [{"directions": "all"}]}, r"unknown data.train\[0\].directions 'all'"),
         (
             {"train": [{"target_language": "fr", "directions": "both"}, {}]},
-            "is from 'fr' to itself",
+            "translates 'fr' to itself",
         ),
-        ({"train": [{"source_language": "ES"}, {}]}, "must be a language code in small letters"),
-        ({"train": [{"source_language": "es"}]}, "are fr to en, but all of data.train is es to en"),
+        ({"train": [{"source_language": "ES"}, {}]}, "must be a lower-case language code"),
+        ({"train": [{"source_language": "es"}]}, "are fr to en, but data.train is es to en"),
         (
             {"train": [{"directions": "both"}], "validation": {"target_language": "es"}},
-            "data.validation is fr to es, which nothing of data.train is; there are fr to en, en",
+            "data.validation is fr to es, but data.train has only fr to en, en",
         ),
         (
             {
                 "train": [{"directions": "both"}],
                 "filters": [{"name": "script", "target": ["greek"]}],
             },
-            "filter script: source and target are those of one direction",
+            "filter script: source and target apply to one direction",
         ),
     ],
 )

@@ -157,12 +157,12 @@ def test_a_block_that_leaves_no_query_is_told() -> None:
 
 @pytest.mark.parametrize("recipe", ["joint-fast-de-en", "lm-wikitext2-cascade"])
 def test_other_architectures_are_refused(recipe: str) -> None:
-    with pytest.raises(ConfigError, match=r"^optim.alignment_weight guides the source attention"):
+    with pytest.raises(ConfigError, match=r"^optim.alignment_weight is for the source attention"):
         load_recipe(recipe, ["optim.alignment_weight=0.1"])
 
 
 def test_a_compiled_model_is_not_guided() -> None:
-    with pytest.raises(ConfigError, match="needs its attention too; set one of the two"):
+    with pytest.raises(ConfigError, match="needs the attention too; turn one of the two off"):
         load_recipe("macaron-de-en", ["optim.alignment_weight=0.1", "loop.compile=true"])
 
 

@@ -165,9 +165,9 @@ def test_text_that_makes_no_inputs_is_refused(tmp_path: Path, text: str, message
         ("data.token_budget=31", r"data.token_budget must be >= 32, got 31"),
         ("data.mask_share=0", r"data.mask_share must be in \[0.01, 0.99\], got 0"),
         ("tokenizer.kind=words", "tokenizer.kind of an encoder must be 'wordpiece', got 'words'"),
-        ("loop.compile=true", "loop.compile is for models of translation and language"),
+        ("loop.compile=true", "loop.compile is for translation and language models"),
         ("loop.best_by=f1", "loop.best_by of this model must be 'loss'"),
-        ("data.train=[]", "data.train must name one file at least"),
+        ("data.train=[]", "data.train must name at least one file"),
         ("data.validation.cleaning=html", "unknown data.cleaning 'html'"),
     ],
 )

@@ -80,8 +80,8 @@ def test_a_file_with_another_hash_is_refused_and_deleted(hub: ToyHub) -> None:
     hub.plain["/file.bin"] = b"changed" + CONTENT[7:]
     with pytest.raises(ModelNameError) as error:
         downloaded(NAME, [file])
-    assert str(error.value).startswith(f"{NAME}: {hub.url}/file.bin has the sha256 ")
-    assert f"must have {str(file.sha256)[:12]}" in str(error.value)
+    assert str(error.value).startswith(f"{NAME}: the sha256 of {hub.url}/file.bin must be ")
+    assert f"must be {str(file.sha256)[:12]}" in str(error.value)
     assert list(downloads_folder(NAME).iterdir()) == []
 
 

@@ -37,7 +37,7 @@ def test_the_newest_package_of_a_pair_is_unpacked(listed: ToyHub) -> None:
     published = look(NAME)
     assert published.revision.startswith("1.10-")
     assert published.size == len(package("1.10"))
-    assert "the index gives no hash" in published.remark
+    assert "the index has no hash" in published.remark
     with fetched(published) as folder:
         assert (folder / "metadata.json").read_text() == '"1.10"'
         assert (folder / "model" / "model.bin").is_file()
@@ -49,7 +49,7 @@ def test_a_hash_behind_the_name_holds(listed: ToyHub) -> None:
     with fetched(look(ArgosName("de-en", right))) as folder:
         assert folder.is_dir()
     with (
-        pytest.raises(ModelNameError, match=r"has the sha256 .* must have 000000000000"),
+        pytest.raises(ModelNameError, match=r"the sha256 of .* must be 000000000000"),
         fetched(look(ArgosName("de-en", "0" * 64))),
     ):
         pass
@@ -71,8 +71,8 @@ def test_a_package_that_arrives_damaged_is_downloaded_anew(listed: ToyHub) -> No
 @pytest.mark.parametrize(
     ("pair", "said"),
     [
-        ("de-fr", "index.json has no such pair; of its languages there are de-en, en-fr"),
-        ("xx-yy", "index.json has no such pair"),
+        ("de-fr", "index.json has no such pair; pairs with one of its languages: de-en, en-fr"),
+        ("xx-yy", "index.json has no such pair; it has, for example: de-en, en-fr"),
     ],
 )
 def test_a_pair_that_is_not_there_is_told_with_what_is(

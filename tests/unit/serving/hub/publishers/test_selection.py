@@ -36,7 +36,7 @@ def test_what_says_what_a_model_is_comes_before_the_weights() -> None:
 
 def test_pickles_are_remarked_on() -> None:
     found = select(NAME, [*TEXTS, "pytorch_model.bin"])
-    assert "pickles (pytorch_model.bin): tensors alone are read" in found.remark
+    assert "pickles (pytorch_model.bin): only tensors are read" in found.remark
 
 
 def test_an_encoder_has_its_pooling_from_a_folder_of_its_own() -> None:
@@ -61,7 +61,9 @@ def test_other_toolkits_have_files_of_their_own(files: list[str]) -> None:
 
 def test_a_file_of_gguf_is_the_only_one_or_is_named() -> None:
     assert chosen("a.gguf", "README.md", "image.png") == ["README.md", "a.gguf"]
-    with pytest.raises(ModelNameError, match=r"choose one, as a/b:a\.gguf; there are: a.* b/c\."):
+    with pytest.raises(
+        ModelNameError, match=r"choose one, for example a/b:a\.gguf; there are: a.* b/c\."
+    ):
         chosen("a.gguf", "b/c.gguf")
     assert chosen("a.gguf", "b/c.gguf", file="b/c.gguf") == ["b/c.gguf"]
     with pytest.raises(ModelNameError, match=r"no such file; there are: a\.gguf"):
@@ -72,7 +74,7 @@ def test_a_file_of_gguf_is_the_only_one_or_is_named() -> None:
     ("files", "said"),
     [
         (["config.json", "tf_model.h5"], "its files are config.json, tf_model.h5"),
-        (["README.md", ".gitattributes"], "no files but its card"),
+        (["README.md", ".gitattributes"], "it has only a card"),
         (["a.pt", "b.pt"], "or a single .pt; its files are a.pt, b.pt"),
     ],
 )
@@ -81,5 +83,7 @@ def test_a_repository_without_a_model_is_told_with_what_it_holds(
 ) -> None:
     with pytest.raises(ModelNameError) as error:
         chosen(*files)
-    assert str(error.value).startswith("a/b: holds no model that is read: neither config.json with")
+    assert str(error.value).startswith(
+        "a/b: has no model that Macaron can read: neither config.json with"
+    )
     assert said in str(error.value)

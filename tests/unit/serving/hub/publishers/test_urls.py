@@ -37,7 +37,7 @@ def test_a_bundle_in_an_archive_is_used_as_it_is(hub: ToyHub) -> None:
 
 def test_an_archive_with_another_hash_is_refused(hub: ToyHub) -> None:
     hub.plain["/intents.tar.gz"] = b"something else"
-    with pytest.raises(ModelNameError, match="and must have 000000000000"):
+    with pytest.raises(ModelNameError, match="must be 000000000000"):
         bundle_folder(f"{hub.url}/intents.tar.gz#sha256={'0' * 64}")
     assert entries() == []
 
