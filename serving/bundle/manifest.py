@@ -14,7 +14,7 @@ from serving.bundle.strict import Strict
 from serving.errors import BundleError, InvalidOptionError
 from serving.search.ids import OWN_IDS, SpecialIds
 from serving.search.options import SearchOptions
-from serving.search.prefix_tree import REPACK_EVERY, round_up
+from serving.search.prefix_tree import REPACK_EVERY, SPARE_SLOTS, round_up
 
 CARD = "README.md"
 """The model card. People may edit it: the hashes do not cover it."""
@@ -276,6 +276,8 @@ class CacheSizes:
         self._slot_bytes = sum(FLOAT_BYTES[each.dtype] * each.slot_size for each in self._caches)
         self.repack_every = REPACK_EVERY[self._kind]
         """Steps after which a sentence drops its dead cache slots."""
+        self.spare_slots = 0 if self._target == "cuda" else SPARE_SLOTS[self._kind]
+        """Slots that caches are laid out with beyond those that are needed."""
 
     @property
     def most_states(self) -> int | None:
