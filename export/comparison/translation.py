@@ -22,7 +22,7 @@ from serving.bundle.manifest import DecoderKind
 from serving.search.beams.sentence import Sentence
 from serving.search.options import SearchOptions
 from serving.search.prefix_tree import Repack
-from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs, Stepper
+from serving.search.stepper import BeamArrays, PrefillOutputs, StepInputs, StepOutputs, Stepper
 from serving.translation.offline import decode_in_batches
 from training.metrics.bleu import measure_quality
 
@@ -227,6 +227,11 @@ class PairedStepper:
         return self._both[0].repack_every
 
     @property
+    def spare_slots(self) -> int:
+        """Of the reference."""
+        return self._both[0].spare_slots
+
+    @property
     def most_states(self) -> int | None:
         """Of the second model: the one that may have a limit."""
         return self._both[1].most_states
@@ -293,6 +298,9 @@ class PairedStepper:
             self.total += float(difference.sum())
             self.count += difference.size
         return wanted
+
+    def bind(self, state: tuple[Any, Any], beams: BeamArrays) -> None:
+        """Logits are compared at every step."""
 
     def repack(self, state: tuple[Any, Any], repack: Repack) -> None:
         """Keep the same rows and slots in both states."""

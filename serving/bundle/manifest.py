@@ -269,7 +269,7 @@ class CacheSizes:
 
     def __init__(self, manifest: Manifest) -> None:
         # Here, as it brings NumPy, which who reads manifests alone does without.
-        from serving.search.prefix_tree import REPACK_EVERY, round_up
+        from serving.search.prefix_tree import REPACK_EVERY, SPARE_SLOTS, round_up
 
         self._round_up = round_up
         self._kind, self._target = manifest.decoder_kind, manifest.target
@@ -279,6 +279,8 @@ class CacheSizes:
         self._slot_bytes = sum(FLOAT_BYTES[each.dtype] * each.slot_size for each in self._caches)
         self.repack_every = REPACK_EVERY[self._kind]
         """Steps after which a sentence drops its dead cache slots."""
+        self.spare_slots = 0 if self._target == "cuda" else SPARE_SLOTS[self._kind]
+        """Slots that caches are laid out with beyond those that are needed."""
 
     @property
     def most_states(self) -> int | None:

@@ -98,7 +98,7 @@ class TextEngine:
 class _NoCaches:
     """The caches of an encoder: none."""
 
-    repack_every, most_states, reach = 1, None, None
+    repack_every, spare_slots, most_states, reach = 1, 0, None, None
 
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
         del rows, source_length, slots

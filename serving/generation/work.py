@@ -95,5 +95,7 @@ def prompt_demand(task: PromptTask, sizes: CacheCosts, reach: int | None) -> Dem
     options, read = task.request.options, len(task.ids)
     if options.beam_size == 1 and reach is not None:
         read = min(read, reach + CHUNK)  # the start of a longer prompt is dropped while it is read
-    slots = most_slots(read, options.beam_size, options.max_length, sizes.repack_every, reach)
+    slots = most_slots(
+        read, options.beam_size, options.max_length, sizes.repack_every, reach, sizes.spare_slots
+    )
     return Demand(options.beam_size, 0, slots, rows=task.rows)

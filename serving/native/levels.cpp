@@ -2,6 +2,8 @@
 // levels, each with an entry of its own; the best one that runs here registers them. Which unit of
 // an x86-64 processor multiplies int8 is asked within a level, as in a library for one processor.
 
+#include "beams.h"
+
 namespace macaron {
 struct RuntimeBase;
 }

@@ -782,6 +782,7 @@ Status make_domain(const char* name, const std::vector<Operator*>& members, void
 // What `SessionOptions.register_custom_ops_library` calls, but in a library of several levels
 // (levels.cpp).
 #ifndef MACARON_ENTRY
+#include "beams.h"
 #define MACARON_ENTRY RegisterCustomOps
 #endif
 extern "C" __attribute__((visibility("default"))) void* MACARON_ENTRY(

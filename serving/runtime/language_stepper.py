@@ -20,13 +20,20 @@ from serving.errors import BundleError
 from serving.runtime.cache_tensors import Bindings, StepMemory
 from serving.runtime.device import open_device
 from serving.runtime.kernels import native_library
-from serving.runtime.ort import check_int8, write_positions, write_visible
+from serving.runtime.native_steps import native_steps
+from serving.runtime.ort import CpuBinding, check_int8, write_positions, write_visible
 from serving.runtime.session import Binding, CacheMemory, Device
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import Repack, chain, round_capacity, round_up
 from serving.search.sampling.drawing import TOP
 from serving.search.sampling.prompts import CHUNK, LanguageOutputs, Prompted, PromptScores, chunks
-from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
+from serving.search.stepper import (
+    BeamArrays,
+    BoundSteps,
+    PrefillOutputs,
+    StepInputs,
+    StepOutputs,
+)
 
 T = TypeVar("T")
 
@@ -103,10 +110,22 @@ class LanguageStepper(CacheSizes):
     def next(self, state: LanguageState, inputs: StepInputs, top: int) -> LanguageOutputs:
         """The distributions after the tokens of rows with one query each, and their `top` likeliest
         tokens (or all)."""
-        outputs = self._run(state, inputs, top)
-        return LanguageOutputs(
-            outputs["top_score"][:, 0], outputs["top_token"][:, 0], outputs["logits"]
-        )
+        return _next_outputs(self._run(state, inputs, top))
+
+    def bind_next(
+        self, state: LanguageState, rows: BeamArrays, top: int
+    ) -> tuple[BoundSteps, LanguageOutputs] | None:
+        """Steps by native code on the CPU that do what `next` does; see `SamplingStepper`."""
+        state.caches.resize(rows.visible_BKC.shape[2])
+        binding = self._binding(state, 1, 1, top)
+        if not isinstance(binding, CpuBinding):
+            return None
+
+        def current() -> bool:
+            return binding in state.bindings.of(state.caches.layout).values()
+
+        steps = native_steps(rows, binding, current)
+        return None if steps is None else (steps, _next_outputs(binding.outputs))
 
     def follow(self, state: LanguageState, inputs: StepInputs, top: int) -> LanguageOutputs:
         """The distributions after each of several tokens of one row, as `next` gives them for one
@@ -150,6 +169,9 @@ class LanguageStepper(CacheSizes):
         prompts, labels = token_ids_BP.tolist(), labels_BP.tolist()
         _, scores = _finish(self._fill(state, prompts, labels, keep=None))
         return PrefillOutputs(scores.labels_BP)
+
+    def bind(self, state: LanguageState, beams: BeamArrays) -> None:
+        """Beams of a language model are chosen in NumPy."""
 
     def repack(self, state: LanguageState, repack: Repack) -> None:
         """Keep the given rows and slots, in the given order."""
@@ -276,6 +298,13 @@ class LanguageStepper(CacheSizes):
             made[key] = self._session.bind(sizes, state.caches)
             made[key].inputs["output_index"][:] = np.arange(outputs)
         return made[key]
+
+
+def _next_outputs(outputs: Mapping[str, Any]) -> LanguageOutputs:
+    """Those of a step with one query a row."""
+    return LanguageOutputs(
+        outputs["top_score"][:, 0], outputs["top_token"][:, 0], outputs["logits"]
+    )
 
 
 def _best_candidates(

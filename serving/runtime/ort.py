@@ -40,12 +40,13 @@ class CpuBinding:
         session: onnxruntime.InferenceSession,
         inputs: dict[str, NDArray[Any]],
         outputs: dict[str, NDArray[Any]],
+        caches: Sequence[Floats],
         held: Sequence[NDArray[Any]],
     ) -> None:
-        """`held` are arrays of which the binding knows only addresses: they must live as long as
-        it does."""
+        """`caches` and `held` are arrays of which the binding knows only addresses: they must live
+        as long as it does."""
         self.io = session.io_binding()
-        self.inputs, self.outputs = inputs, outputs
+        self.inputs, self.outputs, self.caches = inputs, outputs, caches
         self._session, self._held = session, held
 
     def run(self) -> None:
@@ -89,7 +90,7 @@ class CpuSession:
             others["source"] = sources.tensors
         held = [array for arrays in others.values() for array in arrays]
         arrays = caches.arrays
-        binding = CpuBinding(self._session, {}, {}, [*arrays, *held])
+        binding = CpuBinding(self._session, {}, {}, list(arrays), held)
         io, waiting = binding.io, {role: iter(arrays) for role, arrays in others.items()}
         # On a CPU these values are the arrays' own memory; `bind_input` with an address is slower.
         tensors = [tensor for tensor in self._graph.inputs if tensor.name in self._cached]

@@ -18,7 +18,13 @@ from serving.errors import BundleError
 from serving.runtime.session import Device
 from serving.runtime.translation_stepper import Encoder, OnnxState, OnnxStepper
 from serving.search.prefix_tree import Repack, fill_padded, places
-from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
+from serving.search.stepper import (
+    BeamArrays,
+    BoundSteps,
+    PrefillOutputs,
+    StepInputs,
+    StepOutputs,
+)
 
 _UNIT = 16
 """Lists are filled up to a multiple, for full vectors."""
@@ -105,6 +111,10 @@ class ShortlistStepper(CacheSizes):
         return self._stepper.step(
             state.batch, inputs, want_logits=want_logits, attention_rows=attention_rows
         )
+
+    def bind(self, state: ShortlistState, beams: BeamArrays) -> BoundSteps | None:
+        """Steps by native code on the CPU; see `Stepper`."""
+        return self._stepper.bind(state.batch, beams)
 
     def repack(self, state: ShortlistState, repack: Repack) -> None:
         """Keep the given rows and slots, in the given order."""

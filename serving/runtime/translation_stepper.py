@@ -21,11 +21,24 @@ from serving.bundle.manifest import CacheSizes, Manifest
 from serving.errors import BundleError
 from serving.runtime.cache_tensors import Bindings, StepMemory
 from serving.runtime.device import open_device
-from serving.runtime.ort import check_int8, has_kernels, write_positions, write_visible
+from serving.runtime.native_steps import native_steps
+from serving.runtime.ort import (
+    CpuBinding,
+    check_int8,
+    has_kernels,
+    write_positions,
+    write_visible,
+)
 from serving.runtime.session import Binding, CacheMemory, Device, SourceMemory
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import Repack, chain, round_up
-from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
+from serving.search.stepper import (
+    BeamArrays,
+    BoundSteps,
+    PrefillOutputs,
+    StepInputs,
+    StepOutputs,
+)
 
 PREFILL_CHUNK = {"cross": 64, "joint": 8}
 """Tokens given to the step graph at once; with a joint model each costs S states."""
@@ -216,6 +229,19 @@ class OnnxStepper(CacheSizes):
             outputs["logits"].reshape(*inputs.token_ids_BQ.shape, -1) if want_logits else None,
             self._attention(outputs, state, attention_rows) if attention_rows else None,
         )
+
+    def bind(self, state: OnnxState, beams: BeamArrays) -> BoundSteps | None:
+        """Steps by native code on the CPU; see `Stepper`."""
+        count, slots = beams.tokens_BK.shape[1], beams.visible_BKC.shape[2]
+        binding = self._binding(state, slots, count, count, want_logits=False, want_attention=False)
+        if not isinstance(binding, CpuBinding):
+            return None
+
+        def current() -> bool:
+            made = state.bindings.of((state.caches.layout, state.sources.layout))
+            return binding in made.values()
+
+        return native_steps(beams, binding, current)
 
     def repack(self, state: OnnxState, repack: Repack) -> None:
         """Keep the given rows and slots, in the given order."""

@@ -15,18 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serving.arrays import Bools, Ints
+from serving.arrays import Bools, Floats, Ints
 
 Number = TypeVar("Number", np.float32, np.int64)
 
 REPACK_EVERY = {"cross": 8, "joint": 2, "lm": 16}
 """Steps between repacks by kind of decoder. Slots of a joint model are S times as large. Most rows
 of a language model have one query, so that their slots never die."""
+SPARE_SLOTS = {"cross": 48, "joint": 0, "lm": 48}
+"""Slots by kind of decoder that caches on a CPU are laid out with beyond those that are needed: a
+new layout copies them all, and has everything bound anew."""
 ALIGNMENT = 8  # capacities and source lengths are multiples of this
 
 
@@ -48,14 +51,15 @@ def most_slots(
     steps: int,
     repack_every: int,
     reach: int | None = None,
+    spare: int = 0,
 ) -> int:
     """Upper bound of the capacity that a sentence can need if only slots out of reach are dropped,
-    which happens at the first repack."""
+    which happens at the first repack; `spare` slots are laid out beside."""
     slots = prefix_length + beam_size * (steps + repack_every)
     if reach is not None:
         first = prefix_length + beam_size * repack_every
         slots = min(slots, max(first, beam_size * (reach + repack_every)))
-    return round_capacity(slots)
+    return round_capacity(slots + spare)
 
 
 _HEADROOM = 2
@@ -131,6 +135,19 @@ def chain(used: int, queries: int, lookback: int) -> Ints:
     return np.maximum(slots, -1)
 
 
+class BoundTree(Protocol):
+    """What moves slots in the arrays of a tree and in the caches, in place."""
+
+    def plan(self, steps: int) -> tuple[int, int]:
+        """Look for dead slots after so many steps of the tree: returns how many slots are needed
+        until the next look, and the most steps that a row has done since it was due."""
+        ...
+
+    def pack(self) -> None:
+        """Drop the dead slots that were found."""
+        ...
+
+
 class PrefixTree:
     """The tree of each sentence of a running batch.
 
@@ -150,15 +167,19 @@ class PrefixTree:
         reach: int | None = None,
         lookback: int = 0,
         first_position: int = 0,
+        spare: int = 0,
     ) -> None:
         """The first `used` slots of each sentence hold its prefix, from `first_position` on,
         visible to every beam. Slots that lie `reach` positions or more before the next token are
-        dropped as well. `lookback` is the number of ancestors, W; it is less than `reach`."""
+        dropped as well. `lookback` is the number of ancestors, W; it is less than `reach`. A new
+        layout has room for `spare` slots beyond those that are needed."""
         self.beam_size, self.repack_every, self.reach = beam_size, repack_every, reach
-        self.lookback = lookback
+        self.lookback, self._spare = lookback, spare
         self.used, self._peak = used.copy(), used.copy()
         self.num_steps = 0
         """Number of steps that this tree has done, for any sentences."""
+        self.layout = 0
+        """The number of the present arrays: whatever replaces one of them makes another."""
         self._joined = np.zeros_like(used)
         """Number of steps when each sentence joined."""
         self._next = used + first_position
@@ -166,7 +187,9 @@ class PrefixTree:
         self._wait = 0
         """Number of steps until the first sentence is due to drop dead slots."""
         self._beams = np.arange(beam_size)
-        prefix_BC = np.where(self._in_use(self._capacity()), np.float32(0), np.float32(-np.inf))
+        prefix_BC = np.where(
+            self._in_use(self._roomy(self._needed())), np.float32(0), np.float32(-np.inf)
+        )
         self.visible = np.repeat(prefix_BC[:, None, :], beam_size, axis=1)
         self.slot_positions = np.zeros(prefix_BC.shape, dtype=np.int64)
         self.slot_positions += np.arange(first_position, first_position + prefix_BC.shape[1])
@@ -195,6 +218,20 @@ class PrefixTree:
         return self._next
 
     @property
+    def arrays(self) -> tuple[Floats, Ints, Ints, Ints, Ints, Ints, Ints]:
+        """What the tree consists of: `visible`, `slot_positions`, slots in use, positions of the
+        next tokens, most slots used before, steps before each sentence joined, `ancestors`."""
+        return (
+            self.visible,
+            self.slot_positions,
+            self.used,
+            self._next,
+            self._peak,
+            self._joined,
+            self.ancestors,
+        )
+
+    @property
     def due(self) -> bool:
         """Whether `repack` has anything to do if the rows stay the same."""
         return self._wait <= 0
@@ -219,7 +256,7 @@ class PrefixTree:
     def clear(self, row: int) -> int:
         """Make a row idle: its queries see only their own slots, written from slot 0 on. Returns
         the most slots that its sentence has used."""
-        self._peak = self.peak
+        np.maximum(self._peak, self.used, out=self._peak)
         self.used[row] = self._next[row] = 0
         self.visible[row] = -np.inf
         self.ancestors[row] = -1
@@ -232,15 +269,31 @@ class PrefixTree:
         """
         if self.beam_size > 1:
             self.visible = self.visible[self._rows_B1, parents_BK]
+            self.layout += 1
         if self.lookback:
+            self.layout += 1
             own_BK1 = (self.used[:, None] + parents_BK)[:, :, None]
             older_BKW = self.ancestors[self._rows_B1, parents_BK, :-1]
             self.ancestors = np.concatenate([own_BK1, older_BKW], axis=2)
             self.ancestors[queries_B == 0] = -1  # idle rows begin anew at each step
-        self.used = self.used + queries_B
-        self._next = self._next + (queries_B > 0)
+        self.used += queries_B
+        self._next += queries_B > 0
+        self.went_on()
+
+    def went_on(self) -> None:
+        """Count a step whose move others have made in the arrays."""
         self.num_steps += 1
         self._wait -= 1
+
+    def repack_bound(self, bound: BoundTree) -> bool:
+        """Let what is bound to the arrays do what `repack` does of all rows, and move the slots of
+        the caches; returns False, and nothing is changed, where they must be laid out anew."""
+        needed, since = bound.plan(self.num_steps)
+        if not self._fits(needed):
+            return False
+        bound.pack()
+        self._wait = self.repack_every - since
+        return True
 
     def repack(self, rows: Ints) -> Repack | None:
         """Drop all other rows, and the dead slots of sentences that are due.
@@ -263,14 +316,14 @@ class PrefixTree:
         alive_BC &= ~due_B[:, None] | needed_BC
         used, capacity = alive_BC.sum(axis=1), self.capacity
         nothing_dropped = same_rows and np.array_equal(used, self.used)
+        self.layout += 1
         self._peak, self.used = self.peak[rows], used
         self._joined, self._next = self._joined[rows], self._next[rows]
-        needed = self._capacity()
-        headroom = round_capacity(needed + 1) - needed
-        in_place = same_rows and needed <= capacity <= needed + _HEADROOM * headroom
+        needed = self._needed()
+        in_place = same_rows and self._fits(needed)
         if in_place and nothing_dropped:
             return None
-        in_use_BC = self._in_use(capacity if in_place else needed)
+        in_use_BC = self._in_use(capacity if in_place else self._roomy(needed))
         slots_BC = np.zeros(in_use_BC.shape, dtype=np.int64)
         slots_BC[in_use_BC] = np.nonzero(alive_BC)[1]
         visible = np.take_along_axis(visible, slots_BC[:, None, :], axis=2)
@@ -297,6 +350,7 @@ class PrefixTree:
         self.slot_positions = fill_rows(self.slot_positions, other.slot_positions, rows)
         self.ancestors = fill_rows(self.ancestors, other.ancestors, rows)
         self._wait = 0
+        self.layout += 1
         self._number()
 
     def _renumber_ancestors(self, rows: Ints, kept_BC: Bools) -> None:
@@ -321,7 +375,17 @@ class PrefixTree:
         """Whether each of `capacity` slots is in use, [B,C]."""
         return np.arange(capacity) < self.used[:, None]
 
-    def _capacity(self) -> int:
-        """Capacity needed until the next repack of any sentence."""
+    def _needed(self) -> int:
+        """Slots that are needed until the next repack of any sentence."""
         steps_left = self.repack_every - self.steps % self.repack_every
-        return round_capacity(int((self.used + steps_left * self.beam_size).max(initial=1)))
+        return int((self.used + steps_left * self.beam_size).max(initial=1))
+
+    def _roomy(self, needed: int) -> int:
+        """Capacity of a new layout."""
+        return round_capacity(needed + self._spare)
+
+    def _fits(self, needed: int) -> bool:
+        """Whether the present layout has room enough, and not far too much."""
+        most = self._roomy(needed)
+        headroom = round_capacity(most + 1) - most
+        return needed <= self.capacity <= most + _HEADROOM * headroom

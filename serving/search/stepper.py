@@ -6,11 +6,11 @@ C cache slots, W ancestors, V vocabulary, N candidates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from serving.arrays import Floats, Int32s, Ints
-from serving.search.prefix_tree import Repack
+from serving.arrays import Bools, Floats, Int32s, Ints
+from serving.search.prefix_tree import BoundTree, Repack
 
 State: TypeAlias = Any
 """A stepper's own arrays for the sentences of a running batch, its caches among them. The search
@@ -59,12 +59,69 @@ class PrefillOutputs(NamedTuple):
     """Attention to the source, as in `StepOutputs`; None unless the call wanted it."""
 
 
+class BeamArrays(NamedTuple):
+    """The search's own arrays, which bound steps read and write: see `Rows` and `PrefixTree`."""
+
+    tokens_BK: Ints
+    positions_BK: Ints
+    scores_BK: Floats
+    queries_B: Ints
+    steps_left_B: Ints
+    running_B: Bools
+    visible_BKC: Floats
+    slot_positions_BC: Ints
+    used_B: Ints
+    next_B: Ints
+    peak_B: Ints
+    joined_B: Ints
+    ancestors_BKW: Ints
+    repack_every: int
+    reach: int | None
+    ends: Sequence[Collection[int]]
+    """The ids that end a hypothesis of each row."""
+    kept: tuple[Int32s, Int32s, Floats] | None = None
+    """Where tokens, parents and scores of the beams are kept, step after step, [..,B,K]."""
+
+
+class BoundSteps(BoundTree, Protocol):
+    """Steps of one batch without NumPy between them: equal to the search's own to the bit."""
+
+    @property
+    def current(self) -> bool:
+        """Whether they may still be used: the memory of the batch is where it was."""
+        ...
+
+    @property
+    def found(self) -> tuple[Floats, Int32s, Int32s]:
+        """Scores, tokens and parents of the candidates that the last run gave, [B,N]."""
+        ...
+
+    def run(self) -> None:
+        """Give each query its slot (`PrefixTree.write`), and run the graph."""
+        ...
+
+    def go_on(self, place: int) -> bool:
+        """Take the best candidates as the next beams, as most steps do, move the tree, and keep the
+        beams at that place. False, and nothing is changed, where something happens in a row: an id
+        among the next beams ends a hypothesis, a score is not finite, or the last step was done."""
+        ...
+
+    def grow(self, parents_BK: Int32s) -> None:
+        """Move the tree to beams that descend from these queries (`PrefixTree.advance`)."""
+        ...
+
+
 class CacheCosts(Protocol):
     """What a batch takes of a model's caches, by which batches are filled."""
 
     @property
     def repack_every(self) -> int:
         """Steps after which a sentence drops its dead cache slots."""
+        ...
+
+    @property
+    def spare_slots(self) -> int:
+        """Slots that caches are laid out with beyond those that are needed."""
         ...
 
     @property
@@ -122,6 +179,11 @@ class Stepper(CacheCosts, Protocol):
     ) -> StepOutputs:
         """Run each query and return the best continuations; `attention_rows` are the sentences
         whose attention to the source is wanted."""
+        ...
+
+    def bind(self, state: State, beams: BeamArrays) -> BoundSteps | None:
+        """Steps of all beams on these arrays, for as long as they and the memory of the batch stay
+        where they are; None where the stepper has none."""
         ...
 
     def repack(self, state: State, repack: Repack) -> None:

@@ -382,7 +382,9 @@ def demand(sentence: Sentence, sizes: CacheCosts) -> Demand:
     """The demand of a sentence."""
     beam_size, shortlisted = sentence.group
     prefix = len(sentence.target_prefix)
-    slots = most_slots(prefix, beam_size, sentence.max_steps, sizes.repack_every)
+    slots = most_slots(
+        prefix, beam_size, sentence.max_steps, sizes.repack_every, spare=sizes.spare_slots
+    )
     return Demand(beam_size, len(sentence.source), slots, shortlisted)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from serving.search.prefix_tree import REPACK_EVERY, Repack, chain, fill_rows
-from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
+from serving.search.stepper import BeamArrays, PrefillOutputs, StepInputs, StepOutputs
 from training.batches.batching import pad
 from training.models import TranslationModel
 from training.models.decoding import EncoderGraph, StepGraph
@@ -41,6 +41,11 @@ class TorchStepper:
     def repack_every(self) -> int:
         """As often as the bundle does."""
         return REPACK_EVERY[self._model.decoder_kind]
+
+    @property
+    def spare_slots(self) -> int:
+        """None: attention goes through every slot."""
+        return 0
 
     @property
     def most_states(self) -> int | None:
@@ -134,6 +139,9 @@ class TorchStepper:
             logits.float().cpu().numpy() if want_logits else None,
             self._attention(alignment, state)[list(attention_rows)] if attention_rows else None,
         )
+
+    def bind(self, state: TorchState, beams: BeamArrays) -> None:
+        """Every step goes through NumPy."""
 
     def repack(self, state: TorchState, repack: Repack) -> None:
         """Keep the given rows and slots."""

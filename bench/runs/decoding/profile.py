@@ -22,6 +22,7 @@ from bench.reports.report import Machine, head_lines, table_line
 from bench.subjects.job import read_id_manifest
 from bench.subjects.materials import DecodedModel, folder_name, write_materials
 from bench.subjects.scenarios import OUR_INT8, OUR_SHORTLIST, sentences_per_repetition, spread_rows
+from serving.arrays import Floats, Int32s
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Manifest
 from serving.runtime.shortlist_stepper import ShortlistStepper
@@ -30,7 +31,14 @@ from serving.search.beams.beam import decode
 from serving.search.beams.sentence import Sentence
 from serving.search.options import SearchOptions
 from serving.search.prefix_tree import Repack
-from serving.search.stepper import State, StepInputs, StepOutputs, Stepper
+from serving.search.stepper import (
+    BeamArrays,
+    BoundSteps,
+    State,
+    StepInputs,
+    StepOutputs,
+    Stepper,
+)
 
 _PARTS = {
     "matrix products": (
@@ -206,6 +214,7 @@ class _Clocked:
         self._stepper, self.clocks = stepper, Clocks()
         self.repack_every, self.most_states = stepper.repack_every, stepper.most_states
         self.reach, self.lookback = stepper.reach, stepper.lookback
+        self.spare_slots = stepper.spare_slots
         self.cache_bytes = stepper.cache_bytes
         self.one_query_first = stepper.one_query_first
         self.prefill, self.extend, self.free = stepper.prefill, stepper.extend, stepper.free
@@ -227,6 +236,10 @@ class _Clocked:
                 state, inputs, want_logits=want_logits, attention_rows=attention_rows
             )
 
+    def bind(self, state: State, beams: BeamArrays) -> BoundSteps | None:
+        steps = self._stepper.bind(state, beams)
+        return None if steps is None else _ClockedSteps(steps, self)
+
     def repack(self, state: State, repack: Repack) -> None:
         with self.clocks.time("repack"):
             self._stepper.repack(state, repack)
@@ -234,6 +247,30 @@ class _Clocked:
     def trim(self, state: State, source_length: int) -> None:
         with self.clocks.time("repack"):
             self._stepper.trim(state, source_length)
+
+
+class _ClockedSteps:
+    """Bound steps of such a stepper."""
+
+    def __init__(self, steps: BoundSteps, stepper: _Clocked) -> None:
+        self._steps, self._stepper = steps, stepper
+        self.go_on, self.grow, self.plan = steps.go_on, steps.grow, steps.plan
+
+    @property
+    def current(self) -> bool:
+        return self._steps.current
+
+    @property
+    def found(self) -> tuple[Floats, Int32s, Int32s]:
+        return self._steps.found
+
+    def run(self) -> None:
+        with self._stepper.clocks.time("step"):
+            self._steps.run()
+
+    def pack(self) -> None:
+        with self._stepper.clocks.time("repack"):
+            self._steps.pack()
 
 
 def _calls(subject: DecodedModel, batch: int, options: SearchOptions) -> list[list[Sentence]]:

@@ -23,7 +23,7 @@ from serving.errors import DecodingError
 from serving.search.beams.rows import Candidates, NextBeams, RowCandidates, Rows
 from serving.search.beams.sentence import Finished, Sentence
 from serving.search.beams.sentence_search import SentenceSearch
-from serving.search.stepper import State, Stepper
+from serving.search.stepper import BoundSteps, State, Stepper
 
 _LEAST_ALONE = 4
 """From so many sentences on, the first step runs with one query for each: computing their dead
@@ -43,6 +43,10 @@ class BeamSearch:
     """When all sentences have left, what they were stays here until the next one begins a batch."""
     _state: State | None
     """The stepper's arrays, row for row; None while no sentence is being decoded."""
+    _bound: BoundSteps | None = None
+    """Steps on the rows' arrays of layout `_bound_layout`."""
+    _bound_layout = -1
+    _may_bind = True
 
     def __init__(self, stepper: Stepper, sentences: Sequence[Sentence]) -> None:
         """Begin with at least one sentence; the first sets the beam size of the batch, and whether
@@ -98,6 +102,7 @@ class BeamSearch:
         """The ids, prefix included, with which every hypothesis of a sentence begins that may still
         be its best."""
         rows = self._rows
+        rows.note()
         row = next(row for row, search in enumerate(rows.searches) if search.index == index)
         return rows.searches[row].agreed(np.flatnonzero(rows.scores_BK[row] > -np.inf).tolist())
 
@@ -108,8 +113,7 @@ class BeamSearch:
             if search.index == index and rows.running_B[row]:
                 rows.retire(row)
                 if not rows.num_live:
-                    self._stepper.free(self._state)
-                    self._state = None  # who joins next begins a new batch
+                    self._free()  # who joins next begins a new batch
                 return
 
     def step(self) -> list[Finished]:
@@ -117,6 +121,12 @@ class BeamSearch:
         rows = self._rows
         constrained, attended = rows.constrained(), rows.attended()
         alone = self._begins_alone() and not constrained
+        bound = None if constrained or attended or alone else self._bind()
+        if bound is not None:
+            bound.run()
+            if rows.go_on(bound):
+                return self._let_go([], bound)
+            return self._advance(Candidates(*bound.found), bound)
         outputs = self._stepper.step(
             self._state,
             rows.inputs(1 if alone else self._beam_size),
@@ -131,6 +141,21 @@ class BeamSearch:
             assert outputs.attention_RQS is not None
             self._note_attention(attended, outputs.attention_RQS)
         return self._advance(candidates)
+
+    def _bind(self) -> BoundSteps | None:
+        """Steps on the present arrays; None where the stepper has none."""
+        layout = self._rows.tree.layout
+        if self._bound is None or layout != self._bound_layout or not self._bound.current:
+            if not self._may_bind:
+                return None
+            self._bound = self._stepper.bind(self._state, self._rows.arrays())
+            self._bound_layout, self._may_bind = layout, self._bound is not None
+        return self._bound
+
+    def _free(self) -> None:
+        """Give the memory of the batch back."""
+        self._stepper.free(self._state)
+        self._state = self._bound = None
 
     def _check_group(self, sentences: Sequence[Sentence]) -> None:
         for sentence in sentences:
@@ -187,10 +212,11 @@ class BeamSearch:
             search = self._rows.searches[row]
             search.attention.append(attention_KS[:, : len(search.sentence.source)].copy())
 
-    def _advance(self, candidates: Candidates) -> list[Finished]:
+    def _advance(self, candidates: Candidates, bound: BoundSteps | None = None) -> list[Finished]:
         """Move to the beams that the candidates give, and let go of what no live sentence needs;
         returns the sentences that are done, whose rows are idle then."""
         rows, by_row = self._rows, candidates.by_row()
+        rows.note()
         rows.steps_left_B -= 1
         beams = NextBeams.best(candidates, by_row, self._beam_size)
         finished: list[Finished] = []
@@ -198,15 +224,20 @@ class BeamSearch:
             done = self._settle(row, by_row[row], beams)
             if done is not None:
                 finished.append(done)
-        rows.advance(beams)
+        rows.advance(beams, bound)
+        return self._let_go(finished, bound)
+
+    def _let_go(self, finished: list[Finished], bound: BoundSteps | None) -> list[Finished]:
+        """Let go of what no live sentence needs: padding of sources, idle rows, dead cache slots;
+        returns what it was given."""
+        rows = self._rows
         if not rows.num_live:
-            self._stepper.free(self._state)
-            self._state = None
+            self._free()
             return finished
-        # What no live sentence needs: padding of sources, idle rows, dead cache slots.
         if rows.num_live < len(rows):
             self._stepper.trim(self._state, rows.longest_source)
-        repack = rows.repack()
+            bound = bound if bound and bound.current else None
+        repack = rows.repack(bound)
         if repack is not None:
             self._stepper.repack(self._state, repack)
         return finished

@@ -17,7 +17,10 @@ from serving.arrays import Bools, Floats, Int32s, Ints
 from serving.search.beams.sentence_search import SentenceSearch, Step
 from serving.search.logits import Best
 from serving.search.prefix_tree import PrefixTree, Repack, fill_rows
-from serving.search.stepper import StepInputs, Stepper
+from serving.search.stepper import BeamArrays, BoundSteps, StepInputs, Stepper
+
+_KEPT = 64
+"""Steps of bound beams that are noted together."""
 
 RowCandidates = tuple[list[float], list[int], list[int]]
 """Scores, tokens and parents of the candidates of one row, best first."""
@@ -126,6 +129,7 @@ class Rows:
             stepper.repack_every,
             reach=stepper.reach,
             lookback=stepper.lookback,
+            spare=stepper.spare_slots,
         )
         self.searches, self.num_live, self.tree = list(searches), count, tree
         self.running_B = np.ones(count, dtype=np.bool_)
@@ -138,6 +142,8 @@ class Rows:
         self.scores_BK[:, 0] = 0.0
         self._any_attended = any(search.attended for search in searches)
         self._any_constrained = any(search.constrains for search in searches)
+        self._kept = 0
+        """Steps that bound steps have kept and the searches do not have yet."""
 
     def __len__(self) -> int:
         """How many rows there are, idle ones included."""
@@ -184,22 +190,77 @@ class Rows:
             ancestors_BQW=self.tree.query_ancestors(queries),
         )
 
-    def advance(self, beams: NextBeams) -> None:
-        """Move on to the next step, whose beams in the running rows are these."""
+    def arrays(self) -> BeamArrays:
+        """What bound steps read and write, until `layout` is another."""
+        self.note()
+        shape = (_KEPT, *self.tokens_BK.shape)
+        tree = self.tree
+        self._kept_SBK = (
+            np.zeros(shape, np.int32),
+            np.zeros(shape, np.int32),
+            np.zeros(shape, np.float32),
+        )
+        return BeamArrays(
+            self.tokens_BK,
+            self.positions_BK,
+            self.scores_BK,
+            self.queries_B,
+            self.steps_left_B,
+            self.running_B,
+            *tree.arrays,
+            tree.repack_every,
+            tree.reach,
+            [search.ends for search in self.searches],
+            self._kept_SBK,
+        )
+
+    def go_on(self, bound: BoundSteps) -> bool:
+        """Move on to the best candidates of bound steps that were run; returns False where
+        something happens in a row, and nothing is changed."""
+        if not bound.go_on(self._kept):
+            return False
+        self.tree.went_on()
+        self._kept += 1
+        if self._kept == _KEPT:
+            self.note()
+        return True
+
+    def note(self) -> None:
+        """Give the searches the steps that bound steps have kept."""
+        if not self._kept:
+            return
+        tokens, parents, scores = (each[: self._kept].tolist() for each in self._kept_SBK)
+        for step in zip(tokens, parents, scores, strict=True):
+            for search, *beams in zip(self.searches, *step, strict=True):
+                search.steps.append(tuple(beams))
+        self._kept = 0
+
+    def advance(self, beams: NextBeams, bound: BoundSteps | None = None) -> None:
+        """Move on to the next step, whose beams in the running rows are these; in place where
+        steps are bound to the arrays."""
+        self.note()
         if self.num_live < len(self.searches):
             idle_B = ~self.running_B
             beams.tokens_BK[idle_B], beams.queries_B[idle_B] = 0, 0
             beams.scores_BK[idle_B] = -np.inf
-        self.tree.advance(beams.parents_BK, self.queries_B)
-        self.tokens_BK, self.scores_BK = beams.tokens_BK, beams.scores_BK
-        self.queries_B = beams.queries_B
-        self.positions_BK = self.positions_BK + self.running_B[:, None]
+        if bound:
+            bound.grow(beams.parents_BK)
+            self.tree.went_on()
+            self.tokens_BK[:], self.scores_BK[:] = beams.tokens_BK, beams.scores_BK
+            self.queries_B[:] = beams.queries_B
+            self.positions_BK += self.running_B[:, None]
+        else:
+            self.tree.advance(beams.parents_BK, self.queries_B)
+            self.tokens_BK, self.scores_BK = beams.tokens_BK, beams.scores_BK
+            self.queries_B = beams.queries_B
+            self.positions_BK = self.positions_BK + self.running_B[:, None]
         for search, step in zip(self.searches, beams.steps, strict=True):
             search.steps.append(step)
 
     def fill(self, others: Rows, idle: Ints) -> None:
         """Let others join: the first in these idle rows, the rest behind all rows. They must have
         the same beam size, and are not to be used afterwards."""
+        self.note()
         for row, search in zip(idle.tolist(), others.searches, strict=False):
             self.searches[row] = search
         self.searches += others.searches[len(idle) :]
@@ -224,21 +285,25 @@ class Rows:
         self.scores_BK[row] = -np.inf
         return self.tree.clear(row)
 
-    def repack(self) -> Repack | None:
+    def repack(self, bound: BoundSteps | None = None) -> Repack | None:
         """Drop dead cache slots where due, and the idle rows once more than a quarter are idle.
 
-        Returns what the model's caches must do, or None where nothing changes.
+        Returns what the model's caches must do, or None where nothing changes or what is bound to
+        them has done it.
         """
         count = len(self.searches)
         if (count - self.num_live) * 4 > count:
             return self.take(np.flatnonzero(self.running_B))
-        return self.take(np.arange(count)) if self.tree.due else None
+        if not self.tree.due or (bound and self.tree.repack_bound(bound)):
+            return None
+        return self.take(np.arange(count))
 
     def take(self, rows: Ints) -> Repack | None:
         """Keep these rows, which stay in order, without their dead cache slots where it is due to
         drop them; returns what `repack` does."""
         repack = self.tree.repack(rows)
         if len(rows) < len(self.searches):
+            self.note()
             self.searches = [self.searches[row] for row in rows]
             self.running_B = self.running_B[rows]
             self.num_live = int(self.running_B.sum())

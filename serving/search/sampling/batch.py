@@ -29,7 +29,7 @@ from serving.search.sampling.drawing import (
 from serving.search.sampling.lookahead import GUESSED, Lookahead
 from serving.search.sampling.prompts import LanguageOutputs, Prompted, PromptScores, chunks
 from serving.search.sampling_options import GenerationOptions
-from serving.search.stepper import State, StepInputs, Stepper
+from serving.search.stepper import BeamArrays, BoundSteps, State, StepInputs, Stepper
 
 
 class SamplingStepper(Stepper, Protocol):
@@ -49,6 +49,13 @@ class SamplingStepper(Stepper, Protocol):
     def next(self, state: State, inputs: StepInputs, top: int) -> LanguageOutputs:
         """Append one token to each row. Returns the next distributions with their `top` likeliest
         tokens, or with all tokens if there are fewer."""
+        ...
+
+    def bind_next(
+        self, state: State, rows: BeamArrays, top: int
+    ) -> tuple[BoundSteps, LanguageOutputs] | None:
+        """Steps on these arrays that do what `next` does, and where each run puts what it gives;
+        None where the stepper has none."""
         ...
 
     @property
@@ -118,6 +125,8 @@ class GenerationBatch:
         self._state: State | None = None
         self._standing: _Standing | None = None
         """None after the outputs in the rows have changed."""
+        self._bound: _Bound | None = None
+        self._may_bind = True
 
     def __len__(self) -> int:
         """Number of outputs in the batch."""
@@ -156,10 +165,16 @@ class GenerationBatch:
         guess = self._guess(standing)
         if guess:
             return self._follow(guess, self._state, standing)
-        tokens_B = np.array(
-            [0 if o is None else (o.tokens or o.prompt)[-1] for o in self._outputs], dtype=np.int64
-        )
-        found = self._stepper.next(self._state, step_inputs(self._tree, tokens_B), standing.top)
+        for row, output in standing.live:
+            standing.tokens_B1[row, 0] = (output.tokens or output.prompt)[-1]
+        bound = self._bind(self._state, standing)
+        if bound is not None:
+            bound.steps.run()
+            bound.steps.grow(standing.parents_B1)
+            self._tree.went_on()
+            return self._draw(bound.found, standing)
+        inputs = step_inputs(self._tree, standing.tokens_B1[:, 0])
+        found = self._stepper.next(self._state, inputs, standing.top)
         self._tree.advance(standing.parents_B1, standing.queries_B)
         return self._draw(found, standing)
 
@@ -167,7 +182,7 @@ class GenerationBatch:
         """Remove all outputs and free the memory."""
         if self._state is not None:
             self._stepper.free(self._state)
-        self._outputs, self._state, self._standing = [], None, None
+        self._outputs, self._state, self._standing, self._bound = [], None, None, None
 
     def join(self, sharers: Sequence[Sequence[SampledOutput]], prompted: Prompted) -> None:
         """Add outputs whose prompts have been read except for the last token; those in `sharers[i]`
@@ -186,6 +201,7 @@ class GenerationBatch:
             reach=self._stepper.reach,
             lookback=self._stepper.lookback,
             first_position=prompted.first_position,
+            spare=self._stepper.spare_slots,
         )
         joining = [output for outputs in sharers for output in outputs]
         idle = [row for row, output in enumerate(self._outputs) if output is None][: len(joining)]
@@ -205,8 +221,12 @@ class GenerationBatch:
         idle."""
         if self._state is None:
             return
-        if self._standing is not None and not self._tree.due:
-            return
+        if self._standing is not None:
+            if not self._tree.due:
+                return
+            bound, tree = self._bound, self._tree
+            if bound and bound.holds(self._standing, tree) and tree.repack_bound(bound.steps):
+                return
         live = [row for row, output in enumerate(self._outputs) if output is not None]
         if not live:
             self.close()
@@ -219,6 +239,28 @@ class GenerationBatch:
         self._stepper.repack(self._state, repack)
         if len(rows) < len(self._outputs):
             self._outputs, self._standing = [self._outputs[row] for row in rows], None
+
+    def _bind(self, state: State, standing: _Standing) -> _Bound | None:
+        """Steps on the present arrays; None where the stepper has none."""
+        tree, bound = self._tree, self._bound
+        if not self._may_bind or (bound and bound.holds(standing, tree)):
+            return bound
+        rows = BeamArrays(
+            standing.tokens_B1,
+            tree.next_positions[:, None],
+            np.zeros(standing.tokens_B1.shape, dtype=np.float32),
+            standing.queries_B,
+            np.zeros_like(standing.queries_B),
+            standing.queries_B > 0,
+            *tree.arrays,
+            tree.repack_every,
+            tree.reach,
+            [()] * len(standing.queries_B),
+        )
+        made = self._stepper.bind_next(state, rows, standing.top)
+        self._may_bind = made is not None
+        self._bound = made and _Bound(*made, standing, tree.layout)
+        return self._bound
 
     def _guess(self, standing: _Standing) -> list[int]:
         """The guesses for the only output; empty if there are several outputs or no room."""
@@ -285,7 +327,9 @@ class _Standing:
         self.live = [(row, output) for row, output in enumerate(outputs) if output is not None]
         self.top = max(output.listed for _, output in self.live)
         """How many of the likeliest tokens a step lists in every row."""
-        self.parents_B1 = np.zeros((len(outputs), 1), dtype=np.int64)
+        self.tokens_B1 = np.zeros((len(outputs), 1), dtype=np.int64)
+        """The token that each puts into the next step."""
+        self.parents_B1 = np.zeros((len(outputs), 1), dtype=np.int32)
         self.queries_B = np.array([output is not None for output in outputs], dtype=np.int64)
         self._drawing: tuple[tuple[int, ...], Drawing] | None = None
 
@@ -296,6 +340,22 @@ class _Standing:
         if self._drawing is None or self._drawing[0] != key:
             self._drawing = key, Drawing.of([output.options for _, output in listed], count)
         return self._drawing[1]
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """Steps on the arrays of outputs and of a layout of the tree."""
+
+    steps: BoundSteps
+    found: LanguageOutputs
+    """What each run gives anew."""
+    standing: _Standing
+    layout: int
+
+    def holds(self, standing: _Standing, tree: PrefixTree) -> bool:
+        """Whether the arrays are still those, and the caches where they were."""
+        same = standing is self.standing and tree.layout == self.layout
+        return same and self.steps.current
 
 
 def step_inputs(tree: PrefixTree, tokens_B: Ints) -> StepInputs:

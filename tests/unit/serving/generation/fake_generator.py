@@ -13,7 +13,7 @@ from serving.generation.running import RunningPrompts
 from serving.runtime.session import ON_CPU
 from serving.search.sampling.drawing import TOP
 from serving.search.sampling.prompts import LanguageOutputs, Prompted, PromptScores, chunks
-from serving.search.stepper import StepInputs
+from serving.search.stepper import BeamArrays, StepInputs
 from tests.unit.serving.echo import ByteTokenizer, echo_manifest
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeState, FakeStepper
 
@@ -62,6 +62,9 @@ class FakeLanguageStepper(FakeStepper):
         scores = PromptScores(label_scores, nothing.astype(np.float32), nothing.astype(np.int32))
         used_B = np.array([len(ids) for ids in prompts], np.int64)
         return Prompted(state, longest, used_B, 0), scores if labels is not None else None
+
+    def bind_next(self, state: FakeState, rows: BeamArrays, top: int) -> None:
+        """Every step goes through `next`."""
 
     def next(self, state: FakeState, inputs: StepInputs, top: int) -> LanguageOutputs:
         """The distribution after each row's token."""

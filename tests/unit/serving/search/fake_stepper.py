@@ -15,7 +15,7 @@ import numpy as np
 from serving.arrays import Floats, Ints
 from serving.search.ids import EOS_ID
 from serving.search.prefix_tree import Repack
-from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
+from serving.search.stepper import BeamArrays, PrefillOutputs, StepInputs, StepOutputs
 
 Slots = tuple[tuple[int, int], ...]
 """(position, token) of all that a query sees, bos first."""
@@ -72,6 +72,8 @@ class FakeState:
 
     def resize(self, capacity: int) -> None:
         """Grow or shrink to that many slots."""
+        if capacity == self.cache_BC2.shape[1]:
+            return
         missing = max(capacity - self.cache_BC2.shape[1], 0)
         padding = ((0, 0), (0, missing), (0, 0))
         self.cache_BC2 = np.pad(self.cache_BC2, padding, constant_values=STALE)[:, :capacity]
@@ -92,7 +94,7 @@ class FakeState:
 class FakeStepper:
     """Runs a `FakeModel`; `states` holds the state of every batch begun, `calls` counts steps."""
 
-    reach, lookback = None, 3
+    reach, lookback, spare_slots = None, 3, 0
 
     def __init__(
         self,
@@ -193,6 +195,9 @@ class FakeStepper:
         found = [tuple(state.cache_BC2[row, slot].tolist()) for slot in told if slot >= 0]
         assert found == list(slots[-2 : -2 - self.lookback : -1])
         assert told[len(found) :] == [-1] * (self.lookback - len(found))
+
+    def bind(self, state: FakeState, beams: BeamArrays) -> None:
+        """Every step goes through `step`."""
 
     def repack(self, state: FakeState, repack: Repack) -> None:
         """Keep the given rows and slots."""

@@ -1,0 +1,229 @@
+// What happens between two runs of a step graph: the slots and inputs of the next step, and the move
+// to the beams that its candidates give. The same as serving/search/beams/rows.py and
+// serving/search/prefix_tree.py do in NumPy, on their arrays.
+//
+// Shape letters: B rows, K beams, C cache slots, W ancestors, N candidates.
+
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace macaron {
+
+// Arrays of a running batch, in the order of `_Arrays` in serving/runtime/native_steps.py.
+struct Beams {
+  int64_t rows, beams, slots, lookback, candidates, repack_every, reach, caches;
+  // The search's own.
+  int64_t *tokens, *positions;  // [B,K]
+  float* scores;                // [B,K]
+  int64_t *queries, *steps_left;  // [B]
+  const uint8_t* running;         // [B]
+  float* visible;                 // [B,K,C]
+  int64_t *slot_positions;        // [B,C]
+  int64_t *used, *next, *peak;    // [B]
+  const int64_t* joined;          // [B]
+  int64_t* ancestors;             // [B,K,W]
+  const int64_t *ends, *first_end;  // the ids that end row b: from first_end[b] up to first_end[b + 1]
+  // What the graph reads; those that it does not have are null.
+  int64_t *token_in, *position_in, *write_index_in;
+  float *visible_in, *score_in;
+  int64_t *slot_position_in, *ancestor_in;
+  // What it gave, [B,N].
+  const float* found_scores;
+  const int32_t *found_tokens, *found_parents;
+  // The beams of each step, [..,B,K].
+  int32_t *kept_tokens, *kept_parents;
+  float* kept_scores;
+  // Of each cache tensor: where it lies, its rows for each sentence, and the bytes of a slot.
+  const int64_t *cache_data, *cache_rows, *slot_bytes;
+  float* room;  // [K,C], at least [K,2W]
+  int64_t* places;  // [B,C]
+};
+
+template <typename T>
+void hand_over(const T* from, int64_t count, T* to) {
+  if (to) std::copy(from, from + count, to);
+}
+
+// Gives each query its slot, and the graph its inputs.
+inline void put_inputs(const Beams& all) {
+  const int64_t queries = all.rows * all.beams;
+  for (int64_t b = 0; b < all.rows; ++b)
+    for (int64_t k = 0; k < all.beams; ++k) {
+      all.visible[(b * all.beams + k) * all.slots + all.used[b] + k] = 0.0f;
+      all.slot_positions[b * all.slots + all.used[b] + k] = all.next[b];
+    }
+  hand_over(all.tokens, queries, all.token_in);
+  hand_over(all.positions, queries, all.position_in);
+  hand_over(all.used, all.rows, all.write_index_in);
+  hand_over(all.visible, queries * all.slots, all.visible_in);
+  hand_over(all.scores, queries, all.score_in);
+  hand_over(all.slot_positions, all.rows * all.slots, all.slot_position_in);
+  hand_over(all.ancestors, queries * all.lookback, all.ancestor_in);
+}
+
+// Whether the best candidates of a row are not simply its next beams.
+inline bool eventful(const Beams& all, int64_t row) {
+  const int64_t begin = row * all.candidates;
+  if (all.steps_left[row] <= 1) return true;
+  for (int64_t n = 0; n < all.candidates; ++n)
+    if (!std::isfinite(all.found_scores[begin + n])) return true;
+  for (int64_t k = 0; k < all.beams; ++k) {
+    const int64_t* last = all.ends + all.first_end[row + 1];
+    if (std::find(all.ends + all.first_end[row], last, all.found_tokens[begin + k]) != last)
+      return true;
+  }
+  return false;
+}
+
+// The prefix tree of the next step: beam k of a row descends from query `parents[k]`, rows being so
+// many numbers apart.
+inline void grow(const Beams& all, const int32_t* parents, int64_t apart) {
+  const int64_t beams = all.beams, slots = all.slots, lookback = all.lookback;
+  for (int64_t b = 0; b < all.rows; ++b) {
+    const int32_t* own = parents + b * apart;
+    float* visible = all.visible + b * beams * slots;
+    int64_t* ancestors = all.ancestors + b * beams * lookback;
+    bool stay = true;
+    for (int64_t k = 0; k < beams; ++k) stay &= own[k] == k;
+    if (!stay) {
+      std::copy(visible, visible + beams * slots, all.room);
+      for (int64_t k = 0; k < beams; ++k)
+        std::copy(all.room + own[k] * slots, all.room + (own[k] + 1) * slots, visible + k * slots);
+    }
+    if (lookback) {
+      int64_t* before = reinterpret_cast<int64_t*>(all.room);  // room for [K,W] of these
+      std::copy(ancestors, ancestors + beams * lookback, before);
+      for (int64_t k = 0; k < beams; ++k) {
+        int64_t* to = ancestors + k * lookback;
+        to[0] = all.used[b] + own[k];
+        std::copy(before + own[k] * lookback, before + (own[k] + 1) * lookback - 1, to + 1);
+      }
+      if (!all.queries[b]) std::fill(ancestors, ancestors + beams * lookback, int64_t{-1});
+    }
+    all.used[b] += all.queries[b];
+    all.next[b] += all.queries[b] > 0;
+  }
+}
+
+// Goes on with the best candidates of each row as its next beams, and notes these as step `place`;
+// returns false, and changes nothing, where a running row is eventful.
+inline bool go_on(const Beams& all, int64_t place) {
+  const int64_t beams = all.beams;
+  for (int64_t b = 0; b < all.rows; ++b) {
+    if (all.running[b] && eventful(all, b)) return false;
+    for (int64_t k = 0; k < beams; ++k) {
+      const int32_t parent = all.found_parents[b * all.candidates + k];
+      if (parent < 0 || parent >= beams) return false;
+    }
+  }
+  grow(all, all.found_parents, all.candidates);
+  for (int64_t b = 0; b < all.rows; ++b) {
+    const int64_t to = b * beams, from = b * all.candidates, kept = place * all.rows * beams + to;
+    --all.steps_left[b];
+    all.queries[b] = all.running[b] ? beams : 0;
+    for (int64_t k = 0; k < beams; ++k) {
+      const int32_t token = all.found_tokens[from + k];
+      const float score = all.found_scores[from + k];
+      all.kept_tokens[kept + k] = token;
+      all.kept_parents[kept + k] = all.found_parents[from + k];
+      all.kept_scores[kept + k] = score;
+      all.tokens[to + k] = all.running[b] ? token : 0;
+      all.scores[to + k] = all.running[b] ? score : -std::numeric_limits<float>::infinity();
+      all.positions[to + k] += all.running[b];
+    }
+  }
+  return true;
+}
+
+// Whether a slot of a row is needed: a beam descends from it, and it is not out of reach.
+inline bool needed(const Beams& all, int64_t row, int64_t slot) {
+  if (all.reach >= 0 &&
+      all.slot_positions[row * all.slots + slot] <= all.next[row] - all.reach)
+    return false;
+  for (int64_t k = 0; k < all.beams; ++k)
+    if (all.visible[(row * all.beams + k) * all.slots + slot] == 0.0f) return true;
+  return false;
+}
+
+// Moves slots of a row to the places that are given, those with -1 aside, in all caches.
+inline void move_slots(const Beams& all, int64_t row, const int64_t* places, int64_t used) {
+  for (int64_t c = 0; c < all.caches; ++c) {
+    const int64_t size = all.slot_bytes[c];
+    for (int64_t r = row * all.cache_rows[c]; r < (row + 1) * all.cache_rows[c]; ++r) {
+      char* own = reinterpret_cast<char*>(all.cache_data[c]) + r * all.slots * size;
+      for (int64_t slot = 0; slot < used; ++slot)
+        if (places[slot] >= 0 && places[slot] != slot)
+          std::copy(own + slot * size, own + (slot + 1) * size, own + places[slot] * size);
+    }
+  }
+}
+
+// Puts what a row keeps into the places of the first of its slots.
+inline void pack(const Beams& all, int64_t row, const int64_t* places, int64_t kept) {
+  const int64_t used = all.used[row];
+  int64_t* positions = all.slot_positions + row * all.slots;
+  for (int64_t slot = 0; slot < used; ++slot)
+    if (places[slot] >= 0) positions[places[slot]] = positions[slot];
+  for (int64_t k = 0; k < all.beams; ++k) {
+    float* visible = all.visible + (row * all.beams + k) * all.slots;
+    for (int64_t slot = 0; slot < used; ++slot)
+      if (places[slot] >= 0) visible[places[slot]] = visible[slot];
+    std::fill(visible + kept, visible + all.slots, -std::numeric_limits<float>::infinity());
+  }
+  int64_t* ancestors = all.ancestors + row * all.beams * all.lookback;
+  for (int64_t i = 0; i < all.beams * all.lookback; ++i)
+    if (ancestors[i] >= 0) ancestors[i] = places[ancestors[i]];
+  move_slots(all, row, places, used);
+  all.peak[row] = std::max(all.peak[row], used);
+  all.used[row] = kept;
+}
+
+// Finds new places for the slots of all rows after `steps` steps of the tree, -1 for dead ones of rows
+// that are due; and how many slots are needed until the next look, and the most steps that a row has
+// done since it was due.
+inline void plan(const Beams& all, int64_t steps, int64_t* found) {
+  found[0] = 1;
+  found[1] = 0;
+  for (int64_t b = 0; b < all.rows; ++b) {
+    const int64_t since = (steps - all.joined[b]) % all.repack_every;
+    int64_t* places = all.places + b * all.slots;
+    int64_t kept = 0;
+    for (int64_t slot = 0; slot < all.used[b]; ++slot)
+      places[slot] = since || needed(all, b, slot) ? kept++ : -1;
+    found[0] = std::max(found[0], kept + (all.repack_every - since) * all.beams);
+    found[1] = std::max(found[1], since);
+  }
+}
+
+// Puts the slots of all rows where `plan` has found.
+inline void pack(const Beams& all) {
+  for (int64_t b = 0; b < all.rows; ++b) {
+    const int64_t* places = all.places + b * all.slots;
+    pack(all, b, places, all.used[b] - std::count(places, places + all.used[b], int64_t{-1}));
+  }
+}
+
+}  // namespace macaron
+
+// What serving/runtime/native_steps.py calls.
+#define MACARON_SEEN extern "C" __attribute__((visibility("default")))
+
+MACARON_SEEN void macaron_put_inputs(const macaron::Beams* all) { macaron::put_inputs(*all); }
+
+MACARON_SEEN int macaron_go_on(const macaron::Beams* all, int64_t place) {
+  return macaron::go_on(*all, place);
+}
+
+MACARON_SEEN void macaron_grow(const macaron::Beams* all, const int32_t* parents) {
+  macaron::grow(*all, parents, all->beams);
+}
+
+MACARON_SEEN void macaron_plan(const macaron::Beams* all, int64_t steps, int64_t* found) {
+  macaron::plan(*all, steps, found);
+}
+
+MACARON_SEEN void macaron_pack(const macaron::Beams* all) { macaron::pack(*all); }

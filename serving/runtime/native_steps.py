@@ -1,0 +1,198 @@
+"""Steps of a running batch between which native code does what the search does in NumPy, on the
+search's own arrays and on those that are bound to the step graph (serving/native/beams.h)."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.arrays import Floats, Int32s
+from serving.runtime.kernels import native_library
+from serving.runtime.ort import CpuBinding
+from serving.search.stepper import BeamArrays
+
+_COUNTS = ("rows", "beams", "slots", "lookback", "candidates", "repack_every", "reach", "caches")
+_OWN = (
+    ("tokens", "int64"),
+    ("positions", "int64"),
+    ("scores", "float32"),
+    ("queries", "int64"),
+    ("steps_left", "int64"),
+    ("running", "bool"),
+    ("visible", "float32"),
+    ("slot_positions", "int64"),
+    ("used", "int64"),
+    ("next", "int64"),
+    ("peak", "int64"),
+    ("joined", "int64"),
+    ("ancestors", "int64"),
+    ("ends", "int64"),
+    ("first_end", "int64"),
+)
+_PLACES = len(_OWN) - 2
+"""How many of them are arrays of `BeamArrays`, in its order."""
+_INPUTS = (
+    ("token", "int64"),
+    ("position", "int64"),
+    ("write_index", "int64"),
+    ("visible", "float32"),
+    ("score", "float32"),
+    ("slot_position", "int64"),
+    ("ancestor", "int64"),
+)
+"""Inputs of the step graph by role, and the types of their numbers."""
+_OUTPUTS = (
+    ("candidate_score", "float32"),
+    ("candidate_token", "int32"),
+    ("candidate_parent", "int32"),
+)
+_CACHES = (("cache_data", "int64"), ("cache_rows", "int64"), ("slot_bytes", "int64"))
+_KEPT = (("tokens", "int32"), ("parents", "int32"), ("scores", "float32"))
+
+
+class _Arrays(ctypes.Structure):
+    """`Beams` of serving/native/beams.h: counts, then addresses in this order."""
+
+    _fields_ = (
+        [(name, ctypes.c_int64) for name in _COUNTS]
+        + [(name, ctypes.c_void_p) for name, _ in _OWN]
+        + [(f"{name}_in", ctypes.c_void_p) for name, _ in _INPUTS]
+        + [(f"found_{name}", ctypes.c_void_p) for name, _ in _OUTPUTS]
+        + [(f"kept_{name}", ctypes.c_void_p) for name, _ in _KEPT]
+        + [(name, ctypes.c_void_p) for name, _ in _CACHES]
+        + [("room", ctypes.c_void_p), ("places", ctypes.c_void_p)]
+    )
+
+
+@functools.cache
+def _library() -> ctypes.PyDLL | None:
+    """The functions; None where there are no kernels. They are short, and keep Python's lock."""
+    path = native_library()
+    if path is None:
+        return None
+    library = ctypes.PyDLL(str(path))
+    library.macaron_put_inputs.argtypes = (ctypes.c_void_p,)
+    library.macaron_go_on.argtypes = (ctypes.c_void_p, ctypes.c_int64)
+    library.macaron_grow.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+    library.macaron_plan.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+    library.macaron_pack.argtypes = (ctypes.c_void_p,)
+    library.macaron_plan.restype = library.macaron_pack.restype = None
+    library.macaron_put_inputs.restype = library.macaron_grow.restype = None
+    return library
+
+
+class NativeSteps:
+    """The `BoundSteps` of a binding on the CPU."""
+
+    def __init__(
+        self,
+        library: ctypes.PyDLL,
+        beams: BeamArrays,
+        binding: CpuBinding,
+        current: Callable[[], bool],
+    ) -> None:
+        """`current` says whether the binding still is to the memory of its batch.
+
+        Raises TypeError where an array is not as native code reads it.
+        """
+        caches = binding.caches
+        self._run, self._is_current = binding.run, current
+        self._outputs = binding.outputs
+        ends = [list(ids) for ids in beams.ends]
+        flat = np.array([end for ids in ends for end in ids], dtype=np.int64)
+        first = np.array([0, *accumulate(map(len, ends))], dtype=np.int64)
+        rows, width, slots = beams.visible_BKC.shape
+        lookback, reach = beams.ancestors_BKW.shape[2], beams.reach
+        found = [binding.outputs.get(role) for role, _ in _OUTPUTS]
+        own: list[Any] = [*beams[:_PLACES], flat, first]
+        self._held = [
+            *_checked(_OWN, own),
+            *_checked(_INPUTS, [binding.inputs.get(role) for role, _ in _INPUTS]),
+            *_checked(_OUTPUTS, found),
+            *_checked(_KEPT, beams.kept or (None, None, None)),
+            np.array([_address(cache) for cache in caches], dtype=np.int64),
+            np.array([len(cache) // rows for cache in caches], dtype=np.int64),
+            np.array([cache.itemsize * cache.shape[2] for cache in caches], dtype=np.int64),
+            np.zeros(width * max(slots, 2 * lookback), dtype=np.float32),
+            np.zeros((rows, slots), dtype=np.int64),
+        ]
+        self._arrays = _Arrays(
+            rows,
+            width,
+            slots,
+            lookback,
+            0 if found[0] is None else found[0].shape[1],
+            beams.repack_every,
+            -1 if reach is None else reach,
+            len(caches),
+            *(None if array is None else _address(array) for array in self._held),
+        )
+        self._at = ctypes.addressof(self._arrays)
+        self._library, self._found = library, (ctypes.c_int64 * 2)()
+        self._put, self._go_on = library.macaron_put_inputs, library.macaron_go_on
+        self._grow = library.macaron_grow
+
+    @property
+    def current(self) -> bool:
+        """Whether the memory of the batch is where it was."""
+        return self._is_current()
+
+    def run(self) -> None:
+        """Give each query its slot, and run the graph."""
+        self._put(self._at)
+        self._run()
+
+    def go_on(self, place: int) -> bool:
+        """Move to the best candidates, unless something happens in a row; see `BoundSteps`."""
+        return bool(self._go_on(self._at, place))
+
+    def grow(self, parents_BK: Int32s) -> None:
+        """Move the tree to beams that descend from these queries."""
+        assert parents_BK.dtype == np.int32
+        assert parents_BK.flags.c_contiguous
+        self._grow(self._at, _address(parents_BK))
+
+    def plan(self, steps: int) -> tuple[int, int]:
+        """Look for dead slots; see `BoundTree`."""
+        self._library.macaron_plan(self._at, steps, self._found)
+        return self._found[0], self._found[1]
+
+    def pack(self) -> None:
+        """Drop the dead slots that were found, in the tree and in the caches."""
+        self._library.macaron_pack(self._at)
+
+    @property
+    def found(self) -> tuple[Floats, Int32s, Int32s]:
+        """Scores, tokens and parents of the candidates."""
+        scores, tokens, parents = (self._outputs[role] for role, _ in _OUTPUTS)
+        return scores, tokens, parents
+
+
+def _address(array: NDArray[Any]) -> int:
+    """Where an array lies; half as long as `array.ctypes.data`."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _checked(
+    kinds: Sequence[tuple[str, str]], arrays: Sequence[NDArray[Any] | None]
+) -> Sequence[NDArray[Any] | None]:
+    """The same arrays; raises TypeError where one has other numbers or lies in several pieces."""
+    for (name, dtype), array in zip(kinds, arrays, strict=True):
+        if array is not None and (array.dtype != dtype or not array.flags.c_contiguous):
+            raise TypeError(f"{name} must be {dtype} in one piece, got {array.dtype}")
+    return arrays
+
+
+def native_steps(
+    beams: BeamArrays, binding: CpuBinding, current: Callable[[], bool]
+) -> NativeSteps | None:
+    """Steps on these arrays and that binding of the CPU; None where there are no kernels."""
+    library = _library()
+    return None if library is None else NativeSteps(library, beams, binding, current)
