@@ -176,8 +176,10 @@ class Decoder(Generic[Task, News, Outcome]):
                 works[number].tell(news)
         for number, outcome in progress.outcomes:
             if number in works:
-                work = self._drop(number, decoded=True)
-                for instead in reversed(work.finish(outcome)):
+                # Where this fails, the work is still among those that fail with it.
+                others = works[number].finish(outcome)
+                self._drop(number, decoded=True)
+                for instead in reversed(others):
                     self._queue.put_back(instead)
         short: DeviceMemoryError | None = None
         for number, error in progress.failed:

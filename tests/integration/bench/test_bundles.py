@@ -63,7 +63,7 @@ def test_a_picture_that_is_a_folder_is_found_before_the_work(
 @pytest.mark.parametrize(
     ("systems", "message"),
     [
-        (["{0}"], "--system must be NAME=BUNDLE, got '{0}'"),
+        (["{0}"], "--system must be NAME=PATH, got '{0}'"),
         (["a={0}", "a={0}"], "every --system must have a name of its own, got 'a' twice"),
         (["a={0}/nowhere"], "{0}/nowhere"),
     ],

@@ -212,7 +212,8 @@ def test_a_failing_prompt_or_batch_does_not_end_the_scheduler(
         raise RuntimeError("broken")
 
     with monkeypatch.context() as patch:
-        patch.setattr(generator.stepper, "next", fail)
+        for name in ("next", "bind_next"):  # a step by itself, and steps on bound arrays
+            patch.setattr(generator.stepper, name, fail)
         with pytest.raises(DecoderLostError, match="try again"):
             scheduler.submit(fine).result(20)
     assert scheduler.submit(fine).result(20) == wanted

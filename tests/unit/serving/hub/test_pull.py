@@ -204,7 +204,7 @@ def test_what_an_import_needs_is_said_before_a_download(
     monkeypatch.setattr(importing, "find_spec", lambda name: None if name == "torch" else name)
     with pytest.raises(ModelNameError) as error:
         Classifier("a/checkpoint")
-    assert "'torch' is missing" in str(error.value)
+    assert "importing it needs the Python package 'torch'" in str(error.value)
     assert str(error.value).endswith(install_command("export"))
     assert hub.downloads() == []
     assert imports == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from serving.docstrings import field_docstrings
 from serving.errors import SettingsError
 from serving.server.http.settings import ROOT, Settings, variable
 from serving.threads import default_threads
@@ -23,9 +24,9 @@ def test_workers_share_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_field_has_a_variable_and_a_description() -> None:
-    for name, field in Settings.model_fields.items():
+    for name in Settings.model_fields:
         assert variable(name) == "MACARON_" + name.upper()
-        assert field.description
+    assert set(field_docstrings(Settings)) == set(Settings.model_fields)
 
 
 def test_values_come_from_the_environment() -> None:
