@@ -19,6 +19,7 @@ VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "verification": evaluation.verification,
     "terms": evaluation.terms,
     "estimation": evaluation.estimation,
+    "similarity": evaluation.similarity,
     "language": decoding.language,
     "attention": training.attention,
     "training": training.training,
