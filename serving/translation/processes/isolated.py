@@ -204,6 +204,7 @@ class IsolatedTranslator:
         Each has `threads`, or, to `tune`, as many of them as it finds to be fastest for a short
         text. All together keep to the memory of `limits`.
         """
+        own = processes is None
         if processes is None:
             forks = threads == 1 and not tune and computes_on_cpu(parse_manifest(folder))
             processes = ProcessGroup(workers, forks=forks)
@@ -212,9 +213,14 @@ class IsolatedTranslator:
         def load_own() -> None:
             self.texts = load_texts(folder, processes.size, limits)
 
-        self._model, self.device = processes.load(
-            folder, threads=threads, tune=tune, limits=limits, meanwhile=load_own
-        )
+        try:
+            self._model, self.device = processes.load(
+                folder, threads=threads, tune=tune, limits=limits, meanwhile=load_own
+            )
+        except BaseException:
+            if own:  # nobody else can
+                processes.close()
+            raise
         self._engines = 0
         weakref.finalize(self, processes.forget, self._model).atexit = False
 
