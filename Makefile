@@ -29,7 +29,7 @@ wheel: $(VENV)/dev.stamp ## build the wheel into dist/, and try it in a fresh en
 	$(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --wheel-dir dist .
 	$(BIN)/python -m tests.try_wheel dist/*.whl
 
-PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -rs
+PYTEST = $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -rs
 
 test: lint ## run the checks and all tests but the slow ones
 	$(PYTEST) -m "not slow"

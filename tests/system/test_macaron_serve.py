@@ -52,8 +52,13 @@ def test_only_who_decodes_has_onnx_runtime_in_memory(server: Server) -> None:
 def test_a_log_line_has_the_trace_of_the_caller(server: Server) -> None:
     headers = {"X-Request-ID": "traced", "traceparent": f"00-{'ab' * 16}-{'cd' * 8}-01"}
     assert httpx.get(f"{server.url}/languages", headers=headers).status_code == 200
-    log = Path(f"/proc/{server.process.pid}/fd/1").resolve().read_text()
-    (line,) = [line for line in log.splitlines() if '"traced"' in line]
+    log = Path(f"/proc/{server.process.pid}/fd/1").resolve()
+
+    def lines() -> list[str]:
+        return [line for line in log.read_text().splitlines() if '"traced"' in line]
+
+    seconds_until(lambda: bool(lines()), 20)  # it is written when the answer has been sent
+    (line,) = lines()
     assert json.loads(line)["trace_id"] == "ab" * 16
 
 

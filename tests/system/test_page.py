@@ -551,7 +551,7 @@ def test_a_text_may_go_through_a_third_language(
 
 def test_the_data_of_every_model_are_named(page: Page, server: Server) -> None:
     cards = httpx.get(f"{server.url}/models").json()["models"]
-    assert len(cards) == 6
+    assert len(cards) == 7
     for card in cards:
         expect(page.get_by_role("contentinfo")).to_contain_text(card["attribution"])
 

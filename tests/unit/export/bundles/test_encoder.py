@@ -65,7 +65,12 @@ def test_it_is_fitted_to_the_last_texts(monkeypatch: pytest.MonkeyPatch) -> None
     model = tiny_embedder("mean")
     made = subject(model, None, FITTED + 7)
     given: list[Sequence[EncodedText]] = []
-    monkeypatch.setattr(encoder, "fitting_to", lambda _, read: given.append(read))
+
+    def note(model: TextModel, read: Sequence[EncodedText]) -> Any:
+        given.append(read)
+        return fitting_to(model, read)
+
+    monkeypatch.setattr(encoder, "fitting_to", note)
     made.fitting()
     assert given == [made.texts[7:]]
 
@@ -91,8 +96,15 @@ def loaded(monkeypatch: pytest.MonkeyPatch, model: TextModel, error: float) -> F
     return bundle
 
 
+class FakeManifest(SimpleNamespace):
+    """What is asked of the manifest of a bundle."""
+
+    def model_copy(self, *, update: dict[str, Any]) -> FakeManifest:
+        return FakeManifest(**{**vars(self), **update})
+
+
 def manifest(task: str, precision: str) -> Any:
-    return SimpleNamespace(task=task, precision=precision)
+    return FakeManifest(task=task, precision=precision, target="cpu")
 
 
 def mean_task(scale: float) -> LabelledTask:
