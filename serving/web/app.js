@@ -17,9 +17,10 @@ const importing = new Imports(load);
 
 let wanted = new URLSearchParams(location.search);
 
-async function load() {
+/** `added` is a model that has just been imported. */
+async function load(added) {
   await attempt(async () => {
-    const server = await Server.read();
+    const server = await Server.read(added);
     clearError();
     element("translate-tab").hidden = !server.models.length;
     if (server.models.length) translating.use(server, wanted);

@@ -7,7 +7,7 @@ const LOOK_MS = 1000;
 const ENDS = { stopped: "Stopped.", failed: "Failed.", none: "" };
 
 export class Imports {
-  /** `onServed` is called when a model has been added. */
+  /** `onServed` is called with the name of a model that has been added. */
   constructor(onServed) {
     this._onServed = onServed;
     this._following = false;
@@ -57,7 +57,7 @@ export class Imports {
     const news = state === "done" ? `${name} is served as ${model}.` : (error ?? ENDS[state]);
     element("import-state").textContent = news;
     announce(news);
-    if (state === "done" && wasRunning) await this._onServed();
+    if (state === "done" && wasRunning) await this._onServed(model);
   }
 
   _show({ state, name, lines }) {

@@ -3,11 +3,18 @@
 import { get } from "./api.js";
 
 export const AUTO = "auto";
+const LOOK_MS = 500;
+const MOST_LOOKS = 20;
 
 export class Server {
-  static async read() {
+  /** Read anew until a model that was added is there: workers take it up one after the other, and any of them answers. */
+  static async read(added) {
     const paths = ["languages", "models", "limits", "openapi.json", "v1/models"];
-    return new Server(...(await Promise.all(paths.map((path) => get(path)))));
+    for (let looks = 1; ; looks += 1) {
+      const server = new Server(...(await Promise.all(paths.map((path) => get(path)))));
+      if (!added || server._has(added) || looks === MOST_LOOKS) return server;
+      await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+    }
   }
 
   constructor(languages, { models, imports }, { limits }, { components }, { data }) {
@@ -19,6 +26,13 @@ export class Server {
     this._demonstrations = new Map(models.map((model) => [model.name, model.demonstration]));
     this._limits = Object.fromEntries(limits.map((limit) => [limit.name, limit]));
     this._request = components.schemas.TranslateRequest.properties;
+  }
+
+  /** Whether a model is in both of the lists that are read. */
+  _has(name) {
+    const others = [...this.languageModels, ...this.encoders].map(({ id }) => id);
+    const listed = [...this.models.map((model) => model.name), ...others];
+    return this._demonstrations.has(name) && listed.includes(name);
   }
 
   limit(name) {
