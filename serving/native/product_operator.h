@@ -10,6 +10,7 @@
 
 #ifdef MACARON_PRODUCTS
 
+#include <memory>
 #include <algorithm>
 #include <array>
 #include <optional>

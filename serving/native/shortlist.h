@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <memory>
 #include <algorithm>
 #include <array>
 #include <cstdint>
