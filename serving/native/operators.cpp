@@ -804,6 +804,7 @@ extern "C" __attribute__((visibility("default"))) void* MACARON_ENTRY(
   }
   if (void* status = runtime.call(Runtime::kAddCustomOpDomain, options, own)) return status;
 #ifdef MACARON_PRODUCTS
+  macaron::note_mapped_file(runtime, options);
   int wanted = 0;
   runtime.call(Runtime::kHasSessionConfigEntry, static_cast<const void*>(options),
                "macaron.int8_products", &wanted);

@@ -71,15 +71,19 @@ class Aligned {
 // is zero.
 class PackedWeight {
  public:
-  void pack(const int8_t* weight, int64_t inputs, int64_t outputs) {
+  // Calls `read` with the end of what has been read, and whether that is all.
+  template <typename Read>
+  void pack(const int8_t* weight, int64_t inputs, int64_t outputs, Read read) {
     inputs_ = inputs;
     outputs_ = outputs;
     int8_t* to = bytes_.resize(panels() * panel_size());
     int32_t* sums = sums_.resize(panels() * kPanel);
     std::fill(sums, sums + panels() * kPanel, 0);
-    for (int64_t k = 0; k < depth(); k += kFour)
+    for (int64_t k = 0; k < depth(); k += kFour) {
       for (int64_t begin = 0; begin < panels() * kPanel; begin += kColumns)
         pack_four(weight, k, begin, to + begin / kPanel * panel_size(), sums + begin);
+      read(weight + std::min(k + kFour, inputs) * outputs, k + kFour >= depth());
+    }
   }
 
   int64_t inputs() const { return inputs_; }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "dots.h"
+#include "mapped.h"
 #include "neon.h"
 #include "operator.h"
 #include "pairs.h"
@@ -171,7 +172,10 @@ inline OperatorTable weight_table() {
       require(shape.size() == 2 && size_of(shape) > 0, "weights must be [K,N], neither of them 0");
       require_few_inputs(shape[0]);
       auto made = std::make_unique<ProductKernel>(ProductKernel{of(t), {}});
-      made->weight.pack(data_of<int8_t>(*runtime, weight), shape[0], shape[1]);
+      const int8_t* numbers = data_of<int8_t>(*runtime, weight);
+      ReadOnce reading(numbers, size_of(shape));
+      made->weight.pack(numbers, shape[0], shape[1],
+                        [&](const int8_t* end, bool last) { reading.until(end, last); });
       *kernel = made.release();
     });
   };

@@ -95,6 +95,7 @@ class Runtime {
     kReleaseStatus = 93,
     kAddSessionConfigEntry = 130,
     kHasSessionConfigEntry = 237,
+    kGetSessionConfigEntry = 238,
     kGetConstantInput = 249,
     kParallelFor = 274,
     kGetTypeAndShapeReference = 414,

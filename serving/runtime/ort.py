@@ -27,6 +27,10 @@ if find_spec("onnxruntime") is None:  # said at once, not where the first graph 
 
 _INT8_PRODUCTS = "macaron.int8_products"
 """The entry of a session's options that serving/native/operators.cpp looks for."""
+_MAPPED_FILE = "macaron.mapped_file"
+"""That which serving/native/mapped.h reads: address and bytes of the file with the weights."""
+_FOLDER = "session.model_external_initializers_file_folder_path"
+"""Where files lie that a graph of bytes refers to."""
 EXACT_PRODUCTS = "session.x64quantprecision"
 """ONNX Runtime's own int8 products are exact on any processor where this is 1, and slower without
 VNNI. serving/native/operators.cpp sets it, too, where it has no product of this project's own."""
@@ -220,16 +224,20 @@ def load_graph(
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    register_kernels(options, int8=int8)
     if profile_prefix is not None:
         options.enable_profiling, options.profile_file_prefix = True, str(profile_prefix)
     try:
         weights = MappedWeights(folder / file)
+        options.add_session_config_entry(_MAPPED_FILE, "{} {}".format(*weights.place()))
+        register_kernels(options, int8=int8)
         values = list(map(onnxruntime.OrtValue.ortvalue_from_numpy, weights.arrays.values()))
         for name, value in zip(weights.arrays, values, strict=True):
             options.add_initializer(name, value)
+        graph = weights.graph()
+        if graph is not None:
+            options.add_session_config_entry(_FOLDER, str(folder))
         session = onnxruntime.InferenceSession(
-            folder / file,
+            folder / file if graph is None else graph,
             options,
             providers=["CPUExecutionProvider"],
             # Its kernel is several times slower on a CPU than Add and LayerNormalization.

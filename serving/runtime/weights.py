@@ -1,4 +1,4 @@
-"""The int8 weights of a graph, as they lie in its file.
+"""The int8 weights of a graph, as they lie in its file, and the graph without them.
 
 ONNX Runtime copies what it reads; a kernel that lays a weight out anew leaves that copy unused.
 Weights that are mapped from the file take no memory that could not be used for other things.
@@ -10,7 +10,7 @@ import math
 import mmap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,30 @@ _DTYPES = {2: np.uint8, 3: np.int8}
 """Of one byte, so that they may lie anywhere; by their numbers in onnx.proto."""
 # Fields of onnx.proto.
 _GRAPH, _INITIALIZER = 7, 5
-_DIMS, _DATA_TYPE, _NAME, _RAW_DATA = 1, 2, 8, 9
+_DIMS, _DATA_TYPE, _NAME, _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 1, 2, 8, 9, 13, 14
+_KEY, _VALUE = 1, 2
+_EXTERNAL = 1
 # Wire types of protocol buffers.
 _VARINT, _FIXED64, _DELIMITED = 0, 1, 2
 
-_Field = tuple[int, int, int]
+
+class _Field(NamedTuple):
+    """A field of a message, by the places of its bytes."""
+
+    number: int
+    key: int
+    """Where its key begins."""
+    begin: int
+    """Where what it holds begins; of a number the number itself."""
+    end: int
+    """Where that ends; of a number -1."""
+
+
+class _Cut(NamedTuple):
+    """An initializer whose numbers are left out."""
+
+    tensor: _Field
+    raw: _Field
 
 
 class MappedWeights:
@@ -35,6 +54,8 @@ class MappedWeights:
         """Map the file; raises OSError where it cannot be read. Of one that is no ONNX file there
         are none."""
         self.arrays: dict[str, NDArray[Any]] = {}
+        self._file, self._cuts = file, list[_Cut]()
+        self._graphs: list[_Field] = []
         if not file.stat().st_size:
             return
         with file.open("rb") as opened:
@@ -49,46 +70,74 @@ class MappedWeights:
         if self.arrays and hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED)
 
-    def _find(self) -> None:
-        for number, begin, end in _fields(self._map, 0, len(self._map)):
-            if number == _GRAPH:
-                for inner, first, last in _fields(self._map, begin, end):
-                    if inner == _INITIALIZER:
-                        self._note(first, last)
+    def place(self) -> tuple[int, int]:
+        """The address of the mapped file, and its bytes; both 0 where nothing was found in it."""
+        if not self.arrays:
+            return 0, 0
+        whole = np.frombuffer(self._map, np.uint8)
+        return whole.ctypes.data, whole.size
 
-    def _note(self, begin: int, end: int) -> None:
+    def graph(self) -> bytes | None:
+        """The file's model with these weights as references to where they lie in the file: of one
+        that holds them ONNX Runtime would keep a copy while it loads. None where there are no
+        such weights."""
+        if not self.arrays or len(self._graphs) != 1:
+            return None
+        data, [graph] = self._map, self._graphs
+        parts, at = [], graph.begin
+        for tensor, raw in self._cuts:
+            places = {"location": self._file.name, "offset": raw.begin, "length": raw.end - raw.begin}
+            reference = b"".join(_entry(key, str(value)) for key, value in places.items())
+            located = _number(_DATA_LOCATION << 3 | _VARINT) + _number(_EXTERNAL)
+            kept = data[tensor.begin : raw.key] + data[raw.end : tensor.end]
+            parts += [data[at : tensor.key], _message(_INITIALIZER, kept + reference + located)]
+            at = tensor.end
+        parts.append(data[at : graph.end])
+        return data[: graph.key] + _message(_GRAPH, b"".join(parts)) + data[graph.end :]
+
+    def _find(self) -> None:
+        for field in _fields(self._map, 0, len(self._map)):
+            if field.number == _GRAPH:
+                self._graphs.append(field)
+                for inner in _fields(self._map, field.begin, field.end):
+                    if inner.number == _INITIALIZER:
+                        self._note(inner)
+
+    def _note(self, tensor: _Field) -> None:
         dims: list[int] = []
-        data_type, name, raw = 0, "", (0, 0)
-        for number, first, last in _fields(self._map, begin, end):
-            if number == _DIMS and last < 0:
-                dims.append(first)
-            elif number == _DIMS:
-                dims += _varints(self._map, first, last)
-            elif number == _DATA_TYPE:
-                data_type = first
-            elif number == _NAME:
-                name = self._map[first:last].decode()
-            elif number == _RAW_DATA:
-                raw = first, last
-        size = raw[1] - raw[0]
+        data_type, name, raw = 0, "", _Field(_RAW_DATA, 0, 0, 0)
+        for field in _fields(self._map, tensor.begin, tensor.end):
+            if field.number == _DIMS and field.end < 0:
+                dims.append(field.begin)
+            elif field.number == _DIMS:
+                dims += _varints(self._map, field.begin, field.end)
+            elif field.number == _DATA_TYPE:
+                data_type = field.begin
+            elif field.number == _NAME:
+                name = self._map[field.begin : field.end].decode()
+            elif field.number == _RAW_DATA:
+                raw = field
+        size = raw.end - raw.begin
         if data_type in _DTYPES and size >= _LEAST_BYTES and size == math.prod(dims):
-            array = np.frombuffer(self._map, _DTYPES[data_type], size, raw[0])
+            array = np.frombuffer(self._map, _DTYPES[data_type], size, raw.begin)
             self.arrays[name] = array.reshape(dims)
+            self._cuts.append(_Cut(tensor, raw))
 
 
 def _fields(data: mmap.mmap, begin: int, end: int) -> Iterator[_Field]:
-    """Each field's number, and where its bytes begin and end; of a number itself and -1."""
+    """Each field but numbers of fixed width."""
     while begin < end:
-        key, begin = _varint(data, begin)
-        wire = key & 7
+        key = begin
+        tag, begin = _varint(data, begin)
+        wire = tag & 7
         if wire == _VARINT:
             value, begin = _varint(data, begin)
-            yield key >> 3, value, -1
+            yield _Field(tag >> 3, key, value, -1)
         elif wire == _DELIMITED:
             size, begin = _varint(data, begin)
             if begin + size > end:
                 raise ValueError("a field ends behind the message that it is in")
-            yield key >> 3, begin, begin + size
+            yield _Field(tag >> 3, key, begin, begin + size)
             begin += size
         else:
             begin += 8 if wire == _FIXED64 else 4
@@ -109,3 +158,22 @@ def _varint(data: mmap.mmap, begin: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, begin
         shift += 7
+
+
+def _number(value: int) -> bytes:
+    """A number as `_varint` reads it."""
+    written = bytearray()
+    while value >= 0x80:
+        written.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*written, value])
+
+
+def _message(number: int, content: bytes) -> bytes:
+    """A field that holds bytes."""
+    return _number(number << 3 | _DELIMITED) + _number(len(content)) + content
+
+
+def _entry(key: str, value: str) -> bytes:
+    """One fact about where a tensor's numbers are."""
+    return _message(_EXTERNAL_DATA, _message(_KEY, key.encode()) + _message(_VALUE, value.encode()))
