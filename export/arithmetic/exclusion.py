@@ -33,22 +33,25 @@ def keep_exact(twin: nn.Module, changes: Changes, limit: float) -> frozenset[byt
     all products would be needed, or if all are not enough.
     """
     products = _products(twin)
+    most = int(MOST_EXACT * len(products))
 
     def mend(product: QuantizedLinear, *, mended: bool) -> None:
         product.exact = mended
 
-    kept = _mend_until(products, mend, changes, limit, "fp32 weights")
-    if len(kept) <= MOST_EXACT * len(products):
+    kept = _mend_until(products, mend, changes, limit, "fp32 weights", most)
+    if kept is not None:
         return kept
+    for product in products:
+        mend(product, mended=True)
     found = changes()
-    if not _is_near(found, limit):  # all of them, then
+    if not _is_near(found, limit):
         raise ParityError(
             f"with all products in fp32, too, an int8 bundle would be off by {found.sum():.2g} "
             f"(limit {limit:g}): export with --precision fp32; no bundle was written"
         )
     raise ParityError(
-        f"{len(kept)} of {len(products)} products would have to stay fp32, eight bits are too few "
-        "for this model: export it with --activations row16 or --precision fp32; no bundle was "
+        f"more than {most} of {len(products)} products would have to stay fp32, eight bits are too "
+        "few for this model: export it with --activations row16 or --precision fp32; no bundle was "
         "written"
     )
 
@@ -61,7 +64,10 @@ def keep_rows(twin: nn.Module, changes: Changes, limit: float) -> frozenset[byte
     def mend(product: QuantizedLinear, *, mended: bool) -> None:
         product.range = None if mended else ranges[product]
 
-    return _mend_until(list(ranges), mend, changes, limit, "scales for each row")
+    every = list(ranges)
+    kept = _mend_until(every, mend, changes, limit, "scales for each row", len(every))
+    assert kept is not None
+    return kept
 
 
 class _Mend(Protocol):
@@ -80,9 +86,10 @@ def _mend_until(
     changes: Changes,
     limit: float,
     what: str,
-) -> frozenset[bytes]:
+    most: int,
+) -> frozenset[bytes] | None:
     """Mend products, the worst first, until the change is small enough; returns the keys of their
-    weights.
+    weights. None where more than `most` would be needed; all are taken to be enough.
 
     The number is found by bisection. Trying each product alone would take one run for each, and on
     a short text it would prefer those whose change is near zero by chance.
@@ -90,12 +97,18 @@ def _mend_until(
     if _is_near(changes(), limit):
         return frozenset()
     worst_first = _worst_first(products, mend, changes)
-    too_few, enough = 0, len(worst_first)
-    while enough - too_few > 1:
-        count = (too_few + enough) // 2
+
+    def enough_are(count: int) -> bool:
         for place, product in enumerate(worst_first):
             mend(product, mended=place < count)
-        if _is_near(changes(), limit):
+        return _is_near(changes(), limit)
+
+    if most < len(worst_first) and not enough_are(most):
+        return None
+    too_few, enough = 0, most
+    while enough - too_few > 1:
+        count = (too_few + enough) // 2
+        if enough_are(count):
             enough = count
         else:
             too_few = count
