@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from export import progress
 from export.bundles.checkpoint import recover_checkpoint
 from export.bundles.probability import calibrate_probability
 from export.bundles.run import export_run
@@ -45,7 +46,7 @@ def import_model(options: argparse.Namespace) -> int:
     if options.dev and options.text:
         raise ExportError("--dev and --text are both the text to compare on; give one of them")
     codes = LanguageChoice(split_codes("--from", options.from_), split_codes("--to", options.to))
-    with named_source(options.source, options.family) as source:
+    with progress.shown(), named_source(options.source, options.family) as source:
         declared = Declared(
             options.family,
             codes,

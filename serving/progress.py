@@ -12,6 +12,8 @@ _PARTS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\r\n]|[^\r\n\x1b]+")
 _BEGUN = re.compile(r"\x1b(\[[0-9;]*)?$")
 _UP = "\x1b[A"
 """Moves a terminal's cursor to the row above."""
+_ERASE = "\x1b[K"
+"""Takes away what stands from the cursor on."""
 _WIDEST = 2000
 
 
@@ -73,6 +75,8 @@ class Transcript:
                 self._row = max(0, self._row - 1)
             elif part == "\r":
                 self._over = True
+            elif part == _ERASE and self._over:
+                self._rows[self._row] = ""
             elif not part.startswith("\x1b"):
                 self._rows[self._row] = part if self._over else self._rows[self._row] + part
                 self._over = False

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from export import progress
 from export.arithmetic.quantize import LEVELS, SMALLEST, ModuleT, quantize_columns, run_watched
 from export.errors import ParityError
 
@@ -36,7 +37,8 @@ def rounded_weights(model: ModuleT, run: Callable[[], object]) -> ModuleT:
     ]
     run_watched(run, hooks)
     rounded = copy.deepcopy(model)
-    for name, hessian_KK in hessians.items():
+    for count, (name, hessian_KK) in enumerate(hessians.items()):
+        progress.part(count, len(hessians))
         linear = rounded.get_submodule(name)
         assert isinstance(linear, nn.Linear)
         if not hessian_KK.isfinite().all():

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from export import progress
 from export.arithmetic.choice import Arithmetic, Fitting, choose_arithmetic
 from export.arithmetic.half import HALF_TYPES
 from export.arithmetic.quantize import ModuleT
@@ -91,6 +92,7 @@ def write_bundle(
     form = replace(form, activations=activations)
     check_tests(form.precision, len(texts.tests) + len(texts.test_texts))
     check_free(out, force=force)
+    progress.begin("reading")
     subject = prepare(form)
     with new_folder(out) as folder:
         try:
@@ -113,13 +115,16 @@ def _write(
     """Write and compare a bundle's files; returns its manifest. With `half_head` logits are
     computed in the precision's 16 bits, if it has 16."""
     assert form.activations is not None
+    progress.begin("fitting")
     arithmetic = choose_arithmetic(
         subject.model, subject.fitting(), form.precision, form.activations, half_head=half_head
     )
+    progress.begin("graphs")
     manifest = subject.write_graphs(arithmetic, folder, name, form)
     for file, content in subject.files.items():
         (folder / file).write_bytes(content)
     manifest = manifest.model_copy(update={**subject.facts, "priority": form.priority})
+    progress.begin("comparing")
     found, quality = subject.compare(arithmetic, folder, manifest)
     parity = {"data": subject.text_name, **found, **arithmetic.report, **gate_notes(manifest)}
     return with_makers(manifest.model_copy(update={"parity": parity, "quality": quality}))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from export import progress
 from export.comparison.translation import check_logits
 from export.errors import ParityError
 from export.texts.texts import LOGIT_WINDOWS
@@ -60,7 +61,9 @@ def measure_language(
     `twin` computes the bundle's arithmetic in PyTorch; for fp32 it is the checkpoint.
     """
     largest, total, count = 0.0, 0.0, 0
-    for window in windows[:LOGIT_WINDOWS]:
+    compared = windows[:LOGIT_WINDOWS]
+    for number, window in enumerate(compared):
+        progress.part(number, len(compared) + 5)  # what follows takes about as long as five
         difference = np.abs(window_logits(twin, window) - _step_logits(stepper, window))
         largest = float(np.maximum(largest, difference.max()))  # carries a NaN on
         total, count = total + float(difference.sum()), count + difference.size

@@ -49,13 +49,14 @@ class FastVocabulary:
         self._control = set(range(vocab_size)) - set(ids.values())
         self._bytes: set[int] = set()
         decoders = set(_kinds(tree["decoder"]))
+        by_bytes, known = "ByteLevel" in decoders, BYTES.keys()
         for piece, number in ids.items():
             if number in added:
                 self._written[number] = added[number].content
                 if added[number].special:
                     self._control.add(number)
-            elif "ByteLevel" in decoders and all(character in BYTES for character in piece):
-                self._add_bytes(number, bytes(BYTES[character] for character in piece))
+            elif by_bytes and known >= set(piece):
+                self._add_bytes(number, bytes(map(BYTES.__getitem__, piece)))
             else:
                 self._written[number] = piece
                 if "ByteFallback" in decoders and _BYTE.fullmatch(piece):

@@ -3,6 +3,7 @@ and frees its memory when it ends."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -32,7 +33,9 @@ def import_bundle(source: str, bundle: Path, precision: str) -> None:
         *("--precision", precision, "--force"),
     ]
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, cwd=PLACE, **pipes) as process:  # type: ignore[call-overload]
+    bars = {"TQDM_POSITION": "-1"} if sys.stderr.isatty() else {}
+    environment = {**os.environ, **bars}  # as a terminal would have them
+    with subprocess.Popen(command, cwd=PLACE, env=environment, **pipes) as process:  # type: ignore[call-overload]
         assert process.stderr is not None
         reason = _passed_on(process.stderr)
     if process.returncode:

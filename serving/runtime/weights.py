@@ -86,7 +86,11 @@ class MappedWeights:
         data, [graph] = self._map, self._graphs
         parts, at = [], graph.begin
         for tensor, raw in self._cuts:
-            places = {"location": self._file.name, "offset": raw.begin, "length": raw.end - raw.begin}
+            places = {
+                "location": self._file.name,
+                "offset": raw.begin,
+                "length": raw.end - raw.begin,
+            }
             reference = b"".join(_entry(key, str(value)) for key, value in places.items())
             located = _number(_DATA_LOCATION << 3 | _VARINT) + _number(_EXTERNAL)
             kept = data[tensor.begin : raw.key] + data[raw.end : tensor.end]

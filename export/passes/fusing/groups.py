@@ -44,11 +44,18 @@ class Groups:
         self.outputs = {output.name for output in model.graph.output}
         self._model, self._graph = model, model.graph
         self._functions: dict[str, FunctionProto] = {}
-        self._index()
+        self._nodes = list(model.graph.node)
+        """In order. The graph gets them at the end: it copies what it is given."""
+        self.producers = {output: node for node in self._nodes for output in node.output}
+        self.users = users_by_value(model.graph)
+        self._places: dict[str, tuple[int, ...]] = {
+            node.output[0]: (place,) for place, node in enumerate(self._nodes)
+        }
+        """Where each node stands, by its first output: what compares as the nodes follow."""
 
     def each(self, op_type: str, fuse_at: Callable[[Groups, NodeProto], None]) -> None:
         """Look for a group at each node of that kind."""
-        for name in [n.output[0] for n in self._graph.node if n.op_type == op_type]:
+        for name in [n.output[0] for n in self._nodes if n.op_type == op_type]:
             if name in self.producers:  # else it is in a group already
                 fuse_at(self, self.producers[name])
 
@@ -56,7 +63,7 @@ class Groups:
         """Put the functions into the model; drop what is in their bodies alone."""
         if not self._functions:
             return
-        live = live_nodes(list(self._graph.node), self.outputs)
+        live = live_nodes(self._nodes, self.outputs)
         del self._graph.node[:]
         self._graph.node.extend(live)
         self._model.functions.extend(self._functions.values())
@@ -130,7 +137,7 @@ class Groups:
     def between(self, starts: Sequence[str], ends: Sequence[str]) -> list[NodeProto]:
         """The nodes that lead from some values to others, in order."""
         wanted, inside = set(ends), []
-        for node in reversed(self._graph.node):
+        for node in reversed(self._nodes):
             if wanted.intersection(node.output) and set(starts).isdisjoint(node.output):
                 inside.append(node)
                 wanted.update(node.input)
@@ -198,16 +205,35 @@ class Groups:
         called = helper.make_node(
             call.name, list(call.inputs), list(call.outputs), domain=MACARON, **attributes
         )
-        ours = self._not_needed_elsewhere(group, call.outputs)
+        self._exchange(self._not_needed_elsewhere(group, call.outputs), group[-1], called)
+
+    def _exchange(self, gone: set[str], end: NodeProto, called: NodeProto) -> None:
+        """Take out the nodes with these first outputs, and put another behind `end`."""
+        place = (*self._places[end.output[0]], 1)
         nodes: list[NodeProto] = []
-        for node in self._graph.node:
-            if node.output[0] not in ours:
+        for node in self._nodes:
+            if node.output[0] not in gone:
                 nodes.append(node)
-            if node.output[0] == group[-1].output[0]:
+            else:
+                self._forget(node)
+            if node.output[0] == end.output[0]:
                 nodes.append(called)
-        del self._graph.node[:]
-        self._graph.node.extend(nodes)
-        self._index()
+        self._nodes = nodes
+        self._places[called.output[0]] = place
+        for output in called.output:
+            self.producers[output] = called
+            self.users.setdefault(output, [])
+        for name in called.input:
+            self.users.setdefault(name, []).append(called)
+            self.users[name].sort(key=lambda user: self._places[user.output[0]])
+
+    def _forget(self, node: NodeProto) -> None:
+        del self._places[node.output[0]]
+        for output in node.output:
+            del self.producers[output]
+        for name in node.input:
+            users = self.users[name]
+            self.users[name] = [user for user in users if user.output[0] != node.output[0]]
 
     def _read_before(
         self, end: NodeProto, group: Sequence[NodeProto], outputs: Sequence[str]
@@ -215,12 +241,7 @@ class Groups:
         """Whether nodes that stand before `end`, and are not of the group, read its outputs."""
         ours = {node.output[0] for node in group}
         readers = {user.output[0] for value in outputs for user in self.users[value]} - ours
-        for node in self._graph.node:
-            if node.output[0] == end.output[0]:
-                return False
-            if node.output[0] in readers:
-                return True
-        return False
+        return any(self._places[name] < self._places[end.output[0]] for name in readers)
 
     def _not_needed_elsewhere(self, group: Sequence[NodeProto], outputs: Sequence[str]) -> set[str]:
         """First outputs of the nodes that go: what others need stays, and what that needs."""
@@ -232,10 +253,6 @@ class Groups:
             if needed or not self.outputs.isdisjoint(values):
                 ours.remove(node.output[0])
         return ours
-
-    def _index(self) -> None:
-        self.producers = {output: node for node in self._graph.node for output in node.output}
-        self.users = users_by_value(self._graph)
 
 
 def _first_axes(graph: onnx.GraphProto) -> dict[str, str]:

@@ -14,6 +14,8 @@ from serving.progress import Transcript
         ("\r1 %\r2 %\rall\nthen", ["all", "then"]),
         ("first: 0\n\rsecond: 0\x1b[A\rfirst: 1\n\rsecond: 1\n", ["first: 1", "second: 1"]),
         ("\x1b[31mred\x1b[0m\n\n", ["red"]),
+        ("bar\r\x1b[K\r", []),
+        ("bar\r\x1b[K\rmessage\n\x1b[Kbar\r", ["message", "bar"]),
         ("1\n2\n3\n4\n5", ["3", "4", "5"]),
     ],
 )

@@ -1,0 +1,145 @@
+"""How far an import has come and how long it will still take, for whoever waits."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+STEPS = {"reading": 0.06, "fitting": 0.32, "graphs": 0.30, "comparing": 0.32}
+"""The steps in order, and what share of the whole each takes: SmolLM2's, in int8 with activations
+of 16 bits."""
+_EVERY_S = 1.0
+_NEARLY = 0.95
+"""Of a step of which nothing is heard, this share counts as done at most."""
+
+logger = logging.getLogger(__name__)
+
+
+class Progress:
+    """The steps of one import. The time left follows from the pace so far; a step that begins again
+    begins the whole again."""
+
+    def __init__(self, stream: TextIO, *, live: bool, now: Callable[[], float]) -> None:
+        """With `live`, one line of the stream is written over and over; otherwise each step has a
+        line in the log. `now` gives seconds."""
+        self._stream, self._live, self._now = stream, live, now
+        self._lock = threading.Lock()
+        self._start = self._since = now()
+        self._step, self._part = "", 0.0
+
+    def begin(self, step: str) -> None:
+        """Note that one of `STEPS` begins."""
+        with self._lock:
+            if step == next(iter(STEPS)):
+                self._start = self._now()
+            self._step, self._part, self._since = step, 0.0, self._now()
+        if self._live:
+            self.show()
+        else:
+            logger.info("%s", self.line())
+
+    def part(self, done: int, of: int) -> None:
+        """Note how much of the present step is done."""
+        with self._lock:
+            self._part, self._since = done / max(1, of), self._now()
+
+    def line(self) -> str:
+        """The step, and about how long the rest will take, as soon as that can be told."""
+        names = list(STEPS)
+        place = names.index(self._step)
+        before = sum(STEPS[name] for name in names[:place])
+        reached = before + STEPS[self._step] * self._part
+        text = f"step {place + 1} of {len(names)}, {self._step}"
+        spent = self._since - self._start
+        if not reached or spent <= 0:
+            return text
+        pace = reached / spent
+        most = before + STEPS[self._step] * max(self._part, _NEARLY)
+        share = min(most, reached + pace * (self._now() - self._since))
+        return f"{text}: {share:.0%}, about {_written((1 - share) / pace)} left"
+
+    def show(self) -> None:
+        """Write the line anew; the cursor stays at its beginning, where a message may follow."""
+        with self._lock:
+            if self._step:
+                self._stream.write(f"\x1b[K{self.line()}\r")
+                self._stream.flush()
+
+    def clear(self) -> None:
+        """Take the line away, for a message or at the end."""
+        with self._lock:
+            self._stream.write("\x1b[K\r")  # whoever reads lines sees that the next one begins
+            self._stream.flush()
+
+
+_shown: list[Progress] = []
+"""Of this process: one, or none where nobody looks."""
+
+
+def begin(step: str) -> None:
+    """As `Progress.begin`, of that which is shown."""
+    for progress in _shown:
+        progress.begin(step)
+
+
+def part(done: int, of: int) -> None:
+    """As `Progress.part`, of that which is shown."""
+    for progress in _shown:
+        progress.part(done, of)
+
+
+@contextmanager
+def shown() -> Iterator[None]:
+    """Show the progress of what runs inside on stderr: on a terminal, and for a process that asks
+    for bars as those of tqdm do (TQDM_POSITION=-1), as a line that is kept up to date."""
+    live = sys.stderr.isatty() or os.environ.get("TQDM_POSITION") == "-1"
+    progress = Progress(sys.stderr, live=live, now=time.monotonic)
+    _shown.append(progress)
+    try:
+        if live:
+            with _kept_up(progress):
+                yield
+        else:
+            yield
+    finally:
+        _shown.remove(progress)
+
+
+@contextmanager
+def _kept_up(progress: Progress) -> Iterator[None]:
+    """Write the line anew each second, and take it away before messages."""
+    ended = threading.Event()
+
+    def keep() -> None:
+        while not ended.wait(_EVERY_S):
+            progress.show()
+
+    def cleared(_: logging.LogRecord) -> bool:
+        progress.clear()
+        return True
+
+    every = logging.getLogger().handlers
+    handlers = [each for each in every if getattr(each, "stream", None) is sys.stderr]
+    for handler in handlers:
+        handler.addFilter(cleared)
+    thread = threading.Thread(target=keep, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        for handler in handlers:
+            handler.removeFilter(cleared)
+        progress.clear()
+
+
+def _written(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
