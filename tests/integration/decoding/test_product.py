@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -176,3 +179,61 @@ def test_a_zero_point_of_weights_is_refused() -> None:
 def test_a_weight_that_is_no_constant_is_refused() -> None:
     with pytest.raises(Exception, match="weights must be constants"):
         session(64, 64, bias=False, constant=False)
+
+
+LOADED = """
+import sys
+from pathlib import Path
+import numpy as np
+from bench.machine.memory import current_rss, peak_rss
+from serving.runtime.ort import load_graph
+folder = Path(sys.argv[1])
+load_graph(folder, "small.onnx", 1, int8=True)
+before = current_rss()
+session = load_graph(folder, "large.onnx", 1, int8=True)
+grown = peak_rss() - before
+rows = np.load(folder / "rows.npy")
+found = session.run(None, {"rows": rows})
+wanted = np.load(folder / "wanted.npy")
+assert all(np.array_equal(part, wanted) for part in found), "other numbers"
+print(grown)
+"""
+
+
+@pytest.mark.skipif(
+    "avx512_vnni" not in kernels.processor_features().split(),
+    reason="ONNX Runtime's own product may be used, which is not this project's",
+)
+def test_weights_are_in_memory_once_while_they_are_laid_out(tmp_path: Path) -> None:
+    inputs, outputs, count = 1024, 4096, 16
+    levels = np.random.default_rng(0).integers(-127, 128, (inputs, outputs)).astype(np.int8)
+    rows = random_rows(1, 3, inputs)
+    for name, weights_of_file in (("small", 1), ("large", count)):
+        constants = {"scale": np.ones(1, np.float32), "zero": np.array(ZERO_POINT, np.uint8)}
+        constants |= {f"weight_{i}": levels for i in range(weights_of_file)}
+        nodes = [
+            helper.make_node(
+                "MatMulIntegerToFloat",
+                ["rows", f"weight_{i}", "scale", "scale", "zero"],
+                [f"out_{i}"],
+                domain=MICROSOFT,
+            )
+            for i in range(weights_of_file)
+        ]
+        given = [helper.make_tensor_value_info("rows", TensorProto.UINT8, [None, None, inputs])]
+        made = [
+            helper.make_tensor_value_info(f"out_{i}", TensorProto.FLOAT, None)
+            for i in range(weights_of_file)
+        ]
+        initializers = [numpy_helper.from_array(value, key) for key, value in constants.items()]
+        graph = helper.make_graph(nodes, name, given, made, initializers)
+        opsets = [helper.make_opsetid("", 24), helper.make_opsetid(MICROSOFT, 1)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        (tmp_path / f"{name}.onnx").write_bytes(model.SerializeToString())
+    np.save(tmp_path / "rows.npy", rows)
+    wanted = (rows.astype(np.int64) - ZERO_POINT) @ levels.astype(np.int64)
+    np.save(tmp_path / "wanted.npy", wanted.astype(np.float32))
+    command = [sys.executable, "-c", LOADED, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 1.25 * count * levels.nbytes

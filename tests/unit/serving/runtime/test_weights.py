@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
 from serving.runtime.weights import MappedWeights
 
@@ -71,3 +71,28 @@ def test_of_a_file_of_something_else_there_are_none(tmp_path: Path) -> None:
     for seed in range(50):
         file.write_bytes(np.random.default_rng(seed).bytes(4096))
         assert MappedWeights(file).arrays == {}
+
+
+def test_the_graph_without_them_says_where_they_lie(file: Path) -> None:
+    content = MappedWeights(file).graph()
+    assert content is not None
+    assert len(content) < file.stat().st_size - 200_000  # both are left out
+    light, whole = onnx.load_model_from_string(content), onnx.load(file)
+    outside = {
+        t.name for t in light.graph.initializer if external_data_helper.uses_external_data(t)
+    }
+    assert outside == {"signed", "unsigned"}
+    external_data_helper.load_external_data_for_model(light, str(file.parent))
+    for tensor in light.graph.initializer:
+        tensor.ClearField("external_data")
+        tensor.ClearField("data_location")
+    assert light == whole
+
+
+def test_a_graph_without_large_ones_is_read_as_it_is(file: Path) -> None:
+    model = onnx.load(file)
+    kept = [tensor for tensor in model.graph.initializer if tensor.name in ("small", "floats")]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)
+    onnx.save(model, file)
+    assert MappedWeights(file).graph() is None
