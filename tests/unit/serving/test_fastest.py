@@ -83,6 +83,14 @@ def test_the_fastest_is_tried_once(
     assert (second.loaded, second.probes) == ([chosen], 0)
 
 
+def test_what_cannot_be_the_fastest_any_more_is_not_tried_to_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials = Trials({1: 0.01, 2: 0.0095, 4: 0.004})
+    assert run(trials, monkeypatch, bundle(tmp_path)) == 4
+    assert trials.probes == 6 + 4 + 6  # the first of each warms up
+
+
 def test_one_thread_needs_no_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trials = Trials({})
     assert run(trials, monkeypatch, bundle(tmp_path), 1) == 1
