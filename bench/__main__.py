@@ -81,6 +81,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_terms(verbs)
     _add_estimation(verbs)
     _add_similarity(verbs)
+    _add_perplexity(verbs)
     _add_language(verbs)
     _add_attention(verbs)
     _add_training(verbs)
@@ -280,6 +281,22 @@ def _add_similarity(verbs: _Verbs) -> None:
         metavar="NAME=TABLE",
         help="two texts and a score a line",
     )
+    _add_threads(parser)
+
+
+def _add_perplexity(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "perplexity",
+        help="how well language models predict text, in bits a byte",
+        description="Scores each line of texts on its own: bits a byte, which compare models of "
+        "any tokenizer, and the perplexity a token.",
+    )
+    parser.add_argument("--system", action="append", required=True, metavar="NAME=BUNDLE")
+    for option, help in (
+        ("--text", "lines of text, plain or compressed"),
+        ("--wikitext", "WikiText as published, cleaned as for training"),
+    ):
+        parser.add_argument(option, action="append", default=[], metavar="NAME=FILE", help=help)
     _add_threads(parser)
 
 

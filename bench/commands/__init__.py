@@ -20,6 +20,7 @@ VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "terms": evaluation.terms,
     "estimation": evaluation.estimation,
     "similarity": evaluation.similarity,
+    "perplexity": evaluation.perplexity,
     "language": decoding.language,
     "attention": training.attention,
     "training": training.training,

@@ -144,6 +144,26 @@ def similarity(options: argparse.Namespace) -> int:
     return 0
 
 
+def perplexity(options: argparse.Namespace) -> int:
+    """Measure how well bundles of language models predict text; the table goes to stdout."""
+    from bench.runs.evaluation.perplexity import measure_perplexity, perplexity_markdown
+    from serving.generation.generator import Generator
+
+    texts = named_paths("--text", options.text)
+    wikitexts = named_paths("--wikitext", options.wikitext)
+    if not texts and not wikitexts:
+        raise BenchError("--text or --wikitext must be given at least once, got neither")
+    if both := sorted(texts.keys() & wikitexts.keys()):
+        raise BenchError(f"each text must have a name of its own, got {both[0]!r} twice")
+    threads = cores_of(options.threads)
+    systems = {
+        name: Generator(folder, threads=threads)
+        for name, folder in named_paths("--system", options.system).items()
+    }
+    print(perplexity_markdown(measure_perplexity(systems, texts, wikitexts, tell)))
+    return 0
+
+
 def bundles(options: argparse.Namespace) -> int:
     """Measure translation bundles in turns; the table goes to stdout."""
     from bench.runs.evaluation.bundles import (

@@ -269,9 +269,8 @@ class CacheSizes:
 
     def __init__(self, manifest: Manifest) -> None:
         # Here, as it brings NumPy, which who reads manifests alone does without.
-        from serving.search.prefix_tree import REPACK_EVERY, SPARE_SLOTS, round_up
+        from serving.search.prefix_tree import REPACK_EVERY, SPARE_SLOTS
 
-        self._round_up = round_up
         self._kind, self._target = manifest.decoder_kind, manifest.target
         self.lookback = manifest.lookback
         """As `Manifest.lookback`."""
@@ -290,7 +289,9 @@ class CacheSizes:
 
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
         """Bytes of caches of that size, with the spare copy that a repack writes."""
-        height = self._round_up(source_length) if self._kind == "joint" else 1
+        from serving.search.prefix_tree import round_up
+
+        height = round_up(source_length) if self._kind == "joint" else 1
         return 2 * self._slot_bytes * rows * height * slots
 
 

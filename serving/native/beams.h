@@ -214,7 +214,7 @@ inline void pack(const Beams& all) {
 
 MACARON_SEEN void macaron_put_inputs(const macaron::Beams* all) { macaron::put_inputs(*all); }
 
-MACARON_SEEN int macaron_go_on(const macaron::Beams* all, int64_t place) {
+MACARON_SEEN bool macaron_go_on(const macaron::Beams* all, int64_t place) {
   return macaron::go_on(*all, place);
 }
 

@@ -104,7 +104,6 @@ class RequestQueue(Generic[Item]):
         """Put back requests that were decoded before, ahead of all others; the bound does not
         apply."""
         with self._changed:
-            self._running.pop(item, None)
             self._waiting.appendleft(item)
             self._changed.notify_all()
 

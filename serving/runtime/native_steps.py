@@ -82,13 +82,18 @@ def _library() -> ctypes.PyDLL | None:
     library.macaron_grow.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
     library.macaron_plan.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
     library.macaron_pack.argtypes = (ctypes.c_void_p,)
+    library.macaron_go_on.restype = ctypes.c_bool
     library.macaron_plan.restype = library.macaron_pack.restype = None
     library.macaron_put_inputs.restype = library.macaron_grow.restype = None
     return library
 
 
 class NativeSteps:
-    """The `BoundSteps` of a binding on the CPU."""
+    """The `BoundSteps` of a binding on the CPU.
+
+    `is_current`, `go_on` and `pack` are functions of others as they stand: they are called at every
+    step, where a method that only passes a call on would take as long as the call.
+    """
 
     def __init__(
         self,
@@ -102,7 +107,7 @@ class NativeSteps:
         Raises TypeError where an array is not as native code reads it.
         """
         caches = binding.caches
-        self._run, self._is_current = binding.run, current
+        self._run, self.is_current = binding.run, current
         self._outputs = binding.outputs
         ends = [list(ids) for ids in beams.ends]
         flat = np.array([end for ids in ends for end in ids], dtype=np.int64)
@@ -133,39 +138,29 @@ class NativeSteps:
             len(caches),
             *(None if array is None else _address(array) for array in self._held),
         )
-        self._at = ctypes.addressof(self._arrays)
-        self._library, self._found = library, (ctypes.c_int64 * 2)()
-        self._put, self._go_on = library.macaron_put_inputs, library.macaron_go_on
-        self._grow = library.macaron_grow
-
-    @property
-    def current(self) -> bool:
-        """Whether the memory of the batch is where it was."""
-        return self._is_current()
+        at = ctypes.addressof(self._arrays)
+        self._found = (ctypes.c_int64 * 2)()
+        self._put = functools.partial(library.macaron_put_inputs, at)
+        self._grow = functools.partial(library.macaron_grow, at)
+        self._plan = functools.partial(library.macaron_plan, at)
+        self.go_on: Callable[[int], bool] = functools.partial(library.macaron_go_on, at)
+        self.pack: Callable[[], None] = functools.partial(library.macaron_pack, at)
 
     def run(self) -> None:
         """Give each query its slot, and run the graph."""
-        self._put(self._at)
+        self._put()
         self._run()
-
-    def go_on(self, place: int) -> bool:
-        """Move to the best candidates, unless something happens in a row; see `BoundSteps`."""
-        return bool(self._go_on(self._at, place))
 
     def grow(self, parents_BK: Int32s) -> None:
         """Move the tree to beams that descend from these queries."""
         assert parents_BK.dtype == np.int32
         assert parents_BK.flags.c_contiguous
-        self._grow(self._at, _address(parents_BK))
+        self._grow(_address(parents_BK))
 
     def plan(self, steps: int) -> tuple[int, int]:
         """Look for dead slots; see `BoundTree`."""
-        self._library.macaron_plan(self._at, steps, self._found)
+        self._plan(steps, self._found)
         return self._found[0], self._found[1]
-
-    def pack(self) -> None:
-        """Drop the dead slots that were found, in the tree and in the caches."""
-        self._library.macaron_pack(self._at)
 
     @property
     def found(self) -> tuple[Floats, Int32s, Int32s]:

@@ -86,8 +86,7 @@ class BeamArrays(NamedTuple):
 class BoundSteps(BoundTree, Protocol):
     """Steps of one batch without NumPy between them: equal to the search's own to the bit."""
 
-    @property
-    def current(self) -> bool:
+    def is_current(self) -> bool:
         """Whether they may still be used: the memory of the batch is where it was."""
         ...
 

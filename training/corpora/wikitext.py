@@ -6,6 +6,8 @@ import re
 
 _JOINED = {" @-@ ": "-", " @,@ ": ",", " @.@ ": "."}
 _HEADING = re.compile(r"^(=(?: =)*) (.*?) (?:=(?: =)*)$")
+_SENTENCE_START = re.compile(r"(?<= [.?!]) (?=[A-Z\"'(])")
+"""The space before a sentence: signs stand alone in WikiText, so abbreviations end none."""
 _RULES = [
     (re.compile(pattern), replacement)
     for pattern, replacement in (
@@ -37,14 +39,27 @@ def detokenise(line: str) -> str:
 
 
 def clean_wikitext(lines: list[str]) -> tuple[list[str], dict[str, int]]:
-    """Detokenised lines that hold text and no `<unk>`, and how many others there were."""
+    """Detokenised text without `<unk>`, and how many lines were empty and sentences held one.
+
+    A line with `<unk>` gives each run of sentences between those that hold one. Nearly every
+    paragraph of WikiText-2 holds one, so dropping lines would leave a seventh of its words;
+    sentences leave half.
+    """
     kept: list[str] = []
     dropped = {"empty": 0, "<unk>": 0}
     for line in lines:
         if not line.strip():
             dropped["empty"] += 1
-        elif "<unk>" in line.split():
+            continue
+        run: list[str] = []
+        for sentence in _SENTENCE_START.split(line.strip()):
+            if "<unk>" not in sentence.split():
+                run.append(sentence)
+                continue
             dropped["<unk>"] += 1
-        else:
-            kept.append(detokenise(line))
+            if run:
+                kept.append(detokenise(" ".join(run)))
+                run = []
+        if run:
+            kept.append(detokenise(" ".join(run)))
     return kept, dropped

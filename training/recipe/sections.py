@@ -380,7 +380,7 @@ class TextConfig:
     """Origin and licence of the text. The bundle carries it."""
     cleaning: str = "none"
     """`none`: keeps the text unchanged, with empty lines. `wikitext`: undoes the tokenisation of
-    WikiText and drops empty lines and lines with <unk>."""
+    WikiText and drops empty lines and sentences with <unk>, at which it cuts a line."""
     batching: str = "columns"
     """`columns`: cuts the text into `batch_size` contiguous columns and reads them in order
     (truncated back-propagation, as in Wang et al. 2020). `documents`: shuffles the documents each

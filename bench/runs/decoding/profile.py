@@ -255,10 +255,7 @@ class _ClockedSteps:
     def __init__(self, steps: BoundSteps, stepper: _Clocked) -> None:
         self._steps, self._stepper = steps, stepper
         self.go_on, self.grow, self.plan = steps.go_on, steps.grow, steps.plan
-
-    @property
-    def current(self) -> bool:
-        return self._steps.current
+        self.is_current = steps.is_current
 
     @property
     def found(self) -> tuple[Floats, Int32s, Int32s]:

@@ -145,7 +145,7 @@ class BeamSearch:
     def _bind(self) -> BoundSteps | None:
         """Steps on the present arrays; None where the stepper has none."""
         layout = self._rows.tree.layout
-        if self._bound is None or layout != self._bound_layout or not self._bound.current:
+        if self._bound is None or layout != self._bound_layout or not self._bound.is_current():
             if not self._may_bind:
                 return None
             self._bound = self._stepper.bind(self._state, self._rows.arrays())
@@ -236,7 +236,7 @@ class BeamSearch:
             return finished
         if rows.num_live < len(rows):
             self._stepper.trim(self._state, rows.longest_source)
-            bound = bound if bound and bound.current else None
+            bound = bound if bound and bound.is_current() else None
         repack = rows.repack(bound)
         if repack is not None:
             self._stepper.repack(self._state, repack)

@@ -355,7 +355,7 @@ class _Bound:
     def holds(self, standing: _Standing, tree: PrefixTree) -> bool:
         """Whether the arrays are still those, and the caches where they were."""
         same = standing is self.standing and tree.layout == self.layout
-        return same and self.steps.current
+        return same and self.steps.is_current()
 
 
 def step_inputs(tree: PrefixTree, tokens_B: Ints) -> StepInputs:

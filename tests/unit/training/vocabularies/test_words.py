@@ -81,10 +81,17 @@ def test_detokenising(tokenised: str, plain: str) -> None:
     assert detokenise(plain) == plain
 
 
-def test_lines_without_text_or_with_unk_are_dropped_and_counted() -> None:
+def test_lines_without_text_and_sentences_with_unk_are_dropped_and_counted() -> None:
     kept, dropped = clean_wikitext([" ", " = A = ", " b <unk> . ", " c , d ", ""])
     assert kept == ["= A =", "c, d"]
     assert dropped == {"empty": 2, "<unk>": 1}
+
+
+def test_a_line_is_cut_at_sentences_with_unk() -> None:
+    line = ' It rose . " Then <unk> . It fell . He saw D. W. Smith ( 1 ) . Now <unk> ? Well ! '
+    kept, dropped = clean_wikitext([line])
+    assert kept == ["It rose.", "It fell. He saw D. W. Smith (1).", "Well!"]
+    assert dropped == {"empty": 0, "<unk>": 2}
 
 
 @pytest.mark.data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import threading
 import time
@@ -17,7 +18,7 @@ from starlette.routing import Route
 
 from serving.server.app import create_app
 from serving.server.http.settings import Settings
-from serving.server.http.slow_clients import TimedConnection
+from serving.server.http.slow_clients import MOST_HEAD_BYTES, TimedConnection
 from serving.server.models.registry import Registry
 from tests.unit.serving.echo import EchoTranslator, wait_until
 
@@ -161,3 +162,57 @@ def test_a_slow_reader_that_goes_on_is_not(port: int, streams: Streams) -> None:
                 assert connection.recv(65536)
             time.sleep(TIMEOUT_S / 20)
         assert streams.ended == before
+
+
+def test_a_head_without_bound_is_refused_and_its_connection_closed(port: int) -> None:
+    with connect(port) as connection:
+        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n")
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            connection.sendall((b"X: " + b"y" * 1000 + b"\r\n") * 20_000)
+
+
+def test_a_long_head_is_refused_in_words(port: int) -> None:
+    with connect(port) as connection:
+        connection.sendall(b"GET /livez?" + b"y" * MOST_HEAD_BYTES)
+        answer = read_all(connection)
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert str(MOST_HEAD_BYTES).encode() in answer
+
+
+def test_heads_up_to_the_bound_are_read_one_after_the_other(port: int) -> None:
+    with connect(port) as connection:
+        for _ in range(3):
+            head = b"GET /livez HTTP/1.1\r\nHost: x\r\nX: " + b"y" * (MOST_HEAD_BYTES - 1000)
+            connection.sendall(head + b"\r\n\r\n")
+            assert b" 200 OK" in connection.recv(65536)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"rubbish\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nHost x\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /livez HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        "GET /liv\u00e9z HTTP/1.1\r\nHost: x\r\n\r\n".encode(),
+        b"GET /livez HTTP/1.1\r\nHost: x\r\n X: folded\r\n\r\n",
+    ],
+)
+def test_what_is_not_http_gets_400(port: int, head: bytes) -> None:
+    with connect(port) as connection:
+        connection.sendall(head)
+        assert b" 400 Bad Request" in read_all(connection)
+
+
+def test_requests_sent_at_once_are_answered_in_order(port: int) -> None:
+    with connect(port) as connection:
+        connection.sendall(
+            b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+            b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n"
+            b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        )
+        answer = read_all(connection)
+    assert re.findall(rb"HTTP/1.1 (\d+)", answer) == [b"200", b"404", b"200"]
