@@ -169,11 +169,13 @@ class QuantizedLinear(nn.Module):
         assert isinstance(self.scale_N, Tensor)
         zero_point = ZERO_POINT if self.range is None else self.range.zero_point
         inputs = _EXACT // int(max(zero_point, 255 - zero_point) * LEVELS)
-        parts = zip(rows.split(inputs, -1), self.weight_KN.split(inputs), strict=True)
-        products = [part @ weight for part, weight in parts]
+        pieces = torch.split(rows, inputs, -1), torch.split(self.weight_KN, inputs)
+        products = [part @ weight for part, weight in zip(*pieces, strict=True)]
+        whole = products[0]
         if len(products) > 1:
-            products = [sum(map(Tensor.double, products), torch.zeros(())).float()]
-        return products[0] * (scale * self.scale_N)
+            whole = torch.stack(products).double().sum(0).float()
+        scaled: Tensor = whole * (scale * self.scale_N)
+        return scaled
 
 
 def quantized_twin(model: ModuleT, *, wide: bool = False) -> ModuleT:

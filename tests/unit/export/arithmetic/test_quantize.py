@@ -2,9 +2,10 @@
 
 import numpy as np
 import onnxruntime
+import pytest
 import torch
 
-from export.arithmetic.quantize import QuantizedLinear, jittered, quantize_columns
+from export.arithmetic.quantize import QuantizedLinear, StaticRange, jittered, quantize_columns
 from export.graphs.probe import probe_model
 
 
@@ -63,3 +64,21 @@ def test_probe_finds_this_processor_exact_or_not_at_all() -> None:
     found, wanted = session.run(None, {})
     assert found.shape == wanted.shape == (8, 64)
     assert np.abs(wanted).max() > 127 * 127  # beyond what saturating 16-bit sums keep
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_products_of_many_inputs_are_exact_integers_rounded_once(signed: bool) -> None:
+    inputs = 3000  # sums of which fp32 does not hold
+    generator = torch.Generator().manual_seed(0)
+    weight_NK = torch.randint(-127, 128, (4, inputs), generator=generator).float()
+    weight_NK[0], weight_NK[0, 1] = 127.0, 1.0  # no smaller levels have a place for these
+    product = QuantizedLinear(weight_NK, None)
+    product.range = StaticRange(127.0 if signed else 255.0, signed=signed)
+    rows = torch.randint(0, 128, (3, inputs), generator=generator).float()
+    rows[0] = 127.0 if signed else 255.0
+    assert isinstance(product.scale_N, torch.Tensor)
+    wanted = (rows.long() @ weight_NK.T.long()).float()
+    assert wanted[0, 0] > 2**24
+    assert torch.equal(
+        product(rows), wanted * (torch.tensor(product.range.scale) * product.scale_N)
+    )
