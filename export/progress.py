@@ -21,7 +21,7 @@ _NEARLY = 0.95
 logger = logging.getLogger(__name__)
 
 
-class Progress:
+class ImportProgress:
     """The steps of one import. The time left follows from the pace so far; a step that begins again
     begins the whole again."""
 
@@ -78,18 +78,18 @@ class Progress:
             self._stream.flush()
 
 
-_shown: list[Progress] = []
+_shown: list[ImportProgress] = []
 """Of this process: one, or none where nobody looks."""
 
 
 def begin(step: str) -> None:
-    """As `Progress.begin`, of that which is shown."""
+    """As `ImportProgress.begin`, of that which is shown."""
     for progress in _shown:
         progress.begin(step)
 
 
 def part(done: int, of: int) -> None:
-    """As `Progress.part`, of that which is shown."""
+    """As `ImportProgress.part`, of that which is shown."""
     for progress in _shown:
         progress.part(done, of)
 
@@ -99,7 +99,7 @@ def shown() -> Iterator[None]:
     """Show the progress of what runs inside on stderr: on a terminal, and for a process that asks
     for bars as those of tqdm do (TQDM_POSITION=-1), as a line that is kept up to date."""
     live = sys.stderr.isatty() or os.environ.get("TQDM_POSITION") == "-1"
-    progress = Progress(sys.stderr, live=live, now=time.monotonic)
+    progress = ImportProgress(sys.stderr, live=live, now=time.monotonic)
     _shown.append(progress)
     try:
         if live:
@@ -112,7 +112,7 @@ def shown() -> Iterator[None]:
 
 
 @contextmanager
-def _kept_up(progress: Progress) -> Iterator[None]:
+def _kept_up(progress: ImportProgress) -> Iterator[None]:
     """Write the line anew each second, and take it away before messages."""
     ended = threading.Event()
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from export import progress
-from export.progress import STEPS, Progress
+from export.progress import STEPS, ImportProgress
 from serving.progress import Transcript
 
 READING, FITTING, GRAPHS, COMPARING = STEPS
@@ -31,12 +31,12 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def made(clock: Clock) -> Progress:
-    return Progress(io.StringIO(), live=False, now=clock)
+def made(clock: Clock) -> ImportProgress:
+    return ImportProgress(io.StringIO(), live=False, now=clock)
 
 
 def test_the_rest_takes_as_long_as_the_pace_so_far_lets_expect(
-    made: Progress, clock: Clock
+    made: ImportProgress, clock: Clock
 ) -> None:
     made.begin(READING)
     assert made.line() == "step 1 of 4, reading"
@@ -50,7 +50,7 @@ def test_the_rest_takes_as_long_as_the_pace_so_far_lets_expect(
 
 
 def test_a_step_that_takes_longer_than_expected_does_not_reach_its_end(
-    made: Progress, clock: Clock
+    made: ImportProgress, clock: Clock
 ) -> None:
     made.begin(READING)
     clock.seconds += 1
@@ -62,7 +62,7 @@ def test_a_step_that_takes_longer_than_expected_does_not_reach_its_end(
     assert made.line() == "step 4 of 4, comparing: 100%, about 0 s left"
 
 
-def test_another_precision_begins_anew(made: Progress, clock: Clock) -> None:
+def test_another_precision_begins_anew(made: ImportProgress, clock: Clock) -> None:
     made.begin(READING)
     clock.seconds += 1000
     made.begin(GRAPHS)
