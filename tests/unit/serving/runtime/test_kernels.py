@@ -131,7 +131,7 @@ def test_a_shipped_library_is_not_taken_where_it_is_switched_off(
     assert kernels.native_library() is None
 
 
-def test_a_shipped_library_that_cannot_be_loaded_is_told_and_not_taken(
+def test_a_shipped_library_that_cannot_be_loaded_is_reported_and_not_taken(
     shipped: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     shipped.write_bytes(b"of another machine")
