@@ -183,7 +183,7 @@ def test_openai_streams_the_same_chat(client: openai.OpenAI) -> None:
     assert usage == whole.usage
 
 
-def test_a_chat_stops_at_what_it_is_told(client: openai.OpenAI) -> None:
+def test_a_chat_stops_at_the_texts_that_it_is_given(client: openai.OpenAI) -> None:
     text = client.chat.completions.create(**CHAT).choices[0].message.content
     assert text is not None
     stop = text[4:7]
