@@ -506,7 +506,14 @@ def _add_encoder_rivals(verbs: _Verbs) -> None:
     parser.add_argument(
         "--source", type=Path, required=True, metavar="DIR", help="of a BERT with its tokenizer"
     )
-    parser.add_argument("--texts", type=Path, required=True, metavar="FILE", help="a text a line")
+    parser.add_argument(
+        "--texts",
+        type=Path,
+        action="append",
+        required=True,
+        metavar="FILE",
+        help="a text a line; may be given several times, each for rows of its own",
+    )
     parser.add_argument("--batch", default="1,8,32", metavar="N,...", help="texts a call; 1,8,32")
     _add_rival_options(parser, "onnxruntime, fastembed, openvino or sentence-transformers")
     _add_threads(parser)

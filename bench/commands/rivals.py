@@ -35,6 +35,14 @@ def pythons_of(texts: Sequence[str], products: Sequence[str]) -> dict[str, Path]
     return found
 
 
+def _texts_by_name(files: Sequence[Path]) -> dict[str, list[str]]:
+    """The texts of each file, by its name without the suffix; raises BenchError for one of two."""
+    names = [file.stem for file in files]
+    if len(set(names)) < len(names):
+        raise BenchError(f"files of --texts must have names of their own, got {', '.join(names)}")
+    return dict(zip(names, map(read_texts, files), strict=True))
+
+
 def language_rivals(options: argparse.Namespace) -> int:
     """Time a language model of GGUF, in turns with llama.cpp; the tables go to stdout."""
     from bench.runs.rivals.language import (
@@ -76,7 +84,7 @@ def encoder_rivals(options: argparse.Namespace) -> int:
     plan = EncoderRivalsPlan(
         source=options.source,
         bundle=options.bundle,
-        texts=read_texts(options.texts),
+        texts=_texts_by_name(options.texts),
         batches=numbers("--batch", options.batch, 1024),
         pythons=pythons_of(options.rival, PRODUCTS),
         repetitions=at_least_one("--repetitions", options.repetitions),

@@ -10,6 +10,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,8 @@ REFERENCE = "ONNX Runtime, fp32"
 _FP32, _SIGNED, _UNSIGNED, _OPENVINO = "fp32.onnx", "int8.onnx", "uint8.onnx", "int8.xml"
 _FITTED = 300
 """Texts to which NNCF fits scales at most; its own default."""
+_COMPARED = 256
+"""Texts whose vectors are compared at most."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,8 @@ class EncoderRivalsPlan:
     """A folder of a BERT with pooling by the mean, of which the rivals' files are made."""
     bundle: Path
     """The same model, imported."""
-    texts: Sequence[str]
+    texts: Mapping[str, Sequence[str]]
+    """By the name of their file; each is a work of its own."""
     batches: Sequence[int]
     pythons: Mapping[str, Path]
     """Of the rivals' environments, by product."""
@@ -95,19 +99,15 @@ def compare_encoders(plan: EncoderRivalsPlan, folder: Path, progress: Progress) 
     ) as processes:
         found.versions = versions_line(processes)
         works = [
-            Work(
-                f"{batch} a call",
-                "read",
-                {"texts": list(plan.texts), "batch": batch},
-                len(plan.texts),
-            )
+            Work(f"{name}, {batch} a call", "read", {"texts": texts, "batch": batch}, len(texts))
+            for name, texts in plan.texts.items()
             for batch in plan.batches
         ]
         found.turns = take_turns(processes, works, plan.repetitions, progress, found.left_out)
         peaks = {name: process.peak_memory for name, process in processes.items()}
         progress("comparing the vectors")
         vectors = {
-            name: np.array(process.ask("vectors", texts=list(plan.texts)).result)
+            name: np.array(process.ask("vectors", texts=_all_texts(plan)[:_COMPARED]).result)
             for name, process in processes.items()
         }
     reference = vectors.get(REFERENCE)
@@ -115,6 +115,12 @@ def compare_encoders(plan: EncoderRivalsPlan, folder: Path, progress: Progress) 
         cosine = None if reference is None else mean_cosine(vectors_BD, reference)
         found.systems.append(EncoderSystem(name, peaks[name], cosine))
     return found
+
+
+def _all_texts(plan: EncoderRivalsPlan) -> list[str]:
+    """The texts of all files, one of each in turns."""
+    rows = zip_longest(*plan.texts.values())
+    return [text for row in rows for text in row if text is not None]
 
 
 def mean_cosine(first_BD: np.ndarray, second_BD: np.ndarray) -> float:
@@ -187,7 +193,7 @@ def _make_files(plan: EncoderRivalsPlan, folder: Path, left_out: dict[str, str])
                 source=str(folder / _FP32),
                 target=str(folder / _OPENVINO),
                 tokenizer=str(plan.source / "tokenizer.json"),
-                texts=list(plan.texts[:_FITTED]),
+                texts=_all_texts(plan)[:_FITTED],
             )
     except BenchError as error:
         left_out["NNCF, which makes OpenVINO's int8,"] = str(error).removeprefix("NNCF: ")
@@ -197,8 +203,9 @@ def encoder_rivals_markdown(
     command: str, machine: Machine, plan: EncoderRivalsPlan, found: EncoderRivals
 ) -> str:
     """Two tables: speeds by texts a call, and what does not depend on it."""
+    counts = " and ".join(str(len(texts)) for texts in plan.texts.values())
     subject = (
-        f"{len(plan.texts)} texts through the encoder of {plan.source.name}, from texts to "
+        f"{counts} texts through the encoder of {plan.source.name}, from texts to "
         f"vectors; {plan.threads} thread{'s' if plan.threads > 1 else ''}; median of "
         f"{plan.repetitions}, in turns."
     )

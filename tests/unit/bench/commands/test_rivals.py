@@ -38,3 +38,15 @@ def test_a_file_that_is_not_there_is_said(
     words = ["--bundle", "b", "--texts", "t", "--gguf", str(tmp_path / "none.gguf")]
     assert main(["language-rivals", *words]) == 1
     assert "--gguf must name a file of GGUF" in capsys.readouterr().err
+
+
+def test_two_files_of_texts_have_names_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--bundle", "b", "--source", "s"]
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.txt").write_text("text")
+        words += ["--texts", str(tmp_path / folder / "x.txt")]
+    assert main(["encoder-rivals", *words]) == 1
+    assert "files of --texts must have names of their own, got x, x" in capsys.readouterr().err

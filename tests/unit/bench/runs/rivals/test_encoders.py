@@ -21,7 +21,7 @@ from bench.systems.processes.rivals import ENGINE
 
 
 def plan_of(source: Path) -> EncoderRivalsPlan:
-    return EncoderRivalsPlan(source, source, ["a"], [1], {}, repetitions=1, threads=1)
+    return EncoderRivalsPlan(source, source, {"a": ["a"]}, [1], {}, repetitions=1, threads=1)
 
 
 def test_cosines_do_not_depend_on_lengths() -> None:
