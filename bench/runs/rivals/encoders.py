@@ -19,8 +19,8 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from bench.errors import BenchError
 from bench.reports.report import Machine, head_lines, table_head, table_line
 from bench.runs.rivals.turns import (
-    Turns,
-    Work,
+    RivalTurns,
+    RivalWork,
     left_out_lines,
     take_turns,
     turns_lines,
@@ -78,7 +78,7 @@ class EncoderSystem:
 class EncoderRivals:
     """What was found."""
 
-    turns: list[Turns] = field(default_factory=list)
+    turns: list[RivalTurns] = field(default_factory=list)
     systems: list[EncoderSystem] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     versions: str = ""
@@ -99,7 +99,9 @@ def compare_encoders(plan: EncoderRivalsPlan, folder: Path, progress: Progress) 
     ) as processes:
         found.versions = versions_line(processes)
         works = [
-            Work(f"{name}, {batch} a call", "read", {"texts": texts, "batch": batch}, len(texts))
+            RivalWork(
+                f"{name}, {batch} a call", "read", {"texts": texts, "batch": batch}, len(texts)
+            )
             for name, texts in plan.texts.items()
             for batch in plan.batches
         ]

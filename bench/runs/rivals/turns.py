@@ -18,7 +18,7 @@ SETTLE_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
-class Work:
+class RivalWork:
     """What is timed: a method of the rivals and its arguments."""
 
     name: str
@@ -29,15 +29,17 @@ class Work:
     """Of what the speed counts: tokens, texts, sentences."""
 
 
-@dataclass(frozen=True)
-class Turns:
+@dataclass
+class RivalTurns:
     """Repetitions of one work by one system."""
 
-    work: Work
+    work: RivalWork
     system: str
     seconds: list[float] = field(default_factory=list)
     cpu_seconds: list[float] = field(default_factory=list)
     """Of all threads of the process."""
+    result: Any = None
+    """What the last repetition gave."""
 
     @property
     def speeds(self) -> list[float]:
@@ -47,19 +49,19 @@ class Turns:
 
 def take_turns(
     processes: Mapping[str, RivalProcess],
-    works: Sequence[Work],
+    works: Sequence[RivalWork],
     repetitions: int,
     progress: Progress,
     left_out: dict[str, str],
-) -> list[Turns]:
+) -> list[RivalTurns]:
     """Each work by each system, system after system within each repetition, after a warm-up.
 
     A system that fails at the warm-up is left out of this work, with its reason. Raises BenchError
     where one fails later, and where this engine fails.
     """
-    found: list[Turns] = []
+    found: list[RivalTurns] = []
     for work in works:
-        turns = {name: Turns(work, name) for name in processes}
+        turns = {name: RivalTurns(work, name) for name in processes}
         for repetition in range(repetitions + 1):
             progress(
                 f"{work.name}: " + (f"repetition {repetition}" if repetition else "warming up")
@@ -80,9 +82,10 @@ def take_turns(
     return found
 
 
-def _note(turns: Turns, answer: RivalAnswer) -> None:
+def _note(turns: RivalTurns, answer: RivalAnswer) -> None:
     turns.seconds.append(answer.seconds)
     turns.cpu_seconds.append(answer.cpu_seconds)
+    turns.result = answer.result
 
 
 def ratios(ours: Sequence[float], its: Sequence[float]) -> str:
@@ -91,7 +94,7 @@ def ratios(ours: Sequence[float], its: Sequence[float]) -> str:
     return f"{statistics.median(found):.2f} ({min(found):.2f}-{max(found):.2f})"
 
 
-def turns_lines(found: Sequence[Turns], ours: str, unit: str) -> Iterator[str]:
+def turns_lines(found: Sequence[RivalTurns], ours: str, unit: str) -> Iterator[str]:
     """The rows of all works as Markdown: the speed of each system, and what it takes for each
     second of `ours`, by the clock and by the processors."""
     columns = [

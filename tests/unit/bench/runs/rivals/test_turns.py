@@ -9,7 +9,8 @@ import pytest
 from bench.errors import BenchError
 from bench.runs.rivals import turns
 from bench.runs.rivals.turns import (
-    Work,
+    RivalTurns,
+    RivalWork,
     left_out_lines,
     ratios,
     take_turns,
@@ -18,7 +19,7 @@ from bench.runs.rivals.turns import (
 )
 from bench.systems.processes.rivals import ENGINE, Rival, RivalAnswer
 
-WORK = Work("all", "read", {"texts": ["a", "b"]}, 2)
+WORK = RivalWork("all", "read", {"texts": ["a", "b"]}, 2)
 
 
 class FakeProcess:
@@ -46,7 +47,7 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(
     fails_at: int = 0, fails: str = "slow"
-) -> tuple[list[turns.Turns], list[str], dict[str, str]]:
+) -> tuple[list[RivalTurns], list[str], dict[str, str]]:
     calls: list[str] = []
     left_out: dict[str, str] = {}
     processes: Any = {
