@@ -515,6 +515,12 @@ def _add_encoder_rivals(verbs: _Verbs) -> None:
         help="a text a line; may be given several times, each for rows of its own",
     )
     parser.add_argument("--batch", default="1,8,32", metavar="N,...", help="texts a call; 1,8,32")
+    parser.add_argument(
+        "--materials",
+        type=Path,
+        metavar="DIR",
+        help="where the rivals' files are kept: made where one is missing, else read",
+    )
     _add_rival_options(parser, "onnxruntime, fastembed, openvino or sentence-transformers")
     _add_threads(parser)
 

@@ -92,7 +92,7 @@ def encoder_rivals(options: argparse.Namespace) -> int:
     )
     machine = idle_machine(cores, busy=options.busy)
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as folder:
-        found = compare_encoders(plan, Path(folder), tell)
+        found = compare_encoders(plan, options.materials or Path(folder), tell)
     machine = watched(machine)
     print(encoder_rivals_markdown(command_of(options), machine, plan, found))
     return status(machine, busy=options.busy)

@@ -85,7 +85,8 @@ class EncoderRivals:
 
 
 def compare_encoders(plan: EncoderRivalsPlan, folder: Path, progress: Progress) -> EncoderRivals:
-    """All sizes of calls by all systems, in turns; the rivals' files are made in `folder`.
+    """All sizes of calls by all systems, in turns; the rivals' files are in `folder`, or are made
+    there.
 
     Raises BenchError for a folder without `tokenizer.json`, with which rivals read texts.
     """
@@ -93,7 +94,7 @@ def compare_encoders(plan: EncoderRivalsPlan, folder: Path, progress: Progress) 
     if not (plan.source / "tokenizer.json").is_file():
         raise BenchError(f"--source {plan.source}: there is no tokenizer.json in it; add it")
     progress("making the rivals' files")
-    _make_files(plan, folder, found.left_out)
+    make_files(plan, folder, found.left_out)
     with all_started(
         rivals_of(plan, folder), plan.pythons, plan.threads, found.left_out
     ) as processes:
@@ -174,19 +175,33 @@ def rivals_of(plan: EncoderRivalsPlan, folder: Path) -> list[Rival]:
     ]
 
 
-def _make_files(plan: EncoderRivalsPlan, folder: Path, left_out: dict[str, str]) -> None:
+def make_files(plan: EncoderRivalsPlan, folder: Path, left_out: dict[str, str]) -> None:
+    """What the rivals read, made of the model's folder; files that are there already stay.
+
+    `left_out` gets the reason where OpenVINO's int8 cannot be made.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
     for file in plan.source.iterdir():
         if file.suffix in (".json", ".txt"):  # what FastEmbed reads beside a graph
             shutil.copy(file, folder / file.name)
-    export_encoder(plan.source, folder / _FP32, attention="sdpa")
-    quantize_dynamic(
-        folder / _FP32,
-        folder / _SIGNED,
-        weight_type=QuantType.QInt8,
-        per_channel=True,
-        reduce_range=True,  # exact without VNNI as well
-    )
-    quantize_dynamic(folder / _FP32, folder / _UNSIGNED, weight_type=QuantType.QUInt8)
+    graph = folder / _FP32
+    if not graph.exists():
+        export_encoder(plan.source, graph, attention="sdpa")
+    if not (folder / _SIGNED).exists():
+        quantize_dynamic(
+            graph,
+            folder / _SIGNED,
+            weight_type=QuantType.QInt8,
+            per_channel=True,
+            reduce_range=True,  # exact without VNNI as well
+        )
+    if not (folder / _UNSIGNED).exists():
+        quantize_dynamic(graph, folder / _UNSIGNED, weight_type=QuantType.QUInt8)
+    if not (folder / _OPENVINO).exists():
+        _fit_openvino(plan, folder, left_out)
+
+
+def _fit_openvino(plan: EncoderRivalsPlan, folder: Path, left_out: dict[str, str]) -> None:
     rival = Rival("NNCF", OPENVINO, "embedders", "OpenVinoQuantiser")
     try:
         with started(rival, plan.pythons.get(OPENVINO), plan.threads) as quantiser:

@@ -126,13 +126,15 @@ class OpenVinoQuantiser:
         """Write a graph of ONNX as OpenVINO's int8."""
         import openvino
 
-        read = _tokenizer(tokenizer)
+        read, graph = _tokenizer(tokenizer), openvino.Core().read_model(source)
+        known = {name for each in graph.inputs for name in each.get_names()}
 
         def inputs(text: str) -> dict[str, Any]:
-            return _arrays([read.encode(text)])
+            arrays = _arrays([read.encode(text)])
+            return {name: array for name, array in arrays.items() if name in known}
 
         model = self._nncf.quantize(
-            openvino.Core().read_model(source),
+            graph,
             self._nncf.Dataset(texts, inputs),
             model_type=self._nncf.ModelType.TRANSFORMER,
             subset_size=len(texts),

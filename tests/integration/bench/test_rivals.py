@@ -42,8 +42,10 @@ def test_an_encoder_stands_beside_what_is_installed(
     tokenizer.save(str(source / "tokenizer.json"))
     command = ["encoder-rivals", "--bundle", str(bundle), "--source", str(source)]
     command += ["--texts", str(write_lines(tmp_path)), "--batch", "1,4", "--repetitions", "1"]
-    assert main([*command, "--threads", "1", "--busy"]) == 0
+    materials = tmp_path / "materials"
+    assert main([*command, "--threads", "1", "--busy", "--materials", str(materials)]) == 0
     printed = capsys.readouterr().out
+    assert {file.name for file in materials.glob("*.onnx")} >= {"fp32.onnx", "int8.onnx"}
     speeds, systems = tables(printed)
     runtime = {"ONNX Runtime, fp32", "ONNX Runtime, int8", "ONNX Runtime, uint8"}
     assert {row[0] for row in systems} >= {"this engine", *runtime}
