@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve wheel test test-slow soak docs lint format clean
+.PHONY: help serve wheel wheel-arm test test-slow soak docs lint format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -28,6 +28,11 @@ wheel: $(VENV)/dev.stamp ## build the wheel into dist/, and try it in a fresh en
 	rm -rf dist build
 	$(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --wheel-dir dist .
 	$(BIN)/python -m tests.try_wheel dist/*.whl
+
+wheel-arm: $(VENV)/dev.stamp ## build the wheel for Linux on ARM by a cross-compiler, and try it under QEMU (Debian, Ubuntu)
+	rm -rf dist/*aarch64.whl build
+	CXX=aarch64-linux-gnu-g++ $(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --wheel-dir dist .
+	$(BIN)/python -m tests.try_arm_wheel dist/*aarch64.whl
 
 PYTEST = $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -rs
 

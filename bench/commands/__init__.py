@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 
-from bench.commands import decoding, documents, encoding, evaluation, gate, training
+from bench.commands import decoding, documents, encoding, evaluation, gate, rivals, training
 
 VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "engine": decoding.engine,
@@ -27,6 +27,9 @@ VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "encoders": encoding.encoders,
     "encoder-server": encoding.encoder_server,
     "students": decoding.students,
+    "language-rivals": rivals.language_rivals,
+    "encoder-rivals": rivals.encoder_rivals,
+    "student-rivals": rivals.student_rivals,
     "documents": decoding.documents,
     "gate": gate.gate,
     "tables": documents.tables,

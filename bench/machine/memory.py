@@ -19,10 +19,15 @@ def current_rss() -> int:
     return found
 
 
-def _status(name: str) -> int | None:
-    """A size in bytes of /proc/self/status; None where there is none."""
+def peak_rss_of(pid: int) -> int:
+    """Bytes that another process has held at most; 0 where the system does not say."""
+    return _status("VmHWM", str(pid)) or 0
+
+
+def _status(name: str, process: str = "self") -> int | None:
+    """A size in bytes of a process's status; None where there is none."""
     try:
-        with open("/proc/self/status") as file:
+        with open(f"/proc/{process}/status") as file:
             for line in file:
                 if line.startswith(f"{name}:"):
                     return int(line.split()[1]) * 1024

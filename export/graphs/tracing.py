@@ -37,7 +37,7 @@ def trace_graph(
         {i: Dim.DYNAMIC for i, axis in enumerate(tensor.axes) if isinstance(axis, str)}
         for tensor in inputs
     ]
-    with _quiet(), _operators_read_once(), _traced_once():
+    with _quiet(), _operators_read_once(), _traced_once(), rules_by_operator():
         program = torch.onnx.export(
             module.eval(),
             (*arguments, {}),  # a dictionary at the end is taken for keyword arguments
@@ -117,6 +117,30 @@ def _traced_once() -> Iterator[None]:
             yield
     finally:
         passes.decompose_with_registry, promotion.run_node = trace_again, run_node
+
+
+@contextlib.contextmanager
+def rules_by_operator() -> Iterator[None]:
+    """Keep the exporter's optimizer from trying a rule on a node of another operator than the rule
+    is about. It would prepare a match first, which takes a fifth of an export's time; the graphs
+    are the same."""
+    # Half a second to import, which is not for commands that trace nothing.
+    from onnxscript.rewriter import _matcher
+
+    matcher: Any = _matcher.SimplePatternMatcher
+    match = matcher.match
+
+    def matched(own: Any, model: Any, graph: Any, node: Any, **options: Any) -> Any:
+        begun_with = own.pattern.output_nodes[0]  # the matcher's first comparison is with this one
+        if begun_with.op.matches(node.op_type) and begun_with.domain.matches(node.domain):
+            return match(own, model, graph, node, **options)
+        return None
+
+    matcher.match = matched
+    try:
+        yield
+    finally:
+        matcher.match = match
 
 
 @contextlib.contextmanager

@@ -101,15 +101,19 @@ def build_library(compiler: str, folder: Path, processor: str) -> Path:
 
 
 def ship_library(compiler: str, folder: Path) -> Path | None:
-    """Compile the operators into a folder for any x86-64 processor, or any 64-bit one of ARM where
-    this is one: one library, which chooses at run time. None on other machines.
+    """Compile the operators into a folder, for all processors of the machine that the compiler
+    builds for: x86-64 or ARM of 64 bits. It is one library, which chooses its code at run time.
 
-    Raises OSError and subprocess.SubprocessError.
+    A cross-compiler makes the library of another machine. Returns None for other machines and
+    systems. Raises OSError and subprocess.SubprocessError.
     """
-    levels = LEVELS.get(platform.machine(), ())
-    if sys.platform != "linux" or not levels:
+    if sys.platform != "linux":
         return None
-    library = _shipped(folder, SOURCES)
+    machine = _run(compiler, "-dumpmachine").partition("-")[0]
+    levels = LEVELS.get(machine, ())
+    if not levels:
+        return None
+    library = _shipped(folder, SOURCES, machine)
     with _place_for(library) as made:
         objects = [compile_level(compiler, level, made.parent) for level in levels]
         _run(compiler, *_FLAGS, "-shared", "-s", SOURCES / "levels.cpp", *objects, to=made)
@@ -117,8 +121,9 @@ def ship_library(compiler: str, folder: Path) -> Path | None:
 
 
 def shipped_library(folder: Path, sources: Path = SOURCES) -> Path | None:
-    """What `ship_library` made in a folder of these sources, if it can be loaded here."""
-    library = _shipped(folder, sources)
+    """The library that `ship_library` made of these sources in a folder, if it can be loaded
+    here."""
+    library = _shipped(folder, sources, platform.machine())
     if not library.is_file():
         return None
     try:
@@ -137,8 +142,8 @@ def _wanted() -> bool:
     return switch == "on"
 
 
-def _shipped(folder: Path, sources: Path) -> Path:
-    machine = platform.machine()
+def _shipped(folder: Path, sources: Path, machine: str) -> Path:
+    """The file of the library for a machine, whose name begins with `kernels-MACHINE-`."""
     known = _digest(sources, machine, *LEVELS.get(machine, ()), *_ALONE)
     return folder / f"kernels-{machine}-{known}.so"
 
@@ -199,8 +204,10 @@ def processor_features() -> str:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Compile what is to run without a compiler, into the folder that is given or else where this
-    package looks for it; prints the file."""
+    """Compile the library that runs without a compiler, and print its file.
+
+    It goes into the folder that `words` names, or else to where this package looks for it.
+    """
     words = sys.argv[1:] if words is None else words
     if not _wanted():
         print(f"no library is made: {SWITCH} is off")
@@ -215,7 +222,7 @@ def main(words: list[str] | None = None) -> int:
         output = getattr(error, "stderr", None) or error
         print(f"error: {compiler} failed:\n{output}", file=sys.stderr)
         return 1
-    print(library or f"no library is shipped for {sys.platform} on {platform.machine()}")
+    print(library or f"no library is shipped for the machine that {compiler} builds for")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A cache of translations: what was asked for before, word for word, is not decoded again."""
+"""A cache of translations: a repeated request is not decoded again."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collections import OrderedDict
 from serving.translation.results import Translation
 
 _OVERHEAD = 400
-"""Bytes of an entry besides its key's numbers and its answer, about."""
+"""Approximate bytes of an entry, without the ids of its key and its answer."""
 _ID_BYTES = 36
-"""Bytes of a token id, or at most of a character, in a key."""
+"""Bytes of a token id in a key; a character takes no more."""
 
 
 class AnswerCache:
-    """The translations used last, within a number of bytes.
+    """The most recently used translations, within a number of bytes.
 
-    Belongs to one scheduler, so that it ends with its model. Answers are kept pickled, which makes
-    their size known.
+    The cache belongs to one scheduler, so it ends with its model. Answers are stored as pickles,
+    because then their size is known.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -29,11 +29,11 @@ class AnswerCache:
 
     @property
     def num_bytes(self) -> int:
-        """Roughly how many bytes the answers take that are held."""
+        """Approximate bytes of the stored answers."""
         return self._bytes
 
     def get(self, key: tuple[object, ...]) -> Translation | None:
-        """The translation that was put there."""
+        """The stored translation, or None."""
         with self._lock:
             answer = self._entries.get(key)
             if answer is None:
@@ -44,7 +44,7 @@ class AnswerCache:
         return found
 
     def put(self, key: tuple[object, ...], translation: Translation) -> None:
-        """Keep a translation; the ones not used for longest make room."""
+        """Store a translation. The least recently used ones make room."""
         answer = pickle.dumps(translation, pickle.HIGHEST_PROTOCOL)
         size = _size(key, answer)
         with self._lock:

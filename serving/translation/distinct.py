@@ -1,5 +1,5 @@
-"""Many texts with sentences in common: each distinct one is decoded once, and what is done outlives
-an interruption."""
+"""Translates many texts that share sentences. Each distinct sentence is decoded once, and an
+interrupted run can be resumed."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from serving.translation.results import TextHypothesis, Translation
 
 U = TypeVar("U")
 Key = tuple[str, bool]
-"""A sentence, and whether its word links are wanted."""
+"""A sentence, and whether its word links are needed."""
 Decode = Callable[[Mapping[Key, Sentence | None]], Iterator[tuple[Key, Translation | ServingError]]]
 
 
 _WINDOW = 1000
-"""How many texts are in memory in sentences at once."""
+"""Number of texts whose sentences are in memory at once."""
 
 
 class KnownSentences:
-    """Sentences that have been translated: they lie in a file, for there may be very many with
-    their word links, and for who goes on after an interruption."""
+    """Translated sentences in a file. There may be many, with their word links, and a later run can
+    resume from the file."""
 
     def __init__(self, path: Path, made_by: str) -> None:
-        """Goes on with the file where it was `made_by` the same model in the same way."""
+        """Continue the file if it was `made_by` the same model in the same way."""
         self._path = path
         self._places: dict[bytes, int] = {}
         self._end = self._read(made_by)
@@ -49,7 +49,7 @@ class KnownSentences:
 
     @property
     def digests(self) -> Collection[bytes]:
-        """Of the sentences that are known."""
+        """The keys of the translated sentences."""
         return self._places
 
     def __contains__(self, key: Key) -> bool:
@@ -60,7 +60,7 @@ class KnownSentences:
         return _from_record(json.loads(self._file.readline()))[1]
 
     def _read(self, made_by: str) -> int:
-        """Where what can be gone on with ends: before a line that was cut off."""
+        """The end of the usable part of the file, which excludes a line that was cut off."""
         end = 0
         with (
             contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError),
@@ -79,7 +79,7 @@ class KnownSentences:
         return end
 
     def add(self, key: Key, translation: Translation) -> None:
-        """Note a translation."""
+        """Store a translation."""
         self._places[_digest(key)] = self._end
         self._append(_as_record(key, translation))
 
@@ -91,7 +91,7 @@ class KnownSentences:
         self._end += len(line)
 
     def close(self, *, remove: bool) -> None:
-        """Close the file, and remove it where nothing is left to be done."""
+        """Close the file, and remove it if nothing is left to do."""
         self._file.close()
         if remove:
             self._path.unlink(missing_ok=True)
@@ -105,8 +105,9 @@ def translate_units(
     made_by: str,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[list[Translated], list[str]]:
-    """The translations of the units of a file, and warnings. What is done lies beside the file
-    `out` as long as not all is, for who goes on `made_by` the same model in the same way."""
+    """The translations of a file's units, and warnings. Until all are done, the finished ones are
+    kept beside the file `out`; a later run `made_by` the same model in the same way continues
+    there."""
     known = KnownSentences(out.with_name(f".{out.name}.partial"), made_by)
     done = False
     try:
@@ -127,8 +128,9 @@ def translate_distinct(
     known: KnownSentences,
     progress: Callable[[int, int], None],
 ) -> tuple[list[Translated], int]:
-    """The translation of each unit, and how many sentences could not be translated and stay as they
-    are. `progress` gets how many distinct sentences are done, and of how many."""
+    """The translation of each unit, and the number of sentences that could not be translated and
+    stay as they are. `progress` is called with the number of finished distinct sentences and their
+    total."""
 
     @functools.lru_cache(maxsize=1)  # what has one window is read once
     def window(begin: int) -> list[TextInSentences]:

@@ -1,5 +1,5 @@
-"""A list of sentences, all there from the start, decoded in batches of like length, one after the
-other or by several workers."""
+"""Decodes a complete list of sentences in batches of similar length, one after another or by
+several workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from serving.translation.texts import demand
 def fill_batches(
     demands: dict[int, Demand], sizes: CacheCosts, limits: BatchLimits
 ) -> list[list[int]]:
-    """Keys in batches of one beam size and like length, within the limits."""
+    """Keys in batches of one beam size and similar length, within the limits."""
     batches: list[list[int]] = []
     room, beam_size = BatchRoom(sizes, limits), 0
     for key in sorted(demands, key=demands.__getitem__):
@@ -34,8 +34,8 @@ def fill_batches(
 
 
 def share_out(demands: dict[int, Demand], workers: int) -> list[dict[int, Demand]]:
-    """A share for each worker: sentences of like length, each share with about as many source ids
-    as any other, since short sentences are done sooner."""
+    """One share per worker, of sentences of similar length. All shares have about equally many
+    source ids, because short sentences end sooner."""
     shares: list[dict[int, Demand]] = [{} for _ in range(workers)]
     total, before = sum(demand.source_length for demand in demands.values()), 0
     for key in sorted(demands, key=demands.__getitem__):
@@ -53,10 +53,10 @@ def decode_in_batches(
 ) -> Iterator[tuple[int, Finished]]:
     """Decode sentences; yields the key of each with its result, a batch at a time.
 
-    With several workers as many batches run at once, each on a thread of its own; few sentences
-    are shared out to all workers. The results are the same: no sentence depends on its batch.
-    What does not fit a device's memory is decoded in halves; DeviceMemoryError is for a sentence
-    that does not fit alone.
+    Several workers run several batches at once, each on its own thread; few sentences are divided
+    among all workers. The results are the same, because no sentence depends on its batch. A batch
+    that does not fit into a device's memory is decoded in halves. Raises DeviceMemoryError for a
+    sentence that does not fit alone.
     """
     limits = limits or BatchLimits()
     limits = replace(limits, max_cache_bytes=limits.max_cache_bytes // workers)
@@ -86,8 +86,8 @@ def decode_in_batches(
 
 @functools.cache
 def _threads(count: int) -> ThreadPoolExecutor:
-    """So many threads, which stay for later calls: a GPU's session keeps buffers and CUDA graphs
-    for each thread, and those of one that has ended are lost."""
+    """This many threads, which stay for later calls. The session of a GPU keeps buffers and CUDA
+    graphs per thread and loses them when the thread ends."""
     return ThreadPoolExecutor(count, thread_name_prefix="offline")
 
 

@@ -1,4 +1,4 @@
-"""A text that has been read: its sentences, and how its translation is put together of theirs."""
+"""A text that was divided into sentences, and how its translation is assembled from theirs."""
 
 from __future__ import annotations
 
@@ -15,30 +15,29 @@ from serving.translation.results import Translation, join_translations
 
 @dataclass(frozen=True)
 class TextInSentences:
-    """A text that has been read."""
+    """A text that was divided into sentences."""
 
     document: Document
     sentences: Sequence[Sentence | None]
-    """What is to be decoded; None where the model has no pieces."""
+    """The sentences to decode; None for one without pieces."""
     alignments: bool
-    """Whether hypotheses keep their word links."""
+    """Whether the hypotheses of the result have word links."""
     with_links: bool
-    """Whether the sentences' translations get word links, be it for the places of markup and terms
-    alone."""
+    """Whether the sentences are decoded with word links, which also place markup and terms."""
     target: str
     """The language of the translation."""
     glossary: Sequence[TermIndex] = ()
     """Glossaries whose terms are put into the translation."""
     known: Mapping[int, str] = field(default_factory=dict)
-    """What a memory has for sentences, by their numbers; those are not decoded."""
+    """Translations from a memory, by sentence number. These sentences are not decoded."""
 
     @property
     def waiting(self) -> dict[int, Sentence | None]:
-        """The sentences that are to be decoded, by number."""
+        """The sentences to decode, by number."""
         return {n: each for n, each in enumerate(self.sentences) if n not in self.known}
 
     def joined(self, translations: Mapping[int, Translation]) -> Translation:
-        """The text's translation from those of the sentences that were waiting, by number."""
+        """The text's translation, from those of the decoded sentences by number."""
         ordered = [
             Translation(self.known[n])
             if n in self.known
@@ -49,8 +48,8 @@ class TextInSentences:
 
 
 def taken(document: Document, memory: MemoryUse) -> tuple[dict[int, str], dict[int, Draft]]:
-    """What a memory has for the sentences of a document, by number, as a model would write it, and
-    what others may begin with."""
+    """Translations from a memory for the sentences of a document, by number and in the form of a
+    model's output; and the drafts with which other sentences may begin."""
     asked = [document.as_given(number) for number in range(len(document.sentences))]
     known, drafts = dict[int, str](), dict[int, Draft]()
     for number, found in enumerate(memory.find(asked, memory.threshold)):

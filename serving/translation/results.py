@@ -1,4 +1,4 @@
-"""What becomes of sentences, and how the result of a text is put together of theirs."""
+"""The results of sentences, and how the result of a text is assembled from them."""
 
 from __future__ import annotations
 
@@ -24,72 +24,72 @@ class TextHypothesis:
     score: float
     """Length-normalised log-probability, see `SearchOptions.score`."""
     cumulative: float
-    """Log-probability of the generated tokens, eos included."""
+    """Log-probability of the generated tokens, including eos."""
     tokens: tuple[str, ...]
     token_scores: tuple[float, ...]
-    """Natural log-probability of each token, and of eos where it was reached."""
+    """Natural log-probability of each token, and of eos if it was reached."""
     finished: bool
-    """False where max_length ended it."""
+    """False if it was cut at max_length."""
     probability: float | None = None
-    """That it is good, as the bundle's calibration has it (`Manifest.calibration`); None where the
-    bundle has none."""
+    """Probability that the translation is good, by the bundle's calibration
+    (`Manifest.calibration`); None if the bundle has none."""
     alignment: tuple[Link, ...] | None = None
-    """Word links, where they were asked for; they lie in the text that was given, and in `text`."""
+    """Word links between the given text and `text`, if the request asked for them."""
 
 
 @dataclass(frozen=True)
 class Translation:
-    """What one text became; `hypotheses` is empty for a blank text."""
+    """The translation of one text; `hypotheses` is empty for a blank text."""
 
     text: str
     hypotheses: tuple[TextHypothesis, ...] = ()
     warnings: tuple[str, ...] = ()
-    """`repetition`: the output looped and was decoded again; `max_length`: it did not end;
-    `constraints`: a hypothesis lacks a required term; a `FaultKind`: what it has, compared with the
-    source, could not be put right."""
+    """`repetition`: the output looped and was decoded again; `max_length`: the output did not end;
+    `constraints`: a hypothesis lacks a required term; a `FaultKind`: a difference from the source
+    that could not be repaired."""
     repaired: tuple[Repair, ...] = ()
-    """What was wrong with what the model preferred, and is right in `text`. The tokens and scores
-    of a hypothesis are of what the model wrote, before parts of the source were put in."""
+    """The repaired faults of the model's preferred output. The tokens and scores of a hypothesis
+    are those of the model's output, before parts of the source were put in."""
     beginning: str = ""
-    """What it was made to begin with, of the translation of a draft."""
+    """The beginning of a draft's translation that was forced on this one."""
 
     @property
     def linked(self) -> Translated:
-        """The best hypothesis with its word links, as far as they were asked for."""
+        """The best hypothesis, with its word links if the request asked for them."""
         best = self.hypotheses[0] if self.hypotheses else None
         return Translated(self.text, best.alignment or () if best else ())
 
 
 @dataclass(frozen=True)
 class Done:
-    """The search is done with a sentence, and it is translated."""
+    """A sentence has its final translation."""
 
     translation: Translation
 
 
 @dataclass(frozen=True)
 class Again:
-    """A sentence is to be decoded in another way: the loop guard found a loop, or its translation
-    has a fault."""
+    """A sentence must be decoded again with other options, because its output loops or has a
+    fault."""
 
     sentence: Sentence
 
 
 @dataclass(frozen=True)
 class Split:
-    """Others are to be decoded in the place of a sentence: their translations, `gathered`, are its
-    own."""
+    """Other sentences must be decoded instead of this one. `gathered` makes its translation from
+    theirs."""
 
     sentences: tuple[Sentence, ...]
 
 
 SentenceOutcome = Done | Again | Split
-"""What has become of a sentence that the search is done with."""
+"""The next action for a sentence whose search has ended."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """Log-probability of a given translation."""
+    """The log-probability of a given translation."""
 
     tokens: tuple[str, ...]
     token_scores: tuple[float, ...]
@@ -97,7 +97,7 @@ class Score:
 
     @property
     def cumulative(self) -> float:
-        """Sum over the tokens and eos."""
+        """The sum over the tokens and eos."""
         return sum(self.token_scores)
 
 
@@ -110,8 +110,8 @@ def gathered(parts: Sequence[Translation]) -> Translation:
 
 
 def check_single(options: SearchOptions, terms: Terms, sentences: int) -> None:
-    """Raise InvalidOptionError where what is asked for is of one sentence; `sentences` are
-    several."""
+    """Raise InvalidOptionError if a request for several `sentences` has an option that is only for
+    one."""
     for name, asked in (
         ("options.return_alternatives", options.return_alternatives),
         ("required", bool(terms.required)),
@@ -127,7 +127,7 @@ def check_single(options: SearchOptions, terms: Terms, sentences: int) -> None:
 def join_translations(
     document: Document, translations: Sequence[Translation], *, alignments: bool
 ) -> Translation:
-    """The translation of a document from those of its sentences; a text without sentences stays as
+    """The translation of a document from those of its sentences. A text without sentences stays as
     it is and has no hypotheses."""
     hypotheses = _join_hypotheses(document, translations, alignments=alignments)
     text = hypotheses[0].text if hypotheses else document.untranslated
@@ -144,12 +144,12 @@ def join_translations(
 def _join_hypotheses(
     document: Document, translations: Sequence[Translation], *, alignments: bool
 ) -> list[TextHypothesis]:
-    """Hypothesis i of a text is made of hypothesis i of each sentence, or of its last one; no text
-    comes twice.
+    """Hypothesis i of a text, made of hypothesis i of each sentence, or of the sentence's last one.
+    Equal texts are listed once.
 
-    `cumulative` is the sum; `score` and `probability` are the means of the sentences', weighted by
-    the tokens of their best hypotheses, so that order is kept; tokens follow each other, each
-    sentence's scores with that of its end.
+    `cumulative` is the sum. `score` and `probability` are the means over the sentences, weighted by
+    the tokens of their best hypotheses, so that the order is kept. Tokens are concatenated; each
+    sentence's scores include that of its end.
     """
     # A sentence without pieces for the model has no hypotheses.
     lists = [
@@ -173,7 +173,7 @@ def _join_hypotheses(
 
 
 def join_timings(timings: Sequence[RequestTiming]) -> RequestTiming:
-    """From the first start to the last end; the longest encoding; the largest batch."""
+    """The time from the first start to the last end, the longest encoding and the largest batch."""
     queue_s = min((timing.queue_s for timing in timings), default=0.0)
     encode_s = max((timing.encode_s for timing in timings), default=0.0)
     ends = (timing.queue_s + timing.encode_s + timing.decode_s for timing in timings)

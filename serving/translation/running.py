@@ -1,7 +1,7 @@
-"""Sentences being decoded: running batches, which others join and leave between steps.
+"""Running batches, which sentences join and leave between steps.
 
-Sentences of one beam size are decoded together, with and without shortlists apart; those of other
-groups have batches of their own, which take turns.
+Sentences of one beam size are decoded together, with and without shortlists apart. Other groups
+have their own batches. All batches take turns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from serving.translation.results import SentenceOutcome
 from serving.translation.texts import TextProcessor
 
 JOIN_EVERY = 2
-"""Steps of a batch between joins: each runs the encoder on few sentences."""
+"""Steps of a batch between joins. Every join runs the encoder, on few sentences."""
 
 
 class Steppers(Protocol):
@@ -35,11 +35,12 @@ class Steppers(Protocol):
 
 
 SentenceProgress = Progress[list[int], SentenceOutcome]
-"""Its news are ids, prefix included, with which the best hypothesis of a sentence begins."""
+"""Its news are the ids with which the best hypothesis of a sentence begins, including the
+prefix."""
 
 
 class RunningBatches:
-    """The `Engine` that decodes on the thread that calls it."""
+    """The `Engine` that decodes on the calling thread."""
 
     lost, company = False, 0
 
@@ -47,7 +48,7 @@ class RunningBatches:
         self._texts, self._steppers = texts, steppers
         self._batches: dict[Group, _Batch] = {}
         self.progress: SentenceProgress = Progress()
-        """What has not been reported."""
+        """The results and news that were not reported yet."""
 
     @property
     def busy(self) -> bool:
@@ -55,7 +56,7 @@ class RunningBatches:
         return bool(self._batches) or self.progress.matters
 
     def join(self, tasks: Mapping[int, Sentence]) -> None:
-        """Let sentences of one group join its batch, or begin one."""
+        """Add sentences of one group to its batch, or start one."""
         group = next(iter(tasks.values())).group
         began = time.monotonic()
         try:
@@ -74,7 +75,7 @@ class RunningBatches:
         self.progress.joined.append(joined)
 
     def cancel(self, numbers: Iterable[int]) -> None:
-        """Drop sentences, those that have left already aside."""
+        """Drop sentences. Those that have already left are ignored."""
         for number in numbers:
             for group, batch in list(self._batches.items()):
                 batch.cancel(number)
@@ -87,25 +88,25 @@ class RunningBatches:
             self._step(group)
 
     def collect(self) -> SentenceProgress:
-        """What has not been reported, which it then is."""
+        """Return the unreported results and news, and forget them."""
         progress, self.progress = self.progress, Progress()
         return progress
 
     def step(self) -> SentenceProgress:
-        """One token of every sentence, and what comes of it."""
+        """Decode one token of every sentence; returns the results and news."""
         self.advance()
         return self.collect()
 
     def wake(self) -> None:
-        """Nothing to do: steps here compute, and never wait to be woken."""
+        """Does nothing: these steps compute, and never wait to be woken."""
 
     def restart(self) -> None:
-        """Drop every batch, and give the memory of their caches back."""
+        """Drop all batches and free the memory of their caches."""
         self._batches.clear()
         self.collect()
 
     def close(self) -> None:
-        """Nothing is left to end."""
+        """Does nothing: there is nothing to stop."""
 
     def _step(self, group: Group) -> None:
         batch, progress = self._batches[group], self.progress
@@ -135,42 +136,42 @@ class _Batch:
         self.sentences: dict[int, Sentence] = {}
         self.steps_since_join = 0
         self._places: dict[int, int] = {}
-        """The search's own number of each sentence."""
+        """The search's number of each sentence, by the caller's number."""
         self._numbers: dict[int, int] = {}
-        """The other way round."""
+        """The caller's number of each of the search's numbers."""
         self._streamed: dict[int, int] = {}
-        """Ids that were streamed of sentences."""
+        """Number of ids streamed so far of each sentence."""
         self._search = BeamSearch(stepper, list(sentences.values()))
         self._note(range(len(sentences)), sentences)
 
     @property
     def encode_s(self) -> float:
-        """Seconds that the encoder took for those that joined last."""
+        """Seconds that the encoder took for the sentences that joined last."""
         return self._search.encode_s
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Source ids of all sentences."""
+        """Number of source ids of each sentence."""
         return tuple(len(sentence.source) for sentence in self.sentences.values())
 
     def join(self, sentences: Mapping[int, Sentence]) -> None:
-        """Give sentences rows of this batch; they are decoded from the next step on."""
+        """Give sentences rows of this batch. They are decoded from the next step on."""
         self._note(self._search.add(list(sentences.values())), sentences)
 
     def cancel(self, number: int) -> None:
-        """Drop a sentence, if it is here."""
+        """Drop a sentence if it is in the batch."""
         if number in self.sentences:
             self._search.cancel(self._places[number])
             self._forget(number)
 
     def step(self) -> list[tuple[Sentence, Finished]]:
-        """One token of every sentence; returns those that are done, by their numbers."""
+        """Decode one token of every sentence; returns the finished ones by number."""
         done = [replace(f, index=self._numbers[f.index]) for f in self._search.step()]
         self.steps_since_join += 1
         return [(self._forget(finished.index), finished) for finished in done]
 
     def news(self) -> list[tuple[int, list[int]]]:
-        """Streamed sentences of which more is certain than was streamed, and what."""
+        """The streamed sentences with new certain ids, and these ids."""
         news = []
         for number, streamed in self._streamed.items():
             agreed = self._search.agreed(self._places[number])

@@ -1,4 +1,4 @@
-"""Log-probabilities of translations that are given.
+"""Log-probabilities of given translations.
 
 Shape letters: B pairs, P tokens of the longest target and its end.
 """
@@ -19,7 +19,7 @@ from serving.translation.results import Score
 from serving.translation.texts import TextProcessor
 
 _Pair = tuple[list[int], list[int]]
-"""Ids of a source, with its eos, and of a target without one."""
+"""The ids of a source with eos, and of a target without eos."""
 
 
 def score_pairs(
@@ -29,11 +29,10 @@ def score_pairs(
     pairs: Sequence[tuple[str, str]],
     languages: tuple[str | None, str | None] = (None, None),
 ) -> list[Score]:
-    """What the model says of each target, as a translation of its source; results in input order.
-    `languages` are those of sources and targets.
+    """The log-probability of each target as a translation of its source, in input order.
 
-    Raises RequestError for a text that cannot be read or is too long, DecodingError where the model
-    gives a non-finite score.
+    `languages` are the languages of sources and targets. Raises RequestError for a text that cannot
+    be read or is too long, and DecodingError if the model gives a non-finite score.
     """
     first = texts.first_pieces(languages[1])
     encoded = [
@@ -62,7 +61,7 @@ def score_pairs(
 def _token_scores(
     stepper: Stepper, pairs: Sequence[_Pair], special_ids: SpecialIds
 ) -> list[tuple[float, ...]]:
-    """Log-probability of each token of each target, and of its end."""
+    """The log-probability of each token of each target, and of its end."""
     state = stepper.encode([source for source, _ in pairs])
     lengths = [len(target) + 1 for _, target in pairs]
     tokens_BP = np.zeros((len(pairs), max(lengths)), dtype=np.int64)

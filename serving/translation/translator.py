@@ -1,4 +1,4 @@
-"""Texts in, translations out, on the thread that asks: what the command line and Python use."""
+"""Translates texts on the calling thread, for the command line and for Python."""
 
 from __future__ import annotations
 
@@ -58,28 +58,28 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What is rarely asked of the translation of texts in Python."""
+    """Less common options of translating texts in Python."""
 
     target_prefix: str | Sequence[str] = ""
-    """What translations begin with: one text for all, or one a text; of several sentences the
-    first gets it."""
+    """The texts with which translations must begin: one for all texts, or one per text. If a text
+    has several sentences, it applies to the first."""
     alignments: bool = False
     """Whether each hypothesis gets word links."""
     terms: Terms = NO_TERMS
-    """Terms that every sentence's translation must or may not hold."""
+    """Terms that the translation of every sentence must or must not contain."""
     glossary: Sequence[TermIndex] = ()
-    """Glossaries of these languages: what a sentence holds of them is put into its translation.
-    They are for texts and files; `translate_sentences` leaves them out."""
+    """Glossaries of these languages. The terms that a sentence contains are put into its
+    translation. `translate_sentences` ignores them."""
     memory: MemoryUse | None = None
-    """A memory of these languages, whose sentences are not decoded, or begin as it has them;
-    likewise for texts and files alone. What it has heeds no prefix and no terms."""
+    """A memory of these languages. Its sentences are not decoded, or begin as in the memory;
+    prefixes and terms do not apply to its translations. `translate_sentences` ignores it."""
 
 
 NO_WISHES = Wishes()
 
 
 class BundleSteppers:
-    """The step graphs of a translation bundle, each loaded at first use."""
+    """The step graphs of a translation bundle; each is loaded at its first use."""
 
     def __init__(self, folder: Path, manifest: Manifest, threads: int, device: Device) -> None:
         self._loaded_from, self._device = (folder, manifest, threads), device
@@ -100,7 +100,7 @@ class BundleSteppers:
 
 
 class ModelTranslator:
-    """Translates with a model in this process, whatever it was loaded from."""
+    """Translates with a loaded model in this process."""
 
     def __init__(
         self,
@@ -112,38 +112,38 @@ class ModelTranslator:
         device: DeviceUse = ON_CPU,
         zero_shot: bool = False,
     ) -> None:
-        """`workers` batches, decoded at once, share the memory of `limits`. With `zero_shot` pairs
-        of languages are allowed on which the model was not trained."""
+        """`workers` batches are decoded at once and share the memory of `limits`. `zero_shot`
+        allows language pairs on which the model was not trained."""
         self._zero_shot = zero_shot
         self.texts, self.steppers = texts, steppers
         self.workers, self._limits = workers, limits or usual_limits(device.name)
         self.device = device
-        """What it runs on."""
+        """The device that the model runs on."""
 
     @property
     def manifest(self) -> Manifest:
-        """What the bundle's manifest says of it."""
+        """The bundle's manifest."""
         return self.texts.manifest
 
     @property
     def default_options(self) -> SearchOptions:
-        """The bundle's own search options."""
+        """The bundle's default search options."""
         return self.texts.default_options
 
     def engine(self) -> Engine[Sentence, list[int], SentenceOutcome]:
-        """Decodes sentences on the thread that calls it."""
+        """The engine that decodes on the calling thread."""
         return RunningBatches(self.texts, self.steppers)
 
     def warm_up(self) -> None:
-        """Translate something: the first time takes longer."""
+        """Translate something, because the first translation takes longer."""
         source, target = self.manifest.languages.trained[0]
         self.translate_sentences([_WARM_UP_TEXT], source=source, target=target)
 
     def direction(self, source: str | None, target: str | None) -> tuple[str, str]:
-        """The languages that are meant, of which what is clear from the bundle may be left out.
+        """The source and target language. Either may be omitted if the bundle leaves no choice.
 
-        Raises UnknownLanguageError, which lists the pairs, where the model does not translate that,
-        or several pairs fit.
+        Raises UnknownLanguageError, which lists the pairs, if the model does not translate this
+        pair or if several pairs fit.
         """
         return self.manifest.languages.choose(
             source, target, allowing=_ALLOWING, zero_shot=self._zero_shot
@@ -163,11 +163,11 @@ class ModelTranslator:
     ) -> list[Translation]:
         """Translate texts of any number of sentences, as the server does; results in input order.
 
-        `source` and `target` are language codes, for a bundle of several directions.
-        What is not for a model (markup, placeholders, numbers, symbols) is kept. Without `split` a
-        text, or a block of markup, is one sentence. `wishes` hold prefixes, word links and terms.
-        `progress` is called with the number of texts just finished. Raises RequestError for a text
-        that cannot be read or is too long, and DecodingError where the model fails on one.
+        `source` and `target` are language codes, for a bundle of several directions. Markup,
+        placeholders, numbers and symbols are kept. Without `split` a text, or a block of markup, is
+        one sentence. `wishes` has prefixes, word links and terms. `progress` is called with the
+        number of texts just finished. Raises RequestError for a text that cannot be read or is too
+        long, and DecodingError if the model fails on one.
         """
         options = options or self.default_options
         read = [
@@ -189,8 +189,8 @@ class ModelTranslator:
         split: bool = True,
         wishes: Wishes = NO_WISHES,
     ) -> TextInSentences:
-        """Read a text, to be given to `translate_read`; see `translate`, which raises the same. The
-        wish for a prefix is that of this text."""
+        """Read a text for `translate_read`; parameters and errors are those of `translate`. The
+        prefix in `wishes` is the one of this text."""
         check_text(text)
         document = Document(text, format)
         source, target = self.direction(source, target)
@@ -252,9 +252,9 @@ class ModelTranslator:
         split: bool = True,
         wishes: Wishes = NO_WISHES,
     ) -> Iterator[tuple[int, Translation | ServingError]]:
-        """Each text's index with its translation, or with what it failed with, as they end: one
-        that cannot be read or is too long does not end the others. See `translate`; the wish for a
-        prefix is that of every text."""
+        """Yield each text's index with its translation or its error, as they end. A text that fails
+        does not stop the others. The parameters are those of `translate`; a prefix in `wishes`
+        applies to every text."""
         source, target = self.direction(source, target)
         read: dict[int, TextInSentences] = {}
         for index, text in enumerate(texts):
@@ -277,7 +277,7 @@ class ModelTranslator:
     def translate_read(
         self, texts: Sequence[TextInSentences]
     ) -> Iterator[tuple[int, Translation | ServingError]]:
-        """Each text's index with its translation, or with what it failed with, as they end."""
+        """Yield each text's index with its translation or its error, as they end."""
         waiting: dict[tuple[int, int], Sentence | None] = {}
         found: list[dict[int, Translation]] = [{} for _ in texts]
         for index, text in enumerate(texts):
@@ -307,13 +307,13 @@ class ModelTranslator:
         wishes: FileWishes | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> FileTranslation:
-        """Translate a file into another of the same kind (docs/how-to/documents.md), which is there
-        whole or not at all; equal sentences are translated once.
+        """Translate a file into another of the same kind (docs/how-to/documents.md).
 
-        `progress` is called with the number of sentences that are done, and of all. What an
-        interruption leaves, `.NAME.partial` beside the target, the next call goes on with. Raises
-        DocumentError for a file that cannot be read, TooLongError for too long a paragraph,
-        InvalidOptionError where the target may not be written, and OSError.
+        The target is written completely or not at all. Equal sentences are translated once.
+        `progress` is called with the number of finished sentences and their total. After an
+        interruption the next call continues with `.NAME.partial` beside the target. Raises
+        DocumentError for a file that cannot be read, TooLongError for a paragraph that is too long,
+        InvalidOptionError if the target may not be written, and OSError.
         """
         from serving.documents.files import NO_FILE_WISHES, translate_file
 
@@ -358,10 +358,10 @@ class ModelTranslator:
         wishes: Wishes = NO_WISHES,
         progress: Callable[[int], None] | None = None,
     ) -> list[Translation]:
-        """Translate one sentence each, just as it is: nothing is divided, kept or put right.
+        """Translate each text as one sentence, without dividing, keeping or repairing anything.
 
-        This is what a model is measured by. Results are in input order; for the rest see
-        `translate`.
+        Models are measured with this. Results are in input order; parameters and errors are those
+        of `translate`.
         """
         options = dataclasses.replace(options or self.default_options, verify=False)
         source, target = self.direction(source, target)
@@ -374,8 +374,8 @@ class ModelTranslator:
     def _translate(
         self, sentences: Mapping[Key, Sentence | None]
     ) -> Iterator[tuple[Key, Translation | DecodingError]]:
-        """Each sentence's key and translation, or what the model failed with on it; None, for which
-        the model has no pieces, becomes an empty one."""
+        """Yield each sentence's key with its translation or its error. None, a sentence without
+        pieces, gets an empty translation."""
         waiting: dict[Key, Sentence] = {}
         for key, sentence in sentences.items():
             if sentence is None:
@@ -430,18 +430,17 @@ class ModelTranslator:
         source: str | None = None,
         target: str | None = None,
     ) -> list[Score]:
-        """Log-probabilities of given translations (source, target); results in input order. The
-        languages are as `translate` takes them.
+        """The log-probabilities of given pairs (source, target), in input order.
 
-        Raises RequestError for a text that cannot be read or is too long, DecodingError where the
-        model gives a non-finite score.
+        The languages are those of `translate`. Raises RequestError for a text that cannot be read
+        or is too long, and DecodingError if the model gives a non-finite score.
         """
         languages = self.direction(source, target)
         return score_pairs(self.texts, self.steppers.whole, self._limits, pairs, languages)
 
 
 def _with_wishes(texts: str | Sequence[str], wishes: Wishes) -> Iterator[tuple[str, Wishes]]:
-    """Each text with the wishes that are its own, where one prefix may be that of all texts."""
+    """Each text with its own wishes; one prefix may apply to all texts."""
     every = [texts] if isinstance(texts, str) else list(texts)
     if isinstance(wishes.target_prefix, str):
         return ((text, wishes) for text in every)
@@ -452,7 +451,7 @@ def _with_wishes(texts: str | Sequence[str], wishes: Wishes) -> Iterator[tuple[s
 def _in_order(
     ended: Iterator[tuple[int, Translation | ServingError]], progress: Callable[[int], None] | None
 ) -> list[Translation]:
-    """All translations in the order of their numbers; raises the first error that comes."""
+    """All translations by number; raises the first error."""
     results: dict[int, Translation] = {}
     for index, result in ended:
         if isinstance(result, ServingError):
@@ -480,16 +479,14 @@ class Translator(ModelTranslator):
         limits: BatchLimits | None = None,
         zero_shot: bool = False,
     ) -> None:
-        """Load and check a bundle, which a path or a model's name stands for
-        (`Helsinki-NLP/opus-mt-de-en`: downloaded and imported once); raises BundleError where it
-        cannot be used.
+        """Load and check a bundle; raises BundleError if it is unusable.
 
-        `threads` (default: the processors at hand) are shared by `workers` batches that are decoded
-        at once: one worker is best for single sentences, one for each thread for many. All workers
-        together keep to the memory of `limits`. On a GPU there are no more than it has streams for,
-        one unless MACARON_CUDA_STREAMS says otherwise. With `zero_shot` a bundle of
-        several directions also translates between languages of its own on whose pair it was not
-        trained.
+        `bundle` is a path, or the name of a model (`Helsinki-NLP/opus-mt-de-en`), which is
+        downloaded and imported once. `threads` (default: all usable processors) are shared by
+        `workers` batches that are decoded at once. One worker is best for single sentences, one per
+        thread for many. All workers share the memory of `limits`. A GPU has one worker, or as many
+        as MACARON_CUDA_STREAMS says. With `zero_shot` a bundle of several directions also
+        translates between its languages if it was not trained on the pair.
         """
         if threads is not None and threads < 1:
             raise InvalidOptionError(f"threads must be >= 1, got {threads}", parameter="threads")

@@ -1,8 +1,8 @@
-"""A translation compared with its source, and what becomes of it where the two differ.
+"""Compares a translation with its source, and repairs differences.
 
-The next best hypothesis without a fault is taken; else a figure that became another one is put
-right where it stands; else the sentence is decoded once more, with what is missing as a required
-term; else the source's form is put where the model's attention says. What is left is a warning.
+The repairs are tried in this order: take the next best hypothesis without a fault; correct a figure
+that became another one; decode the sentence once more, with the missing part as a required term;
+put the source's form where the model's attention points. If none succeeds, there is a warning.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from serving.text.terms import TermReader, Terms
 from serving.translation.results import Again, Done, TextHypothesis, Translation
 
 _WORSE = 0.5
-"""How much lower the score of a second search may be: what is far less likely is hardly a sentence
-(docs/background/decisions.md)."""
+"""How much lower the score of a second search may be. A far less probable output is hardly a
+sentence (docs/background/decisions.md)."""
 _MOST_FAULTS = 3
-"""With how many a sentence is decoded once more. Of 18 with more of them, long lists of figures,
-that helped two (docs/background/decisions.md), and they take longest."""
+"""Most faults with which a sentence is decoded once more. It helped only two of 18 sentences with
+more, which were long lists of figures and took longest (docs/background/decisions.md)."""
 Hypotheses = tuple[TextHypothesis, ...]
 
 
 def original_of(
     text: str, languages: Languages, source: str | None, target: str | None
 ) -> Original:
-    """What the translation of a text is compared with; `languages` are those of the model, which
-    count where it has one pair and the text's are not given."""
+    """The text that a translation is compared with. `languages` are the model's; they are used if
+    it has one pair and the text's languages are not given."""
     ours = source or (languages.source[0] if len(languages.source) == 1 else None)
     theirs = target or (languages.target[0] if len(languages.target) == 1 else None)
     return Original(text, ours, theirs, is_noteworthy(text))
@@ -55,10 +55,10 @@ def verified(
     others: Callable[[], Hypotheses],
     reader: TermReader,
 ) -> Done | Again:
-    """The translation, put right if need be, or the sentence to decode in its place.
+    """The translation, repaired if needed, or the sentence to decode instead.
 
-    `others` gives the hypotheses that were not asked for. What has been streamed stays, so that of
-    a streamed sentence no other hypothesis is taken, and nothing is put in.
+    `others` returns the hypotheses beyond the requested ones. Streamed text cannot change, so a
+    streamed sentence gets no other hypothesis and no part of the source.
     """
     first = original.first
     if first is None:
@@ -123,8 +123,7 @@ def _after_second(
 def _from_source(
     original: Original, tried: Translation, wrong: Sequence[Fault]
 ) -> Translation | None:
-    """The translation with the source's own forms in their places; None where these are not
-    known."""
+    """The translation with the source's forms in their places; None if the places are unknown."""
     links = tried.hypotheses[0].alignment or ()
     edits = put_right(original.text, tried.text, links, (original.source, original.target))
     return _repaired(_edited(tried, edits), wrong, "source") if edits else None
@@ -133,8 +132,8 @@ def _from_source(
 def _better(
     original: Original, translation: Translation, others: Hypotheses, wrong: Sequence[Fault]
 ) -> Translation | None:
-    """The translation with the best hypothesis that has none of the faults `wrong`, and no other,
-    before the rest."""
+    """The translation with the best hypothesis first that has neither the faults `wrong` nor
+    others; None if there is none."""
     hypotheses = (*translation.hypotheses, *others)
     texts = [hypothesis.text for hypothesis in hypotheses]
     number = first_without_faults(original.text, texts, (original.source, original.target), wrong)
@@ -151,8 +150,8 @@ def _warned(translation: Translation, left: Sequence[Fault]) -> Translation:
 
 
 def _as_asked(second: Translation, first: Translation) -> Translation:
-    """What the second search found, without links where they were not asked for, and without the
-    warning of a term that no client has required."""
+    """The result of the second search, without word links unless the request asked for them, and
+    without a warning about terms that no client required."""
     warnings = tuple(warning for warning in second.warnings if warning != "constraints")
     hypotheses = second.hypotheses
     if first.hypotheses[0].alignment is None:
@@ -169,7 +168,7 @@ def _with(translation: Translation, hypotheses: Hypotheses) -> Translation:
 
 
 def _alike(text: str, edit: Edit) -> bool:
-    """Whether most digits of a figure are those of the one that takes its place."""
+    """Whether most digits of two figures are equal, so that one replaces the other."""
     old = sorted(filter(str.isdecimal, text[slice(*edit.span)]))
     new = sorted(filter(str.isdecimal, edit.text))
     shared = sum(min(old.count(digit), new.count(digit)) for digit in set(old))
@@ -184,7 +183,8 @@ def _edited(translation: Translation, edits: Sequence[Edit]) -> Translation:
 
 
 def _constraints(found: Sequence[Fault], reader: TermReader) -> Constraints | None:
-    """What a second search is held to; None where that would not help, or cannot be written."""
+    """The constraints of a second search; None if it would not help, or if the model cannot write
+    them."""
     if len(found) > _MOST_FAULTS:
         return None
     wanted = wishes(found)

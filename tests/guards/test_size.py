@@ -42,7 +42,7 @@ def parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_no_function_has_more_parameters_than_can_be_told_apart(package: str) -> None:
+def test_no_function_has_more_parameters_than_a_reader_can_distinguish(package: str) -> None:
     found = [
         (f"{file}:{node.lineno} {node.name}", parameters(node))
         for file, tree in trees(package)

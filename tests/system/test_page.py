@@ -220,7 +220,7 @@ def test_linked_words_light_up_on_both_sides(page: Page) -> None:
     expect(target).to_have_count(0)
 
 
-def test_a_detected_language_is_told_and_used(page: Page) -> None:
+def test_a_detected_language_is_reported_and_used(page: Page) -> None:
     choice(page, "From").select_option("Detect language")
     choice(page, "to").select_option("English")
     swap = page.get_by_role("button", name="Swap the languages")

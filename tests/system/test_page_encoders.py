@@ -84,7 +84,7 @@ def test_two_texts_are_compared_and_the_code_does_the_same(page: Page, server: S
     assert json.loads(done.stdout) == [likeness]
 
 
-def test_what_the_server_refuses_is_told(visited: Visit, page: Page) -> None:
+def test_what_the_server_refuses_is_reported(visited: Visit, page: Page) -> None:
     choose(page, "tiny-embedder")
     page.get_by_label("First text").fill("cat " * 100)
     page.get_by_label("Second text").fill("A dog.")

@@ -71,7 +71,7 @@ def test_a_glossary_is_made_used_changed_and_deleted(visited: Visit, server: Ser
     expect(chosen.locator("option")).to_have_text(["No glossary"])
 
 
-def test_what_the_server_refuses_is_told(visited: Visit, server: Server) -> None:
+def test_what_the_server_refuses_is_reported(visited: Visit, server: Server) -> None:
     page = visited.page
     page.goto(server.url)
     page.get_by_text("Glossaries", exact=True).click()

@@ -93,7 +93,7 @@ def test_a_model_is_imported_from_the_page_and_served_at_once(visited: Visit, pl
         assert answer.status_code == 200, answer.text
 
 
-def test_what_cannot_be_imported_is_told(visited: Visit, place: Place) -> None:
+def test_what_cannot_be_imported_is_reported(visited: Visit, place: Place) -> None:
     page = visited.page
     page.goto(place.server.url)
     asked_for(page, "toy/closed")

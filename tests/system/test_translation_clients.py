@@ -298,7 +298,7 @@ def test_deepl_translates_with_glossaries(
         ask(glossary="not-there")
 
 
-def test_deepl_is_told_what_is_not_there(client: deepl.DeepLClient) -> None:
+def test_deepl_clients_learn_what_is_not_there(client: deepl.DeepLClient) -> None:
     with pytest.raises(deepl.DeepLException, match="not corrected or rewritten on this server"):
         client.rephrase_text(GERMAN)
     assert client.get_all_style_rules() == []

@@ -16,6 +16,8 @@ from torch import nn
 from torch.onnx import ONNXProgram
 from torch.onnx._internal._lazy_import import onnxscript_apis
 
+from export.graphs.tracing import rules_by_operator
+
 Trace = Callable[..., onnx.ModelProto]
 
 
@@ -50,7 +52,8 @@ def _optimized(module: nn.Module, path: Path) -> onnx.ModelProto:
     for name, weight in graph.graph.initializers.items():
         if name in tensors:
             weight.const_value = onnx_ir.tensor(tensors[name].detach().numpy(), name=name)
-    return onnx_ir.to_proto(onnxscript_apis.optimize(graph))
+    with rules_by_operator():
+        return onnx_ir.to_proto(onnxscript_apis.optimize(graph))
 
 
 def _unoptimized(trace: Trace, module: nn.Module, *others: Any) -> onnx.ModelProto:

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-import torch
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from bench.errors import BenchError
 from bench.machine.roofline import ProductList
 from bench.reports.report import Machine, head_lines, table_line
+from bench.subjects.encoders import export_encoder
 from bench.systems.processes.repetitions import Progress
 from serving.arrays import Floats
 from serving.bundle.encoder_tokenizer import EncodedText
@@ -198,39 +198,9 @@ def _mean(states_BSD: Floats, texts: Sequence[EncodedText]) -> Floats:
     return mean_BD
 
 
-class _States(torch.nn.Module):
-    """A model of `transformers` with positional inputs that returns its states."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(
-        self, ids_BS: torch.Tensor, mask_BS: torch.Tensor, types_BS: torch.Tensor
-    ) -> torch.Tensor:
-        """States [B,S,D]."""
-        found = self.model(input_ids=ids_BS, attention_mask=mask_BS, token_type_ids=types_BS)
-        states: torch.Tensor = found.last_hidden_state
-        return states
-
-
 def _runtime(plan: EncoderPlan, folder: Path) -> Read:
     """What users of `optimum` run: the model's own graph with dynamic int8 products."""
-    from transformers import AutoModel
-
-    model = AutoModel.from_pretrained(plan.source, attn_implementation="eager").eval()
-    names = ["input_ids", "attention_mask", "token_type_ids"]
-    exported = torch.onnx.export(
-        _States(model).eval(),
-        tuple(torch.ones((2, 8), dtype=torch.int64) for _ in names),
-        input_names=names,
-        output_names=["states"],
-        dynamic_shapes=tuple(dict.fromkeys((0, 1), torch.export.Dim.DYNAMIC) for _ in names),
-        dynamo=True,
-        verbose=False,
-    )
-    assert exported is not None
-    exported.save(folder / "model.onnx")
+    export_encoder(plan.source, folder / "model.onnx")
     quantize_dynamic(folder / "model.onnx", folder / "int8.onnx", weight_type=QuantType.QInt8)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = plan.threads, 3

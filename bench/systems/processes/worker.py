@@ -6,10 +6,8 @@ interleaved. Parent and worker exchange lines of JSON; the worker measures the t
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -24,6 +22,7 @@ from bench.machine.processor import child_environment
 from bench.subjects.job import BenchJob, LoadedSystem, Search, Sources, SystemOutput
 from bench.subjects.scenarios import SLOT_BEAM, SLOT_STEPS, Scenario
 from bench.systems.by_kind import load
+from bench.systems.processes.conversation import Conversation
 from serving.errors import ServingError
 
 _ROOT = Path(__file__).resolve().parents[__name__.count(".")]
@@ -57,14 +56,11 @@ class Worker:
 
     def __init__(self, name: str, job: BenchJob, sources: Sources) -> None:
         """Start the process and wait until its model is loaded."""
-        self._name = name
         path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
-        self._process = subprocess.Popen(
+        self._conversation = Conversation(
+            name,
             [sys.executable, "-m", __name__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**child_environment(job.precision), **_on_device(job), "PYTHONPATH": path},
-            text=True,
+            {**child_environment(job.precision), **_on_device(job), "PYTHONPATH": path},
         )
         try:
             self._ask(job=asdict(job), sources=list(sources))
@@ -80,13 +76,7 @@ class Worker:
 
     def close(self) -> None:
         """End the process; unanswered requests are lost."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.terminate()
-        self._process.wait()
-        with contextlib.suppress(BrokenPipeError):  # what a dead worker did not read
-            self._process.stdin.close()
-        self._process.stdout.close()
+        self._conversation.close()
 
     def measure(self, scenario: Scenario, max_length: int, rows: Sequence[int]) -> RepetitionTime:
         """Time calls on the sources with these indices."""
@@ -126,24 +116,7 @@ class Worker:
         return seconds
 
     def _ask(self, **request: Any) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
-            line = self._process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        if not line:
-            status = self._process.wait()
-            raise BenchError(
-                f"the process of {self._name} ended with status {status}; see the messages above, "
-                "and whether memory ran out"
-            )
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise BenchError(f"{self._name}: {answer['error']}")
-        return answer
+        return self._conversation.ask(request)
 
 
 def _on_device(job: BenchJob) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Alternatives at one position: the likeliest next tokens, each gone on with by a search."""
+"""Alternatives at one position: the most probable next tokens, each continued by a search."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from serving.search.beams.sentence import Finished, Sentence
 
 
 def first_tokens(sentence: Sentence) -> Sentence:
-    """A sentence whose one-step search finds the likeliest first tokens of this one, which has
+    """A sentence whose one-step search finds the most probable first tokens of this one, which has
     `return_alternatives`. Its `first_of` is this one."""
     options, constraints = sentence.options, sentence.constraints
     beams = options.num_hypotheses + 1  # the end may be among them
@@ -35,8 +35,8 @@ def first_tokens(sentence: Sentence) -> Sentence:
 
 
 def continuations(sentence: Sentence, finished: Finished) -> list[Sentence]:
-    """The sentences that go on with each of the first tokens found, likeliest first; none if only
-    the end can follow. `sentence` is one of `first_tokens`, and `finished` its result."""
+    """The sentences that continue each of the first tokens, most probable first; empty if only the
+    end can follow. `sentence` comes from `first_tokens`, and `finished` is its result."""
     whole = sentence.first_of
     if whole is None:
         raise ValueError("only a sentence that looks for first tokens has continuations")

@@ -26,8 +26,8 @@ from serving.search.beams.sentence_search import SentenceSearch
 from serving.search.stepper import BoundSteps, State, Stepper
 
 _LEAST_ALONE = 4
-"""From so many sentences on, the first step runs with one query for each: computing their dead
-beams would cost more than running a step of another shape."""
+"""With at least this many sentences, the first step has one query per sentence: computing the dead
+beams would cost more than a step of another shape."""
 
 
 class BeamSearch:
@@ -40,17 +40,18 @@ class BeamSearch:
     encode_s: float
     """Seconds that the encoder took for the sentences that joined last."""
     _rows: Rows
-    """When all sentences have left, what they were stays here until the next one begins a batch."""
+    """The rows. After all sentences have left, their data stay here until the next one starts a
+    batch."""
     _state: State | None
-    """The stepper's arrays, row for row; None while no sentence is being decoded."""
+    """The stepper's arrays, one entry per row; None while no sentence is being decoded."""
     _bound: BoundSteps | None = None
     """Steps on the rows' arrays of layout `_bound_layout`."""
     _bound_layout = -1
     _may_bind = True
 
     def __init__(self, stepper: Stepper, sentences: Sequence[Sentence]) -> None:
-        """Begin with at least one sentence; the first sets the beam size of the batch, and whether
-        its sentences have shortlists."""
+        """Start with at least one sentence. The first one sets the beam size of the batch, and
+        whether its sentences have shortlists."""
         self._stepper = stepper
         self._beam_size, self._shortlisted = sentences[0].group
         self._joined = 0
@@ -58,9 +59,9 @@ class BeamSearch:
         self.add(sentences)
 
     def add(self, sentences: Sequence[Sentence]) -> list[int]:
-        """Let sentences join; returns their numbers.
+        """Add sentences; returns their numbers.
 
-        Raises ValueError where one is of another group than the batch.
+        Raises ValueError if one belongs to another group than the batch.
         """
         self._check_group(sentences)
         numbers = list(range(self._joined, self._joined + len(sentences)))
@@ -82,7 +83,7 @@ class BeamSearch:
 
     @property
     def num_live(self) -> int:
-        """How many sentences are being decoded."""
+        """Number of sentences being decoded."""
         return self._rows.num_live
 
     @property
@@ -92,22 +93,22 @@ class BeamSearch:
 
     @property
     def peak_slots(self) -> dict[int, int]:
-        """The most cache slots that each sentence in the batch has used so far, by its number."""
+        """The most cache slots that each sentence of the batch has used so far, by number."""
         if self._state is None:
             return {}
         peaks = self._rows.tree.peak.tolist()
         return {s.index: peak for s, peak in zip(self._rows.searches, peaks, strict=True)}
 
     def agreed(self, index: int) -> list[int]:
-        """The ids, prefix included, with which every hypothesis of a sentence begins that may still
-        be its best."""
+        """The ids that all hypotheses share that may still be a sentence's best, including the
+        prefix."""
         rows = self._rows
         rows.note()
         row = next(row for row, search in enumerate(rows.searches) if search.index == index)
         return rows.searches[row].agreed(np.flatnonzero(rows.scores_BK[row] > -np.inf).tolist())
 
     def cancel(self, index: int) -> None:
-        """Drop a sentence without a result; nothing happens where it is not being decoded."""
+        """Drop a sentence without a result. Does nothing if it is not being decoded."""
         rows = self._rows
         for row, search in enumerate(rows.searches):
             if search.index == index and rows.running_B[row]:
@@ -117,7 +118,7 @@ class BeamSearch:
                 return
 
     def step(self) -> list[Finished]:
-        """Generate one token of every live sentence; returns those that are done."""
+        """Generate one token of every live sentence; returns the finished ones."""
         rows = self._rows
         constrained, attended = rows.constrained(), rows.attended()
         alone = self._begins_alone() and not constrained
@@ -143,7 +144,7 @@ class BeamSearch:
         return self._advance(candidates)
 
     def _bind(self) -> BoundSteps | None:
-        """Steps on the present arrays; None where the stepper has none."""
+        """Steps on the present arrays; None if the stepper has none."""
         layout = self._rows.tree.layout
         if self._bound is None or layout != self._bound_layout or not self._bound.is_current():
             if not self._may_bind:
@@ -153,7 +154,7 @@ class BeamSearch:
         return self._bound
 
     def _free(self) -> None:
-        """Give the memory of the batch back."""
+        """Free the memory of the batch."""
         self._stepper.free(self._state)
         self._state = self._bound = None
 
@@ -168,7 +169,7 @@ class BeamSearch:
                 )
 
     def _prefill(self, state: State, searches: Sequence[SentenceSearch]) -> None:
-        """Put the start and all but the last prefix token into new caches.
+        """Put the start and all prefix tokens except the last into new caches.
 
         The last token goes through the first ordinary step, which yields the candidates.
         """
@@ -190,7 +191,7 @@ class BeamSearch:
                 search.prefix_attention = list(outputs.attention_BPS[row][real].copy())
 
     def _begins_alone(self) -> bool:
-        """Whether a query for each sentence is enough: before the first step all other beams are
+        """Whether one query per sentence is enough: before the first step all other beams are
         dead."""
         enough = len(self._rows) >= _LEAST_ALONE and self._stepper.one_query_first
         return enough and not self._rows.begun
@@ -198,7 +199,7 @@ class BeamSearch:
     def _constrained(
         self, candidates: Candidates, constrained: Sequence[int], logits_BQV: Floats
     ) -> Candidates:
-        """The candidates, those of some rows replaced by those of their edited distributions."""
+        """The candidates. Some rows have those of their edited distributions instead."""
         candidates, count = candidates.copy(), candidates.scores_BN.shape[1]
         for row in constrained:
             search, scores_K = self._rows.searches[row], self._rows.scores_BK[row]
@@ -207,14 +208,14 @@ class BeamSearch:
         return candidates
 
     def _note_attention(self, attended: Sequence[int], attention_RQS: Floats) -> None:
-        """Keep the attention of some rows' queries to the ids of their sources."""
+        """Store the attention of some rows' queries to the ids of their sources."""
         for row, attention_KS in zip(attended, attention_RQS, strict=True):
             search = self._rows.searches[row]
             search.attention.append(attention_KS[:, : len(search.sentence.source)].copy())
 
     def _advance(self, candidates: Candidates, bound: BoundSteps | None = None) -> list[Finished]:
-        """Move to the beams that the candidates give, and let go of what no live sentence needs;
-        returns the sentences that are done, whose rows are idle then."""
+        """Continue with the beams of the candidates, and free what no live sentence needs. Returns
+        the finished sentences, whose rows become idle."""
         rows, by_row = self._rows, candidates.by_row()
         rows.note()
         rows.steps_left_B -= 1
@@ -228,8 +229,8 @@ class BeamSearch:
         return self._let_go(finished, bound)
 
     def _let_go(self, finished: list[Finished], bound: BoundSteps | None) -> list[Finished]:
-        """Let go of what no live sentence needs: padding of sources, idle rows, dead cache slots;
-        returns what it was given."""
+        """Free what no live sentence needs: padding of sources, idle rows, dead cache slots.
+        Returns its argument."""
         rows = self._rows
         if not rows.num_live:
             self._free()
@@ -243,8 +244,8 @@ class BeamSearch:
         return finished
 
     def _eventful(self, candidates: Candidates, by_row: Sequence[RowCandidates]) -> list[int]:
-        """The rows where the best candidates are not simply the next beams: a hypothesis ends, it
-        is the sentence's last step, or a score is not finite."""
+        """The rows whose best candidates are not simply the next beams, because a hypothesis ends,
+        it is the sentence's last step, or a score is not finite."""
         rows, beam_size = self._rows, self._beam_size
         all_finite = bool(np.isfinite(candidates.scores_BN).all())
         state = zip(rows.running_B.tolist(), rows.steps_left_B.tolist(), by_row, strict=True)
@@ -260,8 +261,8 @@ class BeamSearch:
         ]
 
     def _settle(self, row: int, candidates: RowCandidates, beams: NextBeams) -> Finished | None:
-        """Collect the hypotheses of a row that end now. Returns its sentence if that is done, whose
-        row is idle then; otherwise chooses the row's next beams."""
+        """Collect the hypotheses of a row that end now. If its sentence is finished, the row
+        becomes idle and the sentence is returned; otherwise the row's next beams are chosen."""
         rows = self._rows
         search, last_step = rows.searches[row], bool(rows.steps_left_B[row] == 0)
         if not all(score < math.inf for score in candidates[0]):  # NaN as well

@@ -20,39 +20,39 @@ from serving.search.logits import Best, best_continuations, forbid_ends
 
 Ids = tuple[int, ...]
 _Endings = dict[int, dict[Ids, list[int]]]
-"""The last ids of terms, by how many ids stand before them and by these."""
+"""The last ids of terms, by the number of ids before them and by these ids."""
 
 
 @dataclass(frozen=True)
 class Constraints:
-    """Terms that the hypotheses of a sentence must or must not hold, each a sequence of ids.
+    """Terms that the hypotheses of a sentence must or must not contain, as sequences of ids.
 
-    The scores of hypotheses stay the model's own.
+    The scores of hypotheses stay the model's.
     """
 
     required: tuple[Ids, ...] = ()
     forbidden: tuple[Ids, ...] = ()
-    """Terms that may stand nowhere."""
+    """Terms that are forbidden everywhere."""
     forbidden_after: tuple[Ids, ...] = ()
-    """Terms that may stand neither at the beginning nor after one of `signs`: these are written
-    forms for places where a word has no space of its own before it."""
+    """Terms that are forbidden at the beginning and after one of `signs`, where a word has no space
+    before it."""
     signs: frozenset[int] = field(default_factory=frozenset)
-    """Ids of pieces that end with a sign, such as a bracket: a word after them has no space."""
+    """Ids of pieces that end with a sign, such as a bracket. A word after them has no space."""
 
     @property
     def without_required(self) -> Constraints | None:
-        """What is forbidden alone; None where nothing is."""
+        """Only the forbidden terms; None if there are none."""
         if not (self.forbidden or self.forbidden_after):
             return None
         return replace(self, required=())
 
     def missing(self, tokens: Sequence[int]) -> int:
-        """How many required terms the tokens do not hold."""
+        """Number of required terms that the tokens do not contain."""
         return sum(not _holds(tokens, term) for term in self.required)
 
     def restrict(self, log_probs_V: Floats, history: Sequence[int], ends: Sequence[int]) -> None:
-        """Set to -inf, in place, what would complete a forbidden term, and the ids that end a
-        hypothesis while a required term is missing."""
+        """Set to -inf, in place: ids that would complete a forbidden term and, while a required
+        term is missing, ids that end a hypothesis."""
         for length, endings in self._endings.items():
             _forbid(log_probs_V, history, length, endings)
         for length, endings in self._endings_after.items():
@@ -64,7 +64,8 @@ class Constraints:
 
     @functools.cached_property
     def _endings(self) -> _Endings:
-        """What would complete a forbidden term; of very many terms few are looked at so."""
+        """The ids that would complete a forbidden term, indexed so that few of many terms are
+        looked at."""
         return _by_beginning(self.forbidden)
 
     @functools.cached_property
@@ -72,8 +73,8 @@ class Constraints:
         return _by_beginning(self.forbidden_after)
 
     def progress(self, tokens: Sequence[int]) -> int:
-        """How many tokens of required terms the hypothesis holds: all those of terms that are
-        complete, and of the others the longest beginning with which it ends."""
+        """Number of tokens of required terms in the hypothesis: all tokens of complete terms, and
+        for the others the longest beginning of the term with which the hypothesis ends."""
         done = under_way = 0
         for term in self.required:
             if _holds(tokens, term):
@@ -86,7 +87,8 @@ class Constraints:
         return done + under_way
 
     def next_tokens(self, history: Sequence[int]) -> set[int]:
-        """The tokens that begin or continue a required term that the history does not hold yet."""
+        """The tokens that begin or continue a required term that the history does not contain
+        yet."""
         return {
             term[count]
             for term in self.required
@@ -130,11 +132,12 @@ def allocate(
 def _share_out(
     banks: dict[int, list[tuple[int, int]]], most: int, beams: int
 ) -> list[tuple[int, int]]:
-    """Places (beam, token) for the beams of the next step, shared out among banks.
+    """Places (beam, token) for the beams of the next step, divided among banks.
 
-    A bank is a number of required tokens that are there, from 0 to `most`; its places are sorted,
-    best first. Each bank gets as many beams, the highest that is there also the remainder of the
-    division; beams that a bank cannot use go to what is left of the others, the highest first.
+    A bank is the number of required tokens that a hypothesis contains, from 0 to `most`; its places
+    are sorted, best first. All banks get equally many beams, and the highest one also gets the
+    remainder. Beams that a bank cannot use go to the remaining places of the others, highest bank
+    first.
     """
     share, rest = divmod(beams, most + 1)
     chosen: list[tuple[int, int]] = []
@@ -157,7 +160,7 @@ def _by_beginning(terms: Iterable[Ids]) -> _Endings:
 def _forbid(
     log_probs_V: Floats, history: Sequence[int], length: int, endings: dict[Ids, list[int]]
 ) -> None:
-    """Set to -inf what follows, in a term, the last `length` ids of the history."""
+    """Set to -inf the ids that follow, in a term, the last `length` ids of the history."""
     if length <= len(history):
         lasts = endings.get(tuple(history[len(history) - length :]))
         if lasts:
@@ -169,8 +172,8 @@ def _ends_with(tokens: Sequence[int], end: Sequence[int]) -> bool:
 
 
 def _holds(tokens: Sequence[int], term: Sequence[int]) -> bool:
-    """Whether the term stands anywhere in the tokens. `index` looks for its first token much faster
-    than Python steps: this is asked of each term at each step of each beam."""
+    """Whether the tokens contain the term. `index` finds its first token much faster than a loop;
+    this runs for each term at each step of each beam."""
     size, start, last = len(term), 0, len(tokens) - len(term)
     while start <= last:
         try:

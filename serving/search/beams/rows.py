@@ -1,5 +1,4 @@
-"""The rows of a running batch, and the beams with which they go on: sentences take idle rows, and
-leave theirs idle.
+"""The rows of a running batch and their beams. Sentences take idle rows and leave theirs idle.
 
 Shape letters: B rows, K beams, Q queries, N candidates.
 """
@@ -20,7 +19,7 @@ from serving.search.prefix_tree import PrefixTree, Repack, fill_rows
 from serving.search.stepper import BeamArrays, BoundSteps, StepInputs, Stepper
 
 _KEPT = 64
-"""Steps of bound beams that are noted together."""
+"""Number of bound steps that are recorded together."""
 
 RowCandidates = tuple[list[float], list[int], list[int]]
 """Scores, tokens and parents of the candidates of one row, best first."""
@@ -34,11 +33,11 @@ class Candidates(NamedTuple):
     parents_BN: Int32s
 
     def copy(self) -> Candidates:
-        """Candidates that may be edited; those of a stepper are buffers of its own."""
+        """A copy that may be edited; the candidates of a stepper are its own buffers."""
         return Candidates(self.scores_BN.copy(), self.tokens_BN.copy(), self.parents_BN.copy())
 
     def replace(self, row: int, best: Best) -> None:
-        """Put these in the place of a row's candidates; where they are fewer, -inf fills up."""
+        """Replace a row's candidates. If there are fewer, the rest gets -inf."""
         for target_BN, values, filler in zip(self, best, (-np.inf, 0, 0), strict=True):
             target_BN[row, : len(values)] = values
             target_BN[row, len(values) :] = filler
@@ -50,8 +49,8 @@ class Candidates(NamedTuple):
 
 @dataclass
 class NextBeams:
-    """The beams of the next step: the token that each takes, the beam that it continues and its
-    cumulative score, -inf where it is dead."""
+    """The beams of the next step: the token of each, the beam that it continues and its cumulative
+    score, which is -inf for a dead beam."""
 
     tokens_BK: Ints
     parents_BK: Int32s
@@ -63,8 +62,8 @@ class NextBeams:
 
     @staticmethod
     def best(candidates: Candidates, by_row: Sequence[RowCandidates], beam_size: int) -> NextBeams:
-        """The best candidates of each row as they come, which are its beams unless one of them
-        ends. `by_row` are the same candidates as lists."""
+        """The best candidates of each row in order. They are its beams unless one of them ends.
+        `by_row` has the same candidates as lists."""
         return NextBeams(
             candidates.tokens_BN[:, :beam_size].astype(np.int64),
             candidates.parents_BN[:, :beam_size].copy(),
@@ -74,8 +73,8 @@ class NextBeams:
         )
 
     def choose(self, row: int, candidates: RowCandidates, chosen: Sequence[int]) -> None:
-        """Give the beams of a row these of its candidates instead; -1 leaves a beam dead, as it
-        must not all."""
+        """Give these candidates to the beams of a row instead. -1 makes a beam dead; at least one
+        must live."""
         scores, tokens, parents = candidates
         self.steps[row] = next_tokens, next_parents, next_scores = (
             [tokens[place] if place >= 0 else 0 for place in chosen],
@@ -88,12 +87,11 @@ class NextBeams:
 
 
 class Rows:
-    """What each row of a running batch holds: a sentence's search, the beams of its next step, and
-    its part of the prefix tree.
+    """The rows of a running batch. Each has a sentence's search, the beams of its next step and its
+    part of the prefix tree.
 
-    This is the only place that adds, drops or moves rows, so that all arrays always have the same
-    rows in the same order. An idle row has no live beam; the search that it had stays until another
-    takes its place.
+    Only this class adds, drops and moves rows, so all arrays have the same rows in the same order.
+    An idle row has no live beam; its old search stays until another replaces it.
     """
 
     searches: list[SentenceSearch]
@@ -106,7 +104,7 @@ class Rows:
     queries_B: Ints
     """Beams up to the last live one."""
     tokens_BK: Ints
-    """The token that each beam puts into the next step."""
+    """The token that each beam feeds into the next step."""
     positions_BK: Ints
     """The position of that token."""
     scores_BK: Floats
@@ -114,9 +112,9 @@ class Rows:
     tree: PrefixTree
 
     def __init__(self, searches: Sequence[SentenceSearch], stepper: Stepper) -> None:
-        """Rows of sentences of one beam size that begin, with one live beam each.
+        """Rows for new sentences of one beam size, with one live beam each.
 
-        The caches of the stepper have their prefixes but for the last token, which goes through the
+        The stepper's caches contain their prefixes without the last token, which goes through the
         first step.
         """
         sentences = [search.sentence for search in searches]
@@ -143,10 +141,10 @@ class Rows:
         self._any_attended = any(search.attended for search in searches)
         self._any_constrained = any(search.constrains for search in searches)
         self._kept = 0
-        """Steps that bound steps have kept and the searches do not have yet."""
+        """Steps that the bound steps have recorded and the searches have not yet."""
 
     def __len__(self) -> int:
-        """How many rows there are, idle ones included."""
+        """Number of rows, including idle ones."""
         return len(self.searches)
 
     @property
@@ -156,11 +154,11 @@ class Rows:
 
     @property
     def longest_source(self) -> int:
-        """Ids of the longest source that is being decoded; there must be one."""
+        """Number of ids of the longest source being decoded; there must be one."""
         return int(self.source_lengths_B[self.running_B].max())
 
     def idle(self, count: int) -> Ints:
-        """The first idle rows, at most so many."""
+        """The first idle rows, at most this many."""
         return np.flatnonzero(~self.running_B)[:count]
 
     def constrained(self) -> list[int]:
@@ -178,8 +176,8 @@ class Rows:
         return [row for row in live if self.searches[row].attended]
 
     def inputs(self, queries: int) -> StepInputs:
-        """What the next step is given: the first `queries` beams of each row. Gives each its cache
-        slot in the tree."""
+        """The inputs of the next step for the first `queries` beams of each row. Each beam gets its
+        cache slot in the tree."""
         return StepInputs(
             token_ids_BQ=self.tokens_BK[:, :queries],
             positions_BQ=self.positions_BK[:, :queries],
@@ -191,7 +189,7 @@ class Rows:
         )
 
     def arrays(self) -> BeamArrays:
-        """What bound steps read and write, until `layout` is another."""
+        """The arrays that bound steps read and write, as long as `layout` stays."""
         self.note()
         shape = (_KEPT, *self.tokens_BK.shape)
         tree = self.tree
@@ -215,8 +213,8 @@ class Rows:
         )
 
     def go_on(self, bound: BoundSteps) -> bool:
-        """Move on to the best candidates of bound steps that were run; returns False where
-        something happens in a row, and nothing is changed."""
+        """Continue with the best candidates of the bound steps. If a hypothesis of a row may end,
+        nothing changes and the result is False."""
         if not bound.go_on(self._kept):
             return False
         self.tree.went_on()
@@ -226,7 +224,7 @@ class Rows:
         return True
 
     def note(self) -> None:
-        """Give the searches the steps that bound steps have kept."""
+        """Give the searches the steps that the bound steps have recorded."""
         if not self._kept:
             return
         tokens, parents, scores = (each[: self._kept].tolist() for each in self._kept_SBK)
@@ -236,8 +234,8 @@ class Rows:
         self._kept = 0
 
     def advance(self, beams: NextBeams, bound: BoundSteps | None = None) -> None:
-        """Move on to the next step, whose beams in the running rows are these; in place where
-        steps are bound to the arrays."""
+        """Continue with these beams in the running rows; in place if steps are bound to the
+        arrays."""
         self.note()
         if self.num_live < len(self.searches):
             idle_B = ~self.running_B
@@ -258,8 +256,8 @@ class Rows:
             search.steps.append(step)
 
     def fill(self, others: Rows, idle: Ints) -> None:
-        """Let others join: the first in these idle rows, the rest behind all rows. They must have
-        the same beam size, and are not to be used afterwards."""
+        """Add other rows: the first into these idle rows, the rest at the end. They must have the
+        same beam size, and must not be used afterwards."""
         self.note()
         for row, search in zip(idle.tolist(), others.searches, strict=False):
             self.searches[row] = search
@@ -277,7 +275,7 @@ class Rows:
         self._any_constrained |= others._any_constrained
 
     def retire(self, row: int) -> int:
-        """Make a running row idle; returns the most cache slots that its sentence has used."""
+        """Make a running row idle; returns the most cache slots that its sentence used."""
         self.num_live -= 1
         self.running_B[row] = False
         self.source_lengths_B[row] = self.steps_left_B[row] = self.queries_B[row] = 0
@@ -286,10 +284,10 @@ class Rows:
         return self.tree.clear(row)
 
     def repack(self, bound: BoundSteps | None = None) -> Repack | None:
-        """Drop dead cache slots where due, and the idle rows once more than a quarter are idle.
+        """Drop dead cache slots if that is due, and idle rows if more than a quarter are idle.
 
-        Returns what the model's caches must do, or None where nothing changes or what is bound to
-        them has done it.
+        Returns the change for the model's caches, or None if nothing changes or if the bound steps
+        have already made it.
         """
         count = len(self.searches)
         if (count - self.num_live) * 4 > count:
@@ -299,8 +297,8 @@ class Rows:
         return self.take(np.arange(count))
 
     def take(self, rows: Ints) -> Repack | None:
-        """Keep these rows, which stay in order, without their dead cache slots where it is due to
-        drop them; returns what `repack` does."""
+        """Keep these rows in order, without their dead cache slots if it is due to drop them; the
+        result is that of `repack`."""
         repack = self.tree.repack(rows)
         if len(rows) < len(self.searches):
             self.note()

@@ -1,4 +1,4 @@
-"""What a search is given and what it gives back: sentences to decode, and their hypotheses.
+"""The input and output of a search: sentences to decode, and their hypotheses.
 
 Shape letters: T target tokens, S source ids.
 """
@@ -19,40 +19,40 @@ from serving.search.options import Group, SearchOptions
 
 @dataclass(frozen=True)
 class Original:
-    """The words of a sentence with which its translation is compared, for whoever does that."""
+    """The text of a sentence, for comparing its translation with it."""
 
     text: str
     source: str | None
-    """The language of the text; None where it is not known."""
+    """The language of the text; None if unknown."""
     target: str | None
-    """The language of the translation; None where it is not known."""
+    """The language of the translation; None if unknown."""
     noteworthy: bool
-    """Whether more than words is to come out right, so that other hypotheses may be asked for."""
+    """Whether the text has more than words to preserve, so that other hypotheses may be needed."""
     first: object = None
-    """What the first search found, where this one is the second because that was wrong."""
+    """The result of the first search, if this is the second search because of a fault in it."""
 
 
 class Drafted(NamedTuple):
-    """A sentence whose translation may begin as that of a draft does, which is another sentence
-    whose translation is given."""
+    """A draft for a sentence: another sentence with a given translation. The sentence's translation
+    may begin like it."""
 
     sentence: Sentence
     changed: tuple[int, int]
-    """Which words of the draft's text the sentence does not have, as numbers."""
+    """The range of the draft's words that the sentence does not have."""
 
 
 class Beginning(NamedTuple):
-    """What the translation of a sentence is made to begin with, of that of a draft."""
+    """The beginning of a draft's translation that is forced on a sentence."""
 
     text: str
     token_scores: tuple[float, ...]
-    """Log-probability of each id of the prefix as the draft's translation, the ids of a language
-    before it included."""
+    """Log-probability of each id of the prefix in the draft's translation, including language ids
+    before it."""
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """One sentence to decode: the ids of its source, its end included, and how to decode it."""
+    """One sentence to decode: the ids of its source, including its end, and the options."""
 
     source: Sequence[int]
     options: SearchOptions = field(default_factory=SearchOptions)
@@ -61,29 +61,29 @@ class Sentence:
     start: int = BOS_ID
     """The id that the decoder is given before the prefix."""
     ends: tuple[int, ...] = (EOS_ID,)
-    """The ids any of which ends a hypothesis; with the first one an output ends that is given."""
+    """Any of these ids ends a hypothesis. A given output ends with the first of them."""
     text: str | None = None
-    """The text of the source, if the attention of the hypotheses to it is wanted. The text itself
-    has no influence on what is found."""
+    """The text of the source, if the hypotheses need their attention to it. The text itself does
+    not affect the result."""
     constraints: Constraints | None = None
     counted: int = 0
-    """How many ids at the end of the prefix count as generated, in scores and in lengths."""
+    """Number of ids at the end of the prefix that count as generated, in scores and lengths."""
     given: bool = False
-    """Whether the prefix is a whole output with its end, of which only the scores are wanted."""
+    """Whether the prefix is a complete output, and only its scores are needed."""
     streamed: bool = False
-    """Whether what all hypotheses agree on is streamed to the client, step by step."""
+    """Whether the common beginning of all hypotheses is streamed to the client."""
     guarded: bool = False
     """Whether this is the second attempt at a sentence whose output ended in a loop."""
     original: Original | None = None
-    """What the translation is compared with; None where it is taken as it comes. It has no
-    influence on what is found."""
+    """The text to compare the translation with; None if it is not compared. It does not affect the
+    search."""
     first_of: Sentence | None = None
-    """The sentence with `return_alternatives` for which this one finds the likeliest first tokens;
-    None for any other sentence."""
+    """The sentence with `return_alternatives` for which this one finds the most probable first
+    tokens; None for any other sentence."""
     draft_of: Drafted | None = None
     """The sentence for which this one, whose output is `given`, is a draft; None for any other."""
     beginning: Beginning | None = None
-    """Of a sentence that had a draft: what of it is in the prefix."""
+    """If the sentence had a draft: the part of it that is in the prefix."""
 
     @functools.cached_property
     def key(self) -> tuple[object, ...]:
@@ -114,8 +114,8 @@ class Sentence:
 
     @functools.cached_property
     def shortlisted(self) -> bool:
-        """Whether the sentence is decoded with a shortlist: the options ask for it, and neither a
-        prefix nor a constraint calls for the whole vocabulary."""
+        """Whether the sentence is decoded with a shortlist: the options request it, and neither a
+        prefix nor a constraint needs the whole vocabulary."""
         return self.options.shortlist and not (
             self.target_prefix or self.options.constrains or self.constraints or self.first_of
         )
@@ -123,27 +123,27 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One output of a search: ids without bos and eos, the forced prefix included."""
+    """One output of a search: ids without bos and eos, including the forced prefix."""
 
     tokens: tuple[int, ...]
     score: float
-    """What hypotheses are ranked by: the normalised score of `SearchOptions.score`."""
+    """The normalised score of `SearchOptions.score`; hypotheses are ranked by it."""
     cumulative: float
-    """Sum of the log-probabilities of the generated tokens, eos included. Of the prefix only the
-    last `Sentence.counted` tokens are in it."""
+    """Sum of the log-probabilities of the generated tokens, including eos. It contains only the
+    last `Sentence.counted` tokens of the prefix."""
     token_scores: tuple[float, ...]
     """Log-probability of each prefix token and each generated one, and of eos if it was reached."""
     end: int | None
-    """The id that ended the hypothesis; None where max_length did."""
+    """The id that ended the hypothesis; None if it was cut at max_length."""
     attention_TS: Floats | None = field(default=None, compare=False, repr=False)
     """Attention to the source of the query that gave each token, a row for each of `token_scores`.
     None unless the sentence has a `text`."""
     missing: int = 0
-    """How many required terms the hypothesis does not hold."""
+    """Number of required terms that the hypothesis does not contain."""
 
     @property
     def finished(self) -> bool:
-        """Whether the hypothesis ended by itself rather than at max_length."""
+        """Whether the hypothesis ended before max_length."""
         return self.end is not None
 
 
@@ -155,7 +155,7 @@ class Finished:
     """The number that `BeamSearch.add` gave the sentence."""
     hypotheses: tuple[Hypothesis, ...] = ()
     others: tuple[Hypothesis, ...] = ()
-    """Those finished hypotheses that were not asked for, best first, of a sentence whose `original`
+    """The finished hypotheses beyond the requested ones, best first, if the sentence's `original`
     is noteworthy."""
     error: ServingError | None = None
     peak_slots: int = 0

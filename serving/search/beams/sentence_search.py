@@ -1,4 +1,4 @@
-"""What one sentence has generated: its beams, step by step, and its finished hypotheses.
+"""The search of one sentence: its beams, step by step, and its finished hypotheses.
 
 Shape letters: K beams, S source ids, V vocabulary, N candidates.
 """
@@ -29,8 +29,8 @@ Step = tuple[list[int], list[int], list[float]]
 
 
 class _Ended(NamedTuple):
-    """What is kept of a finished hypothesis. The rest is worked out for those that are returned,
-    which most are not."""
+    """The stored part of a finished hypothesis. The rest is computed for those that are returned;
+    most are not."""
 
     score: float
     token: int
@@ -39,9 +39,9 @@ class _Ended(NamedTuple):
     """The beam that the last token continues."""
     cumulative: float
     steps: int
-    """Number of steps before the one that gave the last token."""
+    """Number of steps before the one that produced the last token."""
     missing: int = 0
-    """How many required terms the hypothesis does not hold."""
+    """Number of required terms that the hypothesis does not contain."""
 
     @property
     def rank(self) -> tuple[int, float]:
@@ -50,12 +50,12 @@ class _Ended(NamedTuple):
 
 
 class SentenceSearch:
-    """What one sentence has generated: a tree of tokens, and its finished hypotheses."""
+    """The search of one sentence: a tree of tokens, and its finished hypotheses."""
 
     def __init__(self, index: int, sentence: Sentence) -> None:
         self.index, self.sentence, self.options = index, sentence, sentence.options
         self.aligned = sentence.text is not None
-        """Whether the hypotheses are to carry their attention to the source."""
+        """Whether the hypotheses need their attention to the source."""
         self.attended = self.aligned or sentence.options.coverage_penalty != 0
         """Whether decoding needs the attention to the source, for the result or for scores."""
         self.constrains = sentence.options.constrains or sentence.constraints is not None
@@ -65,7 +65,7 @@ class SentenceSearch:
         self.prefix_scores: list[float] = []
         """Log-probability of each prefix token."""
         self.prefix_attention: list[Floats] = []
-        """Source attention [S] of the query that gave each prefix token."""
+        """Source attention [S] of the query that produced each prefix token."""
         self.steps: list[Step] = []
         self.attention: list[Floats] = []
         """Source attention [K,S] of the queries of each step, if the sentence is `attended`."""
@@ -88,9 +88,9 @@ class SentenceSearch:
     def constrained_candidates(self, logits_KV: Floats, scores_K: Floats, count: int) -> Best:
         """The best continuations of all beams under the options and constraints, at most `count`.
 
-        `logits_KV` are the model's own and stay as they are; `scores_K` are the beams' cumulative
-        scores, -inf for dead ones. All scores are NaN, as without constraints, where the model gave
-        a live beam no finite logit.
+        `logits_KV` come from the model and do not change; `scores_K` are the beams' cumulative
+        scores, -inf for dead ones. If the model gave a live beam no finite logit, all scores are
+        NaN, as without constraints.
         """
         live_K = np.isfinite(scores_K)
         if not np.isfinite(logits_KV[live_K].max(axis=1)).all():
@@ -119,9 +119,9 @@ class SentenceSearch:
     ) -> list[int]:
         """Collect the hypotheses that end now, and choose the beams of the next step.
 
-        `candidates` are scores, tokens and parents, best first. Returns the place of the candidate
-        that takes each beam, -1 where none does: a beam's own candidate, or, where that one ends,
-        the next best that goes on.
+        `candidates` are scores, tokens and parents, best first. Returns for each beam the place of
+        its candidate, or -1 if it has none. This is the beam's own candidate or, if that one ends,
+        the next best that continues.
         """
         scores, tokens, parents = candidates
         ends = self.ends
@@ -150,8 +150,8 @@ class SentenceSearch:
         return len(self._finished) >= options.max_finished
 
     def result(self) -> Finished:
-        """The finished hypotheses, best first: those that hold the most required terms, by score.
-        Equal scores keep the order in which they finished."""
+        """The finished hypotheses with the most required terms, sorted by score, best first. Equal
+        scores keep the order in which they finished."""
         if not self._finished:
             error = InvalidOptionError(
                 "the options leave this sentence no token to go on with; loosen them"
@@ -166,8 +166,8 @@ class SentenceSearch:
         return Finished(self.index, best, others)
 
     def agreed(self, live: Sequence[int]) -> list[int]:
-        """The ids, prefix included, with which every hypothesis begins that may still be the best:
-        those in the live beams, and the best of the finished ones."""
+        """The ids that all hypotheses share that may still be the best, including the prefix. These
+        are the hypotheses in the live beams and the best finished one."""
         best = min(self._finished, key=lambda ended: ended.rank) if self._finished else None
         beams, length = set(live), len(self.steps)
         while length and (len(beams) != 1 or (best and best.steps <= length)):
@@ -182,7 +182,7 @@ class SentenceSearch:
 
     @property
     def _generated(self) -> int:
-        """Number of tokens so far, those of the prefix that count as generated included."""
+        """Number of tokens so far, including those of the prefix that count as generated."""
         return len(self.steps) + self.sentence.counted
 
     @property
@@ -201,8 +201,8 @@ class SentenceSearch:
             forbid_ends(logits_V, self.sentence.ends)
 
     def _path(self, beam: int, steps: int | None = None) -> list[int]:
-        """The beam in which a hypothesis stood after each step: the one that stood in `beam` after
-        `steps` steps, or that stands there now."""
+        """The beam of a hypothesis after each step. The hypothesis is the one in `beam` after
+        `steps` steps, or now."""
         path = []
         for _, parents, _ in reversed(self.steps[:steps]):
             path.append(beam)
@@ -248,15 +248,16 @@ class SentenceSearch:
         )
 
     def _attention(self, path: list[int], parent: int) -> list[Floats]:
-        """Source attention [S] of the query that gave each token of a path, and last of the query
-        in beam `parent`, which gives the token after it."""
+        """Source attention [S] of the query that produced each token of a path. The last row is
+        that of the query in beam `parent`, which produces the token after the path."""
         queries = [parents[beam] for beam, (_, parents, _) in zip(path, self.steps, strict=False)]
         steps = zip(self.attention, [*queries, parent], strict=False)
         return [attention_KS[query] for attention_KS, query in steps]
 
     def _coverage(self, parent: int, *, ended: bool) -> float:
         """The coverage term of the hypothesis in a beam: the sum over source positions of
-        log(min(attention received, 1)). Attention of the query that gave eos does not count."""
+        log(min(attention received, 1)). It excludes the attention of the query that produced
+        eos."""
         rows = self._attention(self._path(parent), parent)
         received_S = np.zeros(len(self.sentence.source))
         for attention_S in rows[:-1] if ended else rows:

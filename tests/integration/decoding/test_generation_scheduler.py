@@ -256,7 +256,7 @@ def test_nothing_is_lost_under_random_arrivals(generator: Generator, workers: in
     assert not np.isnan([choice.cumulative for _, choices in found for choice in choices]).any()
 
 
-def test_it_tells_when_prompts_join_when_text_begins_and_what_was_generated(
+def test_it_says_when_prompts_join_when_text_begins_and_what_was_generated(
     generator: Generator,
 ) -> None:
     metrics = Metrics(lambda: State(ready=True, models=[]))

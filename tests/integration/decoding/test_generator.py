@@ -173,7 +173,7 @@ def test_kinds_of_bundles_are_not_confused(
         Generator(tiny_bundle)
 
 
-def test_the_manifest_tells_what_was_found(tiny_language_model: TinyLanguageModel) -> None:
+def test_the_manifest_says_what_was_found(tiny_language_model: TinyLanguageModel) -> None:
     for bundle in (tiny_language_model.fp32, tiny_language_model.int8):
         manifest = read_manifest(bundle)
         assert (manifest.task, manifest.family, manifest.decoder_kind) == ("generate", "lm", "lm")

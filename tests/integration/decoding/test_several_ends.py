@@ -111,7 +111,7 @@ def test_beams_and_their_scores_are_those_of_its_own_library(case: Case) -> None
     assert all(last.count(end) > 5 for end in ENDS)
 
 
-def test_a_beam_search_tells_the_end_that_it_found(case: Case) -> None:
+def test_a_beam_search_reports_the_end_that_it_found(case: Case) -> None:
     options = GenerationOptions(max_length=LONGEST, beam_size=4, length_penalty=0.0)
     last = set()
     for prompt, (found,) in zip(PROMPTS, case.generator.generate(PROMPTS, options), strict=True):

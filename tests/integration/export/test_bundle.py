@@ -131,7 +131,7 @@ def test_every_step_equals_the_modules(tmp_path: Path, name: str, precision: str
         assert paired.largest < 1e-3
 
 
-def test_all_of_the_learnt_positions_may_be_used_and_the_manifest_tells_them(
+def test_all_of_the_learnt_positions_may_be_used_and_the_manifest_reports_them(
     tmp_path: Path,
 ) -> None:
     """What fills up sources and prefixes to multiples of 8 stands behind the table."""
@@ -505,7 +505,7 @@ def test_prefixes_scores_and_attention_equal_the_modules(
     )
 
 
-def test_manifest_tells_what_was_measured(tiny_model: TinyModel) -> None:
+def test_manifest_says_what_was_measured(tiny_model: TinyModel) -> None:
     for folder, precision in ((tiny_model.fp32, "fp32"), (tiny_model.int8, "int8")):
         manifest = read_manifest(folder)
         assert manifest.precision == precision

@@ -209,6 +209,6 @@ def test_an_encoder_and_a_folder_that_is_there_are_refused(
         recover_checkpoint(tiny_bundle, tmp_path / "run")
 
 
-def test_training_tells_how_to_begin_with_a_bundle(tiny_bundle: Path) -> None:
+def test_training_says_how_to_begin_with_a_bundle(tiny_bundle: Path) -> None:
     with pytest.raises(CheckpointError, match="macaron export checkpoint"):
         find_checkpoint(tiny_bundle)

@@ -119,7 +119,7 @@ def test_a_search_finds_the_combination_of_the_lowest_loss(
         (["--keep-encoder", "0", "--encoder-layers", "1"], "--keep-encoder and --encoder-layers"),
     ],
 )
-def test_what_cannot_be_pruned_is_told(
+def test_what_cannot_be_pruned_is_reported(
     run: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

@@ -62,7 +62,7 @@ def language_fp16(
     return folder
 
 
-def test_the_manifest_tells_the_figures_of_the_gates_and_which_did_not_run(fp16: Path) -> None:
+def test_the_manifest_reports_the_figures_of_the_gates_and_which_did_not_run(fp16: Path) -> None:
     manifest = read_manifest(fp16)
     assert (manifest.target, manifest.precision) == ("cuda", "fp16")
     parity = manifest.parity
@@ -217,7 +217,7 @@ def test_a_service_says_once_whether_it_runs_engines_and_answers_the_same_withou
     assert answers[0] == answers[1]
 
 
-def test_a_decoding_process_tells_what_it_runs_on(
+def test_a_decoding_process_says_what_it_runs_on(
     fp16: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MACARON_DEVICE", "cpu")
@@ -227,7 +227,7 @@ def test_a_decoding_process_tells_what_it_runs_on(
     assert translator.device.reason == "the bundle is for cuda, but MACARON_DEVICE=cpu"
 
 
-def test_a_language_models_manifest_tells_its_perplexities(language_fp16: Path) -> None:
+def test_a_language_models_manifest_reports_its_perplexities(language_fp16: Path) -> None:
     parity = read_manifest(language_fp16).parity
     for found in (parity, parity["rounded_in_pytorch"]):
         assert found["perplexity_bundle"] == pytest.approx(found["perplexity_checkpoint"], rel=1e-3)

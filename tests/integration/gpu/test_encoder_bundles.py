@@ -47,7 +47,7 @@ def bundles(tiny_encoders: TinyEncoders, tmp_path_factory: pytest.TempPathFactor
     return folder / "bundles"
 
 
-def test_the_manifest_tells_the_figures_of_the_gates_and_which_did_not_run(bundles: Path) -> None:
+def test_the_manifest_reports_the_figures_of_the_gates_and_which_did_not_run(bundles: Path) -> None:
     for name in ("embedder", "classifier"):
         manifest = read_manifest(bundles / name)
         assert (manifest.target, manifest.precision) == ("cuda", "fp16")

@@ -348,7 +348,7 @@ def refuse(runs: Runs, folder: Path) -> None:
         ),
     ],
 )
-def test_engines_that_do_not_fit_are_not_used_and_the_device_tells_why(
+def test_engines_that_do_not_fit_are_not_used_and_the_device_says_why(
     bundles: Path, runs: Runs, tmp_path: Path, fields: dict[str, Any], change: Any, reason: str
 ) -> None:
     folder = changed(with_engines(bundles, "macaron"), tmp_path, **fields)

@@ -215,7 +215,7 @@ def test_tags_on_both_sides_choose_the_languages(many: Path, tmp_path: Path) -> 
         read_ctranslate2(many, LanguageChoice(("de",), ("xx",)))
 
 
-def test_tags_of_m2m100_and_nllb_are_told_apart_from_pieces() -> None:
+def test_tags_of_m2m100_and_nllb_are_distinguished_from_pieces() -> None:
     assert tags_among(["<s>", "a", "__en__", "__ast__", "__no"]) == {
         "en": "__en__",
         "ast": "__ast__",
@@ -336,7 +336,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (rewritten("config.json", lambda text: text.replace("</s>", "<end>")), "'<end>'"),
     ],
 )
-def test_what_is_wrong_is_told_with_file_and_entry(
+def test_what_is_wrong_is_reported_with_file_and_entry(
     plain: Path, tmp_path: Path, change: Change, message: str | None
 ) -> None:
     folder = shutil.copytree(plain, tmp_path / "ct2")
@@ -350,7 +350,7 @@ def test_what_is_wrong_is_told_with_file_and_entry(
     assert "\n" not in str(told.value)
 
 
-def test_languages_must_be_told(plain: Path, tmp_path: Path) -> None:
+def test_languages_must_be_given(plain: Path, tmp_path: Path) -> None:
     with pytest.raises(ExportError, match=r"give one with --from CODE, got none"):
         import_bundle(plain, tmp_path / "bundle", Form("fp32"))
     with pytest.raises(ExportError, match=r"give one with --to CODE, got en,fr"):

@@ -198,7 +198,7 @@ def of_other_names(folder: Path, args: argparse.Namespace) -> None:
         (lambda folder, _: (folder / PIECES).unlink(), "no SentencePiece model"),
     ],
 )
-def test_what_is_not_supported_is_told_with_file_and_entry(
+def test_what_is_not_supported_is_reported_with_file_and_entry(
     tmp_path: Path, change: Change, message: str
 ) -> None:
     folder = tmp_path / "run"

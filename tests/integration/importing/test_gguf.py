@@ -200,7 +200,7 @@ Change = Callable[[bytes], bytes]
         ),
     ],
 )
-def test_what_is_not_read_is_told_in_one_line(
+def test_what_is_not_read_is_reported_in_one_line(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     written: dict[str, Any],
@@ -235,7 +235,7 @@ def named(name: str, kind: int) -> bytes:
     return string(name) + (2).to_bytes(4, "little") + shape + kind.to_bytes(4, "little")
 
 
-def test_without_the_package_its_name_is_told(
+def test_without_the_package_its_name_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "model.gguf").write_bytes(b"GGUF")

@@ -187,7 +187,7 @@ def test_scores_of_prompts_begin_where_its_tokenizer_does(
     assert "".join(token.token for token in found) == text
 
 
-def test_the_manifest_tells_what_it_is(case: Case, generators: dict[str, Generator]) -> None:
+def test_the_manifest_says_what_it_is(case: Case, generators: dict[str, Generator]) -> None:
     manifest = generators["int8"].manifest
     heads = case.imported.model.config.kv_heads
     assert all(cache.axes == ("B", heads, "C", 8) for cache in manifest.caches)

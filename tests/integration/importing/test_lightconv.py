@@ -370,7 +370,7 @@ def test_codes_that_are_not_there_or_are_none_are_refused(
         ),
     ],
 )
-def test_what_is_not_supported_is_told_with_file_and_option(
+def test_what_is_not_supported_is_reported_with_file_and_option(
     tmp_path: Path, changed: dict[str, Any], message: str
 ) -> None:
     size = write_files(tmp_path / "run")

@@ -154,7 +154,7 @@ def client(bundles: Path) -> Iterator[TestClient]:
     registry.close()
 
 
-def test_tags_stand_on_both_sides_and_are_not_told(m2m100: Many, bundles: Path) -> None:
+def test_tags_stand_on_both_sides_and_are_not_given(m2m100: Many, bundles: Path) -> None:
     translator, tokenizer = Translator(bundles / "many"), m2m100.tokenizer
     sentence = translator.texts.prepare(
         Request(text=TEXTS[0], options=BEAMS, source="de", target="fr")

@@ -205,7 +205,7 @@ def test_int8_is_the_same_to_the_bit_in_any_batch(student: Mapping[str, Any]) ->
     assert len({result.text for result in together}) > 5
 
 
-def test_the_manifest_tells_what_the_decoder_is_told(student: Mapping[str, Any]) -> None:
+def test_the_manifest_says_what_the_decoder_is_given(student: Mapping[str, Any]) -> None:
     manifest = read_manifest(student["folder"] / "int8" / "deen")
     assert manifest.search == {
         "beam_size": 1, "length_penalty": 1.0, "eos_in_length": True, "shortlist": True,

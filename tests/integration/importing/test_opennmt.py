@@ -246,7 +246,7 @@ def option(name: str, value: Any) -> Change:
         (lambda parts: parts["vocab"]["src"].pop(), "and its embedding"),
     ],
 )
-def test_what_is_not_supported_is_told_with_file_and_entry(
+def test_what_is_not_supported_is_reported_with_file_and_entry(
     tmp_path: Path, change: Change, message: str
 ) -> None:
     parts = write_checkpoint(tmp_path / "opennmt")

@@ -286,7 +286,7 @@ def test_a_fitted_encoder_is_fitted_again_and_keeps_its_encoder(
         torch.testing.assert_close(value, theirs[name], rtol=0, atol=1e-6)
 
 
-def test_labels_that_training_never_saw_are_told(
+def test_labels_that_training_never_saw_are_reported(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dev = tmp_path / "dev.tsv"
@@ -309,7 +309,7 @@ def test_labels_that_training_never_saw_are_told(
         ("a.jsonl", '{"text": "a", "label": ["x", "y"]}\n' * 3, [], "a line has one label"),
     ],
 )
-def test_three_lines_are_learnt_or_what_is_needed_is_told(
+def test_three_lines_are_learnt_or_what_is_needed_is_reported(
     folder: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -329,7 +329,7 @@ def test_three_lines_are_learnt_or_what_is_needed_is_told(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_metric_without_positives_is_told(
+def test_a_metric_without_positives_is_reported(
     folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     task, dev = tmp_path / "train.tsv", tmp_path / "dev.tsv"
@@ -354,7 +354,7 @@ def test_a_metric_without_positives_is_told(
         (["--columns", "1"], "--columns must name one or two texts and the label, got [1]"),
     ],
 )
-def test_what_is_wrong_with_the_command_is_told(
+def test_what_is_wrong_with_the_command_is_reported(
     folder: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -365,7 +365,7 @@ def test_what_is_wrong_with_the_command_is_told(
     assert message in refusal(capsys, "finetune", *task, *words)
 
 
-def test_other_runs_are_told_apart(
+def test_other_runs_are_distinguished(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert export(["bundle", str(folder / "bert"), str(tmp_path / "out")]) == 1

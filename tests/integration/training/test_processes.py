@@ -215,7 +215,7 @@ def test_where_torchrun_ends_the_processes_rank_0_saves(
     assert f"{saved} holds its state: start the same command to go on" in line
 
 
-def test_a_process_that_sees_other_text_is_told_of_before_the_work(tmp_path: Path) -> None:
+def test_a_process_that_sees_other_text_is_reported_before_the_work(tmp_path: Path) -> None:
     recipe = write_toy_recipe(tmp_path / "a", pairs=150)
     write_toy_recipe(tmp_path / "b", pairs=150, seed=2)
     recipe.write_text(recipe.read_text().replace(str(tmp_path / "a"), "${TOY}"))
@@ -236,7 +236,7 @@ def test_a_process_that_sees_other_text_is_told_of_before_the_work(tmp_path: Pat
         ("loop.device=abacus", "device 'abacus' cannot be used"),
     ],
 )
-def test_what_is_wrong_with_a_recipe_is_told_once(
+def test_what_is_wrong_with_a_recipe_is_reported_once(
     recipe: Path, tmp_path: Path, override: str, told: str
 ) -> None:
     command = [*words(recipe, tmp_path / "run", override), "--processes", "2"]

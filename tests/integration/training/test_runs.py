@@ -160,7 +160,7 @@ def test_early_stopping_waits_for_patience_validations(
 
 
 @pytest.mark.parametrize("by", ["bleu", "chrf"])
-def test_the_best_may_be_told_by_what_is_decoded(
+def test_the_best_may_be_chosen_by_what_is_decoded(
     small_recipe: Path, tmp_path: Path, tokenizer_file: str, by: str
 ) -> None:
     run = tmp_path / "run"

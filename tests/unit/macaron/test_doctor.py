@@ -50,7 +50,7 @@ def test_json(
     assert answer["findings"][0] == {"name": "cores", "found": "2", "advice": None}
 
 
-def test_the_processor_is_told_with_the_instructions_that_matter() -> None:
+def test_the_processor_is_reported_with_the_instructions_that_matter() -> None:
     told = doctor.processor("model name\t: Some CPU\nflags\t\t: fpu avx2 avx512_vnni mmx\n")
     assert told.found == "Some CPU with AVX-512 VNNI; avx2, avx512_vnni"
     arm = doctor.processor("Features\t: fp asimd asimddp i8mm\n")
@@ -78,7 +78,7 @@ def test_memory_is_not_known_everywhere(tmp_path: Path) -> None:
     ("library", "origin"),
     [(doctor.SHIPPED / "x.so", "came with the package"), (Path("/cache/x.so"), "compiled here")],
 )
-def test_kernels_are_told_with_where_they_come_from(
+def test_kernels_are_reported_with_where_they_come_from(
     library: Path, origin: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "native_library", lambda: library)
@@ -112,7 +112,7 @@ def test_where_there_are_no_kernels_the_advice_is_what_would_help(
     assert (found.advice is None) == (advice is None)
 
 
-def test_a_switch_that_is_neither_on_nor_off_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_switch_that_is_neither_on_nor_off_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "native_library", doctor.native_library.__wrapped__)
     monkeypatch.setenv("MACARON_NATIVE_KERNELS", "maybe")
     assert "must be on or off" in doctor.kernels().found
@@ -133,7 +133,7 @@ def test_one_onnx_runtime_is_right(
     assert (doctor.runtime().advice is not None) == advised
 
 
-def test_a_gpu_is_told_with_its_driver_and_none_is_no_fault(
+def test_a_gpu_is_reported_with_its_driver_and_none_is_no_fault(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen = cuda_driver.Gpu("Some GPU", (13, 0), (9, 0), 2**30, 2**31)
@@ -188,7 +188,7 @@ def test_a_wrong_folder_of_bundles_is_advised_on_and_a_missing_default_is_not() 
     assert doctor.untried(Path("models")).advice is None
 
 
-def test_what_is_no_bundle_or_a_broken_one_is_told(tmp_path: Path) -> None:
+def test_what_is_no_bundle_or_a_broken_one_is_reported(tmp_path: Path) -> None:
     assert doctor.trial(tmp_path).advice == "name a folder with a manifest.json"
     (tmp_path / "manifest.json").write_text("{}")
     found = doctor.trial(tmp_path)

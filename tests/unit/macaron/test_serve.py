@@ -198,7 +198,7 @@ def test_a_checkpoint_is_imported_once(
         (["--model", "a", "--bundles", "b"], "not allowed with argument --model"),
     ],
 )
-def test_what_is_no_model_is_told(
+def test_what_is_no_model_is_reported(
     started: dict[str, Any],
     cache: Path,
     tmp_path: Path,

@@ -37,25 +37,25 @@ from serving.server.work.backend import Backend
 from serving.store.records.key import KeyLimits, StoredKey, UsageCount, UsageQuery, UsageRow
 
 _KIND = "6d616361-726f-4e00-8000-000000000000"
-"""The first GUID of every key_id, where DeepL names the account."""
+"""The first GUID of every key_id. In DeepL's API it identifies the account."""
 _MOST_ROWS = 100_000
 
 
 class _DeepLAdminEndpoints:
-    """Answers those who have the admin key, as DeepL does."""
+    """Endpoints for holders of the admin key."""
 
     def __init__(self, backend: Backend) -> None:
         self._administration = Administration(backend)
         self._settings = backend.settings
 
     async def create(self, request: Request, context: RequestContext) -> Response:
-        """Make a key, and show it once."""
+        """Create a key, and show it once."""
         body = await read_json(request, DeepLKeyCreation, self._settings.max_body_bytes)
         key, secret = await self._administration.create_key(body.label, KeyLimits(), context)
         return json_response(DeepLNewApiKey(**_key_body(key).model_dump(), key=secret))
 
     async def keys(self, _: Request, __: RequestContext) -> Response:
-        """List all keys, those that are deactivated too."""
+        """List all keys, including deactivated ones."""
         found = await self._administration.keys(self._settings.max_keys)
         return json_response(list(map(_key_body, found)))
 
@@ -69,14 +69,14 @@ class _DeepLAdminEndpoints:
         )
 
     async def rename(self, request: Request, context: RequestContext) -> Response:
-        """Give a key another label."""
+        """Change the label of a key."""
         body = await read_json(request, DeepLKeyLabel, self._settings.max_body_bytes)
         return await self._changed(
             body.key_id, lambda key: dataclasses.replace(key, label=body.label), context
         )
 
     async def limit(self, request: Request, context: RequestContext) -> Response:
-        """Set how many characters a key may send in a month."""
+        """Set the monthly character limit of a key."""
         body = await read_json(request, DeepLKeyLimits, self._settings.max_body_bytes)
         if body.speech_to_text_milliseconds is not None:
             raise RequestError(
@@ -93,7 +93,7 @@ class _DeepLAdminEndpoints:
         return await self._changed(body.key_id, changed, context)
 
     async def analytics(self, request: Request, _: RequestContext) -> Response:
-        """Report the usage of some days."""
+        """Report the usage in a period."""
         body = await read_fields(request, DeepLAnalyticsRequest, self._settings.max_body_bytes)
         first, last = days(body.start_date, body.end_date, ("start_date", "end_date"))
         most = _MOST_ROWS if body.group_by else 0
@@ -137,7 +137,7 @@ def _key_body(key: StoredKey) -> DeepLApiKey:
 def _usages(
     rows: Iterable[UsageRow], labels: Mapping[str, str], *, by_day: bool
 ) -> list[DeepLKeyUsage]:
-    """The rows by their owners, and by days where these count too, in order."""
+    """The rows grouped by key, or by key and day, in order."""
     groups: dict[tuple[str, str], list[tuple[str, UsageCount]]] = defaultdict(list)
     for row in rows:
         groups[row.owner, row.day if by_day else ""].append((row.task, row.count))
@@ -153,7 +153,7 @@ def _usages(
 
 
 def _breakdown(counts: Iterable[tuple[str, UsageCount]]) -> DeepLUsageBreakdown:
-    """The characters of some tasks."""
+    """The characters by task."""
     sums: dict[str, int] = defaultdict(int)
     for task, count in counts:
         sums[task] += count.characters

@@ -1,4 +1,4 @@
-"""What goes over the wire in DeepL's admin API; fields that are not listed are ignored."""
+"""Bodies of DeepL's admin API; unknown fields are ignored."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _Characters = Annotated[int, Field(ge=0, le=10**15)]
 
 
 class DeepLKeyCreation(Wire):
-    """A key to make."""
+    """A key to create."""
 
     label: str = "DeepL API Key"
 
 
 class DeepLKeyRequest(Wire):
-    """Which key is meant."""
+    """Selects a key."""
 
     key_id: str
-    """Two GUIDs with a colon between them."""
+    """Two GUIDs separated by a colon."""
 
 
 class DeepLKeyLabel(DeepLKeyRequest):
@@ -34,23 +34,23 @@ class DeepLKeyLimits(DeepLKeyRequest):
     """The new limits of a key."""
 
     characters: _Characters | None = None
-    """Characters a month; null takes the limit away, and what is left out stays as it is."""
+    """Character limit per month. Null removes the limit; if omitted, it stays."""
     speech_to_text_milliseconds: int | None = None
     """Refused."""
 
 
 class DeepLUsageLimits(Wire):
-    """Limits of a key."""
+    """The limits of a key."""
 
     characters: int | None
-    """Characters a month; null where only the server's own limit counts."""
+    """Character limit per month; null if only the server's own limit applies."""
 
 
 class DeepLApiKey(Wire):
-    """What is known of a key."""
+    """A key's record."""
 
     key_id: str
-    """Two GUIDs with a colon between them: one of the server's kind, and the key's own."""
+    """Two GUIDs separated by a colon: one that all keys share, and the key's own."""
     label: str
     creation_time: str
     deactivated_time: str | None
@@ -59,27 +59,27 @@ class DeepLApiKey(Wire):
 
 
 class DeepLNewApiKey(DeepLApiKey):
-    """A key that was just made."""
+    """A newly created key."""
 
     key: str
-    """The key itself, which is shown this once; DeepL shows it to the owner of an account only."""
+    """The key itself, which is shown only once."""
 
 
 class DeepLAnalyticsRequest(Wire):
-    """Which usage is asked for."""
+    """Selects usage."""
 
     start_date: str
     """The first day, in UTC: `2026-11-01`."""
     end_date: str
-    """The last day, which is included."""
+    """The last day, inclusive."""
     group_by: Literal["", "key", "key_and_day"] = ""
 
 
 class DeepLUsageBreakdown(Wire):
-    """Characters, by what they were sent for."""
+    """Characters, by purpose."""
 
     total_characters: int
-    """With those sent to language models and encoders, which DeepL does not have."""
+    """Includes the characters sent to language models and encoders, which DeepL does not have."""
     text_translation_characters: int
     document_translation_characters: int
     text_improvement_characters: int = 0
@@ -87,18 +87,19 @@ class DeepLUsageBreakdown(Wire):
 
 
 class DeepLKeyUsage(Wire):
-    """What one key has used, on one day where the report is grouped by days, too."""
+    """The usage of one key, in the whole period or on one day."""
 
     api_key: str
-    """The beginning and the end of what names the key; `-` for requests without a key."""
+    """The first and the last characters of the key's name; `-` for requests without a key."""
     api_key_label: str
-    """`unknown` of keys that are not in the store."""
+    """`unknown` if the key is not in the store."""
     usage_date: str | None = None
+    """The day, if the report is grouped by days."""
     usage: DeepLUsageBreakdown
 
 
 class DeepLUsageReport(Wire):
-    """The usage of some days."""
+    """The usage in a period."""
 
     total_usage: DeepLUsageBreakdown
     start_date: str

@@ -85,8 +85,8 @@ def translation(
 
 
 def unused(body: DeepLTranslateRequest, results: Sequence[TextResult]) -> list[str] | None:
-    """Warnings of what a body asks for in vain, for all of its texts or for some of them; None
-    where it does not."""
+    """Warnings about ignored parts of a body, for all or some of its texts; None if there are
+    none."""
     found = []
     if body.context:
         found.append("'context' is not used: no model of this server was trained with it")

@@ -1,4 +1,4 @@
-"""Documents in DeepL's dialect: uploaded, asked for, and fetched once."""
+"""Documents in DeepL's dialect: upload, state, and a single download."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ _STATES: dict[str, Literal["queued", "translating", "done", "error"]] = {
 
 
 class DeepLDocumentHandle(Wire):
-    """What a client needs to ask for a document."""
+    """The id and the key of an uploaded document."""
 
     document_id: str
     document_key: str
-    """A secret without which the document is not given; the server keeps its digest alone."""
+    """A secret that is needed for the document. The server stores only its digest."""
 
 
 class DeepLDocumentRequest(DeepLRequest):
-    """A document that is asked for."""
+    """Selects a document."""
 
     document_key: str = ""
 
 
 class DeepLDocumentStatus(Wire):
-    """What is known of a document."""
+    """The state of a document."""
 
     document_id: str
     status: Literal["queued", "translating", "done", "error"]

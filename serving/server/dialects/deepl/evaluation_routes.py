@@ -1,8 +1,8 @@
-"""DeepL's quality evaluations: how good given translations are, by the calibrated probability of
-the model and by what certainly differs from the source.
+"""DeepL's quality evaluations of given translations: the calibrated probability of the model, and
+certain differences from the source.
 
-The path and the answer are DeepL's. An evaluation is done when the request is answered; it can be
-asked for again where the server has a store.
+The path and the answer are DeepL's. The evaluation is complete in the answer. With a store, it can
+be fetched again.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ class DeepLEvaluationRequest(Wire):
     target_lang: str
     segments: Annotated[list[DeepLGivenTranslation], Field(min_length=1)]
     glossary_id: str | None = None
-    """Refused: terms are not looked at."""
+    """Refused: terms are not evaluated."""
 
 
 class DeepLSpan(Wire):
-    """Part of a text, in characters."""
+    """A part of a text, by character offsets."""
 
     start: int
     end: int
 
 
 class DeepLTranslationFault(Wire):
-    """What certainly differs from the source."""
+    """A certain difference from the source."""
 
     type: Literal["Accuracy"] = "Accuracy"
     sub_type: str
@@ -76,35 +76,35 @@ class DeepLTranslationFault(Wire):
 
 
 class DeepLEvaluatedSegment(Wire):
-    """What is to be said of one translation."""
+    """The evaluation of one translation."""
 
     segment_index: int
     segment_score: Annotated[float, Field(ge=0, le=100)]
-    """How likely it is good, in percent, by the calibration of the model."""
+    """Probability in percent that the translation is good, by the model's calibration."""
     source: str
     target: str
     errors: list[DeepLTranslationFault]
 
 
 class DeepLEvaluation(Wire):
-    """An evaluation that is done."""
+    """A complete evaluation."""
 
     job_id: str | None = None
-    """By which it can be asked for again, for a day; left out where the server has no store, or
-    that did not answer."""
+    """The id for fetching the evaluation again within a day; omitted if the server has no store or
+    the store does not answer."""
     status: Literal["done"] = "done"
     segments: list[DeepLEvaluatedSegment]
 
 
 class _EvaluationEndpoints:
-    """Answers requests for evaluations."""
+    """Endpoints for evaluations."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend, self._evaluations = backend, Evaluations(backend)
 
     async def evaluate(self, request: Request, context: RequestContext) -> Response:
-        """Evaluate translations, and keep the answer where there is a store. It has no `job_id`
-        where the store does not answer: what has been evaluated, and counted, is not lost."""
+        """Evaluate translations, and store the answer if there is a store. If the store does not
+        answer, the answer is still returned, without `job_id`."""
         backend = self._backend
         body = await read_json(request, DeepLEvaluationRequest, backend.settings.max_body_bytes)
         if body.glossary_id:
@@ -137,7 +137,7 @@ class _EvaluationEndpoints:
         return json_response(answer, exclude_none=True)
 
     async def get(self, request: Request, context: RequestContext) -> Response:
-        """Give an evaluation that was made before."""
+        """Return an earlier evaluation."""
         kept, id = self._backend.needed_store("evaluations").evaluations, request.path_params["id"]
         text = await run_in_threadpool(kept.get, context.key, id)
         if text is None:

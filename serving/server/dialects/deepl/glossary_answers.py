@@ -13,7 +13,8 @@ from serving.store.records.glossary import StoredDictionary, StoredGlossary
 
 
 def single(found: StoredGlossary) -> DeepLGlossary:
-    """A glossary in the form of version 2; raises UnknownGlossaryError where it has none."""
+    """A glossary in the form of version 2; raises UnknownGlossaryError if it does not have exactly
+    one dictionary."""
     if len(found.dictionaries) != 1:
         raise UnknownGlossaryError(
             f"the glossary {found.id!r} must have one dictionary here, it has "

@@ -1,4 +1,4 @@
-"""What goes over the wire for glossaries in DeepL's dialect, of both versions."""
+"""Bodies of both versions of DeepL's glossary API; unknown fields are ignored."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ class DeepLNewDictionary(Wire):
     """Entries for a language pair."""
 
     source_lang: str
-    """Language code of the terms, in capitals or not; a region that no model knows does not
-    count."""
+    """Language code of the terms, in upper or lower case. A region is ignored if no model knows
+    it."""
     target_lang: str
-    """Language code of their translations, likewise."""
+    """Language code of the translations, in the same form."""
     entries: str
-    """Lines of a term and its translation."""
+    """One entry per line: a term, the separator and its translation."""
     entries_format: EntriesFormat
-    """What stands between the two: a tab, or a comma."""
+    """The separator: a tab (`tsv`) or a comma (`csv`)."""
 
 
 class DeepLNewGlossary(DeepLNewDictionary):
-    """A glossary to make with entries for one language pair."""
+    """A glossary to create, with entries for one language pair."""
 
     name: str
 
 
 class DeepLGlossary(Wire):
-    """What is known of a glossary with one dictionary."""
+    """The record of a glossary with one dictionary."""
 
     glossary_id: str
     name: str
@@ -40,46 +40,47 @@ class DeepLGlossary(Wire):
     source_lang: str
     target_lang: str
     creation_time: str
-    """In UTC (ISO 8601)."""
+    """Time in UTC, ISO 8601."""
     entry_count: int
 
 
 class DeepLGlossaries(Wire):
-    """The glossaries that have one dictionary, the oldest first."""
+    """The glossaries with one dictionary, oldest first."""
 
     glossaries: list[DeepLGlossary]
 
 
 class DeepLGlossaryPair(Wire):
-    """A language pair that a glossary may be made for."""
+    """A language pair that glossaries support."""
 
     source_lang: str
     target_lang: str
 
 
 class DeepLGlossaryPairs(Wire):
-    """The language pairs that glossaries may be made for; none where none are kept."""
+    """The language pairs that glossaries support. The list is empty if the server keeps no
+    glossaries."""
 
     supported_languages: list[DeepLGlossaryPair]
 
 
 class DeepLNewMultilingualGlossary(Wire):
-    """A glossary to make."""
+    """A glossary to create."""
 
     name: str
     dictionaries: Annotated[list[DeepLNewDictionary], Field(min_length=1)]
 
 
 class DeepLGlossaryPatch(Wire):
-    """What changes of a glossary; what is left out stays."""
+    """Changes to a glossary; omitted fields stay."""
 
     name: str | None = None
     dictionaries: list[DeepLNewDictionary] | None = None
-    """Entries to add to those that are there; a term that is there gets the new translation."""
+    """Entries to add. A term that is already there gets the new translation."""
 
 
 class DeepLDictionary(Wire):
-    """What is known of the entries for a language pair."""
+    """The record of a dictionary: the entries for one language pair."""
 
     source_lang: str
     target_lang: str
@@ -87,23 +88,23 @@ class DeepLDictionary(Wire):
 
 
 class DeepLMultilingualGlossary(Wire):
-    """What is known of a glossary."""
+    """A glossary's record."""
 
     glossary_id: str
     name: str
     creation_time: str
-    """In UTC (ISO 8601)."""
+    """Time in UTC, ISO 8601."""
     dictionaries: list[DeepLDictionary]
 
 
 class DeepLMultilingualGlossaries(Wire):
-    """All glossaries, the oldest first."""
+    """All glossaries, oldest first."""
 
     glossaries: list[DeepLMultilingualGlossary]
 
 
 class DeepLPairRequest(Wire):
-    """Which dictionary of a glossary is meant."""
+    """Selects a dictionary of a glossary."""
 
     source_lang: str
     target_lang: str
@@ -115,7 +116,7 @@ class DeepLDictionaryEntries(Wire):
     source_lang: str
     target_lang: str
     entries: str
-    """Lines of a term, a tab and its translation."""
+    """One entry per line: a term, a tab and its translation."""
     entries_format: Literal["tsv"] = "tsv"
 
 

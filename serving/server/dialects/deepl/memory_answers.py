@@ -19,11 +19,12 @@ from serving.server.dialects.deepl.memory_wire import (
 from serving.store.records.memory import MemoryJob, StoredMemory, StoredSegment
 
 VALID_S = 3600.0
-"""Seconds for which a file may be sent or fetched; one that is read for longer has been lost."""
+"""Seconds within which a file must be uploaded or downloaded. A file that is read for longer counts
+as lost."""
 
 
 def memory_info(found: StoredMemory) -> DeepLMemory:
-    """What is known of a memory."""
+    """A memory's record."""
     return DeepLMemory(
         translation_memory_id=found.id,
         name=found.name,
@@ -38,7 +39,7 @@ def memory_info(found: StoredMemory) -> DeepLMemory:
 def segments_page(
     memory: StoredMemory, page: Sequence[StoredSegment], *, ends: bool
 ) -> DeepLSegments:
-    """Segments of a memory; `ends` says that no more follow."""
+    """A page of a memory's segments; `ends` means that it is the last."""
     return DeepLSegments(
         segments=[
             DeepLSegment(
@@ -62,12 +63,12 @@ def segments_page(
 
 
 def is_late(job: MemoryJob) -> bool:
-    """Whether a file may be sent or fetched no more, or would have been read by now."""
+    """Whether the time for uploading, downloading or reading a file is over."""
     return time.time() > (job.updated if job.state == "reading" else job.created) + VALID_S
 
 
 def job_info(job: MemoryJob, url: str) -> DeepLMemoryJob:
-    """What is known of a job whose file is sent to that address, or fetched there."""
+    """A job's record, with the URL for uploading or downloading its file."""
     return DeepLMemoryJob(
         job_id=job.id,
         operation="export" if _is_export(job) else "import",

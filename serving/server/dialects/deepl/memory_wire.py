@@ -1,4 +1,4 @@
-"""What goes over the wire for translation memories in DeepL's dialect."""
+"""Bodies of DeepL's API for translation memories."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from serving.server.http.wire import Count, Wire
 
 
 class DeepLMemory(Wire):
-    """What is known of a translation memory."""
+    """A translation memory's record."""
 
     translation_memory_id: str
     name: str
     source_language: str
     target_languages: list[str]
-    """One."""
+    """A list of one language."""
     segment_count: int
     creation_time: str
-    """In UTC (ISO 8601), as all times."""
+    """Time in UTC, ISO 8601, as all times here."""
     updated_time: str
 
 
 class DeepLMemories(Wire):
-    """Translation memories of the key, the oldest first."""
+    """The translation memories of the caller's key, oldest first."""
 
     translation_memories: list[DeepLMemory]
     total_count: int
 
 
 class DeepLMemoriesPage(Wire):
-    """Which memories are asked for."""
+    """Selects a page of memories."""
 
     page: Count = 0
     page_size: Annotated[Count, Field(ge=1, le=25)] = 10
 
 
 class DeepLSegmentsPage(Wire):
-    """Which segments of a memory are asked for."""
+    """Selects a page of a memory's segments."""
 
     page_size: Annotated[Count, Field(ge=1, le=100)] = 50
     page_cursor: Annotated[str, Field(pattern=r"^\d{1,9}$")] | None = None
-    """What the answer before gave for it."""
+    """`next_page_cursor` of the previous page."""
     filter_text: Annotated[str, Field(min_length=2, max_length=1000)] | None = None
-    """Only segments that hold this in either language."""
+    """Only segments that contain this text in either language."""
     filter_case_sensitive: bool = False
 
 
@@ -63,45 +63,45 @@ class DeepLSegment(Wire):
     source_segment_id: str
     source_text: str
     targets: list[DeepLTargetSegment]
-    """One."""
+    """A list of one translation."""
     creation_time: str
 
 
 class DeepLSegments(Wire):
-    """Segments of a memory, in the order in which they came."""
+    """Segments of a memory, in the order in which they were added."""
 
     segments: list[DeepLSegment]
     segment_count: int
-    """Of the whole memory, whatever the filter."""
+    """The number of segments in the whole memory, with or without a filter."""
     next_page_cursor: str | None = None
-    """Left out where no more follow."""
+    """Omitted on the last page."""
 
 
 class DeepLSourceFile(Wire):
-    """A file that is to come."""
+    """The file that will be uploaded."""
 
     file_name: Annotated[str, Field(min_length=1, max_length=100)]
     content_length: Annotated[int, Field(ge=1)]
-    """Bytes."""
+    """Size in bytes."""
     content_type: Annotated[str, Field(max_length=127)] = "application/xml"
 
 
 class DeepLImportParameters(Wire):
-    """What becomes of a file."""
+    """Options of an import."""
 
     display_name: str | None = None
-    """Of the memory; the name of the file where it is left out."""
+    """Name of the memory; default the name of the file."""
 
 
 class DeepLImportRequest(Wire):
-    """A TMX file that is to become a memory."""
+    """A request to import a TMX file as a memory."""
 
     source_file: DeepLSourceFile
     parameters: DeepLImportParameters = DeepLImportParameters()
 
 
 class DeepLImport(Wire):
-    """Where the file is to be sent, by PUT and without a key."""
+    """The import's job, and the URL that takes the file: send it by PUT, without a key."""
 
     job_id: str
     upload_url: str
@@ -109,52 +109,52 @@ class DeepLImport(Wire):
 
 
 class DeepLExportParameters(Wire):
-    """Which memory is given."""
+    """Selects the memory to export."""
 
     translation_memory_id: str
 
 
 class DeepLExport(Wire):
-    """The job that says where a memory may be fetched."""
+    """The export's job, which will have the URL of the file."""
 
     job_id: str
     parameters: DeepLExportParameters
 
 
 class DeepLRequiredAction(Wire):
-    """What a client has to do for a job to go on."""
+    """The step that a job is waiting for."""
 
     required_action: str
 
 
 class DeepLJobError(Wire):
-    """Why a job has failed."""
+    """The reason why a job failed."""
 
     message: str
 
 
 class DeepLJobResult(Wire):
-    """What has come of a job."""
+    """The state or the result of a job."""
 
     status: Literal["awaiting_input", "processing", "completed", "failed", "expired"]
     status_metadata: DeepLRequiredAction | None = None
     download_url: str | None = None
-    """Of an export."""
+    """URL of the exported file; exports only."""
     expires_at: str | None = None
     error: DeepLJobError | None = None
     translation_memory_id: str | None = None
-    """Of an import that is done."""
+    """Id of the imported memory; completed imports only."""
     skipped_segment_count: int | None = None
-    """Likewise."""
+    """Number of segments that were not imported; completed imports only."""
 
 
 class DeepLMemoryJob(Wire):
-    """A file that becomes a memory, or a memory that becomes a file."""
+    """An import or an export of a memory."""
 
     job_id: str
     operation: Literal["import", "export"]
     product: Literal["translation_memory"] = "translation_memory"
     results: list[DeepLJobResult]
-    """One."""
+    """A list of one result."""
     creation_time: str
     updated_time: str

@@ -109,39 +109,40 @@ class DeepLLanguage(Wire):
 
 
 class DeepLResourceRequest(Wire):
-    """What the languages are asked for that it supports."""
+    """Selects the resource whose languages are listed."""
 
     resource: Resource
-    """All but `translate_text` and, where glossaries are kept, `glossary` have none here."""
+    """`translate_text` has languages here, and `glossary` if the server keeps glossaries. The lists
+    of all other resources are empty."""
 
 
 class DeepLFeature(Wire):
-    """A feature that is there for a language."""
+    """A feature that a language supports."""
 
     status: Literal["stable"] = "stable"
 
 
 class DeepLLanguageSupport(Wire):
-    """A language that is read or written, in the form of version 3 of the API."""
+    """A source or target language, as version 3 of the API describes it."""
 
     lang: str
-    """Language code, of some targets with a region."""
+    """Language code; some targets have a region."""
     name: str
     usable_as_source: bool
     usable_as_target: bool
     status: Literal["stable"] = "stable"
     features: dict[str, DeepLFeature]
-    """`tag_handling`; `auto_detection` of languages that are read."""
+    """`tag_handling`, and `auto_detection` for source languages."""
 
 
 class DeepLStyleRules(Wire):
-    """The style rules that are stored: none."""
+    """The stored style rules. The list is always empty."""
 
     style_rules: list[dict[str, str]]
 
 
 class DeepLUsage(Wire):
-    """Characters of this month; without a store, those since the server's start."""
+    """Characters translated this month, or since the server's start if it has no store."""
 
     character_count: int
     character_limit: int

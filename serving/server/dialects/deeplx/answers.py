@@ -1,4 +1,4 @@
-"""What DeepLX's route answers with: a translation, or an error."""
+"""Builds DeepLX's answers: translations and errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from serving.server.work.translating.job import TextResult
 
 
 def deeplx_translation(body: DeepLXRequest, result: TextResult) -> DeepLXTranslation:
-    """The translation of the text of a body; its number is the time, in milliseconds."""
+    """The answer with the translation of a body's text. Its id is the time in milliseconds."""
     return DeepLXTranslation(
         id=time.time_ns() // 1_000_000,
         data=result.text,
@@ -24,6 +24,6 @@ def deeplx_translation(body: DeepLXRequest, result: TextResult) -> DeepLXTransla
 
 
 def deeplx_error(error: ServingError) -> Response:
-    """The answer to a refused request in DeepLX's shape."""
+    """An error response in DeepLX's shape."""
     answer = DeepLXError(code=error.status, message=error.full_message)
     return json_response(answer, status=error.status)

@@ -1,4 +1,4 @@
-"""DeepLX: one text at a time, as plug-ins of readers ask for it."""
+"""DeepLX's API, which reading plug-ins use: one text per request."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _NAMES = {"source": "source_lang", "target": "target_lang"}
 
 
 class _DeepLXEndpoints:
-    """Answers DeepLX's requests."""
+    """Endpoint of DeepLX."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._jobs = Jobs(backend.registry, backend.settings, backend.gatekeeper)
 
     async def translate(self, request: Request, context: RequestContext) -> Response:
-        """Translate a text; the key may stand in the query as `token`."""
+        """Translate a text. The query may carry the key as `token`."""
         token = request.query_params.get("token")
         await self._backend.gatekeeper.admit(context, token or None)
         body = await read_json(request, DeepLXRequest, self._backend.settings.max_body_bytes)

@@ -1,4 +1,4 @@
-"""What goes over the wire in DeepLX's dialect; fields that are not listed are ignored."""
+"""Bodies of DeepLX's dialect; unknown fields are ignored."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class DeepLXRequest(LenientRequest):
 
     text: str
     target_lang: str
-    """Language code, in capitals or not."""
+    """Language code in upper or lower case."""
     source_lang: str = ""
-    """Language code; `auto`, or nothing at all: detected."""
+    """Language code. If it is `auto` or empty, the language is detected."""
     tag_handling: Literal["", "html", "xml"] = ""
-    """Keep the tags of this kind of markup."""
+    """The kind of markup whose tags are kept."""
 
 
 class DeepLXTranslation(Wire):
@@ -24,22 +24,22 @@ class DeepLXTranslation(Wire):
 
     code: Literal[200] = 200
     id: int
-    """A number for this answer."""
+    """A number that identifies this answer."""
     data: str
     """The best translation."""
     alternatives: list[str]
-    """Others that the model's own search has found; most models are set to find one."""
+    """Other translations that the search found. With the settings of most models there are none."""
     source_lang: str
-    """Language code in capitals, detected or as the request gave it."""
+    """Language code in upper case, detected or from the request."""
     target_lang: str
-    """As the request gave it."""
+    """Language code, as in the request."""
     method: Literal["Free"] = "Free"
 
 
 class DeepLXError(Wire):
-    """Every answer that is not 2xx."""
+    """The body of every answer that is not 2xx."""
 
     code: int
-    """The status of the answer."""
+    """The HTTP status of the answer."""
     message: str
-    """What is wrong, for people."""
+    """A description for people."""

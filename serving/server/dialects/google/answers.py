@@ -1,4 +1,4 @@
-"""What the routes of Google Translate's API answer with: translations, languages, errors."""
+"""Builds the answers of Google Translate's API: translations, languages, errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from serving.server.http.wire import json_response
 from serving.server.work.translating.job import JobResult
 
 _UNDETERMINED = "und"
-"""The language of a text that has none, such as a number."""
+"""The answer for a text without a language, such as a number."""
 _WORDS = {
     400: ("INVALID_ARGUMENT", "invalid"),
     401: ("UNAUTHENTICATED", "required"),
@@ -32,7 +32,7 @@ _WORDS = {
     503: ("UNAVAILABLE", "backendError"),
     504: ("DEADLINE_EXCEEDED", "backendError"),
 }
-"""How Google calls the statuses, in newer and in older words."""
+"""Google's codes for HTTP statuses, of its newer and older APIs."""
 _OTHER = ("INTERNAL", "internalError")
 
 
@@ -53,7 +53,7 @@ def translated(body: GoogleTranslateRequest, result: JobResult) -> GoogleTransla
 
 
 def detection(found: list[tuple[str, float]]) -> GoogleDetection:
-    """The first of the languages that a text may be in."""
+    """The most probable language of a text."""
     language, confidence = (found or [(_UNDETERMINED, 0.0)])[0]
     return GoogleDetection(
         language=language, confidence=round(confidence, 4), isReliable=confidence > 0.5
@@ -61,7 +61,7 @@ def detection(found: list[tuple[str, float]]) -> GoogleDetection:
 
 
 def google_error(error: ServingError) -> Response:
-    """The answer to a refused request in Google's shape."""
+    """An error response in Google's shape."""
     status, reason = _WORDS.get(error.status, _OTHER)
     message = error.full_message
     detail = GoogleErrorDetail(

@@ -40,18 +40,18 @@ RequestT = TypeVar("RequestT", bound=Wire)
 _NAMES = {"text": "q"}
 """Parameters that have another name in the body."""
 _ANY_MODEL = ("nmt", "base")
-"""What Google's clients call its own models."""
+"""The names of Google's own models."""
 
 
 class _GoogleEndpoints:
-    """Answers the requests under /language/translate/v2."""
+    """Endpoints under /language/translate/v2."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._jobs = Jobs(backend.registry, backend.settings, backend.gatekeeper)
 
     async def translate(self, request: Request, context: RequestContext) -> Response:
-        """Translate one text or several."""
+        """Translate one or several texts."""
         body = await self._read(request, context, GoogleTranslateRequest)
         if body.cid:
             raise RequestError(

@@ -28,17 +28,18 @@ class GoogleTranslateRequest(LenientRequest):
 
 
 class GoogleDetectRequest(LenientRequest):
-    """A text or several, whose languages are asked for."""
+    """One or several texts whose languages are to be detected."""
 
     q: str | Annotated[list[str], Field(min_length=1)]
-    """Text, or a list of texts; in a form and in the query it is repeated."""
+    """Text, or a list of texts; a form or query repeats the field."""
 
 
 class GoogleLanguagesRequest(Wire):
-    """Which languages are asked for."""
+    """Selects the form of the list of languages."""
 
     target: str | None = None
-    """Where it is given, the answer has the names of the languages, which are English ones."""
+    """If given, the answer includes the languages' names. They are in English, whatever the
+    value."""
 
 
 class GoogleTranslation(Wire):
@@ -46,16 +47,16 @@ class GoogleTranslation(Wire):
 
     translatedText: str
     detectedSourceLanguage: str | None = None
-    """Where the request named no source."""
+    """Present if the request had no `source`."""
     model: str | None = None
-    """Where the request named one."""
+    """Present if the request named a model."""
 
 
 class GoogleTranslations(Wire):
     """The translations of all texts."""
 
     translations: list[GoogleTranslation]
-    """One for each text, in order."""
+    """One per text, in order."""
 
 
 class GoogleTranslateAnswer(Wire):
@@ -65,20 +66,20 @@ class GoogleTranslateAnswer(Wire):
 
 
 class GoogleDetection(Wire):
-    """The language that a text was found to be in."""
+    """The detected language of a text."""
 
     language: str
     """Language code; `und` for a text without letters."""
     confidence: Annotated[float, Field(ge=0, le=1)]
     isReliable: bool
-    """Whether it is likelier than all others together."""
+    """Whether the language is more probable than all others together."""
 
 
 class GoogleDetections(Wire):
-    """What was found of all texts."""
+    """The detected languages of all texts."""
 
     detections: list[list[GoogleDetection]]
-    """For each text a list of one."""
+    """One list per text, with one language in each."""
 
 
 class GoogleDetectAnswer(Wire):
@@ -88,15 +89,15 @@ class GoogleDetectAnswer(Wire):
 
 
 class GoogleLanguage(Wire):
-    """A language that is read or written."""
+    """A source or target language."""
 
     language: str
     name: str | None = None
-    """Where the request named a target."""
+    """Present if the request had a `target`."""
 
 
 class GoogleLanguages(Wire):
-    """The languages that are read or written."""
+    """All source and target languages."""
 
     languages: list[GoogleLanguage]
 
@@ -108,28 +109,28 @@ class GoogleLanguagesAnswer(Wire):
 
 
 class GoogleErrorItem(Wire):
-    """What is wrong, once more."""
+    """One error of the list `errors`."""
 
     message: str
     domain: Literal["global"] = "global"
     reason: str
-    """What kind of error it is, in Google's older words."""
+    """The kind of error, in the codes of Google's older APIs."""
 
 
 class GoogleErrorDetail(Wire):
-    """What is wrong."""
+    """The description of an error."""
 
     code: int
-    """The status of the answer."""
+    """The HTTP status of the answer."""
     message: str
-    """For people."""
+    """A description for people."""
     errors: list[GoogleErrorItem]
-    """One."""
+    """A list of one error."""
     status: str
-    """What kind of error it is, in Google's words."""
+    """The kind of error, in Google's codes."""
 
 
 class GoogleError(Wire):
-    """Every answer that is not 2xx."""
+    """The body of every answer that is not 2xx."""
 
     error: GoogleErrorDetail

@@ -1,4 +1,4 @@
-"""Files in LibreTranslate's dialect: uploaded with one request, downloaded with another."""
+"""Files in LibreTranslate's dialect: one request uploads a file, another downloads the result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _FileEndpoints:
         self._backend, self._documents = backend, backend.documents
 
     async def translate(self, request: Request, context: RequestContext) -> Response:
-        """Translate a file; the answer has the address of its translation."""
+        """Translate a file; the answer has the URL of the translation."""
         settings = self._backend.settings
         upload = await read_upload(request, settings.max_document_bytes)
         with contextlib.closing(upload.file):
@@ -61,8 +61,8 @@ class _FileEndpoints:
     async def _finished(
         self, record: DocumentRecord, request: Request, timeout_s: float
     ) -> DocumentRecord:
-        """Wait for the end of a document; raises TimeoutError, and CancelledError where the client
-        leaves, who alone would know its address."""
+        """Wait for the end of a document. Raises TimeoutError, and CancelledError if the client
+        disconnects, because nobody else would know the URL."""
         finished = asyncio.create_task(self._documents.finished(record, timeout_s))
         departed = asyncio.create_task(_departed(request))
         try:
@@ -81,7 +81,7 @@ class _FileEndpoints:
 
 
 async def _departed(request: Request) -> None:
-    """Wait until the client leaves; its body has been read."""
+    """Wait until the client disconnects. Its body must have been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

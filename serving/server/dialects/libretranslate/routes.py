@@ -29,7 +29,7 @@ from serving.text.languages import language_name
 _TYPING_PAUSE_MS = 500
 
 _LEAST_CONFIDENCE = 0.05
-"""Smallest confidence at which a language is named."""
+"""Least confidence at which a language is reported."""
 _UNKNOWN = ("en", 0.0)
 """LibreTranslate's answer for a text without a language, such as a number."""
 
@@ -41,7 +41,7 @@ class _LibreTranslateEndpoints:
         self._backend = backend
 
     async def detect(self, request: Request, context: RequestContext) -> Response:
-        """Detect the possible languages of a text, the likeliest first."""
+        """Detect the possible languages of a text, most probable first."""
         limit = self._backend.settings.max_body_bytes
         body = await read_fields(request, DetectRequest, limit, clean_lines)
         await admit_by_body(self._backend.gatekeeper, context, body.api_key)
@@ -133,4 +133,4 @@ LIBRETRANSLATE = Dialect(
         ),
     ),
 )
-"""LibreTranslate's API besides what it shares with this server's own."""
+"""LibreTranslate's API, without the routes that it shares with the native one."""

@@ -1,4 +1,4 @@
-"""What goes over the wire in LibreTranslate's dialect besides `/translate` and `/languages`."""
+"""Bodies of LibreTranslate's dialect, without those of `/translate` and `/languages`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from serving.server.http.wire import LenientRequest, Wire
 
 
 class DetectRequest(LenientRequest):
-    """A text, or several that are taken as one."""
+    """A text, or several texts in the same language, whose language is to be detected."""
 
     q: str | Annotated[list[str], Field(min_length=1)]
     """Text in one language."""
     api_key: str = ""
-    """Key of the caller, where the server asks for keys."""
+    """API key, if the server requires one."""
 
 
 class SuggestRequest(LenientRequest):
@@ -24,47 +24,47 @@ class SuggestRequest(LenientRequest):
     q: str
     """The text."""
     s: str
-    """What it should be translated as."""
+    """The suggested translation."""
     source: str
     """Language code of the text."""
     target: str
     """Language code of the translation."""
     api_key: str = ""
-    """Key of the caller, where the server asks for keys."""
+    """API key, if the server requires one."""
 
 
 class Suggested(Wire):
-    """That a suggestion is kept."""
+    """Confirms that the suggestion was stored."""
 
     success: Literal[True] = True
 
 
 class SuggestedLanguages(Wire):
-    """Which suggestions are asked for."""
+    """Selects suggestions by their languages."""
 
     source: str
     target: str
 
 
 class NamedLanguage(Wire):
-    """A language with its English name, as a list to choose from shows it."""
+    """A language with its English name."""
 
     code: str
     name: str
 
 
 class FrontendLanguages(Wire):
-    """What a page chooses at first."""
+    """The languages that a page selects at the start."""
 
     source: NamedLanguage
     target: NamedLanguage
 
 
 class FrontendSettings(Wire):
-    """What a page in front of the server has to know."""
+    """The settings that a web page needs."""
 
     charLimit: int
-    """Characters of a text."""
+    """Most characters of a text."""
     frontendTimeout: int
     """Milliseconds without typing before a page should translate."""
     apiKeys: bool
@@ -82,6 +82,6 @@ class Health(Wire):
 
 
 class TranslatedFile(Wire):
-    """Where a translated file can be fetched."""
+    """The URL of a translated file."""
 
     translatedFileUrl: str

@@ -35,12 +35,12 @@ _HCFY_CODES = {name: code for code, name in reversed(_HCFY_NAMES.items())}
 
 
 def hcfy_code(given: str) -> str:
-    """The code of a language that Hcfy names in Chinese; any other name stays as it is."""
+    """The code of a language that has a Chinese name in Hcfy. Other names stay as they are."""
     return _HCFY_CODES.get(given, given)
 
 
 def hcfy_name(code: str) -> str:
-    """Hcfy's name of a language; its code where there is none."""
+    """Hcfy's name of a language, or the code if it has none."""
     known = match_language(code, _HCFY_NAMES)
     return code if known is None else _HCFY_NAMES[known]
 
@@ -58,7 +58,7 @@ def imme_answer(body: ImmeRequest, result: JobResult) -> ImmeTranslations:
 
 
 def kiss_answer(body: KissRequest, result: JobResult) -> KissAnswer:
-    """The translations of a list, or that of a single text."""
+    """The translations of a list, or the translation of a single text."""
     found = [
         KissTranslation(text=text.text, src=_source_code(body.source, text))
         for text in result.translations
@@ -80,5 +80,5 @@ def hcfy_answer(body: HcfyRequest, target: str, result: JobResult) -> HcfyAnswer
 
 
 def _source_code(given: str, result: TextResult) -> str:
-    """The source language as given, or as detected."""
+    """The source language, given or detected."""
     return given if result.confidence is None else result.source

@@ -49,7 +49,7 @@ RequestT = TypeVar("RequestT", bound=LenientRequest)
 _PAIR = {"source": "from", "target": "to"}
 _IMME = {"source": "source_lang", "target": "target_lang"}
 _HCFY = {"source": "source", "target": "destination"}
-"""Parameters under the names that they have in the bodies."""
+"""Parameters that have another name in the bodies."""
 _UNKNOWN = ("en", 0.0)
 """MTranServer's answer for a text without a language, such as a number."""
 
@@ -273,4 +273,4 @@ MTRAN = Dialect(
         ),
     ),
 )
-"""MTranServer's API, whose errors look as the native ones."""
+"""MTranServer's API. Its errors have the native shape."""

@@ -1,6 +1,5 @@
-"""What goes over the wire between MTranServer and its clients, and between it and the plug-ins that
-it serves: Immersive Translate (`/imme`), KISS Translator (`/kiss`) and Hcfy (`/hcfy`). Fields that
-are not listed are ignored."""
+"""Bodies of MTranServer's dialect, and of the plug-ins that it supports: Immersive Translate
+(`/imme`), KISS Translator (`/kiss`) and Hcfy (`/hcfy`). Unknown fields are ignored."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ class MTranRequest(MTranPair):
 
     text: str
     html: Flag = False
-    """Whether it is HTML, whose tags are kept."""
+    """Whether the text is HTML. Tags are kept."""
 
 
 class MTranBatchRequest(MTranPair):
@@ -35,7 +34,7 @@ class MTranBatchRequest(MTranPair):
 
     texts: Several
     html: Flag = False
-    """Whether they are HTML, whose tags are kept."""
+    """Whether the texts are HTML. Tags are kept."""
 
 
 class MTranResult(Wire):
@@ -48,24 +47,24 @@ class MTranResults(Wire):
     """The answer to an MTranBatchRequest."""
 
     results: list[str]
-    """One for each text, in order."""
+    """One per text, in order."""
 
 
 class MTranDetectRequest(LenientRequest):
-    """A text whose language is asked for."""
+    """A text whose language is to be detected."""
 
     text: str
 
 
 class MTranDetected(Wire):
-    """The language that a text was found to be in."""
+    """The detected language of a text."""
 
     language: str
     """Language code; `en` for a text without letters."""
 
 
 class MTranLanguages(Wire):
-    """The languages that are read or written."""
+    """All source and target languages."""
 
     languages: list[str]
 
@@ -90,7 +89,7 @@ class ImmeTranslation(Wire):
     """The translation of one text."""
 
     detected_source_lang: str
-    """As the request gave it, or detected."""
+    """Language code, detected or from the request."""
     text: str
 
 
@@ -98,14 +97,14 @@ class ImmeTranslations(Wire):
     """The answer to an ImmeRequest."""
 
     translations: list[ImmeTranslation]
-    """One for each text, in order."""
+    """One per text, in order."""
 
 
 class KissRequest(MTranPair):
-    """A text, or texts, to translate, as KISS Translator sends them."""
+    """One or several texts to translate, as KISS Translator sends them."""
 
     text: str | None = None
-    """One text, where there is no list."""
+    """One text; omitted if there is a list."""
     texts: Several | None = None
 
 
@@ -114,7 +113,7 @@ class KissTranslation(Wire):
 
     text: str
     src: str
-    """Language code as the request gave it, or detected."""
+    """Language code, detected or from the request."""
 
 
 class KissAnswer(Wire):
@@ -123,7 +122,7 @@ class KissAnswer(Wire):
     text: str | None = None
     src: str | None = None
     translations: list[KissTranslation] | None = None
-    """Where the request had a list, one for each text, in order."""
+    """One per text, in order, if the request had a list."""
 
 
 class HcfyRequest(LenientRequest):
@@ -131,19 +130,19 @@ class HcfyRequest(LenientRequest):
 
     text: str
     destination: Several
-    """Languages, in Chinese or as codes: the first, or the second where the text is in the first
-    already."""
+    """Target languages, as Chinese names or as codes. The second is used if the text is already in
+    the first."""
     source: str | None = None
-    """Language, likewise; detected where it is left out."""
+    """Source language, as a Chinese name or a code; detected if omitted."""
 
 
 class HcfyAnswer(Wire):
-    """The answer to an HcfyRequest; its languages are in Chinese where Hcfy has a word for them."""
+    """The answer to an HcfyRequest. Languages have the Chinese names that Hcfy uses, or codes."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
     text: str
-    """As the request gave it."""
+    """The text of the request."""
     source: str = Field(serialization_alias="from")
     target: str = Field(serialization_alias="to")
     result: list[str]

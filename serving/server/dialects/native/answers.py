@@ -1,4 +1,5 @@
-"""What the native routes are answered from and with: jobs, translations, streams, model cards."""
+"""Reads the bodies of the native routes and builds their answers: jobs, translations, streams,
+model cards."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ from serving.text.terms import NO_TERMS, Terms
 
 
 def job_of(body: TranslateRequest) -> TranslationJob:
-    """The job that a body asks for; raises RequestError where its prefixes do not fit its texts."""
+    """The job of a body; raises RequestError if the number of prefixes differs from that of the
+    texts."""
     texts, prefixes = _texts(body), body.target_prefix
     if isinstance(prefixes, str):
         prefixes = [prefixes] * len(texts)
@@ -84,7 +86,7 @@ def job_of(body: TranslateRequest) -> TranslationJob:
 
 
 def stored_of(body: TranslateRequest) -> StoredWishes:
-    """What a body names of the store."""
+    """The glossary and the memory that a body names."""
     return StoredWishes(
         glossaries=[body.glossary_id] if body.glossary_id else [],
         memory=body.memory_id or "",
@@ -108,7 +110,7 @@ def _texts(body: TranslateRequest) -> list[str]:
 
 
 def answer_of(body: TranslateRequest, result: JobResult) -> TranslateResponse:
-    """The answer with all translations; of a single text its fields are no lists."""
+    """The answer with all translations. For a single text its fields are not lists."""
     translations = [_translated(body, text) for text in result.translations]
     texts = [translation.text for translation in translations]
     others = [
@@ -134,7 +136,7 @@ def answer_of(body: TranslateRequest, result: JobResult) -> TranslateResponse:
 
 
 def _common(values: Sequence[str]) -> str | None:
-    """The value that all of these have, or None where they differ."""
+    """The common value, or None if the values differ."""
     return values[0] if len(set(values)) == 1 else None
 
 
@@ -198,8 +200,8 @@ async def server_sent(
     events: AsyncGenerator[TextPartial | JobResult],
     context: RequestContext,
 ) -> AsyncIterator[bytes]:
-    """The events as bytes of a server-sent stream; an error becomes the last event, and is noted in
-    the context. When the client leaves, nothing is decoded further."""
+    """The events as bytes of a server-sent stream. An error becomes the last event and is recorded
+    in the context. If the client disconnects, decoding stops."""
     try:
         async with contextlib.aclosing(events):
             async for event in events:
@@ -218,7 +220,7 @@ def _event(name: str, data: BaseModel) -> bytes:
 
 
 def card_of(model: AnyModel) -> ModelCard:
-    """What is known of a model, loaded or not."""
+    """The record of a model, loaded or not."""
     manifest = model.manifest
     if isinstance(model, LoadedModel):
         device = model.device
@@ -248,7 +250,7 @@ def card_of(model: AnyModel) -> ModelCard:
 
 
 def _defaults(model: AnyModel) -> dict[str, Any]:
-    """The options of a model where a request names none; an encoder has none."""
+    """The default options of a model; empty for an encoder."""
     if isinstance(model, ServedEncoder):
         return {}
     if isinstance(model, ServedLanguageModel):
@@ -259,7 +261,7 @@ def _defaults(model: AnyModel) -> dict[str, Any]:
 
 
 def inputs_of(body: ClassifyRequest) -> list[Given]:
-    """The texts or pairs; raises RequestError where the second texts are not as many."""
+    """The texts or pairs; raises RequestError if the number of second texts differs."""
     firsts = [body.q] if isinstance(body.q, str) else body.q
     if body.pair is None:
         return list(firsts)
@@ -273,7 +275,7 @@ def inputs_of(body: ClassifyRequest) -> list[Given]:
 
 
 def classified(read: Read) -> ClassifyResponse:
-    """The classes of each text that was read, with their probabilities."""
+    """The classes of each text, with their probabilities."""
     labels = read.model.reader.reading.labels
     found = []
     for row_C in probabilities(read.found_BW):

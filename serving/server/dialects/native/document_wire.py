@@ -1,4 +1,4 @@
-"""What goes over the wire of documents in the native dialect."""
+"""Bodies of the routes for documents in the native dialect."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from serving.server.http.wire import Wire
 
 
 class DocumentState(Wire):
-    """What is known of a document."""
+    """The state of a document's translation."""
 
     id: str
     name: str
-    """Of the file that was sent."""
+    """Name of the uploaded file."""
     output_name: str
-    """Of the translated file."""
+    """Name of the translated file."""
     format: str
-    """Kind of file, such as `docx`; empty until it has been read."""
+    """Kind of file, such as `docx`; empty until the file has been read."""
     source: str
     """Language code, or `auto` until it has been detected."""
     target: str
     state: Literal["queued", "translating", "done", "failed"]
     done: int
-    """Paragraphs, cells and messages that are translated; equal ones count once."""
+    """Number of paragraphs, cells and messages translated so far; equal ones count once."""
     total: int
+    """Number of paragraphs, cells and messages in the document."""
     characters: int
-    """Of what has been translated."""
+    """Number of characters translated so far."""
     seconds: float
-    """Since the translation began."""
+    """Seconds since the translation began."""
     seconds_left: float | None = None
-    """Likely time to its end, while it is translated."""
+    """Estimated seconds to the end, during the translation."""
     warnings: list[str]
-    """What could not be kept or translated."""
+    """The parts that could not be kept or translated."""
     error: str = ""
-    """Why it failed."""
+    """The reason if it failed."""
     pictures: bool = False
-    """Whether there are pictures of its first page, before and after."""
+    """Whether there are pictures of the first page, before and after the translation."""

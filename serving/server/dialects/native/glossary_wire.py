@@ -1,4 +1,4 @@
-"""What goes over the wire for glossaries in the native dialect."""
+"""Bodies of the routes for glossaries in the native dialect."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ class GlossaryDictionary(Wire):
     source: str
     """Language code of the terms."""
     target: str
-    """Language code of their translations."""
+    """Language code of the translations."""
     entries: str | Annotated[list[GlossaryEntry], Field(min_length=1)]
-    """A list, or lines of a term and its translation. A term also counts for its inflected forms,
-    its translation is put in as it stands here."""
+    """A list, or one text with a term and its translation on each line. A term also matches its
+    inflected forms; its translation is put in exactly as it is here."""
     format: Literal["tsv", "csv"] = "tsv"
-    """Of lines: what stands between a term and its translation."""
+    """The separator of a term and its translation on a line: a tab (`tsv`) or a comma (`csv`)."""
 
 
 class NewGlossary(Wire):
-    """A glossary to make."""
+    """A glossary to create."""
 
     name: str
     dictionaries: Annotated[list[GlossaryDictionary], Field(min_length=1)]
-    """One for each language pair."""
+    """One per language pair."""
 
 
 class GlossaryPatch(Wire):
-    """What changes of a glossary; what is left out stays."""
+    """Changes to a glossary; omitted fields stay."""
 
     name: str | None = None
     dictionaries: list[GlossaryDictionary] | None = None
-    """Entries to add to those that are there; a term that is there gets the new translation."""
+    """Entries to add. A term that is already there gets the new translation."""
 
 
 class GlossaryPage(Wire):
-    """Which glossaries are asked for."""
+    """Selects a page of glossaries."""
 
     after: str | None = None
-    """The id of a glossary; those behind it follow."""
+    """Start after the glossary with this id."""
     limit: Annotated[Count, Field(ge=1, le=1000)] = 100
-    """How many at most."""
+    """Most glossaries of a page."""
 
 
 class GlossaryPair(Wire):
-    """Which dictionary of a glossary is meant."""
+    """Selects a dictionary of a glossary."""
 
     source: str
     target: str
 
 
 class DictionaryInfo(Wire):
-    """What is known of the entries for a language pair."""
+    """The record of a dictionary: the entries for one language pair."""
 
     source: str
     target: str
@@ -65,21 +65,21 @@ class DictionaryInfo(Wire):
 
 
 class GlossaryInfo(Wire):
-    """What is known of a glossary."""
+    """A glossary's record."""
 
     id: str
     name: str
     created: float
-    """Seconds since 1970, in UTC."""
+    """Time in seconds since 1970, UTC."""
     dictionaries: list[DictionaryInfo]
 
 
 class GlossaryList(Wire):
-    """Glossaries of the key, the oldest first."""
+    """The glossaries of the caller's key, oldest first."""
 
     glossaries: list[GlossaryInfo]
     next: str | None = None
-    """What `after` must say for those that follow; left out where none do."""
+    """`after` of the next page; omitted on the last page."""
 
 
 class GlossaryEntries(Wire):

@@ -1,4 +1,4 @@
-"""What goes over the wire for translation memories in the native dialect."""
+"""Bodies of the routes for translation memories in the native dialect."""
 
 from __future__ import annotations
 
@@ -17,69 +17,69 @@ class MemorySegment(Wire):
 
 
 class NewMemory(Wire):
-    """A translation memory to make."""
+    """A translation memory to create."""
 
     name: str
     source: str
     """Language code of the sentences."""
     target: str
-    """Language code of their translations."""
+    """Language code of the translations."""
     segments: list[MemorySegment] = Field([])
-    """What it has from the beginning."""
+    """The first segments."""
 
 
 class MemorySegments(Wire):
-    """Segments to add to a memory; of several with the same sentence the last one counts."""
+    """Segments to add to a memory. If several have the same sentence, the last one is kept."""
 
     segments: Annotated[list[MemorySegment], Field(min_length=1)]
 
 
 class MemoryPage(Wire):
-    """Which memories are asked for."""
+    """Selects a page of memories."""
 
     after: str | None = None
-    """The id of a memory; those behind it follow."""
+    """Start after the memory with this id."""
     limit: Annotated[Count, Field(ge=1, le=1000)] = 100
-    """How many at most."""
+    """Most entries of a page."""
 
 
 class SegmentPage(Wire):
-    """Which segments of a memory are asked for."""
+    """Selects a page of a memory's segments."""
 
     after: Annotated[int, Field(ge=-1, le=2**31 - 1)] = -1
-    """The number of a segment; those behind it follow."""
+    """Start after the segment with this number."""
     limit: Annotated[Count, Field(ge=1, le=1000)] = 100
-    """How many at most."""
+    """Most entries of a page."""
     text: Annotated[str, Field(max_length=1000)] = ""
-    """Only those that hold this in either language."""
+    """Only segments that contain this text in either language."""
 
 
 class MemoryInfo(Wire):
-    """What is known of a memory."""
+    """A memory's record."""
 
     id: str
     name: str
     source: str
     target: str
     created: float
-    """Seconds since 1970, in UTC, as the next."""
+    """Time in seconds since 1970, UTC, as the next."""
     updated: float
     segment_count: int
 
 
 class MemoryList(Wire):
-    """Memories of the key, the oldest first."""
+    """The memories of the caller's key, oldest first."""
 
     memories: list[MemoryInfo]
     next: str | None = None
-    """What `after` must say for those that follow; left out where none do."""
+    """`after` of the next page; omitted on the last page."""
 
 
 class NumberedSegment(Wire):
     """A segment of a memory."""
 
     number: int
-    """Its place in the memory, from 0."""
+    """Position in the memory, from 0."""
     source: str
     target: str
 
@@ -89,13 +89,14 @@ class SegmentList(Wire):
 
     segments: list[NumberedSegment]
     next: int | None = None
-    """What `after` must say for those that follow; left out where none do."""
+    """`after` of the next page; omitted on the last page."""
 
 
 class MemoryFileRead(Wire):
-    """What has come of a file that was read into a memory."""
+    """The result of reading a file into a memory."""
 
     memory: MemoryInfo
     added: int
     skipped: int
-    """Units without a text in one of the two languages, or with one that is too long."""
+    """Number of units that lack a text in one of the two languages, or have one that is too
+    long."""

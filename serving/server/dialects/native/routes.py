@@ -1,5 +1,4 @@
-"""The native dialect: everything that the engine knows, as JSON. LibreTranslate's fields are a
-subset."""
+"""The native dialect: all features and results as JSON. LibreTranslate's fields are a subset."""
 
 from __future__ import annotations
 
@@ -288,4 +287,4 @@ NATIVE = Dialect(
         501: "A glossary or a memory is named, and the server has no store",
     },
 )
-"""This project's own API; machines that probe or scrape it need no key."""
+"""This project's own API. Probes and scrapers need no key."""

@@ -1,6 +1,6 @@
-"""What goes over the wire in the native dialect; LibreTranslate's fields are a subset.
+"""Bodies of the native dialect; LibreTranslate's fields are a subset.
 
-docs/openapi.json is made from these classes.
+docs/openapi.json is generated from these classes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from serving.server.http.wire import Count, DetectedLanguage, Flag, LenientReque
 
 @dataclass(frozen=True)
 class _SchemaOf:
-    """The JSON schema of a field, made where the OpenAPI document is: that takes a while."""
+    """The JSON schema of a field. It is made with the OpenAPI document only, as it takes a
+    while."""
 
     make: Callable[[], dict[str, Any]]
 
@@ -33,7 +34,7 @@ class _SchemaOf:
 
 
 def _options_schema() -> dict[str, Any]:
-    """JSON schema of SearchOptions with its ranges; `parse_options` is what checks a request."""
+    """JSON schema of SearchOptions with its ranges; `parse_options` checks the requests."""
     schema = TypeAdapter(SearchOptions).json_schema()
     for name, field in schema["properties"].items():
         del field["default"]  # the bundle's own defaults count
@@ -41,15 +42,15 @@ def _options_schema() -> dict[str, Any]:
             low, high = RANGES[name]
             field.get("anyOf", [field])[0].update(minimum=low, maximum=high)
     schema["properties"]["length_penalty_form"]["enum"] = list(LENGTH_PENALTY_FORMS)
-    schema["description"] = "Decoding options; what is left out is as the bundle sets it."
+    schema["description"] = "Decoding options; omitted ones are as the bundle sets them."
     return schema
 
 
 def _defaults_schema() -> dict[str, Any]:
-    """JSON schema of the options that a model has by itself."""
+    """JSON schema of a model's default options."""
     others = {
         "type": "object",
-        "description": "Of a language model: options of generation, as bundles name them.",
+        "description": "Generation options of a language model, with the names that bundles use.",
     }
     return {"anyOf": [_options_schema(), others]}
 
@@ -75,219 +76,222 @@ class GlossaryEntry(Wire):
     """A term and its translation."""
 
     source: str
-    """As whole words, in upper or lower case."""
+    """The term; it matches whole words in upper or lower case."""
     target: str
-    """As it is written."""
+    """The translation, exactly as it is to appear."""
 
 
 class TranslateRequest(LenientRequest):
-    """One text or several; fields that are not listed here are ignored."""
+    """One or several texts to translate; unknown fields are ignored."""
 
     q: str | Annotated[list[str], Field(min_length=1)]
     """Text, or a list of texts that are decoded together."""
     source: str
-    """Language code, or `auto`: detected, for each text by itself. It counts in capitals too, and
-    with a region or a script that no model knows, without that; the answer has it as it is here."""
+    """Language code in upper or lower case, or `auto` to detect the language of each text. A region
+    or a script that no model knows is ignored. The answer repeats the code as it is here."""
     target: str
-    """Language code, likewise. Texts whose source and target are one language stay as they are."""
+    """Language code in the same form. Texts that are already in this language stay as they are."""
     model: str | None = None
-    """Name of a model; by default the first for the language pair, as `/models` lists them."""
+    """Name of a model; default the first in `/models` for the language pair."""
     format: Annotated[
         Literal["text", "html", "markdown", "xml"], BeforeValidator(lambda given: given or "text")
     ] = "text"
-    """`html` and `xml`: a document or a part of one. Tags are carried over to the words that
-    translate theirs; what is not text stays as it is. XML that is not well-formed is refused."""
+    """`html` and `xml`: a document or a part of one. Tags move to the words that translate theirs,
+    and everything that is not text stays as it is. XML must be well-formed."""
     split_sentences: Flag = True
-    """Whether sentences are translated one by one; otherwise a text, or a block of HTML, is one
-    sentence, and is refused where it is too long for the model."""
+    """Whether sentences are translated one by one. Otherwise each text, or each block of HTML, is
+    one sentence, and is refused if it is too long for the model."""
     alternatives: Count = 0
-    """Further translations of each text, besides the best."""
+    """Number of further translations of each text."""
     target_prefix: str | list[str] = ""
-    """Beginning that every translation must have; one, or a list with one for each text. Of a text
-    with several sentences it is the first one's."""
+    """The text with which the translation must begin; a list has one per text. If a text has
+    several sentences, it applies to the first."""
     timeout_s: Annotated[float, Field(gt=0)] | None = None
     """Seconds after which the request fails."""
     api_key: str | None = None
-    """API key, where the server wants one and the head does not carry it."""
+    """API key, if the server requires one and no header carries it."""
     alignments: Flag = False
-    """Whether each hypothesis says which words of the text its words come from."""
+    """Whether each hypothesis links its words to the words of the text that they come from."""
     glossary: list[GlossaryEntry] = Field([])
-    """Terms and their translations: where a sentence holds the one, its translation holds the
-    other."""
+    """Terms and their translations. If a sentence contains a term, its translation contains the
+    term's translation."""
     glossary_id: str | None = None
-    """A stored glossary: its terms are put into the translations, in the places of their sources.
-    `source` may not be `auto` then."""
+    """A stored glossary. The translations of its terms are put in the places of the terms. `source`
+    must not be `auto` then."""
     memory_id: str | None = None
-    """A translation memory: a sentence that it has is answered from it rather than decoded. Where
-    `source` is `auto`, that holds for texts in its language; others are translated without it, and
-    have the warning `memory`. There may be no `target_prefix` and no terms of the request's own."""
+    """A translation memory. Sentences that it contains are answered from it and are not decoded. If
+    `source` is `auto`, it applies to texts in its language; other texts are translated without it
+    and get the warning `memory`. It excludes `target_prefix`, `glossary`, `required` and
+    `forbidden`."""
     memory_threshold: Annotated[float, Field(ge=0, le=100)] | None = None
-    """Percent of likeness to a segment of the memory from which on that is taken; default 75. At
-    100 numbers and placeholders may differ, which are put in."""
+    """Least similarity in percent of a segment that is used; default 75. At 100, only numbers and
+    placeholders may differ, and the text's own are put in."""
     memory_fuzzy: Annotated[
         Literal["given", "prefix"], BeforeValidator(lambda given: given or "given")
     ] = "given"
-    """What becomes of a sentence that the memory has in other words. `given`: the translation of
-    the segment is its own; `prefix`: it is decoded, and begins as that does, as far as that is the
-    translation of the same words."""
+    """The treatment of a sentence that resembles a segment. `given`: it gets the segment's
+    translation. `prefix`: it is decoded, and begins like the segment's translation as far as that
+    translates the same words."""
     required: list[str] = Field([])
-    """Terms that every translation must hold; of a text of one sentence only."""
+    """Terms that every translation must contain; only for texts of one sentence."""
     forbidden: list[str] = Field([])
-    """Terms that no translation may hold, nor words that begin with their pieces."""
+    """Terms that no translation may contain. Words that begin with their pieces are excluded
+    too."""
     stream: Flag = False
-    """Answer as server-sent events: `partial` with what is certain of a text, at last `done` with
-    the whole TranslateResponse, or `error`."""
+    """Answer as server-sent events: `partial` with the certain beginning of a text, and at the end
+    `done` with the whole TranslateResponse, or `error`."""
     options: Annotated[dict[str, Any], _SchemaOf(_options_schema)] = Field({})
-    """Decoding options; what is left out is as the bundle sets it."""
+    """Decoding options; omitted ones are as the bundle sets them."""
 
 
 class PartialBody(Wire):
     """The data of an event `partial`."""
 
     index: int
-    """Which text of `q`."""
+    """Index of the text in `q`."""
     text: str
-    """With what its translation begins, whatever still comes; each begins with the one before."""
+    """The certain beginning of its translation; each event extends the one before."""
 
 
 class TimingBody(Wire):
-    """Where the time of a text went, in milliseconds; of its sentences, to the end of the last."""
+    """The time that a text took, in milliseconds, up to the end of its last sentence."""
 
     model_config = ConfigDict(title="Timing")
 
     queue_ms: float
-    """Waiting for the running batch to end."""
+    """Time in the queue."""
     encode_ms: float
-    """Reading the source, together with those that joined the batch at the same time."""
+    """Time of the encoder, for all texts that joined the batch together."""
     decode_ms: float
     batch_size: int
-    """Texts that were decoded together, those of other requests included; 0 for a blank text."""
+    """Number of texts decoded together, including those of other requests; 0 for a blank text."""
 
 
 class WordLink(Wire):
-    """A word of the translation and the word of the source that it comes from."""
+    """A link between a word of the translation and a word of the source."""
 
     source: tuple[int, int]
-    """Begin and end in the text of `q`, in code points."""
+    """Start and end in the text of `q`, in code points."""
     target: tuple[int, int]
-    """Begin and end in the hypothesis' text."""
+    """Start and end in the hypothesis' text, in code points."""
     probability: float
-    """Share of the word's attention."""
+    """The share of the target word's attention."""
 
 
 class HypothesisBody(Wire):
-    """One translation of a text, with its scores; a text has as many as were asked for."""
+    """One translation of a text, with its scores."""
 
     model_config = ConfigDict(title="Hypothesis")
 
     text: str
     score: float
-    """Length-normalised log-probability, by which hypotheses are ranked."""
+    """Length-normalised log-probability; hypotheses are ranked by it."""
     cumulative: float
-    """Log-probability of the generated tokens, end of sentence included, prefix not."""
+    """Log-probability of the generated tokens, with the end of sentence and without the prefix."""
     tokens: list[str]
     token_scores: list[float]
-    """Log-probability of each token, and of the end of sentence where it was reached."""
+    """Log-probability of each token, and of the end of sentence if it was reached."""
     finished: bool
-    """False where it reached max_length before its end."""
+    """False if it reached `max_length` before its end."""
     probability: float | None = None
-    """That it is good, as measured when the bundle was calibrated; the mean over sentences. Left
-    out where the bundle is not."""
+    """Probability that the translation is good, by the bundle's calibration; the mean over
+    sentences. Omitted if the bundle is not calibrated."""
     alignment: list[WordLink] | None = None
-    """Word links, where `alignments` was set; a word may have none."""
+    """Word links, if `alignments` was set; a word may have none."""
 
 
 class Detected(Wire):
-    """The source language of a text, as it was detected."""
+    """The detected source language of a text."""
 
     language: str
     confidence: Annotated[float, Field(ge=0, le=1)]
-    """Probability among the languages that could be meant; low for short texts."""
+    """Probability among the possible languages; low for short texts."""
 
 
 class RepairBody(Wire):
-    """Something of a translation that differed from its source, and was put right."""
+    """A difference between a translation and its source that was repaired."""
 
     kind: FaultKind
-    """`figures`: a number or the sign of a currency; `letters`: a broken character, a picture, or a
-    name in other letters; `codes`: a placeholder, code, link or tag; `shape`: empty, in circles,
-    too long or too short."""
+    """`figures`: a number or a currency sign; `letters`: a broken character, an emoji, or a name in
+    another script; `codes`: a placeholder, code, link or tag; `shape`: an empty translation, one
+    that repeats itself, or one that is too long or too short."""
     what: str
-    """What was missing, as the source has it, or was too much, as the model wrote it."""
+    """The part that was missing, from the source, or that was wrong, from the model's output."""
     by: RepairedBy
-    """`hypothesis`: the next best one is right; `search`: it was decoded again with what was
-    missing; `source`: what was missing was put in its place."""
+    """`hypothesis`: another hypothesis was right; `search`: the sentence was decoded again with the
+    missing part; `source`: the missing part was put in its place."""
 
 
 class SentenceOriginBody(Wire):
-    """Where the translation of a sentence comes from."""
+    """The origin of a sentence's translation."""
 
     model_config = ConfigDict(title="SentenceOrigin")
 
     sentence: str
     origin: Literal["memory", "prefix", "model"]
-    """`memory`: the translation of the segment; `prefix`: that of the model, which begins as that
-    of the segment does; `model`: that of the model."""
+    """`memory`: it is the segment's translation; `prefix`: the model decoded it with the beginning
+    of the segment's translation; `model`: the model decoded it."""
     score: float | None = None
-    """Percent of likeness to the segment; 100 where numbers and placeholders differ at most. Left
-    out, as the next, where the memory has nothing for the sentence."""
+    """Similarity to the segment in percent; 100 if at most numbers and placeholders differ. `score`
+    and `segment` are omitted if the memory has nothing for the sentence."""
     segment: str | None = None
-    """The sentence that the memory has."""
+    """The memory's sentence."""
     prefix: str | None = None
-    """What the model was given to go on with. Where the origin is `prefix`."""
+    """The beginning that the model had to continue, if the origin is `prefix`."""
 
 
 class TranslatedText(Wire):
-    """The best translation of a text, the others, and what a reader should know of them."""
+    """The best translation of a text, the other ones, and warnings."""
 
     text: str
-    """The best hypothesis; the text itself where it has no words."""
+    """The best hypothesis, or the text itself if it has no words."""
     hypotheses: list[HypothesisBody]
-    """Best first; empty where the text has no words. Hypothesis i of a text is made of hypothesis i
-    of each of its sentences."""
+    """Best first; empty if the text has no words. Hypothesis i of a text consists of hypothesis i
+    of each sentence."""
     warnings: list[WarningCode]
-    """`repetition`: the translation went in circles and was made again without repeated trigrams;
-    `max_length`: it was ended before its end; `constraints`: a required term is missing;
-    `long_word`: a word that is longer than the model reads was kept; `placeholder`: the model lost
-    or doubled one, which was kept once, at its likeliest place; `untranslated`: an element of XML
-    kept its words, for the translation had too few; `pivot`: no model translates this pair, so that
-    the text went through a third language; `zero_shot`: the model knows both languages, but was not
-    trained on this pair; `figures`, `letters`, `codes`, `shape`: a number, a name in other letters
-    or a code differs from the source, or the translation is empty, too long or too short, and
-    nothing put it right; `memory`: `source` was `auto`, and the text is in another language than
-    the memory's, or went through a third one, so that the memory was not used."""
+    """`repetition`: the translation repeated itself and was decoded again without repeated
+    trigrams; `max_length`: it was cut at `max_length`; `constraints`: a required term is missing;
+    `long_word`: a word that is too long for the model was kept; `placeholder`: the model lost or
+    doubled a placeholder, which was kept once, at the most probable place; `untranslated`: an
+    element of XML kept its words, because the translation had too few; `pivot`: no model translates
+    this pair, so the text was translated through a third language; `zero_shot`: the model knows
+    both languages but was not trained on this pair; `figures`, `letters`, `codes`, `shape`: a
+    number, a name in another script or a code differs from the source, or the translation is empty,
+    too long or too short, and could not be repaired; `memory`: the memory was not used, because
+    `source` was `auto` and the text is in another language than the memory's, or because the text
+    was translated through a third language."""
     quality: float | None = None
-    """How likely `text` is good, from 0 to 1: the `probability` of the best hypothesis. Left out
-    where that has none: of a bundle that is not calibrated, and of a text that went through a third
-    language. What it is worth is measured in the documentation."""
+    """Probability from 0 to 1 that `text` is good: the `probability` of the best hypothesis.
+    Omitted if the bundle is not calibrated, and for texts translated through a third language. The
+    documentation says how accurate it is."""
     repaired: list[RepairBody]
-    """What was wrong with the translation that the model preferred, and has been put right."""
+    """The repaired faults of the translation that the model preferred."""
     origins: list[SentenceOriginBody] | None = None
-    """Of its sentences, in order; where the request named a memory. None of a text that went
+    """One per sentence, in order, if the request named a memory. Omitted for texts translated
     through a third language."""
     timing: TimingBody
     model: str
     source: str
-    """Language code, detected where the request said `auto`."""
+    """Language code, detected if the request said `auto`."""
     detected: Detected | None = None
-    """Where the request said `auto`."""
+    """Present if the request said `auto`."""
 
 
 class TranslateResponse(Wire):
     """The answer to a TranslateRequest."""
 
     translatedText: str | list[str]
-    """The best translation of each text, in the form of `q`."""
+    """The best translation of each text; a list if `q` is a list."""
     alternatives: list[str] | list[list[str]] | None = None
-    """Other translations, where `alternatives` was above 0; those equal to the best left out."""
+    """Other translations that differ from the best, if `alternatives` was above 0."""
     detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None
-    """Where `source` was `auto`; in the form of `q`."""
+    """Present if `source` was `auto`; a list if `q` is a list."""
     translations: list[TranslatedText]
-    """One for each text, in order."""
+    """One per text, in order."""
     model: str | None = None
-    """The model of all texts; left out where they differ."""
+    """The model of all texts; omitted if they have different ones."""
     source: str | None = None
-    """The source language of all texts; left out where they differ."""
+    """The source language of all texts; omitted if they have different ones."""
     target: str
 
 
@@ -295,16 +299,16 @@ Texts = Annotated[list[str], Field(min_length=1)]
 
 
 class ClassifyRequest(Wire):
-    """Texts to classify, or pairs of texts."""
+    """Texts or pairs of texts to classify."""
 
     q: str | Texts
-    """A text, or several."""
+    """One or several texts."""
     pair: str | Texts | None = None
-    """The second text of each, for models that read two: as many as `q` has."""
+    """The second text of each pair, for models that read pairs: as many as in `q`."""
     model: str | None = None
     """Name of a classifier; default the first."""
     truncate: bool = False
-    """Cut the ends of texts that are too long off."""
+    """Cut off the end of texts that are too long."""
 
 
 class LabelScore(Wire):
@@ -315,84 +319,86 @@ class LabelScore(Wire):
 
 
 class Classification(Wire):
-    """The classes of one text, the likeliest one first."""
+    """The classes of one text, most probable first."""
 
     label: str
     probability: float
     labels: list[LabelScore]
-    """All classes; the probabilities of several add up to one."""
+    """All classes. If there are several, their probabilities add up to one."""
 
 
 class ClassifyResponse(Wire):
-    """What was found of each text, in the order of the request."""
+    """The classes of all texts, in order."""
 
     classifications: list[Classification]
     model: str
 
 
 class LanguageReader(Wire):
-    """A model that reads a language."""
+    """A model for a source language."""
 
     model_config = ConfigDict(title="LanguageModel")
 
     name: str
     targets: list[str]
     attribution: str
-    """The data it was made from, and their licence."""
+    """The training data and their licence."""
 
 
 class Language(Wire):
-    """A language that is read or written."""
+    """A source or target language."""
 
     code: str
     name: str
     targets: list[str]
-    """Languages it can be translated into, by one model or by way of a third language."""
+    """Languages into which it is translated, by one model or through a third language."""
     models: list[LanguageReader]
 
 
 class ModelCard(Wire):
-    """What is known of a model."""
+    """A model's record."""
 
     name: str
     task: Task
-    """What it does: translate, generate, encode or classify."""
+    """Its task: translate, generate, encode or classify."""
     source: list[str]
-    """Languages that it reads; empty, as the next two, where it does not translate."""
+    """Source languages. `source`, `target` and `pairs` are empty if the model does not
+    translate."""
     target: list[str]
     pairs: list[tuple[str, str]]
-    """Pairs of source and target that it was trained on."""
+    """The pairs of source and target that it was trained on."""
     family: str
     block: str
     precision: str
     loaded: bool
-    """Whether it is loaded; else the first request for it has it loaded."""
+    """Whether it is loaded; otherwise the first request loads it."""
     device: str
-    """What it runs on: cpu, cuda or tensorrt."""
+    """The device that it runs on: cpu, cuda or tensorrt."""
     device_reason: str
-    """Why on this device."""
+    """The reason for this device."""
     num_parameters: int
     max_source: int | None
-    """Longest text, in tokens with the special ones; null of a language model, of which
-    `/v1/models` has `max_model_len`."""
+    """Longest text in tokens, including special ones; null for language models, whose
+    `max_model_len` is in `/v1/models`."""
     priority: int
     defaults: Annotated[dict[str, Any], _SchemaOf(_defaults_schema)]
-    """Decoding options where a request names none; empty where nothing is decoded."""
+    """Default decoding options; empty if the model decodes nothing."""
     quality: list[Quality]
     calibration: Calibration | None
-    """How `probability` follows from the score, and how well that held."""
+    """The function from scores to `probability`, and its measured accuracy."""
     attribution: str
     demonstration: str
-    """What the model shows and what it cannot do, if it is no model for real use; else empty."""
+    """If the model is only a demonstration: what it shows and what it cannot do; otherwise
+    empty."""
 
 
 class Models(Wire):
-    """Every model: those that translate, the preferred ones of a language pair first, then language
-    models, then encoders."""
+    """All models: translation models, with the preferred one of a language pair first, then
+    language models, then encoders."""
 
     models: list[ModelCard]
     imports: bool
-    """Whether more can be imported by name, with the admin key."""
+    """Whether models can be imported by name, with the admin key."""
 
 
 class Limit(Wire):
@@ -400,24 +406,24 @@ class Limit(Wire):
 
     name: str
     value: int | float | None
-    """Null where `batches` has it for each model."""
+    """Null if `batches` has a value for each model."""
     variable: str
-    """Environment variable that sets it."""
+    """The environment variable that sets it."""
     description: str
 
 
 class BatchLimit(Wire):
-    """What a batch of a loaded model may hold."""
+    """The limits of a loaded model's batches."""
 
     model: str
     device: str
     """`cpu`, `cuda` or `tensorrt`."""
     max_rows: int
-    """Texts decoded together."""
+    """Most texts decoded together."""
     max_tokens: int
-    """Texts x longest source."""
+    """Most tokens: number of texts times the longest source."""
     max_cache_bytes: int
-    """Of all batches of the model together."""
+    """Most bytes of cache of all the model's batches together."""
 
 
 class Limits(Wire):

@@ -71,7 +71,7 @@ class CompletionAnswer:
         self._body, self._outputs = body, outputs
         prompts = prompts_of(body)
         self._texts = [""] * len(prompts)
-        """Those of the prompts, where they show."""
+        """The log-probabilities of the prompts, if the answer shows them."""
         if body.echo or body.logprobs is not None:  # of many ids a text takes long to make
             self._texts = [
                 prompt if isinstance(prompt, str) else readable(texts.tokenizer, prompt)
@@ -139,8 +139,8 @@ class CompletionAnswer:
         )
 
     def _moved(self, number: int, tokens: Sequence[TokenScore]) -> list[TokenScore]:
-        """The tokens of an output, with offsets that count from the prompt's beginning, where they
-        show."""
+        """The tokens of an output, with offsets from the start of the prompt, if the answer shows
+        them."""
         start = len(self._texts[number])
         if not start:
             return list(tokens)
@@ -162,8 +162,8 @@ def prompts_of(body: CompletionRequest) -> list[Prompt]:
 
 
 def log_probs(tokens: Sequence[TokenScore]) -> LogProbs:
-    """Log-probabilities of tokens. The token itself is also among its likeliest ones, with the same
-    number."""
+    """Log-probabilities of tokens. The token itself is also among the most probable ones, with the
+    same number."""
     return LogProbs(
         tokens=[token.token for token in tokens],
         token_logprobs=[token.log_prob for token in tokens],

@@ -330,4 +330,4 @@ OPENAI_BATCHES = Dialect(
     render_error=render_error,
     reasons={404: "There is no such file or batch, or it is another key's"},
 )
-"""The part of OpenAI's API for requests that nobody waits for."""
+"""The part of OpenAI's API for files and batches."""

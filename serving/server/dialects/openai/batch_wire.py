@@ -1,4 +1,4 @@
-"""What goes over the wire of files and batches in OpenAI's dialect."""
+"""Bodies of files and batches in OpenAI's dialect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FilePurpose = Literal["batch", "batch_output"]
 
 
 class OpenAIFile(Wire):
-    """What is known of a file."""
+    """A file's record; times are seconds since 1970."""
 
     id: str
     object: Literal["file"] = "file"
@@ -36,7 +36,7 @@ class OpenAIFiles(Wire):
 
 
 class DeletedFile(Wire):
-    """A file that is there no more."""
+    """Confirms that a file was deleted."""
 
     id: str
     object: Literal["file"] = "file"
@@ -44,37 +44,38 @@ class DeletedFile(Wire):
 
 
 class ExpiresAfter(Wire):
-    """When results are to be deleted."""
+    """The time after which results are deleted."""
 
     anchor: Literal["created_at"]
     seconds: Annotated[int, Field(ge=3600, le=2_592_000)]
-    """After they were made; no later than the server deletes all."""
+    """Seconds after their creation. The server may be set to delete files earlier."""
 
 
 class BatchWebhook(Wire):
-    """The address that is called at the end of the batch (not in OpenAI's API)."""
+    """The URL to call when the batch ends (not in OpenAI's API)."""
 
     url: str
-    """Gets a POST with OpenAI's event `batch.completed`, `.failed`, `.expired` or `.cancelled`."""
+    """The URL. It receives a POST with OpenAI's event `batch.completed`, `.failed`, `.expired` or
+    `.cancelled`."""
     secret: Annotated[str, Field(min_length=16, max_length=256)]
-    """Signs the event; as it is, or in base64 behind `whsec_`."""
+    """The key that signs the event: plain text, or base64 after `whsec_`."""
 
 
 class BatchRequest(Wire):
-    """A file whose lines are to be answered."""
+    """A request to answer every line of a file."""
 
     input_file_id: str
     endpoint: str
-    """Path that each line is for."""
+    """The path that each line is a request of."""
     completion_window: Literal["24h"]
     metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None
-    """Up to 16 texts of at most 512 characters, under names of at most 64."""
+    """Up to 16 texts of at most 512 characters, with names of at most 64 characters."""
     output_expires_after: ExpiresAfter | None = None
     webhook: BatchWebhook | None = None
 
 
 class BatchCounts(Wire):
-    """Lines, by what became of them."""
+    """Numbers of lines, by their state."""
 
     total: int
     completed: int
@@ -82,7 +83,7 @@ class BatchCounts(Wire):
 
 
 class BatchFaultBody(Wire):
-    """What is wrong with a line, or with the batch."""
+    """An error of one line or of the whole batch."""
 
     code: str
     message: str
@@ -91,14 +92,14 @@ class BatchFaultBody(Wire):
 
 
 class BatchFaults(Wire):
-    """What is wrong with a batch."""
+    """The errors of a batch."""
 
     object: Literal["list"] = "list"
     data: list[BatchFaultBody]
 
 
 class OpenAIBatch(Wire):
-    """What is known of a batch; times are seconds since 1970."""
+    """A batch's record; times are seconds since 1970."""
 
     id: str
     object: Literal["batch"] = "batch"

@@ -1,4 +1,4 @@
-"""OpenAI's API over language models and encoders, and vLLM's tokenizer routes beside it."""
+"""OpenAI's API for language models and encoders, and vLLM's tokenizer routes."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ from serving.server.work.pipeline import Caller, Chosen, Pipeline, TimeLimit
 from serving.text.characters import check_text
 
 _LONGEST = 1024
-"""Tokens of an answer of a chat where the request names no limit."""
+"""Most tokens of a chat's answer if the request has no limit."""
 _MESSAGE = 20
-"""Characters that take as long to read as a message takes besides its own."""
+"""The number of characters that take as long to read as the frame around a message."""
 
 
 class _OpenAIEndpoints:
@@ -64,7 +64,7 @@ class _OpenAIEndpoints:
         self._readings = Readings(backend)
 
     async def models(self, _: Request, __: RequestContext) -> Response:
-        """List the loaded language models, then the encoders; translation models are not listed."""
+        """List the loaded language models, then the encoders, without translation models."""
         cards = [self._card(model) for model in self._registry.language_models]
         cards += [self._card(model) for model in self._registry.encoders]
         return json_response(OpenAIModels(data=cards))
@@ -147,8 +147,8 @@ class _OpenAIEndpoints:
         request: Request,
         context: RequestContext,
     ) -> Response:
-        """Have prompts gone on from that take as long to read as so many characters, with the model
-        that `choose` takes; answers at once or as a stream of chunks."""
+        """Continue prompts with the model that `choose` returns; answers at once or as a stream of
+        chunks. `characters` estimates the time to read the prompts."""
         limit = self._pipeline.limit(body.timeout_s, context)
         caller = Caller(context, size, None if body.stream else request.receive)
         answer, tickets = await self._pipeline.begin(caller, lambda: choose(limit))

@@ -1,7 +1,7 @@
-"""What goes over the wire in OpenAI's dialect, and in vLLM's for tokenizers.
+"""Bodies of OpenAI's dialect, and of vLLM's tokenizer routes.
 
-Optional fields may be null, as the clients send them; fields that are not listed are ignored, since
-other servers have others.
+Optional fields may be null, because clients send them so. Unknown fields are ignored, because
+clients send fields of other servers too.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from serving.server.http.wire import Wire
 
 
 def _whole(given: object) -> object:
-    """16.0 as 16, which is how some clients write whole numbers."""
+    """Turns 16.0 into 16: some clients write whole numbers as floats."""
     return int(given) if isinstance(given, float) and given.is_integer() else given
 
 
 def _count(given: object) -> object:
-    """`true` as 1 and `false` as none, as for `logprobs` of the chat API."""
+    """Turns `true` into 1 and `false` into None, which `logprobs` of the chat API uses."""
     return (1 if given else None) if isinstance(given, bool) else _whole(given)
 
 
@@ -33,49 +33,49 @@ Ids = Annotated[list[int], Field(min_length=1)]
 
 
 class StreamOptions(Wire):
-    """What a stream has besides its text."""
+    """Options of a stream."""
 
     include_usage: bool | None = None
-    """Send the token counts in a last chunk that has no choices."""
+    """Send the token counts in a last chunk, which has no choices."""
 
 
 class SamplingFields(Wire):
-    """What every request says that has text generated."""
+    """Fields of all requests that generate text."""
 
     model: str
-    """Name of a language model, as `/v1/models` lists them."""
+    """Name of a language model; `/v1/models` lists them."""
     temperature: float | None = None
-    """Divides the logits; 0 takes the likeliest token; default 1."""
+    """Divides the logits; 0 takes the most probable token; default 1."""
     top_p: float | None = None
-    """Draw from the likeliest tokens whose probabilities add up to this; default 1."""
+    """Draw from the most probable tokens whose probabilities add up to this; default 1."""
     n: Whole | None = None
-    """Outputs for each prompt; default 1."""
+    """Number of outputs per prompt; default 1."""
     stop: str | list[str] | None = None
-    """Texts before which the output ends."""
+    """The output ends before the first of these texts."""
     seed: Whole | None = None
     """The same seed gives the same text."""
     presence_penalty: float | None = None
-    """Subtracted from the logits of tokens that the output holds."""
+    """Subtracted from the logits of tokens that the output contains."""
     frequency_penalty: float | None = None
-    """Subtracted from the logits of tokens, times their number in the output."""
+    """Subtracted from the logit of a token, once for each occurrence in the output."""
     logit_bias: dict[str, float] | None = None
-    """Token id to what is added to its logit; -100 forbids it."""
+    """Numbers to add to logits, by token id; -100 forbids the token."""
     stream: bool | None = None
-    """Send the text as it is made, as server-sent events."""
+    """Send the text while it is generated, as server-sent events."""
     stream_options: StreamOptions | None = None
     """What the stream has besides its text."""
     user: str | None = None
     """Ignored."""
     top_k: Whole | None = None
-    """Draw from so many likeliest tokens; 0 or -1 is all (not in OpenAI's API)."""
+    """Draw from this many most probable tokens; 0 or -1 means all (not in OpenAI's API)."""
     min_tokens: Whole | None = None
-    """Tokens generated before the end of text is allowed (not in OpenAI's API)."""
+    """Least number of tokens before the end of the text (not in OpenAI's API)."""
     repetition_penalty: float | None = None
-    """Above 1 makes tokens of prompt and output less likely (not in OpenAI's API)."""
+    """Above 1: makes tokens of prompt and output less probable (not in OpenAI's API)."""
     no_repeat_ngram_size: Whole | None = None
-    """No n-gram of this size occurs twice (not in OpenAI's API)."""
+    """No n-gram of this size may occur twice (not in OpenAI's API)."""
     beam_size: Whole | None = None
-    """Above 1: beam search in place of sampling (not in OpenAI's API)."""
+    """Above 1: beam search instead of sampling (not in OpenAI's API)."""
     length_penalty: float | None = None
     """Exponent of the length normalisation of beam search (not in OpenAI's API)."""
     timeout_s: Annotated[float, Field(gt=0)] | None = None
@@ -83,12 +83,12 @@ class SamplingFields(Wire):
 
     @property
     def wants_usage(self) -> bool:
-        """Whether a stream is to end with the token counts."""
+        """Whether a stream ends with the token counts."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
 
 class CompletionRequest(SamplingFields):
-    """Prompts to go on from."""
+    """One or several prompts to continue."""
 
     prompt: (
         str
@@ -97,44 +97,44 @@ class CompletionRequest(SamplingFields):
         | Annotated[list[Ids], Field(min_length=1)]
         | None
     ) = None
-    """A text or a list of token ids, or several of either; none is the beginning of a document."""
+    """A text or a list of token ids, or a list of several; null starts a new document."""
     max_tokens: Annotated[Whole, Field(ge=0)] | None = None
-    """Tokens generated at most, the end of text included; default 16."""
+    """Most tokens to generate, including the end of the text; default 16."""
     best_of: Whole | None = None
-    """Outputs generated, of which the `n` likeliest are returned."""
+    """Number of outputs to generate; the `n` most probable are returned."""
     echo: bool | None = None
     """Return the prompt before the output."""
     logprobs: Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(_count)] = None
-    """Report log-probabilities, and those of so many likeliest tokens."""
+    """Return log-probabilities: those of the output, and of this many most probable tokens."""
     suffix: str | None = None
-    """Text after the output; not supported, must be null or empty."""
+    """Not supported: must be null or empty."""
 
 
 class LogProbs(Wire):
-    """Log-probabilities of the tokens of a text, entry for entry."""
+    """The tokens of a text with their log-probabilities; the lists have equal lengths."""
 
     tokens: list[str]
-    """Different for each id, so the end of text and bytes have names of their own."""
+    """A text that is unique to each token id: the end of the text and single bytes have names."""
     token_logprobs: list[float | None]
     top_logprobs: list[dict[str, float] | None]
-    """The likeliest tokens, and the one that is there."""
+    """The most probable tokens at each place, and the actual one."""
     text_offset: list[int]
-    """Where each token's text begins, in characters from the beginning of the prompt."""
+    """Start of each token's text, in characters from the start of the prompt."""
 
 
 class CompletionChoice(Wire):
-    """One output of a prompt, and why it ended there."""
+    """One output of a prompt."""
 
     index: int
-    """Of the prompt times n, plus that of the output."""
+    """The prompt's index times n, plus the output's index."""
     text: str
     logprobs: LogProbs | None
     finish_reason: Literal["stop", "length"] | None
-    """Null while a stream goes on."""
+    """Why the output ended; null in a stream until the end."""
 
 
 class UsageBody(Wire):
-    """Tokens that were read and generated, for the whole request."""
+    """Numbers of tokens read and generated, for the whole request."""
 
     model_config = ConfigDict(title="Usage")
 
@@ -144,7 +144,7 @@ class UsageBody(Wire):
 
 
 class Completion(Wire):
-    """The answer, or one chunk of a stream."""
+    """The answer to a CompletionRequest, or one chunk of its stream."""
 
     id: str
     object: Literal["text_completion"] = "text_completion"
@@ -155,44 +155,44 @@ class Completion(Wire):
 
 
 class TextPart(Wire):
-    """A part of a message; only texts can be read."""
+    """A part of a message. Only text is supported."""
 
     type: Literal["text"]
     text: str
 
 
 class ChatMessage(Wire):
-    """What somebody said."""
+    """One message of a chat."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    """`developer` is the newer name of `system`, which templates know."""
+    """`developer` is another name for `system`."""
     content: str | list[TextPart] | None = None
 
     @property
     def text(self) -> str:
-        """The content, its parts one after the other."""
+        """The content as one text."""
         if isinstance(self.content, list):
             return "".join(part.text for part in self.content)
         return self.content or ""
 
 
 class ChatRequest(SamplingFields):
-    """A chat to go on with."""
+    """A chat to continue."""
 
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
     max_completion_tokens: Annotated[Whole, Field(ge=1)] | None = None
-    """Tokens generated at most, the end of the message included; default: what prompt and model
-    leave, 1,024 at most."""
+    """Most tokens to generate, including the end of the message. The default is the room that the
+    prompt leaves, but not more than 1,024."""
     max_tokens: Annotated[Whole, Field(ge=1)] | None = None
     """The older name of `max_completion_tokens`."""
     logprobs: bool | None = None
-    """Report log-probabilities."""
+    """Return log-probabilities."""
     top_logprobs: Annotated[Whole, Field(ge=0)] | None = None
-    """With `logprobs`: those of so many likeliest tokens, too."""
+    """With `logprobs`: also return those of this many most probable tokens."""
     tools: list[Any] | None = None
-    """Not supported, must be null or empty."""
+    """Not supported: must be null or empty."""
     response_format: dict[str, Any] | None = None
-    """Not supported but for the type `text`."""
+    """Only the type `text` is supported."""
 
 
 class ChatTokenScore(Wire):
@@ -201,7 +201,7 @@ class ChatTokenScore(Wire):
     token: str
     logprob: float
     bytes: list[int] | None = None
-    """Never given."""
+    """Always null."""
 
 
 class ChatToken(ChatTokenScore):
@@ -211,20 +211,20 @@ class ChatToken(ChatTokenScore):
 
 
 class ChatLogProbs(Wire):
-    """Log-probabilities of an answer, token for token."""
+    """The log-probabilities of an answer's tokens."""
 
     content: list[ChatToken]
 
 
 class ChatAnswerMessage(Wire):
-    """The assistant's message; of a chunk what is new of it, without the fields that are not."""
+    """The assistant's message. A chunk has only the new text, and the role once."""
 
     role: Literal["assistant"] | None = None
     content: str | None = None
 
 
 class ChatChoice(Wire):
-    """One answer, and why it ended there."""
+    """One answer."""
 
     index: int
     message: ChatAnswerMessage
@@ -233,7 +233,7 @@ class ChatChoice(Wire):
 
 
 class ChatCompletion(Wire):
-    """The answer."""
+    """The answer to a ChatRequest."""
 
     id: str
     object: Literal["chat.completion"] = "chat.completion"
@@ -244,17 +244,17 @@ class ChatCompletion(Wire):
 
 
 class ChatChunkChoice(Wire):
-    """What is new of one answer."""
+    """The new part of one answer."""
 
     index: int
     delta: ChatAnswerMessage
     logprobs: ChatLogProbs | None
     finish_reason: Literal["stop", "length"] | None
-    """Null while it goes on."""
+    """Why the answer ended; null until the end."""
 
 
 class ChatChunk(Wire):
-    """One chunk of a stream."""
+    """One chunk of the stream that answers a ChatRequest."""
 
     id: str
     object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
@@ -265,28 +265,28 @@ class ChatChunk(Wire):
 
 
 class EmbeddingRequest(Wire):
-    """Texts whose vectors are wanted."""
+    """Texts to embed."""
 
     model: str
-    """Name of an encoder, as `/v1/models` lists them."""
+    """Name of an encoder; `/v1/models` lists them."""
     input: (
         str
         | Annotated[list[str], Field(min_length=1)]
         | Ids
         | Annotated[list[Ids], Field(min_length=1)]
     )
-    """A text or a list of token ids without special ones, or several of either."""
+    """A text or a list of token ids without special tokens, or a list of several."""
     encoding_format: Literal["float", "base64"] | None = None
-    """`float`: numbers, the default; `base64`: their bytes as little-endian float32."""
+    """`float`: numbers (default); `base64`: the bytes of little-endian float32."""
     dimensions: Whole | None = None
-    """Numbers of a vector; models have one size, and no other is possible."""
+    """Size of the vectors. Only the model's own size is supported."""
     user: str | None = None
     """Ignored."""
     truncate: bool | None = None
-    """Cut the end of texts that are too long off (not in OpenAI's API)."""
+    """Cut off the end of texts that are too long (not in OpenAI's API)."""
     prompt_name: str | None = None
-    """Which of the model's prompts stands before each text (not in OpenAI's API); default the
-    model's own default, if it has any."""
+    """The name of the prompt that is put before each text; default the model's own default, if it
+    has one (not in OpenAI's API)."""
 
 
 class EmbeddingBody(Wire):
@@ -298,14 +298,14 @@ class EmbeddingBody(Wire):
 
 
 class EmbeddingUsage(Wire):
-    """Tokens that were read, special ones included."""
+    """Numbers of tokens read, including special tokens."""
 
     prompt_tokens: int
     total_tokens: int
 
 
 class Embeddings(Wire):
-    """The vectors of all texts, in their order."""
+    """The vectors of all texts, in order."""
 
     object: Literal["list"] = "list"
     data: list[EmbeddingBody]
@@ -314,33 +314,33 @@ class Embeddings(Wire):
 
 
 class OpenAIModel(Wire):
-    """A language model or an encoder that requests can name."""
+    """A language model or an encoder."""
 
     id: str
     object: Literal["model"] = "model"
     created: int
     owned_by: str = "macaron"
     task: Task
-    """What it does: generate, encode or classify (not in OpenAI's API)."""
+    """The model's task: generate, encode or classify (not in OpenAI's API)."""
     max_model_len: int
-    """Tokens of prompt and output together, of an encoder those of a text (as in vLLM)."""
+    """Most tokens of prompt and output together, or of an encoder's text (as in vLLM)."""
     attribution: str
-    """The data it was made from, and their licence (not in OpenAI's API)."""
+    """The training data and their licence (not in OpenAI's API)."""
     device: str
-    """What it runs on: cpu, cuda or tensorrt (not in OpenAI's API)."""
+    """The device that it runs on: cpu, cuda or tensorrt (not in OpenAI's API)."""
     device_reason: str
-    """Why on this device (not in OpenAI's API)."""
+    """The reason for this device (not in OpenAI's API)."""
 
 
 class OpenAIModels(Wire):
-    """The language models and encoders that requests can name."""
+    """All language models and encoders."""
 
     object: Literal["list"] = "list"
     data: list[OpenAIModel]
 
 
 class OpenAIErrorBody(Wire):
-    """What went wrong, in the shape that clients of OpenAI read."""
+    """The description of an error."""
 
     message: str
     type: str
@@ -349,23 +349,22 @@ class OpenAIErrorBody(Wire):
 
 
 class OpenAIError(Wire):
-    """An error in OpenAI's shape."""
+    """The body of every answer that is not 2xx."""
 
     error: OpenAIErrorBody
 
 
 class TokenizeRequest(Wire):
-    """A text that is to be split into the tokens of a model."""
+    """A text to split into a model's tokens."""
 
     prompt: str
     model: str | None = None
     add_special_tokens: bool | None = None
-    """Begin with what stands before a prompt that is text, as the end of the text before; default
-    true."""
+    """Start with the special token that begins a prompt; default true."""
 
 
 class Tokens(Wire):
-    """The ids of a text's tokens, as the model reads them."""
+    """The token ids of a text."""
 
     tokens: list[int]
     count: int
@@ -373,21 +372,21 @@ class Tokens(Wire):
 
 
 class DetokenizeRequest(Wire):
-    """Ids of tokens that are to be written as text."""
+    """Token ids to turn into text."""
 
     tokens: list[int]
     model: str | None = None
 
 
 class Detokenized(Wire):
-    """The text that ids of tokens are written as."""
+    """The text of the token ids."""
 
     prompt: str
 
 
 class TokenizerInfo(Wire):
-    """The special tokens of a model; a text begins with `bos_token`, which ends the text before
-    where the model has no other."""
+    """The special tokens of a model. A text begins with `bos_token`; this is the end token if the
+    model has no other."""
 
     bos_token: str
     eos_token: str

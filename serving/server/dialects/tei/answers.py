@@ -1,4 +1,4 @@
-"""What TEI's routes are answered from and with: pairs of texts, vectors, errors."""
+"""Reads the inputs of TEI's routes and builds their answers: pairs of texts, vectors, errors."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def pairs_of(body: PredictRequest) -> list[Given]:
 
 
 def of_length_one(vectors_BD: Floats) -> Floats:
-    """The same directions, each vector of length one; one of zeros stays as it is."""
+    """The vectors scaled to length one; a vector of zeros stays as it is."""
     lengths_B1 = np.linalg.norm(vectors_BD, axis=1, keepdims=True)
     found: Floats = vectors_BD / np.maximum(lengths_B1, np.float32(1e-12))
     return found
 
 
 def render_error(error: ServingError) -> Response:
-    """The answer to a refused request in TEI's shape, whose kinds are four."""
+    """An error response in TEI's shape, which has four kinds of error."""
     if isinstance(error, RequestError):
         kind = "Validation"
     elif isinstance(error, NotReadyError):

@@ -46,13 +46,13 @@ from serving.server.work.encoding import (
 
 
 class _TeiEndpoints:
-    """Answers the requests to TEI's routes."""
+    """Endpoints of TEI's routes."""
 
     def __init__(self, backend: Backend) -> None:
         self._readings, self._max_bytes = Readings(backend), backend.settings.max_body_bytes
 
     async def embed(self, request: Request, context: RequestContext) -> Response:
-        """The vector of each text."""
+        """Return the vector of each text."""
         body = await read_json(request, EmbedRequest, self._max_bytes)
         read = await self._readings.read(
             inputs_of(body.inputs),
@@ -77,7 +77,7 @@ class _TeiEndpoints:
         return json_response(Vectors(vectors.tolist()))
 
     async def similarity(self, request: Request, context: RequestContext) -> Response:
-        """How alike texts are to one."""
+        """Return the similarity of each text to one text."""
         body = await read_json(request, SimilarityRequest, self._max_bytes)
         inputs, given = body.inputs, body.parameters or EmbeddingFields()
         read = await self._readings.read(
@@ -96,7 +96,7 @@ class _TeiEndpoints:
         return json_response(Similarities((others[0] @ source_1D[0]).tolist()))
 
     async def rerank(self, request: Request, context: RequestContext) -> Response:
-        """Texts in the order in which they answer a query."""
+        """Rank texts by how well they answer a query."""
         body = await read_json(request, RerankRequest, self._max_bytes)
         texts = body.given
         pairs: list[Given] = [(body.query, text) for text in texts]
@@ -143,7 +143,7 @@ class _TeiEndpoints:
         return json_response(answer, exclude_none=True)
 
     async def predict(self, request: Request, context: RequestContext) -> Response:
-        """The classes of each text or pair."""
+        """Return the classes of each text or pair."""
         body = await read_json(request, PredictRequest, self._max_bytes)
         several = isinstance(body.inputs, list) and isinstance(body.inputs[0], list)
         inputs = pairs_of(body)

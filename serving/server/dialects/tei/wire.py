@@ -1,7 +1,7 @@
-"""What goes over the wire in the dialect of text-embeddings-inference.
+"""Bodies of the dialect of text-embeddings-inference (TEI).
 
-Optional fields may be null; fields that are not listed are ignored, since other servers have
-others. Each body may name a model, which is not in that API.
+Optional fields may be null. Unknown fields are ignored, because clients send fields of other
+servers too. Each body may name a model, which TEI's API does not have.
 """
 
 from __future__ import annotations
@@ -19,85 +19,88 @@ Right = Literal["right", "Right"]
 
 
 class ReadingFields(Wire):
-    """How texts are read."""
+    """Options of reading texts."""
 
     truncate: bool | None = None
-    """Cut the ends of texts that are too long off; default false."""
+    """Cut off the end of texts that are too long; default false."""
     truncation_direction: Right | None = None
-    """The side that is cut off; there is no other."""
+    """The side that is cut off. Only the right is supported."""
 
 
 class EmbeddingFields(ReadingFields):
-    """How texts are read whose vectors are wanted."""
+    """Options of reading texts for embeddings."""
 
     prompt_name: str | None = None
-    """Which of the model's prompts stands before each text; default the model's own default, if it
-    has any."""
+    """The name of the prompt that is put before each text; default the model's own default, if it
+    has one."""
 
 
 class ScoringFields(ReadingFields):
-    """How texts are read that are put into classes."""
+    """Options of reading texts for classification."""
 
     prompt_name: None = None
-    """Classifiers have no prompts of their own: write what is to stand before a text."""
+    """Must be null: classifiers have no prompts. Put the prompt into the text itself."""
 
 
 class EmbedRequest(EmbeddingFields):
-    """Texts whose vectors are wanted."""
+    """Texts to embed."""
 
     inputs: str | Texts | Ids | Annotated[list[Ids], Field(min_length=1)]
-    """A text or a list of token ids without special ones, or several of either."""
+    """A text or a list of token ids without special tokens, or a list of several."""
     normalize: bool | None = None
-    """Give vectors of length one; default true."""
+    """Scale the vectors to length one; default true."""
     dimensions: Annotated[int, Field(ge=1)] | None = None
-    """Numbers of a vector; models have one size, and no other is possible."""
+    """Size of the vectors. Only the model's own size is supported."""
     model: str | None = None
-    """Name of an encoder (not in TEI's API); default the first."""
+    """Name of an encoder; default the first (not in TEI's API)."""
 
 
 class SimilarityInputs(Wire):
-    """A text, and those that it is compared with."""
+    """A text, and the texts to compare with it."""
 
     source_sentence: str
     sentences: Texts
 
 
 class SimilarityRequest(Wire):
-    """Texts to compare with one."""
+    """A request for the similarities of one text to several others."""
 
     inputs: SimilarityInputs
     parameters: EmbeddingFields | None = None
     model: str | None = None
-    """Name of an encoder (not in TEI's API); default the first."""
+    """Name of an encoder; default the first (not in TEI's API)."""
 
 
 class TextDocument(Wire):
-    """A text, as some clients send it."""
+    """A document as an object, which some clients send instead of a text."""
 
     text: str
 
 
 class RerankRequest(ScoringFields):
-    """Texts to put in the order in which they answer a query: `texts`, as TEI calls them, or
-    `documents`, as Cohere, Jina and vLLM do, whose answer `documents` get."""
+    """Texts to rank by how well they answer a query.
+
+    TEI calls them `texts`; Cohere, Jina and vLLM call them `documents`. The answer has the form
+    that belongs to the name.
+    """
 
     query: str
     texts: Texts | None = None
     documents: Annotated[list[str | TextDocument], Field(min_length=1)] | None = None
     top_n: Annotated[int, Field(ge=1)] | None = None
-    """Give so many of them; default all."""
+    """Return only this many of the best; default all."""
     return_documents: bool | None = None
-    """Give each document back with its score; default false."""
+    """Return each document with its score; default false."""
     raw_scores: bool | None = None
-    """Give logits in place of scores between 0 and 1; default false."""
+    """Return logits instead of scores between 0 and 1; default false."""
     return_text: bool | None = None
-    """Give each text back with its score; default false."""
+    """Return each text with its score; default false."""
     model: str | None = None
-    """Name of a classifier with one class (not in TEI's API); default the first classifier."""
+    """Name of a classifier with one class; default the first classifier (not in TEI's API)."""
 
     @property
     def given(self) -> list[str]:
-        """The texts of either; raises RequestError where there are none, or both."""
+        """The texts to rank. Raises RequestError unless exactly one of the two fields is given."""
         if (self.texts is None) == (self.documents is None):
             raise RequestError(
                 "either texts or documents must be given, and not both", parameter="texts"
@@ -112,51 +115,51 @@ class PredictRequest(ScoringFields):
     """Texts or pairs of texts to classify."""
 
     inputs: str | Texts | Annotated[list[Texts], Field(min_length=1)]
-    """A text; a list of one text or of the two of a pair; or several such lists."""
+    """A text; a list of one text, or of the two texts of a pair; or a list of such lists."""
     raw_scores: bool | None = None
-    """Give logits in place of probabilities; default false."""
+    """Return logits instead of probabilities; default false."""
     model: str | None = None
-    """Name of a classifier (not in TEI's API); default the first."""
+    """Name of a classifier; default the first (not in TEI's API)."""
 
 
 class Vectors(RootModel[list[list[float]]]):
-    """The vectors of all texts, in their order."""
+    """The vectors of all texts, in order."""
 
 
 class Similarities(RootModel[list[float]]):
-    """The cosine of each text's vector with that of the one, in the order of the request."""
+    """The cosine similarity of each text to `source_sentence`, in order."""
 
 
 class Rank(Wire):
     """The score of one text."""
 
     index: int
-    """Its place in the request."""
+    """Position in the request, from 0."""
     text: str | None = None
     score: float
 
 
 class Ranks(RootModel[list[Rank]]):
-    """Texts, the one that answers best first."""
+    """Scores of the texts, best first."""
 
 
 class DocumentRank(Wire):
     """The score of one document."""
 
     index: int
-    """Its place in the request."""
+    """Position in the request, from 0."""
     relevance_score: float
     document: TextDocument | None = None
 
 
 class RerankUsage(Wire):
-    """Tokens that were read, special ones included."""
+    """Number of tokens read, including special tokens."""
 
     total_tokens: int
 
 
 class RankedDocuments(Wire):
-    """Documents, the one that answers best first."""
+    """Scores of the documents, best first."""
 
     id: str
     model: str
@@ -165,7 +168,7 @@ class RankedDocuments(Wire):
 
 
 class Reranked(RootModel[list[Rank] | RankedDocuments]):
-    """What `texts` get, or `documents`."""
+    """The answer to a RerankRequest: a list for `texts`, an object for `documents`."""
 
 
 class Prediction(Wire):
@@ -176,7 +179,7 @@ class Prediction(Wire):
 
 
 class Predictions(RootModel[list[Prediction] | list[list[Prediction]]]):
-    """The classes of a text, the likeliest first; of several inputs a list of such lists."""
+    """The classes of a text, most probable first; for several inputs, a list of such lists."""
 
 
 class TeiError(Wire):

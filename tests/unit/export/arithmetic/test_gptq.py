@@ -80,7 +80,7 @@ def test_the_levels_are_found_again() -> None:
     torch.testing.assert_close(same.weight, coarse.weight, rtol=1e-6, atol=1e-9)
 
 
-def test_numbers_that_are_not_finite_are_told() -> None:
+def test_numbers_that_are_not_finite_are_reported() -> None:
     model = nn.Sequential(nn.Linear(4, 3))
     with pytest.raises(ParityError, match="0: its inputs are not finite"):
         rounded_weights(model, lambda: model(torch.tensor([[1.0, torch.nan, 0.0, 2.0]])))

@@ -48,7 +48,7 @@ def translator(**fields: Any) -> Manifest:
     return manifest.model_copy(update=known | fields)
 
 
-def test_it_tells_what_the_manifest_knows() -> None:
+def test_it_says_what_the_manifest_knows() -> None:
     text = render_card(translator(), 8_150_000)
     assert "# general\n\nTranslates de to en.\n" in text
     for row in (
@@ -69,7 +69,7 @@ def test_it_tells_what_the_manifest_knows() -> None:
     assert text.startswith('---\npipeline_tag: translation\nlanguage:\n- "de"\n- "en"\n---\n')
 
 
-def test_activations_of_16_bits_are_told() -> None:
+def test_activations_of_16_bits_are_reported() -> None:
     text = render_card(translator(activations="row16"), 1)
     assert "\n| precision | int8 weights, activations of 16 bits |\n" in text
 

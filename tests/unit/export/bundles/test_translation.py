@@ -194,7 +194,7 @@ def test_shortlists_are_refused_where_nothing_chooses_from_them(
         trained_translation(Path("run"), Form("fp16", "cuda"), Texts(), shortlist=True)
 
 
-def test_a_model_of_several_directions_is_told_that_of_each_pair(
+def test_a_model_of_several_directions_is_given_that_of_each_pair(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_multilingual_recipe(tmp_path, pairs=30)

@@ -88,7 +88,7 @@ def test_a_bundle_takes_memory_in_another_process() -> None:
     assert weights / 4 < try_bundle(SHIPPED) < 2**30
 
 
-def test_a_broken_bundle_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_broken_bundle_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(trial, "ProcessPoolExecutor", HereExecutor)
     with pytest.raises(BundleError, match="manifest"):
         try_bundle(tmp_path)

@@ -65,7 +65,7 @@ def test_a_profile_narrows_them() -> None:
         ("capacity=128,64", r"capacity must be rising multiples of 8, got 128,64"),
     ],
 )
-def test_what_is_no_profile_is_told(profile: str, message: str) -> None:
+def test_what_is_no_profile_is_reported(profile: str, message: str) -> None:
     with pytest.raises(ExportError, match=message) as error:
         choose_sizes(manifest(), profile)
     assert "\n" not in str(error.value)

@@ -66,7 +66,7 @@ def test_a_family_that_is_named_counts(tmp_path: Path) -> None:
         (["a.pt", "b.pt"], "", None, "no config.json"),
     ],
 )
-def test_what_nothing_reads_is_told(
+def test_what_nothing_reads_is_reported(
     tmp_path: Path, names: list[str], model_type: str, family: str | None, message: str
 ) -> None:
     folder = write(tmp_path / "model", *names, model_type=model_type)
@@ -74,7 +74,7 @@ def test_what_nothing_reads_is_told(
         recognise(folder, family)
 
 
-def test_a_file_that_nothing_reads_is_told(tmp_path: Path) -> None:
+def test_a_file_that_nothing_reads_is_reported(tmp_path: Path) -> None:
     folder = write(tmp_path / "model", "model.txt")
     for source in (folder / "model.txt", folder / "nowhere"):
         with pytest.raises(ExportError, match=r"must be a folder .* a file of GGUF, .*\.pt"):

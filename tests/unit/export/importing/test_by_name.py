@@ -39,7 +39,7 @@ def refused(hub: ToyHub, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         ({"model_type": "bert", "architectures": ["BertForTokenClassification"]}, "labels each"),
     ],
 )
-def test_a_model_that_nothing_reads_is_told_before_its_weights_are_downloaded(
+def test_a_model_that_nothing_reads_is_reported_before_its_weights_are_downloaded(
     hub: ToyHub,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -54,7 +54,7 @@ def test_a_model_that_nothing_reads_is_told_before_its_weights_are_downloaded(
     assert hub.downloads() == ["config.json"]
 
 
-def test_an_adapter_is_told_as_one(
+def test_an_adapter_is_reported_as_one(
     hub: ToyHub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = {"adapter_config.json": b"{}", "adapter_model.safetensors": b"0"}

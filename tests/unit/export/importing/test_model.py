@@ -43,7 +43,7 @@ def test_sizes_are_those_of_both_sides(name: str) -> None:
     assert config.embedding_scale == "token"
 
 
-def test_a_family_has_its_own_activation_and_scale_where_none_is_told() -> None:
+def test_a_family_has_its_own_activation_and_scale_where_none_is_given() -> None:
     given = options(**OPTIONS, vocab_size=50)
     config = read_sizes(given, activation="gelu", scale_embedding=False)
     assert (config.activation, config.embedding_scale) == ("gelu", "none")

@@ -129,7 +129,7 @@ def test_a_licence_stands_in_the_front_of_the_card(
     assert licence_of_card(tmp_path) == licence_of_card(tmp_path / "model.npz") == licence
 
 
-def test_what_is_told_of_the_licence_counts_more_than_the_card(tmp_path: Path) -> None:
+def test_a_licence_that_is_given_counts_more_than_the_card(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n")
     by_card = TRANSLATION.subject(imported(ONE), source(tmp_path))
     told = TRANSLATION.subject(imported(ONE), source(tmp_path, declared=Declared(licence="BSD")))
@@ -180,7 +180,7 @@ def test_each_sentence_in_turn_is_for_the_next_pair_of_languages(tmp_path: Path)
     assert (one.prefixes, one.target_prefixes) == (None, None)
 
 
-def test_a_language_is_told_in_each_of_the_ways_at_its_place(tmp_path: Path) -> None:
+def test_a_language_is_given_in_each_of_the_ways_at_its_place(tmp_path: Path) -> None:
     languages = Languages(
         source=("de", "en"),
         target=("de",),

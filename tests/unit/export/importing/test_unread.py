@@ -173,7 +173,7 @@ def test_what_is_not_read_is_named(
 
 @pytest.mark.parametrize("name", ["gpt2", "here/a/model.gguf", "./a/b/c", "/nowhere"])
 @pytest.mark.parametrize("family", [None, "marian"])
-def test_what_is_not_there_and_no_name_is_told_with_what_names_are(
+def test_what_is_not_there_and_no_name_is_reported_with_what_names_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, family: str | None
 ) -> None:
     (tmp_path / "here").mkdir()
@@ -187,7 +187,7 @@ def test_what_is_not_there_and_no_name_is_told_with_what_names_are(
 @pytest.mark.parametrize(
     "name", ["model.safetensors", "pytorch_model.bin", "source.spm", "vocab.json"]
 )
-def test_a_pointer_in_place_of_a_file_that_is_read_is_told(tmp_path: Path, name: str) -> None:
+def test_a_pointer_in_place_of_a_file_that_is_read_is_reported(tmp_path: Path, name: str) -> None:
     write_opus(tmp_path / "opus")
     if name == "pytorch_model.bin":
         (tmp_path / "opus" / "model.safetensors").unlink()
@@ -196,7 +196,7 @@ def test_a_pointer_in_place_of_a_file_that_is_read_is_told(tmp_path: Path, name:
         import_bundle(tmp_path / "opus", tmp_path / "out", Form("fp32"))
 
 
-def test_a_pointer_in_place_of_an_encoders_tokenizer_is_told(tmp_path: Path) -> None:
+def test_a_pointer_in_place_of_an_encoders_tokenizer_is_reported(tmp_path: Path) -> None:
     folder = save_encoder(tmp_path / "encoder")
     (folder / "tokenizer.json").write_text(POINTER)
     with pytest.raises(ExportError, match=r"tokenizer.json: is a pointer of Git LFS"):

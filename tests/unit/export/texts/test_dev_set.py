@@ -33,7 +33,7 @@ def test_each_source_ends_as_the_project_s_own_models_read_it() -> None:
     assert [list(each.target_prefix) for each in made] == [[], [], []]
 
 
-def test_languages_are_told_before_sources_and_as_the_beginnings_of_outputs() -> None:
+def test_languages_are_given_before_sources_and_as_the_beginnings_of_outputs() -> None:
     text = DevSet(["7 8", "9"], None, prefixes=[[4], [5, 6]], target_prefixes=[[11], []])
     made = text.sentences(Vocabulary.of(WORDS), OPTIONS)
     assert [list(each.source) for each in made] == [[4, 7, 8, OWN_IDS.eos], [5, 6, 9, OWN_IDS.eos]]

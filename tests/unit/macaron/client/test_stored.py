@@ -218,7 +218,7 @@ def test_what_may_have_been_made_is_not_made_twice() -> None:
     assert asked == ["/memories"]
 
 
-def test_what_was_not_begun_is_told_as_such() -> None:
+def test_what_was_not_begun_is_reported_as_such() -> None:
     from macaron.client.store_calls import answers
 
     line = {"custom_id": "1", "response": None, "error": {"code": "batch_expired"}}

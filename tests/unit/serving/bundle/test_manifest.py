@@ -121,7 +121,7 @@ SEVERAL = {
 }
 
 
-def test_a_bundle_of_several_directions_tells_them(folder: Path) -> None:
+def test_a_bundle_of_several_directions_reports_them(folder: Path) -> None:
     write_manifest(folder, Manifest.model_validate(TREE | {"languages": SEVERAL}))
     assert json.loads((folder / MANIFEST).read_text())["languages"] == SEVERAL
     languages = read_manifest(folder).languages

@@ -52,7 +52,7 @@ def test_numbers_in_words_are_found(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", LARGE)
-def test_large_numbers_are_told_from_small_ones(language: str) -> None:
+def test_large_numbers_are_distinguished_from_small_ones(language: str) -> None:
     for text in LARGE[language].split(", "):
         assert has_large_word(text, language), text
     for text in SMALL[language].split(", "):

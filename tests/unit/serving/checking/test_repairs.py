@@ -100,7 +100,7 @@ def test_links_move_with_what_is_put_in_before_them():
     assert [link.target for link in edited_links(links, edits)] == [(0, 1), (1, 6), (7, 10)]
 
 
-def test_a_repair_is_told_once_for_each_thing():
+def test_a_repair_is_reported_once_for_each_thing():
     found = faults("Preis: 100 $", "Price: $1", DE_EN)
 
     assert repairs(found + found, "source") == (

@@ -31,7 +31,7 @@ def test_where_the_source_names_no_currency_nothing_is_known() -> None:
     assert strange_sign("50 €", "fifty") is None
 
 
-def test_the_first_strange_sign_is_told() -> None:
+def test_the_first_strange_sign_is_reported() -> None:
     assert strange_sign("50 € oder 60 €", "€50 or $60 or £70") == ("$", (7, 8))
 
 
@@ -53,7 +53,7 @@ def test_a_sign_that_stands_twice_is_strange_unless_the_source_has_it_so(
 
 
 @given(st.text(alphabet="ab 1$€£¥%"), st.text(alphabet="ab 1$€£¥%"))
-def test_what_is_told_stands_where_it_is_told(source: str, output: str) -> None:
+def test_a_fault_is_reported_at_its_place(source: str, output: str) -> None:
     found = strange_sign(source, output)
     if found is not None:
         sign, (begin, end) = found

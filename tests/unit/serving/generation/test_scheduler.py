@@ -134,7 +134,7 @@ def test_two_workers_decode_at_the_same_time(generator: FakeGenerator) -> None:
     scheduler.close(PATIENT)
 
 
-def test_every_metric_of_a_scheduler_is_told(
+def test_every_metric_of_a_scheduler_is_reported(
     generator: FakeGenerator, scheduler: GenerationScheduler, metrics: Metrics
 ) -> None:
     gate = threading.Event()

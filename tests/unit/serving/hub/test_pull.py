@@ -169,7 +169,7 @@ def test_offline_what_was_downloaded_is_enough(
     assert Classifier("toy/intents", threads=1).manifest.name == "intents"
 
 
-def test_a_disk_that_is_too_small_is_told_before_the_download(
+def test_a_disk_that_is_too_small_is_reported_before_the_download(
     published: ToyHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -234,7 +234,7 @@ def test_a_path_is_never_looked_up(hub: ToyHub) -> None:
     assert parse_name("toy/intents") == NAME
 
 
-def test_checkpoints_of_one_name_are_told_apart_by_content(tmp_path: Path) -> None:
+def test_checkpoints_of_one_name_are_distinguished_by_content(tmp_path: Path) -> None:
     def key(number: int, file: str = "", **contents: str) -> str:
         folder = tmp_path / str(number) / "model"
         for name, text in contents.items():

@@ -91,7 +91,7 @@ def test_batches_of_two_beam_sizes_share_the_rows_that_fit() -> None:
     assert [each.text for each in translations(device, both)] == TEXTS
 
 
-def test_a_request_that_does_not_fit_alone_is_told_what_to_lower() -> None:
+def test_a_request_that_does_not_fit_alone_says_what_to_lower() -> None:
     with pytest.raises(OverloadedError, match=r"alone .*lower MACARON_MAX_BATCH_TOKENS") as caught:
         translations(Device(0), [Request(text="abc")])
     assert caught.value.status == 503
@@ -114,7 +114,7 @@ def test_of_a_device_that_fails_in_another_way_nothing_is_tried_again(
         translations(device, requests())
 
 
-def test_what_a_stream_has_told_of_a_translation_is_not_told_again() -> None:
+def test_what_a_stream_has_sent_of_a_translation_is_not_sent_again() -> None:
     translator = EchoTranslator()
     device = Device(1, steps_before=4)
     translator.stepper.step = device.watch(translator.stepper.step)  # type: ignore[method-assign]
@@ -159,7 +159,7 @@ async def told_of(scheduler: GenerationScheduler) -> list[tuple[Any, list[Any]]]
     return found
 
 
-def test_outputs_of_language_models_are_told_once_and_come_out_the_same() -> None:
+def test_outputs_of_language_models_are_reported_once_and_come_out_the_same() -> None:
     wanted = asyncio.run(told_of(GenerationScheduler(FakeGenerator())))
     generator, device = FakeGenerator(), Device(4, steps_before=3)
     generator.stepper.next = device.watch(generator.stepper.next)

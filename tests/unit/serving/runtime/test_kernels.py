@@ -95,12 +95,13 @@ def test_other_processors_are_compiled_for_apart(tmp_path: Path) -> None:
     assert {first, second} <= set(tmp_path.iterdir())
 
 
-def pretended_compiler(folder: Path) -> Path:
-    """A shell script that takes the compiler's arguments and makes an empty output file; what it
-    names in the place of `objcopy` does nothing."""
+def pretended_compiler(folder: Path, machine: str = "x86_64") -> Path:
+    """A shell script that takes the arguments of a compiler for a machine and makes an empty output
+    file. The program that it names as `objcopy` does nothing."""
     compiler = folder / "compiler"
     compiler.write_text(
-        '#!/bin/sh\n[ "$1" = -print-prog-name=objcopy ] && echo true && exit\n'
+        f'#!/bin/sh\n[ "$1" = -dumpmachine ] && echo {machine}-linux-gnu && exit\n'
+        '[ "$1" = -print-prog-name=objcopy ] && echo true && exit\n'
         'while [ "$1" != -o ]; do shift; done\n: > "$2"\n'
     )
     compiler.chmod(0o755)
@@ -130,7 +131,7 @@ def test_a_shipped_library_is_not_taken_where_it_is_switched_off(
     assert kernels.native_library() is None
 
 
-def test_a_shipped_library_that_cannot_be_loaded_is_told_and_not_taken(
+def test_a_shipped_library_that_cannot_be_loaded_is_reported_and_not_taken(
     shipped: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     shipped.write_bytes(b"of another machine")
@@ -171,18 +172,28 @@ def test_a_shipped_library_of_another_machine_is_not_taken(
     assert kernels.native_library() is None
 
 
-def test_nothing_is_shipped_for_other_machines(
+def test_nothing_is_shipped_for_other_machines(tmp_path: Path) -> None:
+    compiler = str(pretended_compiler(tmp_path, "riscv64"))
+    assert kernels.ship_library(compiler, tmp_path / "built") is None
+    assert not (tmp_path / "built").exists()
+
+
+def test_a_cross_compiler_ships_the_library_of_its_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernels.platform, "machine", lambda: "riscv64")
-    assert kernels.ship_library(str(pretended_compiler(tmp_path)), tmp_path / "built") is None
-    assert not (tmp_path / "built").exists()
+    monkeypatch.setattr(kernels.platform, "machine", lambda: "x86_64")
+    made = kernels.ship_library(str(pretended_compiler(tmp_path, "aarch64")), kernels.SHIPPED)
+    assert made is not None
+    assert made.name.startswith("kernels-aarch64-")
+    shutil.copy(_ctypes.__file__, made)
+    assert kernels.shipped_library(kernels.SHIPPED) is None
+    monkeypatch.setattr(kernels.platform, "machine", lambda: "aarch64")
+    assert kernels.shipped_library(kernels.SHIPPED) == made
 
 
 def test_shipping_from_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(kernels.platform, "machine", lambda: "x86_64")
     monkeypatch.setenv("CXX", str(pretended_compiler(tmp_path)))
     assert kernels.main([]) == 0
     assert capsys.readouterr().out.split() == [str(p) for p in kernels.SHIPPED.iterdir()]

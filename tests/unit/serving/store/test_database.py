@@ -108,7 +108,7 @@ def test_a_newer_database_is_refused(url: str, tmp_path: Path) -> None:
     "url",
     ["", "store.db", "sqlite://", "sqlite:///:memory:", "mysql://root:secret@host/db"],
 )
-def test_another_url_is_refused_and_its_password_is_not_told(url: str, tmp_path: Path) -> None:
+def test_another_url_is_refused_and_its_password_is_not_reported(url: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="must be sqlite:///FILE") as raised:
         Database(url, tmp_path)
     assert "secret" not in str(raised.value)
@@ -119,13 +119,13 @@ def test_a_relative_file_lies_in_the_folder(tmp_path: Path) -> None:
     assert (tmp_path / "kept.db").is_file()
 
 
-def test_a_database_that_is_not_there_is_told_without_its_statements(tmp_path: Path) -> None:
+def test_a_database_that_is_not_there_is_reported_without_its_statements(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailableError, match="does not answer") as raised:
         Database("postgresql://someone:secret@127.0.0.1:1/nothing", tmp_path)
     assert "secret" not in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailableError, match="unable to open"):
         Database(f"sqlite:///{tmp_path}/none/store.db", tmp_path)

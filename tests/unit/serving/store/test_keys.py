@@ -21,7 +21,7 @@ HERE = "192.0.2.1"
 NASTY = ["'; DROP TABLE api_keys; --", 'x" OR 1=1', "%_\\", "Robert'); DELETE FROM usage;--", "名"]
 
 
-def test_a_key_is_told_once_and_kept_as_a_digest(store: Store) -> None:
+def test_a_key_is_shown_once_and_kept_as_a_digest(store: Store) -> None:
     assert not store.keys.any()
     key, secret = store.keys.create("ours", KeyLimits(1000, 5), HERE, most=10)
     assert len(secret) > 40

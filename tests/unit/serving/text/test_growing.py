@@ -63,7 +63,7 @@ def test_every_told_text_is_how_the_whole_begins(
     )
 
 
-def test_what_is_told_is_all_that_is_certain() -> None:
+def test_news_have_all_that_is_certain() -> None:
     growing = GrowingTexts([divided(" One. Two. Three.\n", "text")])
     assert growing.update(1, "zw") is None
     assert growing.update(0, "ei") == (0, " ei")
@@ -73,7 +73,7 @@ def test_what_is_told_is_all_that_is_certain() -> None:
     assert growing.ended(1, "zwei.") == (0, " eins. zwei. drei.\n")
 
 
-def test_markup_within_a_sentence_is_told_with_the_whole() -> None:
+def test_markup_within_a_sentence_is_reported_with_the_whole() -> None:
     growing = GrowingTexts([divided("<p>One <b>two</b>. Three.</p>", "html")])
     assert growing.ended(0, "eins zwei.") is None
     assert growing.ended(1, "drei.") is None

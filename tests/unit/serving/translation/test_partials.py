@@ -124,7 +124,7 @@ def test_partials_begin_with_each_other_and_the_whole_with_them() -> None:
     assert told > 30
 
 
-def test_a_loop_is_left_without_taking_back_what_was_told() -> None:
+def test_a_loop_is_left_without_taking_back_what_was_streamed() -> None:
     translator = EchoTranslator()
     translator.stepper.gate.clear()
     scheduler = TranslationScheduler(translator)

@@ -89,14 +89,14 @@ def test_quotes_count_in_csv_alone(tmp_path: Path) -> None:
         ("a.tsv", "".join(f"a{n}\tb{n}\n" for n in range(60)), "has 60 different values in 60 li"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_line(
+def test_what_is_wrong_is_reported_with_its_line(
     tmp_path: Path, name: str, text: str, message: str
 ) -> None:
     with pytest.raises(CorpusError, match=message):
         config(write(tmp_path, name, text))
 
 
-def test_a_column_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_column_that_is_not_there_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path, "a.csv", "text,label\na,x\nb,y\n")
     with pytest.raises(CorpusError, match="no column 'txt'; did you mean 'text'"):
         resolve(Labelled(path, None, None, ("txt", "label")))
@@ -104,7 +104,7 @@ def test_a_column_that_is_not_there_is_told(tmp_path: Path) -> None:
         resolve(Labelled(path, None, None, (1, 3)))
 
 
-def test_a_label_that_training_has_not_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_label_that_training_has_not_is_reported_with_its_line(tmp_path: Path) -> None:
     data = LabelledConfig(train="a", labels=("no", "yes"))
     lines = [LabelledLine(1, ("a",), "no"), LabelledLine(7, ("b",), "yess")]
     message = "dev.tsv:7: the label 'yess' is none of the 2 that training has; did you mean 'yes'"
@@ -181,7 +181,7 @@ FEW = [
 
 
 @pytest.mark.parametrize(("text", "kind", "message"), FEW)
-def test_a_few_lines_are_learnt_or_what_is_needed_is_told(
+def test_a_few_lines_are_learnt_or_what_is_needed_is_reported(
     tmp_path: Path, text: str, kind: str | None, message: str | None
 ) -> None:
     path = write(tmp_path, "a.tsv", text)

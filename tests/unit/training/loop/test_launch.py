@@ -93,7 +93,7 @@ def test_each_process_needs_a_gpu_of_its_own(
         launch.check_devices("cuda", wanted)
 
 
-def test_a_device_that_is_none_is_told_before_the_processes_start() -> None:
+def test_a_device_that_is_none_is_reported_before_the_processes_start() -> None:
     launch.check_devices("cpu", 2)
     with pytest.raises(ConfigError, match="device 'abacus' cannot be used"):
         launch.check_devices("abacus", 2)

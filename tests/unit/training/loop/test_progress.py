@@ -12,12 +12,12 @@ from training.loop.progress import LiveLine, LogWindow, describe, memory_bytes
 RECORD = {"loss": 3.29395, "labels_per_second": 782.4, "memory_mb": 1240}
 
 
-def test_the_line_tells_loss_speed_bleu_memory_and_time() -> None:
+def test_the_line_reports_loss_speed_bleu_memory_and_time() -> None:
     line = describe(RECORD, {"loss": 2.0, "bleu": 12.07}, 22323.4)
     assert line == "loss 3.294, 782 labels/s, BLEU 12.1, 1.2 GB, 6:12:03 left"
 
 
-def test_speed_is_told_as_a_share_of_the_machines_where_that_is_known() -> None:
+def test_speed_is_reported_as_a_share_of_the_machines_where_that_is_known() -> None:
     window = LogWindow(torch.device("cpu"))
     window.begin(1e-6)
     window.add({"loss": 1.0, "labels": 10, "lr": 0.1, "gradient_norm": 2.0})

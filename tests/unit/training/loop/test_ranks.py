@@ -71,7 +71,7 @@ def test_each_process_has_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert TrainingRanks().device("cuda") == "cuda"
 
 
-def test_sigterm_to_one_of_several_is_told_and_ends_nothing() -> None:
+def test_sigterm_to_one_of_several_is_reported_and_ends_nothing() -> None:
     before = signal.getsignal(signal.SIGTERM)
     ranks = TrainingRanks(1, 2)
     ranks.sum = lambda values: values  # type: ignore[method-assign]

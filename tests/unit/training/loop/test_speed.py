@@ -63,7 +63,7 @@ def test_the_speed_is_of_this_machine() -> None:
 
 
 @pytest.mark.parametrize(("bf16", "fp32", "warned"), [(1e9, 3e9, True), (2e9, 3e9, False)])
-def test_slow_bf16_is_told(
+def test_slow_bf16_is_reported(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     bf16: float,

@@ -123,7 +123,7 @@ def test_the_next_epoch_is_laid_out_before_this_one_ends_but_no_other() -> None:
         assert data.asked == [0, 1]
 
 
-def test_an_error_of_the_text_is_told_as_it_is() -> None:
+def test_an_error_of_the_text_is_reported_as_it_is() -> None:
     class Broken(Numbers):
         def epoch(self, epoch: int, begun: int = 0, part: int = 0) -> list[str]:
             if epoch:
@@ -137,7 +137,7 @@ def test_an_error_of_the_text_is_told_as_it_is() -> None:
             ahead.next()
 
 
-def test_any_other_error_is_told_in_one_line() -> None:
+def test_any_other_error_is_reported_in_one_line() -> None:
     def fail(batches: list[Any]) -> None:
         raise MemoryError("cannot\nallocate")
 

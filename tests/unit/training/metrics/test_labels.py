@@ -41,7 +41,7 @@ def test_f1_of_more_classes_is_the_mean_of_all() -> None:
                           "matthews_note": "undefined: every answer is 'no'"}),
     ],
 )  # fmt: skip
-def test_a_metric_without_positives_is_told(
+def test_a_metric_without_positives_is_reported(
     answers: list[int], wanted: list[int], notes: dict[str, str]
 ) -> None:
     found = class_metrics(logits(answers), wanted, ("no", "yes"))
@@ -65,7 +65,7 @@ def test_correlations_by_hand() -> None:
     ("found", "wanted", "what"),
     [([1.0, 1.0], [0.0, 1.0], "answers"), ([0.0, 1.0], [2.0, 2.0], "scores")],
 )
-def test_correlations_of_equal_numbers_are_told(
+def test_correlations_of_equal_numbers_are_reported(
     found: list[float], wanted: list[float], what: str
 ) -> None:
     figures = score_metrics(np.array(found, np.float32), wanted)

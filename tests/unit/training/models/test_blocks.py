@@ -69,6 +69,6 @@ def test_a_block_that_is_none_is_an_error(name: str, message: str) -> None:
         find_block(name)
 
 
-def test_a_block_that_is_not_there_is_told_of_before_the_work() -> None:
+def test_a_block_that_is_not_there_is_reported_before_the_work() -> None:
     with pytest.raises(ConfigError, match="block must be one of"):
         check_model(BertConfig(block="nosuch"))

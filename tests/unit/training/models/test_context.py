@@ -83,7 +83,7 @@ def test_the_exported_step_finds_the_same_alone_and_in_company(
         assert found[number].hypotheses == alone.hypotheses == together[number].hypotheses
 
 
-def test_a_model_that_does_not_look_back_is_told_nothing_of_it(tmp_path: Path) -> None:
+def test_a_model_that_does_not_look_back_is_given_nothing_of_it(tmp_path: Path) -> None:
     manifest = write_graphs(randomised(TINY), tmp_path, name="plain", precision="fp32")
     told = {tensor.role for tensor in manifest.step.inputs}
     assert told == {
@@ -108,7 +108,7 @@ def test_for_cuda_states_stay_fp32_and_no_engines_are_built(tmp_path: Path) -> N
     assert not (tmp_path / "engines").exists()
 
 
-def test_a_layer_that_leaves_a_cache_alone_is_told_so() -> None:
+def test_a_layer_that_leaves_a_cache_alone_is_reported() -> None:
     stepper = TorchStepper(model_of({"block": f"{OWN}:FORGETFUL"}))
     with pytest.raises(ValueError, match=r"decoder layer 0 needs 0 pairs .* and 1 states"):
         decode(stepper, random_sentences(1, count=1))

@@ -96,7 +96,7 @@ def test_what_cannot_be_compared_is_one_line(
         assert captured.err.count("\n") == 1
 
 
-def test_files_of_one_name_are_told_apart_by_their_path(
+def test_files_of_one_name_are_distinguished_by_their_path(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [

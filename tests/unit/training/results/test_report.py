@@ -84,7 +84,7 @@ def test_there_is_a_panel_for_what_was_logged_and_a_line_a_run(tmp_path: Path) -
     assert [panel.get_title() for panel in without] == [t for t in titles if "BLEU" not in t]
 
 
-def test_twenty_runs_are_told_apart_by_colour_and_stroke(tmp_path: Path) -> None:
+def test_twenty_runs_are_distinguished_by_colour_and_stroke(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / f"run-{number}") for number in range(20)]
     figure = draw(read_curves(runs))
     for panel in figure.axes:
@@ -92,7 +92,7 @@ def test_twenty_runs_are_told_apart_by_colour_and_stroke(tmp_path: Path) -> None
         assert len(looks) == len(runs)
 
 
-def test_runs_of_one_name_are_told_apart_by_their_path(tmp_path: Path) -> None:
+def test_runs_of_one_name_are_distinguished_by_their_path(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / "a/run"), write_run(tmp_path / "b/run")]
     assert [run.name for run in read_curves(runs)] == [str(run) for run in runs]
 

@@ -208,7 +208,7 @@ def test_the_state_is_json_that_keeps_every_bit(tmp_path: Path) -> None:
     assert load_checkpoint(tmp_path / "one", model, optimizer) == state
 
 
-def test_weights_of_other_layers_are_told_by_their_numbers(tmp_path: Path) -> None:
+def test_weights_of_other_layers_are_distinguished_by_their_numbers(tmp_path: Path) -> None:
     model = randomised(replace(TINY, num_encoder_layers=4))
     weights = {n: v for n, v in model.state_dict().items() if not n.startswith("encoder.1.")}
     save_weights(tmp_path / "some", weights, {})

@@ -55,7 +55,7 @@ def command(tmp_path: Path, tracker: str) -> list[str]:
     return ["train", recipe, "--run", run, f"loop.tracker={tracker}", *short]
 
 
-def test_a_tracker_is_told_what_stands_in_the_log(command: list[str]) -> None:
+def test_a_tracker_is_given_what_stands_in_the_log(command: list[str]) -> None:
     assert main([*command, "--stop-after", "2"]) == 0
     assert main(command) == 0
     start, log, finish, start_again, log_again, validation, finish_again = Told.calls

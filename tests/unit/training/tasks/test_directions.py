@@ -243,7 +243,7 @@ def test_a_temperature_works_over_directions() -> None:
     assert weights[0] == weights[1]
 
 
-def test_the_run_tells_the_languages_of_its_validation_text(data: RunData) -> None:
+def test_the_run_reports_the_languages_of_its_validation_text(data: RunData) -> None:
     other = RunData(
         data.recipe,
         data.tokenizer,

@@ -148,7 +148,7 @@ def test_the_gradient_is_the_same_with_activation_checkpointing() -> None:
         torch.testing.assert_close(gradients[1][name], gradient)
 
 
-def test_a_block_that_leaves_no_query_is_told() -> None:
+def test_a_block_that_leaves_no_query_is_reported() -> None:
     keys = torch.zeros(1, 2, 4)
     context = AttentionContext(source=KeyValue(keys, keys), source_mask=None)
     with pytest.raises(ConfigError, match=r"^optim\.alignment_weight needs the queries"):

@@ -91,7 +91,7 @@ def test_only_masked_ids_go_through_the_head(tmp_path: Path) -> None:
     assert seen == [(sum(len(text.places) for text in texts),)]
 
 
-def test_validation_tells_perplexity_and_accuracy(tmp_path: Path) -> None:
+def test_validation_reports_perplexity_and_accuracy(tmp_path: Path) -> None:
     task = data(tmp_path)
     torch.manual_seed(0)
     model = build_network(task.recipe.model)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -55,7 +57,7 @@ def test_what_cannot_be_loaded_is_one_line(job: BenchJob, tmp_path: Path) -> Non
 
 def test_a_worker_that_dies_is_named(job: BenchJob) -> None:
     with Worker("a peer", job, sources(1)) as worker:
-        worker._process.kill()
+        os.kill(worker._conversation.pid, signal.SIGKILL)
         with pytest.raises(BenchError, match="the process of a peer ended with status -9"):
             worker.outputs(Scenario(1, 1), 5)
 

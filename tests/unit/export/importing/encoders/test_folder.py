@@ -122,7 +122,7 @@ def test_an_encoder_gives_the_vectors_of_transformers(folder: Path, name: str) -
     torch.testing.assert_close(found.model(ids), wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_a_sentence_transformers_folder_tells_its_pooling(folder: Path) -> None:
+def test_a_sentence_transformers_folder_reports_its_pooling(folder: Path) -> None:
     kinds = {"": "Transformer", "1_Pooling": "Pooling"}
     modules = [{"path": path, "type": f"models.{kind}"} for path, kind in kinds.items()]
     (folder / "modules.json").write_text(json.dumps(modules))
@@ -148,7 +148,7 @@ def test_a_sentence_transformers_folder_tells_its_pooling(folder: Path) -> None:
         read_encoder(folder)
 
 
-def test_a_tokenizer_tells_how_long_texts_may_be(folder: Path) -> None:
+def test_a_tokenizer_says_how_long_texts_may_be(folder: Path) -> None:
     path = folder / "tokenizer_config.json"
     for most, wanted in ((12, 12), (100, 24), (int(1e30), 24)):  # the last as no limit is written
         path.write_text(json.dumps({"model_max_length": most}))
@@ -223,7 +223,7 @@ def test_a_pickle_with_code_in_it_is_refused(folder: Path) -> None:
         read_encoder(folder, "mean")
 
 
-def test_without_a_pooling_it_must_be_told(folder: Path) -> None:
+def test_without_a_pooling_it_must_be_given(folder: Path) -> None:
     with pytest.raises(ExportError, match=r"\(BertModel\); say --pooling cls or mean"):
         read_encoder(folder)
     edit(folder, "config.json", lambda tree: tree.update(architectures=["BertForMaskedLM"]))
@@ -231,7 +231,7 @@ def test_without_a_pooling_it_must_be_told(folder: Path) -> None:
         read_encoder(folder)
 
 
-def test_what_is_wrong_with_a_file_is_told_with_its_line(folder: Path, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_file_is_reported_with_its_line(folder: Path, tmp_path: Path) -> None:
     lines, task = write_lines(tmp_path), tmp_path / "pairs.tsv"
     for text, message in (
         ("a\tb\t1\na\tb\n", "pairs.tsv:2: has 2 columns, line 1 has 3"),

@@ -51,7 +51,7 @@ def test_rows_behind_the_pieces_stand_for_nothing(tmp_path: Path) -> None:
             read(tmp_path, size=size)
 
 
-def test_outputs_start_with_what_is_told_or_with_padding(tmp_path: Path) -> None:
+def test_outputs_start_with_what_is_configured_or_with_padding(tmp_path: Path) -> None:
     assert read(tmp_path, decoder_start_token_id=5).special_ids.bos == 5
     last = read(tmp_path, generation={"decoder_start_token_id": 6}, decoder_start_token_id=5)
     assert last.special_ids.bos == 6

@@ -113,7 +113,7 @@ def cut_off(name: str) -> Change:
         ),
     ],
 )
-def test_it_is_told_in_one_line_and_nothing_is_left(
+def test_it_is_reported_in_one_line_and_nothing_is_left(
     sources: dict[str, Path],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

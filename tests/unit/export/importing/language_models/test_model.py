@@ -57,7 +57,7 @@ def test_ids_that_are_none_are_named(
         ids_of(config, generation)
 
 
-def test_sizes_that_fit_nothing_are_told_with_the_file() -> None:
+def test_sizes_that_fit_nothing_are_reported_with_the_file() -> None:
     path = Path("config.json")
     assert model_config(path, SIZES).dropout == 0.0
     with pytest.raises(ExportError, match=r"config\.json: .*num_heads"):

@@ -113,7 +113,7 @@ def files_of(folder: Path, *vocabularies: str, **told: Any) -> MarianFiles:
     return MarianFiles(folder / MODEL, paths, None, Options(folder / DECODER, tree))
 
 
-def test_searches_are_as_the_decoder_is_told(folder: Path) -> None:
+def test_searches_are_as_the_decoder_is_configured(folder: Path) -> None:
     assert search_of(files_of(folder)) == {
         "beam_size": 5,
         "length_penalty": 1.0,

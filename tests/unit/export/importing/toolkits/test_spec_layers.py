@@ -107,7 +107,7 @@ def test_vectors_are_scaled_by_a_switch_or_a_factor(factor: float, scale: str) -
         layers(spec_tensors(), scale_embeddings=3.0)
 
 
-def test_positions_are_told_by_their_tables() -> None:
+def test_positions_are_recognised_by_their_tables() -> None:
     assert layers(spec_tensors()).config.positions == "sinusoid"
     name = "{}/position_encodings/encodings"
     sides = ("encoder", "decoder")

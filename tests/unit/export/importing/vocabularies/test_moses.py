@@ -86,7 +86,7 @@ def test_what_is_no_list_of_merges_is_refused(content: bytes, words: str, tmp_pa
         (["haus", "x@-@y"], (False, False, True)),
     ],
 )
-def test_the_vocabulary_tells_what_was_done_to_texts(
+def test_the_vocabulary_says_what_was_done_to_texts(
     written: list[str], told: tuple[bool, bool, bool], tmp_path: Path
 ) -> None:
     path = tmp_path / "codes"

@@ -41,7 +41,7 @@ def test_a_pair_is_chosen_or_told() -> None:
         (LanguageChoice(("de",)), {"to_code": "mul"}, "--to CODE, got none"),
     ],
 )
-def test_a_pair_that_is_not_told_is_asked_for(
+def test_a_pair_that_is_not_given_is_asked_for(
     choice: LanguageChoice, told: dict[str, str], words: str
 ) -> None:
     with pytest.raises(ExportError, match=words):

@@ -91,7 +91,7 @@ def test_where_one_url_fails_the_next_is_asked(hub: ToyHub) -> None:
     assert path.read_bytes() == CONTENT
 
 
-def test_a_file_that_cannot_be_had_is_told_with_each_reason(hub: ToyHub) -> None:
+def test_a_file_that_cannot_be_had_is_reported_with_each_reason(hub: ToyHub) -> None:
     urls = (f"{hub.url}/gone.bin", "http://127.0.0.1:9/file.bin")
     with pytest.raises(ModelNameError) as error:
         downloaded(NAME, [RemoteFile("file.bin", urls, 10, None)])
@@ -109,7 +109,7 @@ def test_a_list_comes_in_pages(hub: ToyHub) -> None:
 @pytest.mark.parametrize(
     ("content", "said"), [(b"<html>", "gives no JSON"), (b"[]", "gives no list under 'data'")]
 )
-def test_a_list_that_is_none_is_told(hub: ToyHub, content: bytes, said: str) -> None:
+def test_a_list_that_is_none_is_reported(hub: ToyHub, content: bytes, said: str) -> None:
     hub.plain["/records"] = content
     with pytest.raises(ModelNameError, match=said):
         read_pages(NAME, f"{hub.url}/records")

@@ -75,7 +75,7 @@ def test_a_package_that_arrives_damaged_is_downloaded_anew(listed: ToyHub) -> No
         ("xx-yy", "index.json has no such pair; it has, for example: de-en, en-fr"),
     ],
 )
-def test_a_pair_that_is_not_there_is_told_with_what_is(
+def test_a_pair_that_is_not_there_is_reported_with_what_is(
     listed: ToyHub, pair: str, said: str
 ) -> None:
     with pytest.raises(ModelNameError) as error:

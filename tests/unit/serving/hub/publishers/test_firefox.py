@@ -48,7 +48,7 @@ def test_a_code_may_have_a_script(listed: ToyHub) -> None:
     assert look(FirefoxName("en-zh-Hans")).revision.startswith("1.9-")
 
 
-def test_a_pair_that_is_not_there_is_told_with_what_is(listed: ToyHub) -> None:
+def test_a_pair_that_is_not_there_is_reported_with_what_is(listed: ToyHub) -> None:
     with pytest.raises(ModelNameError) as error:
         look(FirefoxName("de-fr"))
     assert str(error.value) == (
@@ -64,7 +64,7 @@ def test_a_file_that_is_not_what_the_list_says_is_refused(listed: ToyHub) -> Non
         pass
 
 
-def test_a_list_in_another_form_is_told(listed: ToyHub) -> None:
+def test_a_list_in_another_form_is_reported(listed: ToyHub) -> None:
     listed.plain["/v1/"] = json.dumps({"capabilities": {}}).encode()
     with pytest.raises(ModelNameError, match="'attachments' in no known form"):
         look(NAME)

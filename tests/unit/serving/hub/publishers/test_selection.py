@@ -78,7 +78,7 @@ def test_a_file_of_gguf_is_the_only_one_or_is_named() -> None:
         (["a.pt", "b.pt"], "or a single .pt; its files are a.pt, b.pt"),
     ],
 )
-def test_a_repository_without_a_model_is_told_with_what_it_holds(
+def test_a_repository_without_a_model_is_reported_with_what_it_holds(
     files: list[str], said: str
 ) -> None:
     with pytest.raises(ModelNameError) as error:

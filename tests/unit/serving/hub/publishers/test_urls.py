@@ -59,6 +59,6 @@ def test_what_is_no_bundle_is_imported_of_what_was_downloaded(
     assert asked == [name]
 
 
-def test_a_server_without_the_file_is_told(hub: ToyHub) -> None:
+def test_a_server_without_the_file_is_reported(hub: ToyHub) -> None:
     with pytest.raises(ModelNameError, match=r"/gone\.zip answered 404"):
         bundle_folder(f"{hub.url}/gone.zip#sha256={'0' * 64}")

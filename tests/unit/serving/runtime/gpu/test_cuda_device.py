@@ -232,7 +232,7 @@ def test_those_gpus_are_used_that_cuda_shows(
         (Driver(cuDevicePrimaryCtxRetain=2), "cuDevicePrimaryCtxRetain gave error 2"),
     ],
 )
-def test_a_driver_that_fails_is_told_in_one_clause(
+def test_a_driver_that_fails_is_reported_in_one_clause(
     monkeypatch: pytest.MonkeyPatch, driver: Driver, message: str
 ) -> None:
     monkeypatch.setattr(cuda_driver.ctypes, "CDLL", lambda _: driver)

@@ -162,7 +162,7 @@ def test_memory_that_nobody_uses_is_given_back_before_any_is_missed(gpu: Recorde
 
 
 @pytest.mark.parametrize("said", [ARENA_SHORT, CUDA_SHORT, "CUBLAS_STATUS_ALLOC_FAILED"])
-def test_what_says_that_memory_is_short_is_told_from_other_failures(said: str) -> None:
+def test_short_memory_is_distinguished_from_other_failures(said: str) -> None:
     def fail(message: str) -> None:
         raise RuntimeError(message)
 

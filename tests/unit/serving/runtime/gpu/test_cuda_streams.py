@@ -69,7 +69,7 @@ def test_work_that_waits_cannot_be_captured_and_the_stream_stays_of_use(
     assert len(driver.graphs) == 0
 
 
-def test_a_capture_that_breaks_in_silence_is_told_at_its_end(driver: RecordedDriver) -> None:
+def test_a_capture_that_breaks_in_silence_is_reported_at_its_end(driver: RecordedDriver) -> None:
     stream = Stream()
 
     def work() -> None:

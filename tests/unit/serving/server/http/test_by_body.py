@@ -110,7 +110,7 @@ def test_a_body_that_says_it_is_over_the_limit_goes_on_before_it_arrives() -> No
     assert passed(arriving, length=LIMIT)[0] == "/other"
 
 
-def test_who_reads_a_body_that_does_not_come_is_told_so() -> None:
+def test_a_reader_of_a_body_that_does_not_come_gets_an_error() -> None:
     [first, _] = chunks(b'{"a": 1', b"")
     late = RequestTimeoutError("too late")
     assert passed([first, late]) == ("/one", [first, "too late"])

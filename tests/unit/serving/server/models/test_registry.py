@@ -75,7 +75,7 @@ def test_a_model_can_be_named(registry: Registry) -> None:
         ),
     ],
 )
-def test_unknown_languages_are_told_what_there_is(
+def test_an_error_for_an_unknown_language_lists_the_known_ones(
     registry: Registry, pair: tuple[str, str], message: str, hint: str
 ) -> None:
     with pytest.raises(UnknownLanguageError) as refused:

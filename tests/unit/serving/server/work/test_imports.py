@@ -89,7 +89,9 @@ def test_one_model_is_imported_at_a_time_and_can_be_stopped(
     assert ended(client)["state"] == "stopped"
 
 
-def test_why_an_import_fails_is_told(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_an_import_fails_is_reported(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pulls(monkeypatch, "import sys; print('1 MB'); sys.exit('4 MB\\nerror: a/model: is gated')")
     begun(client)
     report = ended(client)

@@ -323,7 +323,7 @@ def test_translation_goes_on_while_the_store_is_away(
         assert row == (id, "translate", 6, 30)  # nothing is lost
 
 
-def test_usage_is_told_in_pages_with_the_sums_of_all(client: TestClient) -> None:
+def test_usage_is_reported_in_pages_with_the_sums_of_all(client: TestClient) -> None:
     keys = [made(client) for _ in range(3)]
     for _, key in keys:
         asked(client, key)

@@ -77,7 +77,7 @@ def test_what_is_wrong_is_said_in_deepls_shape(client: TestClient) -> None:
     assert all(set(answer.json()) == {"message", "code"} for answer in (unknown, missing, wrong))
 
 
-def test_analytics_tell_what_was_used(client: TestClient) -> None:
+def test_analytics_say_what_was_used(client: TestClient) -> None:
     made = [client.post(KEYS, json={"label": name}, headers=ADMIN).json() for name in "ab"]
     for number, each in enumerate(made):
         for _ in range(number + 1):

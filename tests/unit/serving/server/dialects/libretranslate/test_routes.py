@@ -175,7 +175,7 @@ def test_a_form_over_the_limit(client: TestClient) -> None:
     error(client.post("/translate", **as_multipart({**FIELDS, "q": "x" * 70_000})), 413)
 
 
-def test_json_declared_as_a_form_is_told_so(client: TestClient) -> None:
+def test_json_declared_as_a_form_is_reported(client: TestClient) -> None:
     refused = client.post("/translate", content=b' {"q": "Hallo"}', headers=URLENCODED)
     assert "send Content-Type: application/json" in error(refused, 415)
 
@@ -195,7 +195,7 @@ def test_html(client: TestClient, form: Any) -> None:
     assert client.post("/translate", **form(fields)).json()["translatedText"] == q
 
 
-def test_detected_language_is_told_where_it_was_left_open(client: TestClient) -> None:
+def test_detected_language_is_reported_where_it_was_left_open(client: TestClient) -> None:
     german, english = "Das ist ein ganz einfacher Satz.", "This is a very simple sentence."
     ask = lambda q: client.post("/translate", json={"q": q, "source": "auto", "target": "en"})  # noqa: E731
     single = ask(german).json()["detectedLanguage"]
@@ -229,7 +229,7 @@ def test_detect_takes_several_texts_as_one(client: TestClient) -> None:
     assert client.post("/detect", json={"q": texts}).json()[0]["language"] == "de"
 
 
-def test_detect_tells_languages_that_are_read_of_a_word_and_any_of_which_it_is_sure(
+def test_detect_reports_source_languages_for_a_word_and_any_language_when_sure(
     client: TestClient,
 ) -> None:
     read = {language["code"] for language in client.get("/languages").json()}

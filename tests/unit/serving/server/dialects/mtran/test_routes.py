@@ -84,7 +84,7 @@ def test_kiss_answers_a_list_with_a_list(client: TestClient) -> None:
     assert found[0]["src"] == "de"
 
 
-def test_imme_tells_the_language_that_it_has_detected(client: TestClient) -> None:
+def test_imme_reports_the_language_that_it_has_detected(client: TestClient) -> None:
     fields = {"source_lang": "auto", "target_lang": "en", "text_list": [GERMAN]}
     assert answer(client, "/imme", fields)["translations"] == [
         {"detected_source_lang": "de", "text": GERMAN}

@@ -103,7 +103,7 @@ def test_alternatives_count_all_their_beams() -> None:
         ask(client, "abc", options={**options, "num_hypotheses": 4})
 
 
-def test_the_time_in_the_encoder_is_told_apart() -> None:
+def test_the_time_in_the_encoder_is_distinguished() -> None:
     with served() as (client, _):
         timing = ask(client, "Hallo")["translations"][0]["timing"]
         blank = ask(client, "")["translations"][0]["timing"]

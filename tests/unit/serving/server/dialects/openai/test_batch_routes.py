@@ -189,7 +189,7 @@ def test_what_no_batch_can_be_is_refused(
     assert list(client.batches.list()) == []
 
 
-def test_limits_are_told_by_their_settings(tmp_path: Path) -> None:
+def test_limits_are_reported_with_their_settings(tmp_path: Path) -> None:
     limits = {"max_files": 3, "max_batches": 1, "max_batch_lines": 2, "max_file_bytes": 2000}
     echo = EchoTranslator()
     with served(echo, settings=settings(tmp_path, **limits)) as (http, _):

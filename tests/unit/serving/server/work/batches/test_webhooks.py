@@ -168,7 +168,7 @@ def test_a_webhook_is_sent_three_times_at_most_and_not_when_its_time_is_over(
     store.close()
 
 
-def test_the_end_of_a_batch_is_told_and_openais_client_knows_the_signature(
+def test_the_end_of_a_batch_is_reported_and_openais_client_knows_the_signature(
     receiver: Receiver, tmp_path: Path
 ) -> None:
     settings = Settings(store=f"sqlite:///{tmp_path / 'store.db'}", webhook_hosts="127.0.0.1")  # type: ignore[arg-type]

@@ -101,7 +101,9 @@ def test_codes_are_matched_on_the_way_through_a_third_language(client: TestClien
 
 
 @pytest.mark.parametrize("auto", ["auto", "AUTO"])
-def test_a_source_that_is_left_open_is_told_as_it_was_found(client: TestClient, auto: str) -> None:
+def test_a_source_that_is_left_open_is_reported_as_it_was_found(
+    client: TestClient, auto: str
+) -> None:
     answer = native(client, q="Das ist ein Satz.", source=auto, target="EN").json()
     assert (answer["source"], answer["detectedLanguage"]["language"]) == ("de", "de")
 

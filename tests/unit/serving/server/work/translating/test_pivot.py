@@ -53,7 +53,7 @@ def test_two_models_translate_one_after_the_other(client: TestClient, q: Any) ->
         assert (translation["model"], translation["source"]) == ("b", "fr")
 
 
-def test_how_likely_the_second_leg_is_good_is_not_told() -> None:
+def test_how_likely_the_second_leg_is_good_is_not_reported() -> None:
     timing = RequestTiming(0.0, 0.0, 0.0, 1)
     hypothesis = TextHypothesis("Hallo", -0.1, -0.1, ("Hallo",), (-0.1,), True, probability=0.9)
     model: Any = None

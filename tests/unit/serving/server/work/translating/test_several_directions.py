@@ -134,7 +134,7 @@ def test_answers_are_kept_for_one_target_alone() -> None:
 # In Python
 
 
-def test_a_translator_has_to_be_told_what_is_not_clear() -> None:
+def test_a_translator_must_be_given_what_is_not_clear() -> None:
     translator = EchoTranslator(languages=BOTH_WAYS)
     assert translator.translate("Hola.", source="es")[0].text == "[en]Hola."
     assert translator.translate_sentences("Hi", target="es")[0].text == "[es]Hi"

@@ -1,0 +1,1 @@
+"""What people would pick instead of this engine, each product in a process of its own."""

@@ -1,0 +1,134 @@
+"""Repetitions of the same work, in turns between this engine and its rivals, and their table."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.errors import BenchError
+from bench.reports.report import table_head, table_line
+from bench.systems.processes.repetitions import Progress
+from bench.systems.processes.rivals import ENGINE, RivalAnswer, RivalProcess
+
+SETTLE_SECONDS = 0.25
+"""Threads of the system before spin for up to 200 ms after a call (OpenMP's default)."""
+
+
+@dataclass(frozen=True)
+class RivalWork:
+    """What is timed: a method of the rivals and its arguments."""
+
+    name: str
+    """In the table."""
+    do: str
+    arguments: Mapping[str, Any]
+    amount: int
+    """Of what the speed counts: tokens, texts, sentences."""
+
+
+@dataclass
+class RivalTurns:
+    """Repetitions of one work by one system."""
+
+    work: RivalWork
+    system: str
+    seconds: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
+    """Of all threads of the process."""
+    result: Any = None
+    """What the last repetition gave."""
+
+    @property
+    def speeds(self) -> list[float]:
+        """The amount of the work in a second, in each repetition."""
+        return [self.work.amount / seconds for seconds in self.seconds]
+
+
+def take_turns(
+    processes: Mapping[str, RivalProcess],
+    works: Sequence[RivalWork],
+    repetitions: int,
+    progress: Progress,
+    left_out: dict[str, str],
+) -> list[RivalTurns]:
+    """Each work by each system, system after system within each repetition, after a warm-up.
+
+    A system that fails at the warm-up is left out of this work, with its reason. Raises BenchError
+    where one fails later, and where this engine fails.
+    """
+    found: list[RivalTurns] = []
+    for work in works:
+        turns = {name: RivalTurns(work, name) for name in processes}
+        for repetition in range(repetitions + 1):
+            progress(
+                f"{work.name}: " + (f"repetition {repetition}" if repetition else "warming up")
+            )
+            for name in list(turns):
+                time.sleep(SETTLE_SECONDS)
+                try:
+                    answer = processes[name].ask(work.do, **work.arguments)
+                except BenchError as error:
+                    if repetition or processes[name].rival.product == ENGINE:
+                        raise
+                    left_out[f"{name}, {work.name}"] = str(error).removeprefix(f"{name}: ")
+                    del turns[name]
+                    continue
+                if repetition:
+                    _note(turns[name], answer)
+        found += turns.values()
+    return found
+
+
+def _note(turns: RivalTurns, answer: RivalAnswer) -> None:
+    turns.seconds.append(answer.seconds)
+    turns.cpu_seconds.append(answer.cpu_seconds)
+    turns.result = answer.result
+
+
+def ratios(ours: Sequence[float], its: Sequence[float]) -> str:
+    """How many times its seconds are of ours, within each repetition: median and range."""
+    found = [theirs / own for own, theirs in zip(ours, its, strict=True)]
+    return f"{statistics.median(found):.2f} ({min(found):.2f}-{max(found):.2f})"
+
+
+def turns_lines(found: Sequence[RivalTurns], ours: str, unit: str) -> Iterator[str]:
+    """The rows of all works as Markdown: the speed of each system, and what it takes for each
+    second of `ours`, by the clock and by the processors."""
+    columns = [
+        "work",
+        "system",
+        f"{unit}/s (min-max)",
+        "its time / ours",
+        "its processor time / ours",
+    ]
+    yield from table_head(columns, texts=2)
+    own = {turns.work.name: turns for turns in found if turns.system == ours}
+    for turns in found:
+        base, speeds = own[turns.work.name], turns.speeds
+        span = f"{statistics.median(speeds):,.1f} ({min(speeds):,.1f}-{max(speeds):,.1f})"
+        cells = [turns.work.name, turns.system, span]
+        if turns is base:
+            cells += ["1", "1"]
+        else:
+            cells += [
+                ratios(base.seconds, turns.seconds),
+                ratios(base.cpu_seconds, turns.cpu_seconds),
+            ]
+        yield table_line(cells)
+
+
+def left_out_lines(left_out: Mapping[str, str]) -> Iterator[str]:
+    """A line for each system that could not be measured, after an empty one."""
+    if left_out:
+        yield ""
+    for name, reason in left_out.items():
+        yield f"{name} is left out: {reason}."
+
+
+def versions_line(processes: Mapping[str, RivalProcess]) -> str:
+    """The versions of the rivals."""
+    found = {p.version: None for p in processes.values() if p.rival.product != ENGINE}
+    return f"Rivals: {', '.join(found)}." if found else "No rival could be loaded."
