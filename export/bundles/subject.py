@@ -120,13 +120,11 @@ def _write(
         subject.model, subject.fitting(), form.precision, form.activations, half_head=half_head
     )
     progress.begin("graphs")
-    logger.info("writing the graphs in %s, which takes the most time", form.precision)
     manifest = subject.write_graphs(arithmetic, folder, name, form)
     for file, content in subject.files.items():
         (folder / file).write_bytes(content)
     manifest = manifest.model_copy(update={**subject.facts, "priority": form.priority})
     progress.begin("comparing")
-    logger.info("comparing the bundle with the checkpoint on %s", subject.text_name)
     found, quality = subject.compare(arithmetic, folder, manifest)
     parity = {"data": subject.text_name, **found, **arithmetic.report, **gate_notes(manifest)}
     return with_makers(manifest.model_copy(update={"parity": parity, "quality": quality}))
