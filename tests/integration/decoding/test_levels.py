@@ -29,9 +29,9 @@ EMULATED = ("Nehalem", "Haswell")
 TRANSLATE = """
 import json, sys
 from pathlib import Path
-from serving import Translator
-from serving.runtime import ort
-ort.native_library = lambda: Path(sys.argv[1])
+from serving.runtime import kernels
+kernels.native_library = lambda: Path(sys.argv[1])
+from serving import Translator  # only now: other modules import the function by its name
 found = Translator(sys.argv[2], threads=1).translate(sys.argv[3:])
 print(json.dumps([(each.text, each.hypotheses[0].score) for each in found]))
 """
