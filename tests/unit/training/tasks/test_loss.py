@@ -80,11 +80,12 @@ def test_value_and_gradients_equal_cross_entropy(
 
 @pytest.mark.parametrize("bias", [False, True])
 def test_many_rows_take_several_chunks(bias: bool) -> None:
-    """16 rows of this vocabulary are computed together."""
+    """167 rows of this vocabulary are computed together. With a larger one, sums over it in fp32
+    lose more than the bound, on some processors."""
     torch.manual_seed(0)
-    size = 500_000
-    model, labels = output(size, bias=bias), torch.randint(1, size, (3, 15))
-    states = torch.randn(3, 15, 6, requires_grad=True)
+    size = 50_000
+    model, labels = output(size, bias=bias), torch.randint(1, size, (3, 150))
+    states = torch.randn(3, 150, 6, requires_grad=True)
     loss = label_smoothed_loss(model, states, labels, 0.1)
     expected = reference_loss(model, states, labels, 0.1)
     torch.testing.assert_close(loss, expected)
