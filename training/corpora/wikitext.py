@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 
 _JOINED = {" @-@ ": "-", " @,@ ": ",", " @.@ ": "."}
 _HEADING = re.compile(r"^(=(?: =)*) (.*?) (?:=(?: =)*)$")
@@ -51,15 +52,10 @@ def clean_wikitext(lines: list[str]) -> tuple[list[str], dict[str, int]]:
         if not line.strip():
             dropped["empty"] += 1
             continue
-        run: list[str] = []
-        for sentence in _SENTENCE_START.split(line.strip()):
-            if "<unk>" not in sentence.split():
-                run.append(sentence)
-                continue
-            dropped["<unk>"] += 1
-            if run:
+        sentences = _SENTENCE_START.split(line.strip())
+        for unknown, run in groupby(sentences, key=lambda sentence: "<unk>" in sentence.split()):
+            if unknown:
+                dropped["<unk>"] += len(list(run))
+            else:
                 kept.append(detokenise(" ".join(run)))
-                run = []
-        if run:
-            kept.append(detokenise(" ".join(run)))
     return kept, dropped

@@ -21,9 +21,8 @@ from bench.reports.report import Machine, head_lines, table_head, table_line
 from bench.runs.rivals.turns import (
     RivalTurns,
     RivalWork,
-    left_out_lines,
+    rivals_markdown,
     take_turns,
-    turns_lines,
     versions_line,
 )
 from bench.subjects.encoders import export_encoder
@@ -226,9 +225,9 @@ def encoder_rivals_markdown(
         f"vectors; {plan.threads} thread{'s' if plan.threads > 1 else ''}; median of "
         f"{plan.repetitions}, in turns."
     )
-    lines = [*head_lines(command, machine, subject), "", found.versions, ""]
-    lines += [*turns_lines(found.turns, ENGINE, "texts"), "", *_systems_lines(found.systems)]
-    return "\n".join([*lines, *left_out_lines(found.left_out)])
+    head = [*head_lines(command, machine, subject), "", found.versions]
+    rest = _systems_lines(found.systems)
+    return rivals_markdown(head, found.turns, "texts", rest, found.left_out)
 
 
 def _systems_lines(systems: Sequence[EncoderSystem]) -> Iterator[str]:

@@ -17,9 +17,8 @@ from bench.reports.report import Machine, head_lines, table_head, table_line
 from bench.runs.rivals.turns import (
     RivalTurns,
     RivalWork,
-    left_out_lines,
+    rivals_markdown,
     take_turns,
-    turns_lines,
     versions_line,
 )
 from bench.systems.processes.repetitions import Progress
@@ -202,9 +201,9 @@ def language_rivals_markdown(
         f"{plan.threads} thread{'s' if plan.threads > 1 else ''}; median of {plan.repetitions}, in "
         "turns. The tokens of a prompt are those that it has."
     )
-    lines = [*head_lines(command, machine, subject), "", found.versions, ""]
-    lines += [*turns_lines(found.turns, ENGINE, "tokens"), "", *_systems_lines(found.systems)]
-    return "\n".join([*lines, *left_out_lines(found.left_out)])
+    head = [*head_lines(command, machine, subject), "", found.versions]
+    rest = _systems_lines(found.systems)
+    return rivals_markdown(head, found.turns, "tokens", rest, found.left_out)
 
 
 def _systems_lines(systems: Sequence[LanguageSystem]) -> Iterator[str]:

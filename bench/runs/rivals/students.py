@@ -16,9 +16,8 @@ from bench.reports.report import Machine, head_lines, table_head, table_line
 from bench.runs.rivals.turns import (
     RivalTurns,
     RivalWork,
-    left_out_lines,
+    rivals_markdown,
     take_turns,
-    turns_lines,
     versions_line,
 )
 from bench.systems.processes.repetitions import Progress
@@ -125,9 +124,9 @@ def student_rivals_markdown(
         f"{len(plan.texts)} sentences by the student {plan.source.name}, greedy, with its "
         f"shortlist; 1 thread; median of {plan.repetitions}, in turns."
     )
-    lines = [*head_lines(command, machine, subject), "", found.versions, ""]
-    lines += [*turns_lines(found.turns, ENGINE, "sentences"), "", *_outputs_lines(plan, found)]
-    return "\n".join([*lines, *left_out_lines(found.left_out)])
+    head = [*head_lines(command, machine, subject), "", found.versions]
+    rest = _outputs_lines(plan, found)
+    return rivals_markdown(head, found.turns, "sentences", rest, found.left_out)
 
 
 def _outputs_lines(plan: StudentRivalsPlan, found: StudentRivals) -> Iterator[str]:

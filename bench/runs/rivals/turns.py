@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -118,6 +118,18 @@ def turns_lines(found: Sequence[RivalTurns], ours: str, unit: str) -> Iterator[s
                 ratios(base.cpu_seconds, turns.cpu_seconds),
             ]
         yield table_line(cells)
+
+
+def rivals_markdown(
+    head: Iterable[str],
+    found: Sequence[RivalTurns],
+    unit: str,
+    rest: Iterable[str],
+    left_out: Mapping[str, str],
+) -> str:
+    """A head, the table of all works, a second table, and what was left out of them."""
+    lines = [*head, "", *turns_lines(found, ENGINE, unit), "", *rest]
+    return "\n".join([*lines, *left_out_lines(left_out)])
 
 
 def left_out_lines(left_out: Mapping[str, str]) -> Iterator[str]:
