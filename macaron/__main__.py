@@ -117,6 +117,7 @@ GROUPS = (
             "average": "average the last or best checkpoints of a run",
             "prune": "a run with fewer layers out of a trained one",
             "report": "curves of runs as an HTML page and a picture",
+            "pairs": "a table of texts that mean the same, to fit an embedder to",
             "scale": "depth and width of a joint model for a larger budget",
         },
     ),
@@ -127,6 +128,11 @@ GROUPS = (
             "distill": "a teacher's translations of parallel text, for a student",
             "backtranslate": "parallel text of text in one language",
         },
+    ),
+    VerbGroup(
+        "train,serve",
+        _training,
+        {"vectors": "an embedder's vectors of texts, for another embedder to learn from"},
     ),
     VerbGroup(
         "export",

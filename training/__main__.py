@@ -57,6 +57,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     _add_distill(verbs)
     _add_backtranslate(verbs)
     _add_pairs(verbs)
+    _add_vectors(verbs)
     return parser
 
 
@@ -326,7 +327,32 @@ def _add_pairs(verbs: _Verbs) -> None:
         metavar="FILE",
         help="text to measure on, of which nothing may be in the table; may be given several times",
     )
-    parser.add_argument("--force", action="store_true", help="replace the table")
+    parser.add_argument(
+        "--texts-of",
+        nargs=2,
+        metavar=("LANGUAGE", "FILE"),
+        help="write the table's texts of a language, too, each once, for `vectors` to read",
+    )
+    parser.add_argument("--force", action="store_true", help="replace the files")
+
+
+def _add_vectors(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "vectors", help="what an embedder makes of texts, for another embedder to learn from"
+    )
+    parser.add_argument("teacher", help="a bundle for `encode`, or a model name")
+    parser.add_argument("texts", nargs="+", type=Path, help="files of lines, plain, .gz or .zst")
+    parser.add_argument("out", type=Path, help="the file, .npz")
+    narrow = parser.add_mutually_exclusive_group()
+    narrow.add_argument(
+        "--width", type=_positive, help="numbers of a vector; default: as many as the teacher's"
+    )
+    narrow.add_argument(
+        "--like", metavar="BUNDLE", help="the student that training begins with, whose width and "
+        "directions the vectors get"
+    )  # fmt: skip
+    parser.add_argument("--threads", type=_positive, help="default: one a processor")
+    parser.add_argument("--force", action="store_true", help="replace the file")
 
 
 def _add_teacher(parser: argparse.ArgumentParser) -> None:

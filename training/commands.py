@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import torch
 
+from serving.arrays import Floats
 from serving.threads import default_threads
 from training.corpora.labelled import parse_columns
 from training.corpora.pairs import read_pairs
@@ -334,7 +336,30 @@ def pairs(options: argparse.Namespace) -> int:
     from training.derive.sentence_pairs import make_pairs
 
     recipe = load_recipe(options.recipe, options.overrides)
-    made = make_pairs(recipe, options.out, options.leave_out, force=options.force)
+    texts_of = options.texts_of and (options.texts_of[0], Path(options.texts_of[1]))
+    made = make_pairs(
+        recipe, options.out, options.leave_out, texts_of=texts_of, force=options.force
+    )
+    print(json.dumps(asdict(made), default=str))
+    return 0
+
+
+def vectors(options: argparse.Namespace) -> int:
+    """Write a teacher's vectors of texts; prints one JSON object."""
+    from serving.encoding.reader import Embedder
+    from training.derive.vectors import make_vectors
+
+    def reader(name: str) -> Callable[[Sequence[str]], Floats]:
+        return partial(Embedder(name, options.threads).embed, truncate=True)
+
+    made = make_vectors(
+        reader(options.teacher),
+        options.texts,
+        options.out,
+        width=options.width,
+        like=reader(options.like) if options.like else None,
+        force=options.force,
+    )
     print(json.dumps(asdict(made), default=str))
     return 0
 

@@ -2,7 +2,9 @@
 
 The bundle does not record which constant of its graphs holds which parameter. It is found by
 exporting a model of the same sizes with random parameters, and searching for each parameter in
-these graphs: as it is, transposed, or times a factor that was folded into it.
+these graphs: as it is, transposed, or times a factor that was folded into it. The bundle's graphs
+use constants of a shape in the same order, whatever these are called: names come from PyTorch's
+exporter and change with it. At the end both models must compute the same.
 """
 
 from __future__ import annotations
@@ -15,31 +17,54 @@ from pathlib import Path
 import numpy as np
 import onnx
 import torch
+from numpy.typing import NDArray
 from onnx import numpy_helper
 from torch import Tensor
 
 from export.bundles.folder import check_apart, check_free, new_folder
+from export.comparison.encoder import read_all
+from export.comparison.language import step_logits, window_logits
+from export.comparison.translation import search_all, total_log_probs
 from export.errors import ExportError
-from export.graphs.writing import write_graphs, write_language_graphs
+from export.graphs.writing import write_graphs, write_language_graphs, write_text_graph
 from serving.arrays import Floats
+from serving.bundle.encoder_tokenizer import EncodedText
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Manifest
+from serving.runtime.language_stepper import LanguageStepper
+from serving.runtime.text_encoder import TextEncoder
+from serving.runtime.translation_stepper import OnnxStepper
+from serving.search.beams.sentence import Sentence
+from serving.search.ids import EOS_ID
+from serving.search.options import SearchOptions
+from serving.threads import default_threads
+from training.decoding.stepper import TorchStepper
 from training.errors import ConfigError
 from training.models import (
     CausalLanguageModel,
+    TextModel,
     TranslationModel,
-    build_network,
+    build_trainable,
 )
 from training.recipe.config import VOCABULARIES, Recipe, recipe_from_dict, recipe_to_dict
+from training.results.perplexity import Window
 from training.runs.checkpoint import save_weights
 
-_Model = TranslationModel | CausalLanguageModel
+_Model = TranslationModel | CausalLanguageModel | TextModel
 
 _MOST_FACTORS = 3
 """Most factors of one constant: queries, keys and values may each have their own."""
 _FEW = 2 * _MOST_FACTORS
 _EQUAL = 1e-4
 """Relative tolerance; a product of two fp32 numbers is far more accurate."""
+_MOST_APART = 1.0
+"""How far what a bundle computes may be from what its weights do: nats of a log-probability in the
+mean, or of vectors the share of their size. int8 moves that by some hundredths, a joint model with
+static scales by 0.4, as ids drawn at random go beyond these."""
+_CHECKED, _LENGTH = 8, 12
+"""Texts of random ids on which both are compared, and the ids of each."""
+
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -47,7 +72,11 @@ class _Place:
     """Place of a parameter in a bundle's graphs."""
 
     file: str
-    name: str
+    shape: Shape
+    index: int
+    """Which of the constants of that shape, in the order in which the graph uses them."""
+    of: int
+    """How many the graph has of that shape."""
     transposed: bool
     factor: Floats
     """Factor of the stored values: one number, or one for each column."""
@@ -58,16 +87,18 @@ def recover_checkpoint(bundle: Path, out: Path, *, force: bool = False) -> Recip
 
     For an int8 bundle these are the values that it computes with: levels times scales. Returns the
     recipe. Raises ExportError, and leaves nothing behind, if the bundle was not made from a run of
-    this project, is for a GPU, or has weights that are not found.
+    this project, is for a GPU, or has weights that are not found or compute something else.
     """
     check_apart(out, [bundle])
     manifest = read_manifest(bundle)
     recipe = _recipe(bundle, manifest)
     check_free(out, force=force)
-    network = build_network(recipe.model)
-    assert isinstance(network, TranslationModel | CausalLanguageModel)
+    network = build_trainable(recipe.model)
+    assert isinstance(network, _Model)
     _draw(network)
-    weights = network.state_dict() | _read(bundle, _places(bundle, network))
+    weights = network.state_dict() | _read(bundle, _places(bundle, manifest, network))
+    network.load_state_dict(weights)
+    _check_alike(bundle, manifest, network.eval())
     vocabulary = (bundle / manifest.tokenizer.source_file).read_bytes()
     with new_folder(out) as folder:
         origin = {"recovered_from": manifest.name, "recipe": recipe_to_dict(recipe)}
@@ -77,11 +108,6 @@ def recover_checkpoint(bundle: Path, out: Path, *, force: bool = False) -> Recip
 
 
 def _recipe(bundle: Path, manifest: Manifest) -> Recipe:
-    if manifest.task not in ("translate", "generate"):
-        raise ExportError(
-            f"{bundle}: the weights of a model of task {manifest.task!r} cannot be taken back; "
-            "begin with the run that it was made of"
-        )
     if manifest.target != "cpu":
         raise ExportError(
             f"{bundle}: weights are taken back from bundles with target 'cpu', got "
@@ -108,48 +134,68 @@ def _draw(network: _Model) -> None:
             parameter.copy_(drawn * signs)
 
 
-def _places(bundle: Path, network: _Model) -> dict[str, _Place]:
-    """The place of each parameter; raises ExportError if one is not found."""
+def _places(bundle: Path, manifest: Manifest, network: _Model) -> dict[str, list[_Place]]:
+    """The places of each parameter; raises ExportError if one has none.
+
+    The table of a model whose input and output pieces have the same vectors has two in fp32, and
+    one of them in an int8 bundle.
+    """
     with tempfile.TemporaryDirectory() as folder:
         drawn = Path(folder)
-        if isinstance(network, CausalLanguageModel):
+        if isinstance(network, TextModel):
+            labels = manifest.reading.labels if manifest.reading is not None else ()
+            written = write_text_graph(
+                network, drawn, name="drawn", precision="fp32", max_length=1, labels=labels
+            )
+        elif isinstance(network, CausalLanguageModel):
             written = write_language_graphs(network, drawn, name="drawn", precision="fp32")
         else:
             written = write_graphs(network, drawn, name="drawn", precision="fp32")
         files = [graph.file for graph in (written.encoder, written.step) if graph is not None]
-        constants = {file: _constants(drawn / file) for file in files}
+        constants = {file: _constants_by_use(drawn / file) for file in files}
         found = {}
         for name, parameter in network.named_parameters():
             value = parameter.detach().numpy()
-            place = next(_find(value, constants), None)
-            if place is None:
+            places = list(_find(value, constants))
+            if not places:
                 raise ExportError(
                     f"{bundle}: its graphs do not hold {name} as it was trained; begin with the "
                     "run that it was made of"
                 )
-            found[name] = place
+            found[name] = places
     return found
 
 
-def _constants(file: Path) -> dict[str, Floats]:
-    """The constants of a graph by name, including those in shared files."""
+def _constants_by_use(file: Path) -> dict[Shape, list[Floats]]:
+    """The fp32 constants of a graph, and the int8 ones with their scales, by shape, in the order in
+    which the graph uses them; files that it shares are read, too."""
     graph = onnx.load(file).graph
-    return {each.name: numpy_helper.to_array(each) for each in graph.initializer}
+    constants = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
+    found: dict[Shape, list[Floats]] = {}
+    for name in dict.fromkeys(name for node in graph.node for name in node.input):
+        value = constants.get(name)
+        if value is None or name.endswith("_scale"):
+            continue
+        if value.dtype == np.int8:
+            value = value * constants[f"{name.removesuffix('_s8')}_scale"]
+        if value.dtype == np.float32:
+            found.setdefault(value.shape, []).append(value)
+    return found
 
 
-def _find(value: Floats, constants: dict[str, dict[str, Floats]]) -> Iterator[_Place]:
-    for file, named in constants.items():
-        for name, constant in named.items():
-            for transposed in (False, True) if value.ndim == 2 else (False,):
-                factor = _factor(constant, value.T if transposed else value)
+def _find(value: Floats, graphs: dict[str, dict[Shape, list[Floats]]]) -> Iterator[_Place]:
+    for file, shapes in graphs.items():
+        for transposed in (False, True) if value.ndim == 2 else (False,):
+            wanted = value.T if transposed else value
+            constants = shapes.get(wanted.shape, [])
+            for index, constant in enumerate(constants):
+                factor = _factor(constant, wanted)
                 if factor is not None:
-                    yield _Place(file, name, transposed, factor)
+                    yield _Place(file, wanted.shape, index, len(constants), transposed, factor)
 
 
 def _factor(constant: Floats, value: Floats) -> Floats | None:
-    """The factor of `value` in a constant; None if the constant is another parameter."""
-    if constant.shape != value.shape or constant.dtype != np.float32:
-        return None
+    """The factor of `value` in a constant of its shape; None if that is another parameter."""
     factor = constant[:1] / value[:1] if value.ndim == 2 else constant / value
     if value.size <= _FEW:  # with so few values, any other numbers would be multiples of them
         return np.ones_like(constant) if np.array_equal(constant, value) else None
@@ -158,25 +204,74 @@ def _factor(constant: Floats, value: Floats) -> Floats | None:
     return factor if np.allclose(value * factor, constant, rtol=_EQUAL, atol=0.0) else None
 
 
-def _read(bundle: Path, places: dict[str, _Place]) -> dict[str, Tensor]:
+def _read(bundle: Path, places: dict[str, list[_Place]]) -> dict[str, Tensor]:
     """The parameters with the values in a bundle's graphs."""
-    graphs = {file: _constants(bundle / file) for file in {p.file for p in places.values()}}
-    return {
-        name: torch.from_numpy(_value(bundle, graphs[place.file], place))
-        for name, place in places.items()
-    }
+    files = {place.file for found in places.values() for place in found}
+    graphs = {file: _constants_by_use(bundle / file) for file in files}
+    return {name: _value(bundle, graphs, name, found) for name, found in places.items()}
 
 
-def _value(bundle: Path, constants: dict[str, Floats], place: _Place) -> Floats:
-    name = place.name
-    if name in constants:
-        scaled = constants[name]
-    elif f"{name}_s8" in constants:
-        scaled = constants[f"{name}_s8"] * constants[f"{name}_scale"]
+def _value(
+    bundle: Path, graphs: dict[str, dict[Shape, list[Floats]]], name: str, places: list[_Place]
+) -> Tensor:
+    """A parameter by the first of its places in whose shape the bundle has as many constants."""
+    for place in places:
+        constants = graphs[place.file].get(place.shape, [])
+        if len(constants) == place.of:
+            value = (constants[place.index] / place.factor).astype(np.float32)
+            return torch.from_numpy(np.ascontiguousarray(value.T if place.transposed else value))
+    raise _other_version(bundle, f"its graphs have other constants in the place of {name}")
+
+
+def _check_alike(bundle: Path, manifest: Manifest, network: _Model) -> None:
+    """Raise ExportError where a network does not compute what its bundle computes."""
+    ids = np.random.default_rng(0).integers(4, network.config.vocab_size, (_CHECKED, _LENGTH))
+    if isinstance(network, TextModel):
+        apart = _encoders_apart(bundle, manifest, network, ids)
+    elif isinstance(network, CausalLanguageModel):
+        apart = _language_models_apart(bundle, manifest, network, ids)
     else:
-        raise ExportError(
-            f"{bundle / place.file}: has no {name}, so another version of this program made it; "
-            "use that version, or begin with the run that it was made of"
+        apart = _translators_apart(bundle, manifest, network, ids)
+    if not apart <= _MOST_APART:  # so written, NaN fails it
+        raise _other_version(
+            bundle, f"the weights that are found are {apart:.2g} off what it gives"
         )
-    value = (scaled / place.factor).astype(np.float32)
-    return np.ascontiguousarray(value.T if place.transposed else value)
+
+
+def _encoders_apart(
+    bundle: Path, manifest: Manifest, network: TextModel, ids: NDArray[np.int64]
+) -> float:
+    texts = [EncodedText(tuple(row), (0,) * _LENGTH) for row in ids.tolist()]
+    found = TextEncoder(bundle, manifest, default_threads()).run(texts)
+    return float(np.abs(found - read_all(network, texts)).mean() / np.abs(found).mean())
+
+
+def _language_models_apart(
+    bundle: Path, manifest: Manifest, network: CausalLanguageModel, ids: NDArray[np.int64]
+) -> float:
+    window = Window(ids.reshape(-1).astype(np.int32), 1)
+    stepper = LanguageStepper(bundle, manifest, default_threads())
+    both = [step_logits(stepper, window), window_logits(network, window)]
+    first_TV, second_TV = (torch.from_numpy(each).log_softmax(-1) for each in both)
+    return float((first_TV - second_TV).abs().mean())
+
+
+def _translators_apart(
+    bundle: Path, manifest: Manifest, network: TranslationModel, ids: NDArray[np.int64]
+) -> float:
+    options = SearchOptions(max_length=_LENGTH, loop_guard=False)
+    sentences = [Sentence([*row, EOS_ID], options) for row in ids.tolist()]
+    stepper = OnnxStepper(bundle, manifest, default_threads())
+    outputs = search_all(stepper, sentences)
+    totals = [
+        total_log_probs(each, sentences, outputs) for each in (stepper, TorchStepper(network))
+    ]
+    tokens = sum(len(output) + 1 for output in outputs)
+    return float(np.abs(totals[0] - totals[1]).sum() / tokens)
+
+
+def _other_version(bundle: Path, what: str) -> ExportError:
+    return ExportError(
+        f"{bundle}: {what}, so another version of this program made it; use that version, or begin "
+        "with the run that it was made of"
+    )

@@ -39,5 +39,5 @@ class ConnectionLostError(Exception):
 
 
 LEFT = (ApiError, ConnectionLostError)
-"""What may come of tidying up, and is not told in the place of what came of the work: the server
-deletes by itself what is left."""
+"""Errors of tidying up. They do not take the place of the work's own error: the server deletes by
+itself what is left."""

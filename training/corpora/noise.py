@@ -44,6 +44,8 @@ _SHARP_S = str.maketrans({"ß": "ss", "ẞ": "SS"})
 _NUMBER = re.compile(r"(?<![\w.,:/+-])\d{2,}(?![\w:/-]|[.,]\d)")
 """Whole, by itself, and no 1, after which words are in the singular."""
 _NAME = re.compile(r"(?<![\w@#/.-])[^\W\d_]{2,}(?![\w@/-]|[.'’]\w)")
+_FIRST_SYLLABLE = re.compile(r"[^aeiouyäöüáéíóú]*[aeiouyäöüáéíóú]+", re.IGNORECASE)
+_MADE_UP, _IN_FULL = 0.5, 0.25
 _MOST_DIGITS = 12
 _UNITS = (
     ("mm", "cm", "m", "km"),
@@ -133,7 +135,9 @@ def add_noise(
     Kinds that fall on the same pair are applied one after the other. Of copies only the end mark
     may still go.
     """
+    names = names_of(pairs) if noise.names else []
     changes: dict[str, Callable[[Pair, random.Random], Pair]] = {
+        "names": lambda pair, draw: put_name(pair, names, draw),  # first: others may fall on them
         "numbers": change_number,
         "placeholders": put_placeholder,
         "units": change_unit,
@@ -223,6 +227,43 @@ def put_foreign_word(pair: Pair, draw: random.Random) -> Pair:
     return _replace_shared(pair, _NAME, word, draw)
 
 
+def names_of(pairs: Sequence[Pair]) -> list[str]:
+    """Words with a capital letter first, and only there, that stand once on both sides of a pair,
+    in the order of the alphabet: names of people and places for the most part."""
+    return sorted({name for pair in pairs for name in _shared_names(pair)})
+
+
+def _shared_names(pair: Pair) -> list[str]:
+    return [word for word in _shared(pair, _NAME) if word.istitle()]
+
+
+def put_name(pair: Pair, names: Sequence[str], draw: random.Random) -> Pair:
+    """Another name in the place of one that stands once on both sides: one of `names`, one made up
+    of the beginning and the end of two of them, or a first and a last name.
+
+    A made-up name is one that no model has seen; it has to be copied.
+    """
+    found = _shared_names(pair)
+    if not names or not found:
+        return pair
+    kind = draw.random()
+    new = draw.choice(names)
+    if kind < _MADE_UP:
+        new = _blend(new, draw.choice(names))
+    if kind > 1 - _IN_FULL:
+        new = f"{new} {_blend(draw.choice(names), draw.choice(names))}"
+    return _replace(pair, _NAME, draw.choice(found), new)
+
+
+def _blend(first: str, second: str) -> str:
+    """The first name up to behind its first vowels, and the second from behind its first ones on;
+    the first where one of them has too few."""
+    begin, end = _FIRST_SYLLABLE.match(first), _FIRST_SYLLABLE.match(second)
+    if begin is None or end is None or end.end() == len(second):
+        return first
+    return begin[0] + second[end.end() :]
+
+
 def put_placeholder(pair: Pair, draw: random.Random) -> Pair:
     """A placeholder, address or file name in the place of a name or number that stands once on both
     sides."""
@@ -239,16 +280,21 @@ def put_placeholder(pair: Pair, draw: random.Random) -> Pair:
 
 def _replace_shared(pair: Pair, pattern: re.Pattern[str], new: str, draw: random.Random) -> Pair:
     """The pair with `new` for something found exactly once on each side; without that as it is."""
-    source, target = ([match[0] for match in pattern.finditer(text)] for text in pair)
-    shared = [found for found in source if source.count(found) == target.count(found) == 1]
-    if not shared:
-        return pair
-    old = draw.choice(shared)
+    shared = _shared(pair, pattern)
+    return _replace(pair, pattern, draw.choice(shared), new) if shared else pair
 
+
+def _replace(pair: Pair, pattern: re.Pattern[str], old: str, new: str) -> Pair:
     def replace(match: re.Match[str]) -> str:
         return new if match[0] == old else match[0]
 
     return pattern.sub(replace, pair[0]), pattern.sub(replace, pair[1])
+
+
+def _shared(pair: Pair, pattern: re.Pattern[str]) -> list[str]:
+    """What the pattern finds exactly once on each side."""
+    source, target = ([match[0] for match in pattern.finditer(text)] for text in pair)
+    return [found for found in source if source.count(found) == target.count(found) == 1]
 
 
 def choose_joins(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,50 +31,61 @@ def read_table(path: Path, columns: tuple[Column, Column] | None) -> Table:
     return Table(list(iterate_table(path, columns)), first_line(path, columns))
 
 
-def first_line(path: Path, columns: tuple[Column, Column] | None) -> int:
+def first_line(
+    path: Path, columns: tuple[Column, Column] | None, direction: Column | None = None
+) -> int:
     """The number of the first pair's line, or row."""
-    named = any(isinstance(column, str) for column in columns or ())
+    named = any(isinstance(column, str) for column in (*(columns or ()), direction))
     return 2 if named and path.suffix != ".parquet" else 1
 
 
-def iterate_table(path: Path, columns: tuple[Column, Column] | None) -> Iterator[Pair]:
+def iterate_table(
+    path: Path, columns: tuple[Column, Column] | None, only: tuple[Column, str] | None = None
+) -> Iterator[Pair]:
     """The pairs of two columns, read as they are asked for; a TSV file has a first line with names
     where they are named.
 
     Without `columns` they are the first and the second of a TSV file. A tab ends a column whatever
     stands around it: there is no quoting. Of Parquet, nulls are read as empty text, line ends as
-    spaces.
+    spaces. With `only`, a column of a TSV file and a direction such as `de>en`, the texts of a line
+    with another direction in that column are empty.
 
     Raises CorpusError for a file that cannot be read, has no rows, or lacks a column; of TSV it
     names the line.
     """
-    read = _iterate_parquet if path.suffix == ".parquet" else _iterate_tsv
+    marked, direction = only or (None, "")
+    pairs = (
+        _iterate_parquet(path, columns)
+        if path.suffix == ".parquet"
+        else _iterate_tsv(path, columns, marked, direction)
+    )
     found = False
-    for pair in read(path, columns):
+    for pair in pairs:
         found = True
         yield pair
     if not found:
-        raise CorpusError(f"{path}:{first_line(path, columns)}: the file has no pairs")
+        raise CorpusError(f"{path}:{first_line(path, columns, marked)}: the file has no pairs")
 
 
-def _iterate_tsv(path: Path, columns: tuple[Column, Column] | None) -> Iterator[Pair]:
+def _iterate_tsv(
+    path: Path, columns: tuple[Column, Column] | None, marked: Column | None, direction: str
+) -> Iterator[Pair]:
     lines = iterate_lines(path)
-    first, second = columns or (1, 2)
-    if isinstance(first, str) or isinstance(second, str):
-        head = next(lines, None)
-        names = [] if head is None else head.split("\t")
-        first, second = (
-            column if isinstance(column, int) else _find(column, names, f"{path}:1") + 1
-            for column in (first, second)
-        )
-    for number, line in enumerate(lines, first_line(path, columns)):
+    begin = first_line(path, columns, marked)
+    names = [name for head in itertools.islice(lines, begin - 1) for name in head.split("\t")]
+    first, second, marked = (
+        column if isinstance(column, int) else _find(column, names, f"{path}:1") + 1
+        for column in (*(columns or (1, 2)), marked or 0)
+    )
+    for number, line in enumerate(lines, begin):
         cells = line.split("\t")
         if len(cells) < max(first, second):
             raise CorpusError(
                 f"{path}:{number}: {len(cells)} columns separated by tabs, column "
                 f"{max(first, second)} is wanted"
             )
-        yield cells[first - 1], cells[second - 1]
+        good = not marked or len(cells) < marked or cells[marked - 1] in ("", direction)
+        yield (cells[first - 1], cells[second - 1]) if good else ("", "")
 
 
 def _iterate_parquet(path: Path, columns: tuple[Column, Column] | None) -> Iterator[Pair]:

@@ -42,13 +42,21 @@ class MadePairs:
     """Pairs that have a text of those to leave out, or the same text twice."""
 
 
-def make_pairs(recipe: Recipe, out: Path, leave_out: Sequence[Path], *, force: bool) -> MadePairs:
+def make_pairs(
+    recipe: Recipe,
+    out: Path,
+    leave_out: Sequence[Path],
+    *,
+    texts_of: tuple[str, Path] | None = None,
+    force: bool,
+) -> MadePairs:
     """Write the pairs of a translation recipe in any order as a table, each with either text first.
 
     The text is cleaned as for translation. Of a corpus whose weight is below 1, that share is
     drawn; a weight above 1 counts as 1, since a batch should not hold a pair twice. Pairs of which
     a text is in the validation text, or in a file of `leave_out` (lines, or a .tsv with a text in
-    each column), are left out, whatever its case and punctuation.
+    each column), are left out, whatever its case and punctuation. `texts_of` names a language and a
+    file: the table's texts in that language, each once, for a teacher to read.
 
     Raises ConfigError for a recipe of another kind, and where `out` cannot be written; CorpusError
     for text that cannot be read.
@@ -61,18 +69,30 @@ def make_pairs(recipe: Recipe, out: Path, leave_out: Sequence[Path], *, force: b
     if not out.name.endswith(_SUFFIXES):
         raise ConfigError(f"OUT must end in {' or '.join(_SUFFIXES)}, got {out}")
     check_free(out, leave_out, force=force)
+    if texts_of is not None:
+        check_free(texts_of[1], leave_out, force=force)
     corpus = read_corpus(recipe)
     held = {bare(text) for text in _texts(corpus.validation, leave_out)}
     drawn = random.Random(recipe.loop.seed)
     found = _Pairs(held)
-    for pair in _sample(recipe, corpus, drawn):
-        found.add(pair)
+    for pair, languages in _sample(recipe, corpus, drawn):
+        found.add(pair, languages)
     translations = len(found.lines)
-    for pair in _paraphrases(recipe, corpus):
-        found.add(pair)
+    for pair, languages in _paraphrases(recipe, corpus):
+        found.add(pair, languages)
+    if texts_of is not None:
+        language, path = texts_of
+        texts = found.texts.get(language, {})
+        if not texts:
+            raise ConfigError(
+                f"--texts-of must name one of {', '.join(sorted(found.texts))}, got {language!r}"
+            )
+        _write(path, "".join(f"{text}\n" for text in texts))
     lines = [pair if drawn.random() < 0.5 else pair[::-1] for pair in found.lines]
     drawn.shuffle(lines)
-    _write(out, lines)
+    if not lines:
+        raise CorpusError("no pair is left to write; leave fewer texts out, or add text")
+    _write(out, "".join("\t".join(map(_cell, pair)) + "\n" for pair in lines))
     return MadePairs(out, translations, len(lines) - translations, found.left_out)
 
 
@@ -82,9 +102,11 @@ class _Pairs:
     def __init__(self, held: set[str]) -> None:
         self._held, self._seen = held, set[tuple[str, ...]]()
         self.lines: list[Pair] = []
+        self.texts: dict[str, dict[str, None]] = {}
+        """Of each language, in the order in which they came."""
         self.left_out = 0
 
-    def add(self, pair: Pair) -> None:
+    def add(self, pair: Pair, languages: Languages) -> None:
         """Take a pair that may be learnt from and has not been taken."""
         key = tuple(sorted(map(bare, pair)))
         if key[0] == key[1] or not self._held.isdisjoint(key):
@@ -92,6 +114,8 @@ class _Pairs:
         elif key not in self._seen:
             self._seen.add(key)
             self.lines.append(pair)
+            for language, text in zip(languages, pair, strict=True):
+                self.texts.setdefault(language, {})[_cell(text)] = None
 
 
 def _texts(validation: Iterable[Pair], files: Iterable[Path]) -> Iterator[str]:
@@ -102,17 +126,19 @@ def _texts(validation: Iterable[Pair], files: Iterable[Path]) -> Iterator[str]:
             yield from line.split("\t") if ".tsv" in path.suffixes else (line,)
 
 
-def _sample(recipe: TranslationRecipe, corpus: Corpus, drawn: random.Random) -> Iterator[Pair]:
+def _sample(
+    recipe: TranslationRecipe, corpus: Corpus, drawn: random.Random
+) -> Iterator[tuple[Pair, Languages]]:
     sizes = dict.fromkeys(range(len(recipe.data.corpora)), 0)
     for origin in corpus.origins:
         sizes[origin] += 1
     weights = corpus_weights(recipe.data, sizes)
     for pair, origin in zip(corpus.train, corpus.origins, strict=True):
         if drawn.random() < weights[origin]:
-            yield pair
+            yield pair, recipe.data.direction(recipe.data.corpora[origin])
 
 
-def _paraphrases(recipe: TranslationRecipe, corpus: Corpus) -> Iterator[Pair]:
+def _paraphrases(recipe: TranslationRecipe, corpus: Corpus) -> Iterator[tuple[Pair, Languages]]:
     """Two texts of a language for each text of another that both of them translate."""
     directions = [recipe.data.direction(files) for files in recipe.data.corpora]
     alike: dict[tuple[Languages, str], dict[str, str]] = {}
@@ -121,16 +147,18 @@ def _paraphrases(recipe: TranslationRecipe, corpus: Corpus) -> Iterator[Pair]:
         for way, of, text in ((languages, source, target), (languages[::-1], target, source)):
             if len(text.split()) >= _LEAST_WORDS:
                 alike.setdefault((way, bare(of)), {}).setdefault(bare(text), text)
-    for texts in alike.values():
+    for ((_, target), _), texts in alike.items():
         if 2 <= len(texts) <= _MOST_ALIKE:
-            yield from combinations(texts.values(), 2)
+            for pair in combinations(texts.values(), 2):
+                yield pair, (target, target)
 
 
-def _write(out: Path, lines: Sequence[Pair]) -> None:
-    if not lines:
-        raise CorpusError("no pair is left to write; leave fewer texts out, or add text")
-    text = "".join("\t".join(" ".join(side.split()) for side in pair) + "\n" for pair in lines)
+def _write(out: Path, text: str) -> None:
     content = text.encode()
     out.parent.mkdir(parents=True, exist_ok=True)
     # Without a time in it: the same text makes the same file.
     write_atomically(out, gzip.compress(content, 6, mtime=0) if out.suffix == ".gz" else content)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from contextlib import nullcontext
@@ -20,10 +21,12 @@ _SMALLEST, _LARGEST = 256, 8192
 _SECONDS = 0.5
 
 
+@functools.cache
 def matrix_speed(device: torch.device, dtype: torch.dtype) -> float:
     """Floating-point operations a second of square matrix products, the best of several.
 
-    The size grows until a product takes long enough for the machine to reach full speed.
+    The size grows until a product takes long enough for the machine to reach full speed. It is
+    measured once in a process, for half a second.
     """
     size, best, start = _SMALLEST, 0.0, time.perf_counter()
     while time.perf_counter() - start < _SECONDS:

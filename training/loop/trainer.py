@@ -79,9 +79,9 @@ def train(
     recipe = settle_budget(recipe, run, ranks)
     with ranks.first_alone():
         if ranks.is_first:
-            check_claim(recipe, run)
             check_initial_weights(recipe, run)
             recipe = inherit_attribution(recipe, run)
+            check_claim(recipe, run)
             if recipe.loop.tracker is not None:
                 find_tracker(recipe.loop.tracker)
         torch.manual_seed(recipe.loop.seed)

@@ -43,9 +43,9 @@ def measure_fidelity(sources: list[str], translations: list[str]) -> Fidelity:
     return Fidelity(
         copied=_share(source.split() == target.split() for source, target in pairs) or 0.0,
         repeated=_share(_loops(target) and not _loops(source) for source, target in pairs) or 0.0,
-        numbers_kept=_share(kept for pair in pairs for kept in _kept(*map(_numbers, pair))),
+        numbers_kept=_share(kept for pair in pairs for kept in kept_of(*map(numbers_of, pair))),
         placeholders_kept=_share(
-            kept for pair in pairs for kept in _kept(*map(_PLACEHOLDER.findall, pair))
+            kept for pair in pairs for kept in kept_of(*map(_PLACEHOLDER.findall, pair))
         ),
     )
 
@@ -60,12 +60,12 @@ def _loops(text: str) -> bool:
     return any(any(map(str.isalpha, match[1])) for match in _LOOP.finditer(text))
 
 
-def _numbers(text: str) -> list[str]:
+def numbers_of(text: str) -> list[str]:
     """The digits of each number, except in placeholders and addresses."""
     return [re.sub(r"\D", "", number) for number in _NUMBER.findall(_PLACEHOLDER.sub(" ", text))]
 
 
-def _kept(wanted: list[str], found: list[str]) -> Iterator[bool]:
+def kept_of(wanted: list[str], found: list[str]) -> Iterator[bool]:
     """For each wanted item whether it is found; each found item is used once."""
     left = Counter(found)
     for item in wanted:

@@ -95,9 +95,20 @@ class LabelledConfig:
     similarity_scale: float = 20.0
     """`contrastive` only: the factor of the cosines, which is the inverse temperature of Gao et al.
     2021."""
+    teacher_vectors: str | None = None
+    """`contrastive` only: a file of `python -m training vectors`. A text that is in it, and its
+    pair if that is not, learns the teacher's vector (Reimers and Gurevych 2020)."""
+    teacher_weight: float = 10.0
+    """Of 1 less the cosine with the teacher's vector, beside the loss of `contrastive`."""
 
     def __post_init__(self) -> None:
         check_choice("data.kind", self.kind, KINDS)
+        check_range("data.teacher_weight", self.teacher_weight, 0.0, 1000)
+        if self.teacher_vectors is not None and self.kind != "contrastive":
+            raise ConfigError(
+                "data.teacher_vectors are for data.kind 'contrastive', got "
+                f"{self.kind!r}; leave them out"
+            )
         check_range("data.held_out_share", self.held_out_share, 0.001, 0.9)
         check_range("data.batch_size", self.batch_size, 2 if self.kind == "contrastive" else 1)
         check_range("data.max_length", self.max_length, LEAST_INPUT)

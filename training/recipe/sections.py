@@ -51,6 +51,10 @@ class ParallelFiles:
     """The columns of source and target in the table. A TSV file takes numbers from 1, or names from
     its first line; a Parquet file takes names. The default is the first two columns of a TSV
     file."""
+    direction_column: int | str | None = None
+    """The column of a TSV file that names the only direction that a line is good for, such as
+    `de>en`. Lines for another direction are left out, and counted as `empty`. A line may lack the
+    column, or have nothing there: it is good for both."""
     weight: float = 1.0
     """How often an epoch contains each training pair. With 2.5, each pair comes twice, and half of
     the pairs, drawn anew each epoch, come a third time. Validation ignores it."""
@@ -102,8 +106,9 @@ class ParallelFiles:
             for key in ("source", "target"):
                 if getattr(self, key) is None:
                     raise ConfigError(f"missing key '{where}.{key}' (or {where}.file)")
-            if self.columns is not None:
-                raise ConfigError(f"{where}.columns belongs to {where}.file, which is not given")
+            for key in ("columns", "direction_column"):
+                if getattr(self, key) is not None:
+                    raise ConfigError(f"{where}.{key} belongs to {where}.file, which is not given")
             return
         if self.source is not None or self.target is not None:
             raise ConfigError(f"{where} has both file and source or target; give only one of them")
@@ -115,6 +120,10 @@ class ParallelFiles:
             raise ConfigError(
                 f"{where}.columns must name two columns of a Parquet file, got {self.columns!r}"
             )
+        if self.direction_column is not None and self.file.endswith(".parquet"):
+            raise ConfigError(f"{where}.direction_column is for TSV files, got {self.file!r}")
+        if isinstance(self.direction_column, int):
+            check_range(f"{where}.direction_column", self.direction_column, 1)
         for column in self.columns or ():
             if isinstance(column, int):
                 check_range(f"{where}.columns", column, 1)
@@ -128,6 +137,9 @@ class NoiseConfig:
     words stay unchanged.
     """
 
+    names: float = 0.0
+    """Replaces a name that stands on both sides by another one of the corpora, or by a made-up
+    one."""
     numbers: float = 0.0
     """Replaces a number that stands on both sides by another one of up to 12 digits."""
     placeholders: float = 0.0

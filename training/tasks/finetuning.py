@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from serving.arrays import Floats
@@ -22,7 +23,8 @@ from serving.bundle.encoder_tokenizer import EncodedText, EncoderTokenizer
 from training.batches.packing import PackedTexts, pack_texts
 from training.corpora.labelled import LabelledLine, hold_out, read_sheet, targets
 from training.corpora.pairs import read_lines
-from training.errors import CorpusError
+from training.corpora.teacher_vectors import TeacherVectors
+from training.errors import ConfigError, CorpusError
 from training.metrics.labels import Figures, class_metrics, matching_metrics, score_metrics
 from training.models import TextModel
 from training.recipe.config import VOCABULARIES, FineTuningRecipe, LabelledConfig, expand
@@ -46,6 +48,8 @@ class Example(NamedTuple):
     """Of `contrastive` both texts, else one, which may hold two texts."""
     target: float
     """The number of its class, or its score from 0 to 1."""
+    taught: tuple[NDArray[np.float16], ...] = ()
+    """The teacher's vector [D] for each text; empty where it has read neither."""
 
 
 Batch = list[Example] | list[list[Example]]
@@ -58,6 +62,8 @@ class LabelledBatch:
 
     texts: tuple[PackedTexts, ...]
     targets_B: Tensor
+    taught: tuple[Tensor, ...] = ()
+    """[B,D] for each text, rows of 0 where the teacher has not read it; empty without a teacher."""
 
     @property
     def num_labels(self) -> int:
@@ -69,6 +75,7 @@ class LabelledBatch:
         return LabelledBatch(
             texts=tuple(texts.to(device) for texts in self.texts),
             targets_B=self.targets_B.to(device, non_blocking=True),
+            taught=tuple(each.to(device, non_blocking=True) for each in self.taught),
         )
 
     def pin_memory(self) -> LabelledBatch:
@@ -76,20 +83,26 @@ class LabelledBatch:
         return LabelledBatch(
             texts=tuple(texts.pin_memory() for texts in self.texts),
             targets_B=self.targets_B.pin_memory(),
+            taught=tuple(each.pin_memory() for each in self.taught),
         )
 
 
 class LineReader:
     """Labelled lines to what the model reads."""
 
-    def __init__(self, data: LabelledConfig, tokenizer: EncoderTokenizer) -> None:
-        self._data, self._tokenizer = data, tokenizer
+    def __init__(
+        self,
+        data: LabelledConfig,
+        tokenizer: EncoderTokenizer,
+        teacher: TeacherVectors | None = None,
+    ) -> None:
+        self._data, self._tokenizer, self._teacher = data, tokenizer, teacher
 
     def examples(self, path: Path, lines: Sequence[LabelledLine]) -> list[Example]:
         """Raises CorpusError, with the line of `path`, for a label that training has not."""
         wanted = targets(path, lines, self._data)
         return [
-            Example(self.inputs(line.texts), target)
+            Example(self.inputs(line.texts), target, own_or_pairs(self._teacher, line.texts))
             for line, target in zip(lines, wanted, strict=True)
         ]
 
@@ -99,6 +112,18 @@ class LineReader:
         if self._data.kind == "contrastive":
             return tuple(encode(text, truncate=True) for text in texts)
         return (encode(*texts, truncate=True),)
+
+
+def own_or_pairs(
+    teacher: TeacherVectors | None, texts: tuple[str, ...]
+) -> tuple[NDArray[np.float16], ...]:
+    """The teacher's vector [D] of each text of a line; a text that it has not read means what its
+    pair means. Empty where it has read none, or there is no teacher."""
+    if teacher is None:
+        return ()
+    found = [teacher.get(text) for text in texts]
+    known = [vector for vector in found if vector is not None]
+    return tuple(known[0] if vector is None else vector for vector in found) if known else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +183,10 @@ class LabelledData:
     def loss(self, model: TextModel, batch: LabelledBatch, smoothing: float) -> Tensor:
         """Summed over the lines."""
         found = [model.read_packed(*texts.inputs) for texts in batch.texts]
-        return _loss(self.recipe.data, found, batch.targets_B, smoothing)
+        loss = _loss(self.recipe.data, found, batch.targets_B, smoothing)
+        for vectors_BD, taught_BD in zip(found, batch.taught, strict=False):  # or nothing is taught
+            loss = loss + self.recipe.data.teacher_weight / 2 * distance(vectors_BD, taught_BD)
+        return loss
 
     @torch.no_grad()
     def validate(self, model: TextModel) -> Figures:
@@ -206,6 +234,14 @@ def _loss(
     )
 
 
+def distance(vectors_BD: Tensor, taught_BD: Tensor) -> Tensor:
+    """1 less the cosine with the teacher's vectors, which have length one, summed over the rows
+    that have one (Reimers and Gurevych 2020, equation 1, for vectors of length one)."""
+    own_BD = nn.functional.normalize(vectors_BD.float())
+    cosines_B = (own_BD * taught_BD.float()).sum(1)
+    return (taught_BD.any(1).float() - cosines_B).sum()
+
+
 def _lines(batch: Batch) -> list[Example]:
     return [example for each in batch for example in (each if isinstance(each, list) else [each])]
 
@@ -219,7 +255,19 @@ def collate_examples(examples: Sequence[Example]) -> LabelledBatch:
             for column in columns
         ),
         targets_B=torch.tensor([example.target for example in examples]),
+        taught=_stack_taught(examples),
     )
+
+
+def _stack_taught(examples: Sequence[Example]) -> tuple[Tensor, ...]:
+    width = next((len(example.taught[0]) for example in examples if example.taught), None)
+    if width is None:
+        return ()
+    nothing = np.zeros(width, np.float16)
+    columns = zip(
+        *(example.taught or (nothing,) * len(example.inputs) for example in examples), strict=True
+    )
+    return tuple(torch.from_numpy(np.stack(column)) for column in columns)
 
 
 @torch.no_grad()
@@ -267,6 +315,8 @@ def _digest(examples: Sequence[Example]) -> str:
     found = hashlib.sha256()
     for example in examples:
         found.update(repr((example.target, [text.ids for text in example.inputs])).encode())
+        for vector_D in example.taught:
+            found.update(vector_D.tobytes())
     return found.hexdigest()
 
 
@@ -300,7 +350,8 @@ def prepare_labelled(recipe: FineTuningRecipe, run: Path) -> LabelledData:
     prepare_word_pieces(recipe, run, texts)
     vocabulary = run / VOCABULARIES["wordpiece"]
     tokenizer = EncoderTokenizer(vocabulary, recipe.model.vocab_size, data.max_length)
-    reader = LineReader(data, tokenizer)
+    teacher = _read_teacher(recipe)
+    reader = LineReader(data, tokenizer, teacher)
     other_order = [
         LabelledLine(line.number, line.texts[::-1], line.label) for line in train if data.symmetric
     ]
@@ -308,14 +359,33 @@ def prepare_labelled(recipe: FineTuningRecipe, run: Path) -> LabelledData:
     if data.labels:
         report["classes"] = len(data.labels)
     logger.info("%d lines to learn, %d to validate on", len(train), len(validation))
+    examples = reader.examples(train_path, train)
+    if teacher is not None:
+        report["taught_lines"] = sum(bool(example.taught) for example in examples)
+        logger.info("%d lines have a teacher's vector", report["taught_lines"])
     return LabelledData(
         recipe=recipe,
-        train=reader.examples(train_path, train),
+        train=examples,
         swapped=reader.examples(train_path, other_order),
         validation=reader.examples(validation_path, validation),
         validation_lines=validation,
         report=report,
     )
+
+
+def _read_teacher(recipe: FineTuningRecipe) -> TeacherVectors | None:
+    """Raises CorpusError where the file cannot be read, ConfigError where it is of another
+    width."""
+    if recipe.data.teacher_vectors is None:
+        return None
+    path = expand(recipe.data.teacher_vectors)
+    teacher = TeacherVectors.read(path)
+    if teacher.width != recipe.model.model_dim:
+        raise ConfigError(
+            f"data.teacher_vectors: those of {path} have {teacher.width} numbers, the model's have "
+            f"{recipe.model.model_dim}; make the file with --width {recipe.model.model_dim}"
+        )
+    return teacher
 
 
 def read_splits(data: LabelledConfig) -> tuple[list[LabelledLine], list[LabelledLine]]:

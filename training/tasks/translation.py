@@ -400,13 +400,20 @@ def corpus_weights(data: DataConfig, sizes: Mapping[int, int]) -> list[float]:
 def _read(files: ParallelFiles) -> Iterator[Pair]:
     """The pairs of one corpus, read as they are asked for."""
     if files.file is not None:
-        return iterate_table(expand(files.file), files.columns)
+        only = None
+        if files.direction_column is not None:
+            only = files.direction_column, f"{files.source_language}>{files.target_language}"
+        return iterate_table(expand(files.file), files.columns, only)
     return iterate_pairs(expand(str(files.source)), expand(str(files.target)))
 
 
 def _first_line(files: ParallelFiles) -> int:
     """The number of the line that its first pair stands in."""
-    return 1 if files.file is None else first_line(Path(files.file), files.columns)
+    return (
+        1
+        if files.file is None
+        else first_line(Path(files.file), files.columns, files.direction_column)
+    )
 
 
 def _without_tags(data: DataConfig, files: ParallelFiles) -> Iterator[Pair]:

@@ -18,22 +18,27 @@ from torch import Tensor
 from export.__main__ import main
 from export.bundles.checkpoint import recover_checkpoint
 from export.errors import ExportError
-from export.graphs.writing import write_graphs
+from export.graphs.writing import write_graphs, write_text_graph
 from serving.bundle.folder import read_manifest, write_manifest
 from serving.bundle.manifest import Manifest
 from tests.conftest import TinyEncoders, TinyLanguageModel, TinyModel
 from training.errors import CheckpointError
 from training.loop.trainer import train
 from training.models import (
+    ClassifierConfig,
+    EmbedderConfig,
     JointConfig,
     ModelConfig,
+    TextModel,
     TransformerConfig,
     TranslationModel,
     build_model,
+    build_trainable,
 )
 from training.recipe.config import load_recipe
 from training.results.evaluation import EvaluationText, evaluate
 from training.runs.checkpoint import find_checkpoint
+from training.runs.folder import load_encoder
 
 pytestmark = pytest.mark.usefixtures("traced_once")
 
@@ -96,6 +101,45 @@ def test_a_language_model_comes_back(
         assert found.keys() == trained.keys()
         for name, weight in trained.items():
             assert_within_half_a_level(found[name], weight)
+
+
+@pytest.mark.parametrize("labels", [(), ("yes", "no", "perhaps")], ids=["vectors", "classes"])
+def test_an_encoder_comes_back(
+    labels: tuple[str, ...], tiny_encoders: TinyEncoders, tmp_path: Path
+) -> None:
+    sizes = SIZES | {"num_decoder_layers": 0, "max_positions": 64}
+    config = (
+        ClassifierConfig(**sizes, num_classes=len(labels))
+        if labels
+        else EmbedderConfig(**sizes, pooling="mean")
+    )
+    torch.manual_seed(3)
+    model = build_trainable(config)
+    assert isinstance(model, TextModel)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    bundle = tmp_path / "bundle"
+    bundle.mkdir()
+    manifest = write_text_graph(
+        model, bundle, name="random", precision="int8", max_length=64, labels=labels
+    )
+    kind = "single" if labels else "contrastive"
+    data = {"kind": kind, "train": "t.tsv", "labels": list(labels), "max_length": 64}
+    architecture = "classifier" if labels else "embedder"
+    recipe = {
+        "name": "random",
+        "model": {"architecture": architecture, **dataclasses.asdict(config)},
+        "data": data,
+        "tokenizer": {"kind": "wordpiece"},
+    }
+    like = tiny_encoders.bundles / "tiny-embedder" / "tokenizer.json"
+    (bundle / "tokenizer.json").write_bytes(like.read_bytes())
+    write_manifest(bundle, manifest.model_copy(update={"recipe": recipe}))
+    recover_checkpoint(bundle, tmp_path / "run")
+    found = load_encoder(tmp_path / "run").model.state_dict()
+    for name, parameter in model.named_parameters():
+        assert_within_half_a_level(found[name], parameter.detach())
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -174,35 +218,70 @@ def for_cuda(manifest: Manifest) -> Manifest:
 def test_bundles_whose_weights_cannot_be_taken_are_refused(
     change: Callable[[Manifest], Manifest], says: str, tiny_bundle: Path, tmp_path: Path
 ) -> None:
-    bundle = tmp_path / "bundle"
-    bundle.mkdir()
-    for file in tiny_bundle.iterdir():
-        (bundle / file.name).write_bytes(file.read_bytes())
+    bundle = copied(tiny_bundle, tmp_path)
     write_manifest(bundle, change(read_manifest(tiny_bundle)))
     with pytest.raises(ExportError, match=says):
         recover_checkpoint(bundle, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_graphs_of_another_version_are_refused(tiny_bundle: Path, tmp_path: Path) -> None:
-    bundle = tmp_path / "bundle"
-    bundle.mkdir()
-    for file in tiny_bundle.iterdir():
-        (bundle / file.name).write_bytes(file.read_bytes())
-    graph = onnx.load(bundle / "encoder.onnx", load_external_data=False)
-    renamed = next(i for i in graph.graph.initializer if len(i.dims) == 2)
-    renamed.name = "other"
-    (bundle / "encoder.onnx").write_bytes(graph.SerializeToString())
+def copied(bundle: Path, folder: Path) -> Path:
+    out = folder / "bundle"
+    out.mkdir()
+    for file in bundle.iterdir():
+        (out / file.name).write_bytes(file.read_bytes())
+    return out
+
+
+def test_constants_may_have_any_names(tiny_bundle: Path, tmp_path: Path) -> None:
+    bundle = copied(tiny_bundle, tmp_path)
+    for file in ("encoder.onnx", "step.onnx"):
+        model = onnx.load(bundle / file, load_external_data=False)
+        names = {
+            each.name: f"other_{number}{'_scale' if each.name.endswith('_scale') else ''}"
+            for number, each in enumerate(model.graph.initializer)
+        }
+        for name in [name for name in names if name.endswith("_s8")]:  # they belong together
+            names[name] = names[f"{name.removesuffix('_s8')}_scale"].removesuffix("_scale") + "_s8"
+        for each in model.graph.initializer:
+            each.name = names[each.name]
+        for node in model.graph.node:
+            node.input[:] = [names.get(name, name) for name in node.input]
+        (bundle / file).write_bytes(model.SerializeToString())
     write_manifest(bundle, read_manifest(tiny_bundle))
-    with pytest.raises(ExportError, match="another version of this program made it"):
+    recover_checkpoint(bundle, tmp_path / "run")
+    recover_checkpoint(tiny_bundle, tmp_path / "same")
+    found, wanted = weights_of(tmp_path / "run"), weights_of(tmp_path / "same")
+    assert found.keys() == wanted.keys()
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (
+            {"num_encoder_layers": 7},
+            "other constants in the place of .*another version of this program",
+        ),
+        ({"embedding_scale": "none"}, "off what it gives, so another version of this program"),
+    ],
+)
+def test_graphs_of_another_model_are_refused(
+    changes: dict[str, Any], says: str, tiny_bundle: Path, tmp_path: Path
+) -> None:
+    bundle = copied(tiny_bundle, tmp_path)
+    manifest = read_manifest(tiny_bundle)
+    recipe = manifest.recipe | {"model": manifest.recipe["model"] | changes}
+    write_manifest(bundle, manifest.model_copy(update={"recipe": recipe}))
+    with pytest.raises(ExportError, match=says):
         recover_checkpoint(bundle, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_an_encoder_and_a_folder_that_is_there_are_refused(
+def test_an_imported_encoder_and_a_folder_that_is_there_are_refused(
     tiny_encoders: TinyEncoders, tiny_bundle: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(ExportError, match="begin with the run that it was made of"):
+    with pytest.raises(ExportError, match="an imported model's weights are in its source"):
         recover_checkpoint(tiny_encoders.bundles / "tiny-classifier", tmp_path / "run")
     (tmp_path / "run").mkdir()
     with pytest.raises(ExportError, match="give --force to replace it"):

@@ -23,8 +23,10 @@ from training.corpora.noise import (
     drop_end_mark,
     lower,
     mistype,
+    names_of,
     put_emoji,
     put_foreign_word,
+    put_name,
     put_placeholder,
     title,
 )
@@ -176,6 +178,43 @@ def test_a_name_on_both_sides_becomes_a_word_of_another_script_on_both() -> None
         "CJK", "HANGUL",
     }  # fmt: skip
     assert put_foreign_word(("Guten Tag", "Hello"), draw) == ("Guten Tag", "Hello")
+
+
+def test_names_are_what_both_sides_have_with_a_capital_letter_first_and_only_there() -> None:
+    pairs = [
+        ("Tom kennt Çelik aus Århus.", "Tom knows Çelik from Århus."),
+        ("Die API von iPhones und das I", "The API of iPhones and the I"),
+        ("Leipzig, Leipzig!", "Leipzig! Leipzig!"),  # twice: which is which?
+        ("Anna mag Wien und rote Winde", "Anna likes Vienna and red bindweed"),
+        ("Ein Gast in Bonn-Beuel bei x.Bonn", "A guest in Bonn-Beuel at x.Bonn"),
+    ]
+    assert names_of(pairs) == ["Anna", "Tom", "Århus", "Çelik"]
+    assert names_of([]) == []
+
+
+def test_a_name_on_both_sides_becomes_another_on_both() -> None:
+    draw, seen = random.Random(3), set()
+    names = ["Leipzig", "Maria", "Tom", "Ng"]
+    for _ in range(400):
+        source, target = put_name(("Ich kenne Tom.", "Do I know Tom?"), names, draw)
+        name = source.removeprefix("Ich kenne ").removesuffix(".")
+        assert target == f"Do I know {name}?"
+        assert all(word[0].isupper() and word.isalpha() for word in name.split())
+        seen.add(name)
+    assert seen >= {"Leipzig", "Leiria"}  # as it is, and made up
+    assert any(" " in name for name in seen)
+    for pair in (("Guten Tag", "Hello"), ("Ich kenne Wien", "I know Vienna"), ("", "")):
+        assert put_name(pair, names, draw) == pair
+    assert put_name(("Tom", "Tom"), [], draw) == ("Tom", "Tom")
+
+
+def test_the_names_of_an_epoch_are_those_of_its_pairs() -> None:
+    pairs = [("Ich kenne Maria.", "I know Maria."), ("Leipzig liegt dort.", "Leipzig is there.")]
+    changed = add_noise(pairs * 200, NoiseConfig(names=1, lower=0.5), generator())
+    assert len(changed) > 300
+    found = {source.split()[0] for source, target in changed.values() if "liegt dort" in source}
+    assert {"Maria", "maria"} <= found
+    assert {name for name in found if "z" in name} > {"Mapzig"}  # made up, and in small letters
 
 
 def test_a_name_on_both_sides_becomes_a_placeholder_on_both() -> None:

@@ -10,7 +10,7 @@ import pytest
 import zstandard
 from pyarrow import parquet
 
-from training.corpora.tables import Column, Table, read_table
+from training.corpora.tables import Column, Table, iterate_table, read_table
 from training.errors import CorpusError
 
 TEXT = 'Hallo\thello\t1\n"ja"\tyes, "really\t2\n'
@@ -35,6 +35,25 @@ def test_columns_by_name_stand_in_the_first_line(tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("id\ten\tde\n7\thello\tHallo\n")
     assert read_table(tmp_path / "pairs.tsv", ("de", "en")) == Table([("Hallo", "hello")], 2)
     assert read_table(tmp_path / "pairs.tsv", ("de", 2)) == Table([("Hallo", "hello")], 2)
+
+
+@pytest.mark.parametrize("head", ["", "de\ten\tkind\tonly\n"])
+def test_a_line_for_another_direction_is_empty(tmp_path: Path, head: str) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text(f"{head}Hallo\thello\tword\nHalm\tstraw\tword\tde>en\nHut\that\tword\t\n")
+    column = "only" if head else 4
+    found = {
+        direction: list(iterate_table(path, None, (column, direction)))
+        for direction in ("de>en", "en>de")
+    }
+    assert found["de>en"] == [("Hallo", "hello"), ("Halm", "straw"), ("Hut", "hat")]
+    assert found["en>de"] == [("Hallo", "hello"), ("", ""), ("Hut", "hat")]
+
+
+def test_a_column_of_directions_that_is_missing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("de\ten\nHallo\thello\n")
+    with pytest.raises(CorpusError, match=r"pairs\.tsv:1: no column 'only'"):
+        list(iterate_table(tmp_path / "pairs.tsv", None, ("only", "de>en")))
 
 
 @pytest.mark.parametrize(

@@ -121,3 +121,14 @@ def test_the_command(recipe: Recipe, tmp_path: Path, capsys: pytest.CaptureFixtu
         capsys, "pairs", str(tmp_path / "recipe.yaml"), str(left), "--leave-out", str(left)
     )
     assert "OUT must end in" in error
+
+
+def test_texts_of_a_language_are_written_once(recipe: Recipe, tmp_path: Path) -> None:
+    out, english = tmp_path / "pairs.tsv", tmp_path / "english.txt.gz"
+    make_pairs(recipe, out, [], texts_of=("en", english), force=False)
+    lines = gzip.decompress(english.read_bytes()).decode().splitlines()
+    assert sorted(lines) == sorted({*ENGLISH} - {"OK"})
+    with pytest.raises(ConfigError, match="--texts-of must name one of de, en, got 'fr'"):
+        make_pairs(recipe, tmp_path / "other.tsv", [], texts_of=("fr", english), force=True)
+    with pytest.raises(ConfigError, match="exists already"):
+        make_pairs(recipe, tmp_path / "other.tsv", [], texts_of=("en", english), force=False)

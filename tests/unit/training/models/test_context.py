@@ -13,7 +13,7 @@ from export.engines.engine import export_engines
 from export.errors import ExportError
 from export.graphs.writing import write_graphs
 from serving.bundle.folder import write_manifest
-from serving.bundle.manifest import CacheSizes
+from serving.runtime.cache_tensors import CacheSizes
 from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.beams.beam import BeamSearch, decode
 from serving.search.beams.sentence import Finished, Sentence
@@ -23,6 +23,8 @@ from tests.unit.training.tiny import TINY, randomised
 from training.decoding.stepper import TorchStepper
 from training.models import Transformer
 from training.models.context import CacheContext
+
+pytestmark = pytest.mark.usefixtures("traced_once")
 
 OWN = "tests.unit.training.models.own_layers"
 FORMS: dict[str, dict[str, Any]] = {

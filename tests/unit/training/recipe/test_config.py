@@ -197,6 +197,18 @@ def test_overrides(recipe_file: str, override: str, attribute: str, value: objec
         ),
         ("data.train=[{file: a.parquet, columns: [1, 2]}]", r"columns must name two columns"),
         ("data.train=[{file: a.tsv, columns: [0, 1]}]", r"data.train\[0\].columns must be >= 1"),
+        (
+            "data.train=[{source: a, target: b, direction_column: 4}]",
+            r"data.train\[0\].direction_column belongs to data.train\[0\].file",
+        ),
+        (
+            "data.train=[{file: a.parquet, columns: [a, b], direction_column: c}]",
+            r"data.train\[0\].direction_column is for TSV files, got 'a.parquet'",
+        ),
+        (
+            "data.train=[{file: a.tsv, direction_column: 0}]",
+            r"data.train\[0\].direction_column must be >= 1",
+        ),
         ("data.train=[{file: a.tsv, columns: [1]}]", r"columns must have 2 items, got 1"),
         ("data.train=[{file: a.tsv, columns: [1, 2.5]}]", r"columns\[1\] must be of type int"),
         ("data.validation={source: a}", "missing key 'data.validation.target'"),
