@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve wheel wheel-arm test test-slow soak docs lint format clean
+.PHONY: help serve wheel wheel-arm test test-fast test-slow soak docs lint format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -34,9 +34,13 @@ wheel-arm: $(VENV)/dev.stamp ## build the wheel for Linux on ARM by a cross-comp
 	CXX=aarch64-linux-gnu-g++ $(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --wheel-dir dist .
 	$(BIN)/python -m tests.try_arm_wheel dist/*aarch64.whl
 
-PYTEST = $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -rs
+PYTEST = $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -rsfE
 
-test: lint ## run the checks and all tests but the slow ones
+# Types are checked on one core, for two minutes: tests run beside that. What fails in either fails the whole.
+test: $(VENV)/dev.stamp ## run the checks, and beside them all tests but the slow ones
+	@$(MAKE) --no-print-directory -j 2 lint test-fast
+
+test-fast: $(VENV)/dev.stamp
 	$(PYTEST) -m "not slow"
 
 test-slow: $(VENV)/dev.stamp ## run the slow tests: benches, long trainings, whole chains of commands
@@ -72,7 +76,8 @@ $(VENV)/serve.stamp: requirements/serve.txt | $(BIN)/pip
 	$(PIP_INSTALL) -r requirements/serve.txt
 	@touch $@
 
-$(VENV)/docs.stamp: requirements/docs.txt | $(BIN)/pip
+# The pages of commands and settings are made by importing what serves.
+$(VENV)/docs.stamp: requirements/docs.txt $(VENV)/serve.stamp | $(BIN)/pip
 	$(PIP_INSTALL) -r requirements/docs.txt
 	@touch $@
 

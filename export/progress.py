@@ -50,7 +50,7 @@ class ImportProgress:
             self._part, self._since = done / max(1, of), self._now()
 
     def line(self) -> str:
-        """The step, and about how long the rest will take, as soon as that can be told."""
+        """The step, and about how long the rest will take, as soon as that is known."""
         names = list(STEPS)
         place = names.index(self._step)
         before = sum(STEPS[name] for name in names[:place])

@@ -119,17 +119,18 @@ def postgresql() -> Iterator[str | None]:
 
 
 @pytest.fixture(scope="session")
-def traced_once(shared_folder: Path) -> Iterator[None]:
-    """From here on, torch.export traces each graph once a test run, whatever its weights are.
+def traced_once(pytestconfig: pytest.Config) -> Iterator[None]:
+    """From here on, torch.export traces each graph once, whatever its weights are, until the code
+    that is traced changes: the next test run has it already.
 
     That is nearly all of the time of an export; what is made of the graph is made each time anew.
     """
     from export.graphs import onnx_graph
     from export.graphs.tracing import trace_graph
-    from tests.toy.tracing import remembering
+    from tests.toy.tracing import kept_from_run_to_run, remembering
 
-    folder = shared_folder / "traced"
-    folder.mkdir(exist_ok=True)
+    assert pytestconfig.cache is not None
+    folder = kept_from_run_to_run(pytestconfig.cache.mkdir("traced"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(onnx_graph, "trace_graph", remembering(trace_graph, folder))
         yield

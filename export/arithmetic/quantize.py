@@ -198,10 +198,10 @@ def quantized_twin(model: ModuleT, *, wide: bool = False) -> ModuleT:
 
 
 @torch.no_grad()
-def jittered(twin: ModuleT) -> ModuleT:
+def jittered(twin: ModuleT, seed: int = 0) -> ModuleT:
     """A copy of a twin whose norms are off by as much as rounding may be."""
     copied = copy.deepcopy(twin)
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(seed)
     for module in copied.modules():
         if isinstance(module, nn.LayerNorm | nn.RMSNorm | ScaleNorm) and module.weight is not None:
             noise = torch.randn(module.weight.shape, generator=generator)

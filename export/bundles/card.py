@@ -14,13 +14,13 @@ from serving.runtime.device import SWITCH, runs_on_cpu
 
 
 def finish(folder: Path, manifest: Manifest) -> None:
-    """Write the card, and the manifest, which lists all files except the card."""
-    size = sum(path.stat().st_size for path in folder.iterdir() if path.suffix not in _TEXTS)
-    (folder / CARD).write_text(render_card(manifest, size), encoding="utf-8")
+    """Write the manifest, which lists all files except the card, and the card, which says what they
+    take together."""
     write_manifest(folder, manifest)
+    size = sum(path.stat().st_size for path in folder.iterdir() if path.name != CARD)
+    (folder / CARD).write_text(render_card(manifest, size), encoding="utf-8")
 
 
-_TEXTS = (".md", ".json")
 _PIPELINES = {
     "translate": "translation",
     "generate": "text-generation",

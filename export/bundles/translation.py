@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ from serving.runtime.shortlist_stepper import ShortlistStepper
 from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.beams.sentence import Sentence
 from serving.search.options import MAX_STEPS, SearchOptions
+from serving.search.stepper import Stepper
 from serving.threads import default_threads
 from training.decoding.stepper import TorchStepper
 from training.errors import ConfigError
@@ -86,14 +88,28 @@ class TranslationSubject:
         """Of the text on which the bundle is compared."""
         return self.text.name
 
+    @cached_property
+    def outputs(self) -> list[tuple[int, ...]]:
+        """What the checkpoint itself writes for each sentence that bundles are compared on, without
+        the loop guard."""
+        options = SearchOptions(loop_guard=False)
+        return search_all(
+            TorchStepper(self.model), self.text.dev.sentences(self.vocabulary, options)
+        )
+
     def fitting(self) -> Fitting[TranslationModel]:
         """Beam searches of sentences; the change is that of the log-probability of the checkpoint's
         own outputs, nats a token."""
         sentences = self.text.dev.sentences(self.vocabulary, SearchOptions())
         fitted = [sentences[number] for number in self.text.fitting]
+
+        def changes(twin: TranslationModel) -> Changes:
+            outputs = [self.outputs[number] for number in self.text.fitting]
+            return log_prob_changes(self.model, twin, fitted, outputs)
+
         return Fitting(
             run=lambda model: search_from(model, fitted),
-            changes=lambda twin: log_prob_changes(self.model, twin, fitted),
+            changes=changes,
             limit=MAX_LOG_PROB_CHANGE / 2,
         )
 
@@ -130,8 +146,8 @@ class TranslationSubject:
 
     def _compare_twin(self, twin: TranslationModel, manifest: Manifest) -> dict[str, Any]:
         """Whole searches of both models in PyTorch."""
-        stepper = TorchStepper(twin)
-        parity = measure(TorchStepper(self.model), stepper, stepper, self.vocabulary, self.text.dev)
+        checkpoint, stepper = TorchStepper(self.model), TorchStepper(twin)
+        parity = measure(checkpoint, stepper, stepper, self.vocabulary, self.text.dev, self.outputs)
         check(parity, manifest.decoder_kind, manifest.precision)
         return parity.to_dict()
 
@@ -142,11 +158,19 @@ class TranslationSubject:
             return {}
         dev, vocabulary = self.text.dev, self.vocabulary
         bundle = OnnxStepper(folder, on_cpu(manifest), default_threads())
-        checkpoint, twin = TorchStepper(self.model), TorchStepper(arithmetic.twin)
-        parity = measure(checkpoint, twin, bundle, vocabulary, dev)
+        checkpoint = TorchStepper(self.model)
+        if arithmetic.twin is self.model:
+            twin, outputs = checkpoint, None  # those that the comparison of logits finds
+        else:
+            twin, outputs = TorchStepper(arithmetic.twin), self.outputs
+        parity = measure(checkpoint, twin, bundle, vocabulary, dev, outputs)
         if manifest.precision == "int8":
-            kind, noisy = manifest.decoder_kind, lambda: TorchStepper(jittered(arithmetic.twin))
-            parity = measure_noise(parity, kind, twin, noisy, vocabulary, dev)
+
+            def noisy(seed: int) -> Stepper:
+                return TorchStepper(jittered(arithmetic.twin, seed))
+
+            kind = manifest.decoder_kind
+            parity = measure_noise(parity, kind, twin, bundle, noisy, vocabulary, dev)
         logger.info("parity with the checkpoint: %s", parity.to_dict())
         check(parity, manifest.decoder_kind, manifest.precision)
         found = {**parity.to_dict(), "fp32_products": len(arithmetic.products.exact)}
@@ -157,13 +181,14 @@ class TranslationSubject:
 
 
 def log_prob_changes(
-    model: TranslationModel, twin: TranslationModel, sentences: list[Sentence]
+    model: TranslationModel,
+    twin: TranslationModel,
+    sentences: list[Sentence],
+    outputs: list[tuple[int, ...]],
 ) -> Changes:
-    """How a twin changes the log-probability of what the model itself writes, nats a token."""
-    options = SearchOptions(loop_guard=False)
-    sentences = [replace(sentence, options=options) for sentence in sentences]
+    """How a twin changes the log-probability of what the model itself writes, its `outputs`; nats
+    a token."""
     checkpoint, stepper = TorchStepper(model), TorchStepper(twin)
-    outputs = search_all(checkpoint, sentences)
     own = total_log_probs(checkpoint, sentences, outputs)
     tokens = sum(len(output) + 1 for output in outputs)
 

@@ -64,7 +64,7 @@ def measure_language(
     compared = windows[:LOGIT_WINDOWS]
     for number, window in enumerate(compared):
         progress.part(number, len(compared) + 5)  # what follows takes about as long as five
-        difference = np.abs(window_logits(twin, window) - _step_logits(stepper, window))
+        difference = np.abs(window_logits(twin, window) - step_logits(stepper, window))
         largest = float(np.maximum(largest, difference.max()))  # carries a NaN on
         total, count = total + float(difference.sum()), count + difference.size
     tokens = sum(window.scored for window in windows)
@@ -131,7 +131,7 @@ def window_logits(model: CausalLanguageModel, window: Window) -> Floats:
     return result
 
 
-def _step_logits(stepper: LanguageStepper, window: Window) -> Floats:
+def step_logits(stepper: LanguageStepper, window: Window) -> Floats:
     """Logits [T,V] of the bundle, decoded token by token with a cache."""
     tokens = window.tokens[:-1].tolist()
     state = stepper.encode([()])

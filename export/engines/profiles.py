@@ -10,9 +10,10 @@ from export.errors import ExportError
 from serving.bundle.engines import Span
 from serving.bundle.manifest import Manifest
 from serving.queue.limits import BatchLimits
+from serving.runtime.cache_tensors import round_up
 from serving.runtime.translation_stepper import PREFILL_CHUNK
 from serving.search.options import MAX_STEPS
-from serving.search.prefix_tree import ALIGNMENT, REPACK_EVERY, round_up
+from serving.search.prefix_tree import ALIGNMENT, REPACK_EVERY
 from serving.search.sampling.drawing import TOP
 from serving.search.sampling.prompts import CHUNK
 

@@ -12,7 +12,7 @@ from export.passes.cuda_operators import check_operators
 from export.passes.fold_scalars import fold_scalars, original_of
 from export.passes.fold_transposes import fold_transposes
 from export.passes.fusing.attention import fuse_attention, fuse_attention_by_head
-from export.passes.fusing.biases import fuse_biases
+from export.passes.fusing.biases import fuse_biases, fuse_tied_products
 from export.passes.fusing.choices import fuse_candidates, fuse_shortlist_candidates, fuse_top_tokens
 from export.passes.fusing.convolutions import fuse_convolutions
 from export.passes.fusing.embeddings import fuse_embeddings
@@ -59,6 +59,7 @@ FUSIONS = (
     ("LayerNormalization", fuse_post_norms),
     ("MatMulIntegerToFloat", fuse_wide_products),
     ("MatMulIntegerToFloat", fuse_biases),
+    ("MatMulIntegerToFloat", fuse_tied_products),
     ("Gelu", fuse_gelu_rounding),
     ("QuantizeLinear", fuse_row_rounding),
     ("Cast", fuse_embeddings),

@@ -90,8 +90,10 @@ def _copied(read: Callable[..., Any], *, opset_version: int) -> Any:
 def _traced_once() -> Iterator[None]:
     """Keep torch.onnx from tracing a program again for replaceable operators and for value types
     that are already known. Also keep PyTorch from caching results by tensors, since with symbolic
-    sizes the look-up takes longer than the computation."""
+    sizes the look-up takes longer than the computation, and from noting for each operator by which
+    lines of code it was called, which no graph holds."""
     from torch._dynamo import config
+    from torch.fx import config as fx_config
     from torch.onnx._internal.exporter import _decomp, _fx_passes
     from torch.onnx._internal.fx.passes import type_promotion
 
@@ -112,11 +114,14 @@ def _traced_once() -> Iterator[None]:
         return node.meta["val"] if "val" in node.meta else Interpreter.run_node(interpreter, node)
 
     passes.decompose_with_registry, promotion.run_node = known_operators_used, promoted
+    traces_left_out = fx_config.do_not_emit_stack_traces
+    fx_config.do_not_emit_stack_traces = True
     try:
         with config.patch(fake_tensor_cache_enabled=False):
             yield
     finally:
         passes.decompose_with_registry, promotion.run_node = trace_again, run_node
+        fx_config.do_not_emit_stack_traces = traces_left_out
 
 
 @contextlib.contextmanager

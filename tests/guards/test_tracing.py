@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 import torch
 from onnx.reference import ReferenceEvaluator
 from torch import Tensor, nn
 
 from export.graphs.tracing import trace_graph
 from serving.bundle.graph import Tensor as GraphTensor
-from tests.toy.tracing import Trace, remembering
+from tests.toy import tracing
+from tests.toy.tracing import Trace, kept_from_run_to_run, remembering
 
 
 class Network(nn.Linear):
@@ -79,3 +82,22 @@ def test_a_graph_is_traced_once_and_each_has_its_own_weights(tmp_path: Path) -> 
         module for number, (module, _) in enumerate(different) if number != 1
     ]
     assert len(traced) == 4
+
+
+def test_code_that_changes_is_traced_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, ids = tmp_path / "training/models/block.py", tmp_path / "serving/search/ids.py"
+    for file in (model, ids, tmp_path / "export/graphs/a.py", tmp_path / "serving/bundle/graph.py"):
+        file.parent.mkdir(parents=True)
+        file.write_text("a")
+    monkeypatch.setattr(tracing, "ROOT", tmp_path)
+    kept = [kept_from_run_to_run(tmp_path / "kept") for _ in range(2)]
+    for file in (model, ids):
+        file.write_text("b")
+        kept.append(kept_from_run_to_run(tmp_path / "kept"))
+    assert kept[0] == kept[1]
+    assert len(set(kept)) == 3
+    os.utime(kept[0], (0, 0))
+    kept_from_run_to_run(tmp_path / "kept")
+    assert sorted((tmp_path / "kept").iterdir()) == sorted(kept[2:])
+    os.utime(kept[3], (0, 0))
+    assert kept_from_run_to_run(tmp_path / "kept").exists()  # it is used, however old

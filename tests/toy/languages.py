@@ -34,7 +34,7 @@ def texts(language: str, count: int, seed: int) -> list[str]:
 
 def write_multilingual_recipe(folder: Path, pairs: int = 1500) -> Path:
     """Write texts and folder/toy.yaml, German-English and English-Spanish in both directions;
-    returns the recipe. The model has about 200,000 parameters and learns the texts in 400 steps."""
+    returns the recipe. The model has about 200,000 parameters and learns the texts in 800 steps."""
     path = write_toy_recipe(folder, pairs=20)
     recipe = yaml.safe_load(path.read_text())
     recipe["data"] |= {"source_language": "en", "target_language": "de", "held_out_pairs": 80}
@@ -61,9 +61,9 @@ def write_multilingual_recipe(folder: Path, pairs: int = 1500) -> Path:
         "label_smoothing": 0.0,
     }
     recipe["loop"] |= {
-        "max_steps": 400,
-        "validate_every": 400,
-        "checkpoint_every": 400,
+        "max_steps": 800,
+        "validate_every": 800,
+        "checkpoint_every": 800,
         "bf16": False,
         "bleu_sentences": 40,
     }

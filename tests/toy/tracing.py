@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Callable
+import inspect
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,6 +25,12 @@ from torch.onnx._internal._lazy_import import onnxscript_apis
 from export.graphs.tracing import rules_by_operator
 
 Trace = Callable[..., onnx.ModelProto]
+
+ROOT = Path(__file__).parents[2]
+_TRACED = ("training/models", "export/graphs", "serving/bundle/graph.py", "serving/search/ids.py")
+"""What a trace depends on beside the classes of its module."""
+_TRACERS = ("torch", "onnx", "onnxscript", "onnx-ir")
+_DAY = 24 * 3600
 
 
 def remembering(trace: Trace, folder: Path) -> Trace:
@@ -43,6 +55,28 @@ def remembering(trace: Trace, folder: Path) -> Trace:
         return onnx.load_model_from_string(optimized.read_bytes())
 
     return traced
+
+
+def kept_from_run_to_run(folder: Path) -> Path:
+    """The part of a folder whose graphs were traced by the code as it is now.
+
+    Parts of other code that no run has used for a day are removed.
+    """
+    found = hashlib.sha256(repr([sys.version, *map(version, _TRACERS)]).encode())
+    files = chain.from_iterable(_python_files(ROOT / name) for name in _TRACED)
+    for file in [*sorted(files), Path(__file__)]:
+        found.update(file.read_bytes())
+    part = folder / found.hexdigest()[:16]
+    part.mkdir(parents=True, exist_ok=True)
+    part.touch()
+    for other in folder.iterdir():
+        if other.stat().st_mtime < time.time() - _DAY:
+            shutil.rmtree(other, ignore_errors=True)
+    return part
+
+
+def _python_files(path: Path) -> Iterable[Path]:
+    return path.rglob("*.py") if path.is_dir() else [path]
 
 
 def _optimized(module: nn.Module, path: Path) -> onnx.ModelProto:
@@ -70,9 +104,24 @@ def _values(module: nn.Module) -> str:
 
 
 def _fingerprint(module: nn.Module, inputs: Any, outputs: Any) -> str:
-    classes = [(name, type(part), part.extra_repr()) for name, part in module.named_modules()]
+    classes = [
+        (name, type(part), _source(type(part)), part.extra_repr())
+        for name, part in module.named_modules()
+    ]
     config: Any = module.model.config  # type: ignore[union-attr]
     tensors = chain(module.named_parameters(), module.named_buffers())
     shapes = [(name, tensor.shape, tensor.dtype) for name, tensor in tensors]
     described = repr((classes, config, shapes, inputs, outputs))
     return hashlib.sha256(described.encode()).hexdigest()
+
+
+@functools.cache
+def _source(kind: type) -> str:
+    """Names the code of a class of this repository, such as a block of a test's own, and of what it
+    is derived from."""
+    found = hashlib.sha256()
+    for each in kind.__mro__[:-1]:  # object has no file
+        file = Path(inspect.getfile(each))
+        if file.is_relative_to(ROOT) and "site-packages" not in file.parts:
+            found.update(file.read_bytes())
+    return found.hexdigest()

@@ -1,4 +1,4 @@
-"""The bias of a product whose rows have a scale each."""
+"""Products of rows of 8 bits, with the bias that is added, or of a table that is turned."""
 
 from __future__ import annotations
 
@@ -13,9 +13,30 @@ def fuse_biases(groups: Groups, node: NodeProto) -> None:
 
     before    u8, W s8, scales of rows and columns, zero point -> MatMulIntegerToFloat -> Add b
     after     u8, W s8, scales of rows and columns, zero point, b -> BiasedProduct
+
+    Of a table that is turned for it, it is BiasedTiedProduct.
     """
     bias = groups.bias_after(node.output[0])
     if bias is None or len(node.input) != 5 or node.input[2] in groups.constants:
         return
-    call = Call("BiasedProduct", (*node.input, bias[1]), (bias[0].output[0],))
-    groups.replace([node, bias[0]], call)
+    turned, inputs = groups.weight_of(node)
+    name = "BiasedTiedProduct" if turned else "BiasedProduct"
+    call = Call(name, (*inputs, bias[1]), (bias[0].output[0],))
+    groups.replace([*turned, node, bias[0]], call)
+
+
+def fuse_tied_products(groups: Groups, node: NodeProto) -> None:
+    """A product with a table that ids are looked up in, too.
+
+    before    table s8 -> Transpose -> W; u8, W, scales of rows and columns, zero point
+              -> MatMulIntegerToFloat
+    after     u8, table, scales of rows and columns, zero point -> TiedProduct
+
+    With the operator's own bias it is BiasedTiedProduct.
+    """
+    turned, inputs = groups.weight_of(node)
+    if not turned:
+        return
+    given = [name for name in inputs if name]  # weights have no zero point of their own
+    name = "BiasedTiedProduct" if len(given) > 5 else "TiedProduct"
+    groups.replace([*turned, node], Call(name, tuple(given), (node.output[0],)))

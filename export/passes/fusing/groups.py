@@ -134,6 +134,18 @@ class Groups:
             return None
         return after[0], biases[0]
 
+    def weight_of(self, product: NodeProto) -> tuple[list[NodeProto], list[str]]:
+        """The node that turns a table to be a product's weight, where there is one, and the
+        product's inputs with the table in the place of the weight.
+
+        table [N,K] s8 -> Transpose -> W
+        """
+        turned = self.producers.get(product.input[1])
+        inputs = list(product.input)
+        if turned is None or turned.op_type != "Transpose":
+            return [], inputs
+        return [turned], [inputs[0], turned.input[0], *inputs[2:]]
+
     def between(self, starts: Sequence[str], ends: Sequence[str]) -> list[NodeProto]:
         """The nodes that lead from some values to others, in order."""
         wanted, inside = set(ends), []

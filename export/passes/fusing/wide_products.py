@@ -39,15 +39,17 @@ def fuse_wide_products(groups: Groups, node: NodeProto) -> None:
               -> Split -> Add -> [M,N] -> Add b
     after     u8, W s8, scales of rows and columns, zero point, b -> BiasedWideProduct
 
-    Without a bias it is WideProduct.
+    Without a bias it is WideProduct; of a table that is turned for it, TiedWideProduct.
     """
     split = groups.chain_after(node.output[0], ("Split",))
     total = groups.chain_after(split[0].output[0], ("Add",)) if split else None
     if split is None or total is None or list(total[0].input) != list(split[0].output):
         return
-    group, end, name, inputs = [node, *split, *total], total[0].output[0], "WideProduct", node.input
+    group, end, name = [node, *split, *total], total[0].output[0], "WideProduct"
+    turned, inputs = groups.weight_of(node)
+    group, name = [*turned, *group], f"{'Tied' if turned else ''}{name}"
     bias = groups.bias_after(end)
     if bias is not None:
         group, end = [*group, bias[0]], bias[0].output[0]
-        name, inputs = "BiasedWideProduct", [*inputs, bias[1]]
+        name, inputs = f"Biased{name}", [*inputs, bias[1]]
     groups.replace(group, Call(name, tuple(inputs), (end,)))

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto
 
-from export.arithmetic.quantize import quantize_columns
+from export.arithmetic.quantize import quantize_columns, weight_key
 from export.passes.fold_scalars import original_of
 from export.passes.int8.operands import cast
 from export.passes.int8.rewriting import Rewriting
@@ -26,6 +26,7 @@ def lower_embeddings(graph: Rewriting, node: NodeProto) -> bool:
     original, scaled_by = original_of(name, graph.scaled, graph.constants)
     quantized, scale = quantize_columns(original.astype(np.float32, copy=False).T)
     rows = graph.constant(np.ascontiguousarray(quantized.T), f"{name}_s8")
+    graph.tables.setdefault(weight_key(quantized.T), rows)
     scales = graph.constant(scale[:, None] * scaled_by, f"{name}_scale")
     looked_up = graph.add("Gather", [rows, ids], f"{output}_s8")
     as_float = graph.add("Cast", [looked_up], f"{output}_f32", cast(onnx.TensorProto.FLOAT))

@@ -84,13 +84,23 @@ def row_parts(graph: Rewriting, name: str, axes: Shape) -> list[tuple[str, str]]
 
 
 def quantize_weight(graph: Rewriting, name: str) -> tuple[str, str, bytes]:
-    """s8 columns [K,N], their scales [N], and what names them in `ranges` and `exact`."""
+    """s8 columns [K,N], their scales [N], and what names them in `ranges` and `exact`.
+
+    Columns that are the rows of a table, as where input and output pieces have the same vectors,
+    are the table, turned: its numbers are in the graph once.
+    """
     if name not in graph.weights:
         # A factor changes the scales, not the levels: the key must be that of the model.
         weight, factor = original_of(name, graph.scaled, graph.constants)
         quantized, scale = quantize_columns(weight.astype(np.float32, copy=False))
+        table = graph.tables.get(weight_key(quantized.T))
+        columns = (
+            graph.constant(quantized, f"{name}_s8")
+            if table is None
+            else graph.add("Transpose", [table], f"{name}_s8")
+        )
         graph.weights[name] = (
-            graph.constant(quantized, f"{name}_s8"),
+            columns,
             graph.constant(scale * factor, f"{name}_scale"),
             weight_key(quantized),
         )

@@ -53,6 +53,8 @@ class Rewriting:
         """The u8 rows and the scales of values, made once for all products that read them."""
         self.weights: dict[str, tuple[str, str, bytes]] = {}
         """The s8 columns, scales and keys of weights."""
+        self.tables: dict[bytes, str] = {}
+        """The s8 tables [V,D] that ids are looked up in, by `weight_key`."""
         self._model = model
         self._axes = _input_axes(model)
         self.shapes = _row_shapes(model, self._axes)

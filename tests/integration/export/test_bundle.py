@@ -261,9 +261,8 @@ def test_fp32_products_in_an_int8_graph(tmp_path: Path, name: str, static: bool)
         for part, module in model.named_modules()
     )
     assert operators["Gemm"] + operators["MatMul"] == len(exact) + convolutions
-    assert operators["MatMulIntegerToFloat"] + operators["BiasedProduct"] == len(products) - len(
-        exact
-    )
+    int8 = ("MatMulIntegerToFloat", "BiasedProduct", "TiedProduct", "BiasedTiedProduct")
+    assert sum(operators[kind] for kind in int8) == len(products) - len(exact)
 
 
 def with_an_outlier(ffn: Any) -> bytes:

@@ -17,7 +17,7 @@ from export.arithmetic.choice import Arithmetic
 from export.bundles import translation
 from export.bundles.subject import Form
 from export.bundles.translation import ComparedText, TranslationSubject, trained_translation
-from export.comparison.translation import search_all
+from export.comparison.translation import measure, search_all
 from export.errors import ExportError, ParityError
 from export.texts.dev_set import DevSet
 from export.texts.texts import TextPair, Texts
@@ -105,6 +105,37 @@ def test_a_twin_is_as_far_as_it_changes_the_probability_of_what_the_model_writes
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
     assert np.abs(found).max() > 0.01
     np.testing.assert_array_equal(subject(model).fitting().changes(model)(), np.zeros(3))
+
+
+def test_what_the_model_writes_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all that is fitted and compared."""
+    searched: list[int] = []
+
+    def noted(stepper: Any, sentences: Any) -> Any:
+        searched.append(len(sentences))
+        return search_all(stepper, sentences)
+
+    monkeypatch.setattr(translation, "search_all", noted)
+    monkeypatch.setattr(translation, "OnnxStepper", lambda *_: TorchStepper(twin))
+    monkeypatch.setattr(translation, "on_cpu", lambda manifest: manifest)
+    given: list[Any] = []
+
+    def measured(*arguments: Any) -> Any:
+        given.append(arguments[-1])
+        return measure(*arguments)
+
+    monkeypatch.setattr(translation, "measure", measured)
+    monkeypatch.setattr(translation, "check", lambda *_: None)
+    monkeypatch.setattr(translation, "compare_in_reference", lambda *_: {})
+    model, twin = ending_model(0), ending_model(1)
+    found = subject(model)
+    found.fitting().changes(twin)()
+    found.fitting().changes(model)()
+    int8: Any = SimpleNamespace(precision="int8", decoder_kind="cross", shortlist=None)
+    parity, _ = found.compare(Arithmetic(model, twin), Path("b"), int8)
+    assert searched == [len(LINES)]
+    assert given == [found.outputs]
+    assert parity["sentences"] == len(LINES)
 
 
 @pytest.fixture

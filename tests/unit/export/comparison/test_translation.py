@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from export.comparison import translation
 from export.comparison.significance import BleuChange
 from export.comparison.translation import (
     LEAST_BLEU_CHANGE,
@@ -18,6 +19,7 @@ from export.comparison.translation import (
     MAX_LOGIT_DIFFERENCE,
     MAX_TWIN_DIFFERENCE,
     MOST_NOISE,
+    NOISE_DRAWS,
     PairedStepper,
     Parity,
     check,
@@ -167,6 +169,35 @@ def test_a_bundle_that_computes_the_same_is_identical() -> None:
     assert given.bleu_bundle < 100
 
 
+@pytest.mark.parametrize("paired", [2, 64])
+def test_the_checkpoint_searches_once(paired: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In fp32 with the bundle, for the first sentences; what is known is not searched at all."""
+    searched: list[tuple[type, int]] = []
+
+    def noted(stepper: Any, sentences: Sequence[Sentence]) -> list[tuple[int, ...]]:
+        searched.append((type(stepper), len(sentences)))
+        return search_all(stepper, sentences)
+
+    monkeypatch.setattr(translation, "search_all", noted)
+    monkeypatch.setattr(translation, "LOGIT_SENTENCES", paired)
+    model, bundle = ending_model(), TorchStepper(ending_model(1))
+    checkpoint, vocabulary = TorchStepper(model), Vocabulary.of(LETTERS)
+    first = min(paired, len(SOURCES))
+    found = measure(checkpoint, checkpoint, bundle, vocabulary, DEV)
+    apart = [(PairedStepper, first), (TorchStepper, len(SOURCES) - first), (TorchStepper, 5)]
+    assert searched == apart
+    searched.clear()
+    alone = measure(checkpoint, TorchStepper(model), bundle, vocabulary, DEV)
+    assert searched == [(PairedStepper, first), (TorchStepper, 5), (TorchStepper, 5)]
+    assert alone == found
+    outputs = search_all(checkpoint, DEV.sentences(vocabulary, SearchOptions(loop_guard=False)))
+    searched.clear()
+    known = measure(checkpoint, TorchStepper(model), bundle, vocabulary, DEV, outputs)
+    assert searched == [(PairedStepper, first), (TorchStepper, 5)]
+    assert known == found
+    assert found.identical < found.sentences == 5
+
+
 def test_a_bundle_that_writes_something_else_is_counted_and_refused() -> None:
     other = ending_model(1)
     found = compared(other)
@@ -247,19 +278,25 @@ def test_limits_are_those_of_the_precision_and_of_what_bleu_compares_with() -> N
 
 
 def test_noise_of_rounding_raises_the_limit_where_it_decides() -> None:
-    vocabulary, made = Vocabulary.of(LETTERS), []
+    vocabulary, seeds = Vocabulary.of(LETTERS), []
 
-    def jittered() -> TorchStepper:
-        made.append(near(ending_model(), 1e-3))
-        return TorchStepper(made[-1])
+    def jittered(seed: int) -> TorchStepper:
+        seeds.append(seed)
+        return TorchStepper(near(ending_model(), 1e-3 * (1 + seed % 2)))  # 1.5e-3 in the mean
+
+    def compared(parity: Parity, change: float) -> Parity:
+        bundle = TorchStepper(near(ending_model(), change))
+        return measure_noise(parity, "cross", twin, bundle, jittered, vocabulary, DEV)
 
     twin = TorchStepper(ending_model())
-    assert measure_noise(SOUND, "cross", twin, jittered, vocabulary, DEV) is SOUND
-    assert made == []
+    assert compared(SOUND, 1e-3) is SOUND
+    assert seeds == []
     far = replace(SOUND, logits_mean_difference=0.02)
-    found = measure_noise(far, "cross", twin, jittered, vocabulary, DEV)
-    assert found.twin_noise is not None
-    assert found.twin_noise > 0
+    for times in (1.0, 3.0):
+        found = compared(far, 1.5e-3 * times)
+        assert found.twin_noise
+        assert found.logits_mean_difference == pytest.approx(times * found.twin_noise, rel=0.02)
+    assert seeds == [*range(NOISE_DRAWS)] * 2
     for noise, refused in ((0.02 / MOST_NOISE * 1.01, False), (0.02 / MOST_NOISE * 0.99, True)):
         assert bool(check_logits("cross", "int8", 0.0, 0.02, noise)) is refused
 

@@ -23,6 +23,7 @@ CONSTANTS = {
     "weight_scales": GENERATOR.random(OUTPUTS).astype(np.float32),
     "zero": np.array(128, np.uint8),
     "one_scale": np.array(0.02, np.float32),
+    "table": GENERATOR.integers(-127, 128, (OUTPUTS, INPUTS), dtype=np.int8),
     "bias": GENERATOR.standard_normal(OUTPUTS).astype(np.float32),
 }
 FEED = {
@@ -36,8 +37,13 @@ HALVES = [
 ]
 
 
-def product(output: str, scales: str = "scales") -> onnx.NodeProto:
-    operands = ["x", "weight", scales, "weight_scales", "zero"]
+TURN = helper.make_node("Transpose", ["table"], ["turned"])
+
+
+def product(
+    output: str, scales: str = "scales", weight: str = "weight", *bias: str
+) -> onnx.NodeProto:
+    operands = ["x", weight, scales, "weight_scales", "zero", *bias]
     return helper.make_node("MatMulIntegerToFloat", operands, [output], domain=MICROSOFT)
 
 
@@ -73,6 +79,19 @@ def run(model: onnx.ModelProto) -> NDArray[Any]:
         ([product("sum"), BIAS], "y", ["BiasedProduct"]),
         ([product("product"), *HALVES], "sum", ["WideProduct"]),
         ([product("product"), *HALVES, BIAS], "y", ["BiasedWideProduct"]),
+        ([TURN, product("sum", weight="turned")], "sum", ["TiedProduct"]),
+        ([TURN, product("sum", weight="turned"), BIAS], "y", ["BiasedTiedProduct"]),
+        (
+            [TURN, product("sum", "one_scale", "turned", "", "bias")],
+            "sum",
+            ["BiasedTiedProduct"],
+        ),
+        ([TURN, product("product", weight="turned"), *HALVES], "sum", ["TiedWideProduct"]),
+        (
+            [TURN, product("product", weight="turned"), *HALVES, BIAS],
+            "y",
+            ["BiasedTiedWideProduct"],
+        ),
         ([product("sum")], "sum", []),
         ([product("sum", "one_scale"), BIAS], "y", []),  # ONNX Runtime's own has that
     ],

@@ -9,9 +9,16 @@ from numpy.typing import NDArray
 from onnx import NodeProto, helper
 
 from export.arithmetic.quantize import Products, StaticRange, quantize_columns, weight_key
+from export.passes.int8.embeddings import lower_embeddings
 from export.passes.int8.keep_rows_flat import keep_rows_flat
 from export.passes.int8.products import lower_products
-from tests.unit.export.passes.small_graph import kinds, rewritten, run, small_graph
+from tests.unit.export.passes.small_graph import (
+    constants_of,
+    kinds,
+    rewritten,
+    run,
+    small_graph,
+)
 
 GENERATOR = np.random.default_rng(0)
 FEED = {"x": GENERATOR.standard_normal((2, 3, 8)).astype(np.float32)}
@@ -129,6 +136,27 @@ def test_two_products_read_rows_that_are_rounded_once() -> None:
         )
         assert kinds(model).count("QuantizeLinear") == 1 + wide
         assert kinds(model).count("MatMulIntegerToFloat") == 2
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_table_that_is_the_output_as_well_is_kept_once(wide: bool) -> None:
+    ids = np.array([[2, 0, 4], [1, 3, 3]])
+    nodes = [
+        helper.make_node("Gather", ["vectors", "ids"], ["x"]),
+        helper.make_node("MatMul", ["x", "vectors_turned"], ["y"]),
+    ]
+    constants = {"vectors": WEIGHT.T.copy(), "vectors_turned": WEIGHT}
+    axes = {"ids": ("B", "Q"), "x": ("B", "Q", 8), "y": ("B", "Q", 5)}
+    model = small_graph(nodes, {"ids": ids}, ["y"], constants, axes)
+    rules = (lower_embeddings, lower_products)
+    made = rewritten(model, *rules, int8=True, products=Products(wide=wide))
+    assert [tensor.shape for tensor in constants_of(made).values() if tensor.ndim == 2] == [
+        (5, 8), (5, 1)
+    ]  # fmt: skip
+    wanted = ROUNDED_WEIGHT.T[ids] @ ROUNDED_WEIGHT
+    np.testing.assert_allclose(run(made, {"ids": ids})[0], wanted, atol=1e-3 if wide else 5e-2)
+    kept = rewritten(model, *rules, int8=True, products=Products(exact=frozenset([KEY])))
+    assert "Transpose" not in kinds(kept)
 
 
 @pytest.mark.parametrize("other", ["cube", "given"])
