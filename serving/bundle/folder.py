@@ -99,6 +99,12 @@ def _check_decoding(path: Path, manifest: Manifest) -> None:
         raise BundleError(
             f"{path}: special_ids must be in [0, {sizes.vocab_size - 1}], got {vars(ids)}"
         )
+    widths = [each.axes[-1] for each in manifest.step.outputs if each.role == "logits"]
+    if any(isinstance(width, int) and width != sizes.vocab_size for width in widths):
+        raise BundleError(
+            f"{path}: sizes.vocab_size must be {widths[0]}, the width of the logits, got "
+            f"{sizes.vocab_size}"
+        )
     others = manifest.other_ends
     if others and (manifest.task != "generate" or len({ids.eos, *others}) <= len(others)):
         raise BundleError(

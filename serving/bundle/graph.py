@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Literal
+
+from pydantic import field_validator
 
 from serving.bundle.strict import Strict
 
 DType = Literal["int64", "int32", "float32", "float16", "bfloat16"]
+_LETTERS = frozenset(("B", "K", "Q", "C", "S", "D", "V", "N", "R", "T", "M", "BS", "L"))
+_REPEATED = ("self", "state", "source")
+"""Roles of which a graph may have several inputs or outputs."""
 FLOAT_BYTES: dict[DType, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
 Role = Literal[
     "token",
@@ -52,6 +58,14 @@ class Tensor(Strict):
     the longest shortlist, or fixed sizes."""
     role: Role
 
+    @field_validator("axes")
+    @classmethod
+    def _are_known(cls, axes: tuple[str | int, ...]) -> tuple[str | int, ...]:
+        for axis in axes:
+            if (axis not in _LETTERS) if isinstance(axis, str) else (axis < 1):
+                raise ValueError(f"an axis must be a known letter or a number from 1 on: {axis!r}")
+        return axes
+
     @property
     def slot_size(self) -> int:
         """Of a cache: numbers in one slot of a row."""
@@ -70,3 +84,11 @@ class Graph(Strict):
     opset: int
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+
+    @field_validator("inputs", "outputs")
+    @classmethod
+    def _have_their_own_roles(cls, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        for role, count in Counter(tensor.role for tensor in tensors).items():
+            if count > 1 and role not in _REPEATED:
+                raise ValueError(f"only one may have the role {role!r}")
+        return tensors

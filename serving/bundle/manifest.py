@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
 from serving.bundle.engines import EngineFile
-from serving.bundle.graph import FLOAT_BYTES, Graph, Tensor
+from serving.bundle.graph import Graph, Tensor
 from serving.bundle.languages import Languages
 from serving.bundle.strict import Strict
 from serving.errors import BundleError, InvalidOptionError
@@ -17,9 +17,6 @@ from serving.search.options import SearchOptions
 
 CARD = "README.md"
 """The model card. People may edit it: the hashes do not cover it."""
-MOST_JOINT_STATES = 256
-"""One or two sentences at beam 5. Their matrix products are large enough, and their states fit into
-the processor's cache (docs/background/decisions.md)."""
 
 Family = Literal["transformer", "macaron", "joint", "lm", "bert"]
 Precision = Literal["fp32", "int8", "fp16", "bf16", "w8a16"]
@@ -261,38 +258,6 @@ class Manifest(Strict):
         if min(vars(ids).values()) < 0:
             raise ValueError("ids must be 0 or more")
         return ids
-
-
-class CacheSizes:
-    """How much memory a model's caches take, and how large its batches should be, from the manifest
-    alone. So a process that only fills batches needs no session."""
-
-    def __init__(self, manifest: Manifest) -> None:
-        # Here, as it brings NumPy, which who reads manifests alone does without.
-        from serving.search.prefix_tree import REPACK_EVERY, SPARE_SLOTS
-
-        self._kind, self._target = manifest.decoder_kind, manifest.target
-        self.lookback = manifest.lookback
-        """As `Manifest.lookback`."""
-        self._caches = manifest.caches
-        self._slot_bytes = sum(FLOAT_BYTES[each.dtype] * each.slot_size for each in self._caches)
-        self.repack_every = REPACK_EVERY[self._kind]
-        """Steps after which a sentence drops its dead cache slots."""
-        self.spare_slots = 0 if self._target == "cuda" else SPARE_SLOTS[self._kind]
-        """Slots that caches are laid out with beyond those that are needed."""
-
-    @property
-    def most_states(self) -> int | None:
-        """Rows x beams x source positions beyond which a batch of a joint model gets no faster.
-        None for other models, and on CUDA, where only the caches limit batches."""
-        return MOST_JOINT_STATES if self._kind == "joint" and self._target != "cuda" else None
-
-    def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
-        """Bytes of caches of that size, with the spare copy that a repack writes."""
-        from serving.search.prefix_tree import round_up
-
-        height = round_up(source_length) if self._kind == "joint" else 1
-        return 2 * self._slot_bytes * rows * height * slots
 
 
 def check_shortlist(options: SearchOptions, manifest: Manifest) -> None:

@@ -16,7 +16,9 @@ from serving.queue.limits import BatchLimits, Demand
 from serving.queue.observer import Observer
 from serving.queue.ticket import Ticket
 from serving.runtime.text_encoder import TextEncoder
+from serving.search.options import Group
 
+_GROUP = Group(beam_size=1, shortlisted=False)
 ReadTicket = Ticket[Floats]
 """Ends with the output for one text: a vector, or class logits."""
 
@@ -25,7 +27,7 @@ class TextWork(Work[EncodedText, None, Floats]):
     """A text to read, with the ticket that waits for it."""
 
     def __init__(self, text: EncodedText, ticket: ReadTicket) -> None:
-        demand = Demand(beam_size=1, source_length=len(text.ids), slots=0)
+        demand = Demand(_GROUP, source_length=len(text.ids), slots=0)
         super().__init__(text, demand, ticket.submitted, ticket.deadline)
         self._ticket = ticket
 
@@ -66,8 +68,7 @@ class TextEngine:
         self._texts.update(tasks)
         lengths = tuple(len(text.ids) for text in self._texts.values())
         self._progress.joined.append(Joined(tuple(tasks), time.monotonic(), 0.0, lengths))
-        group = Demand(beam_size=1, source_length=0, slots=0).group
-        self._progress.rested.append(group)  # more may come before the next step
+        self._progress.rested.append(_GROUP)  # more may come before the next step
 
     def cancel(self, numbers: Iterable[int]) -> None:
         """Drop texts; those that were read are ignored."""

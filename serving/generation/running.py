@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from serving.generation.choices import ChoiceBuilder, Generation, TokenScore, best_choices
@@ -18,7 +18,6 @@ from serving.generation.ticket import Delta, GenerationDone, PromptRead
 from serving.generation.work import PromptTask
 from serving.queue.engine import Joined, Progress
 from serving.runtime.language_stepper import LanguageStepper
-from serving.runtime.language_stepper import Reading as ReadingSteps
 from serving.search.beams.beam import BeamSearch
 from serving.search.sampling.batch import Generated, GenerationBatch, SampledOutput
 from serving.search.sampling.prompts import Prompted, PromptScores, chunks
@@ -117,6 +116,9 @@ class RunningPrompts:
 
     def close(self) -> None:
         """Drop all prompts and free the memory of their caches."""
+        for reading in self._readings:
+            reading.close()
+        self._readings.clear()
         self._batch.close()
 
     def _read(self) -> None:
@@ -137,6 +139,8 @@ class RunningPrompts:
             self._readings.remove(reading)
             if reading.prompts:
                 self._finish_reading(reading)
+            else:
+                reading.close()
 
     def _finish_reading(self, reading: _Reading) -> None:
         """Add the outputs of prompts that have been read to the batch."""
@@ -243,14 +247,19 @@ class _Reading:
         """Once all has been read."""
         self.left = chunks(prompts[0].task.ids[:-1])
         """Chunks that are not read yet."""
-        self._chunks = self._run(stepper.read([ids[:-1] for ids in unique], labels))
+        self._steps = stepper.read([ids[:-1] for ids in unique], labels)
 
     def advance(self) -> bool:
         """Read one chunk; returns True once everything has been read, which takes one extra
         call."""
-        next(self._chunks, None)
+        try:
+            next(self._steps)
+        except StopIteration as end:
+            self.result = end.value
         self.left -= 1
         return self.result is not None
 
-    def _run(self, steps: ReadingSteps) -> Generator[None]:
-        self.result = yield from steps
+    def close(self) -> None:
+        """Free the caches of prompts that nobody wants any more, in the thread that decodes. The
+        garbage collector would do it later, in the middle of whatever runs then."""
+        self._steps.close()

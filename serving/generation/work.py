@@ -98,4 +98,4 @@ def prompt_demand(task: PromptTask, sizes: CacheCosts, reach: int | None) -> Dem
     slots = most_slots(
         read, options.beam_size, options.max_length, sizes.repack_every, reach, sizes.spare_slots
     )
-    return Demand(options.beam_size, 0, slots, rows=task.rows)
+    return Demand(task.group, 0, slots, rows=task.rows)

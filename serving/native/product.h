@@ -56,6 +56,7 @@ class Aligned {
     return data_.get();
   }
 
+  T* get() { return data_.get(); }
   const T* get() const { return data_.get(); }
 
  private:
@@ -71,18 +72,33 @@ class Aligned {
 // is zero.
 class PackedWeight {
  public:
-  // Calls `read` with the end of what has been read, and whether that is all.
+  // Of numbers [K,N]. Calls `read` with the end of what has been read, and whether that is all.
   template <typename Read>
   void pack(const int8_t* weight, int64_t inputs, int64_t outputs, Read read) {
-    inputs_ = inputs;
-    outputs_ = outputs;
-    int8_t* to = bytes_.resize(panels() * panel_size());
-    int32_t* sums = sums_.resize(panels() * kPanel);
-    std::fill(sums, sums + panels() * kPanel, 0);
+    begin(inputs, outputs);
     for (int64_t k = 0; k < depth(); k += kFour) {
-      for (int64_t begin = 0; begin < panels() * kPanel; begin += kColumns)
-        pack_four(weight, k, begin, to + begin / kPanel * panel_size(), sums + begin);
+      for (int64_t first = 0; first < panels() * kPanel; first += kColumns)
+        pack_four(weight + k * outputs + first, outputs, k, first);
       read(weight + std::min(k + kFour, inputs) * outputs, k + kFour >= depth());
+    }
+  }
+
+  // Of numbers [N,K], as a table of rows has them.
+  template <typename Read>
+  void pack_table(const int8_t* table, int64_t inputs, int64_t outputs, Read read) {
+    begin(inputs, outputs);
+    for (int64_t first = 0; first < panels() * kPanel; first += kColumns) {
+      const int64_t columns = std::clamp<int64_t>(outputs - first, 0, kColumns);
+      for (int64_t k = 0; k < depth(); k += kFour) {
+        int8_t some[kFour * kColumns];
+        const int64_t rows = std::clamp<int64_t>(inputs - k, 0, kFour);
+        for (int64_t c = 0; c < columns; ++c)
+          for (int64_t j = 0; j < rows; ++j)
+            some[j * kColumns + c] = table[(first + c) * inputs + k + j];
+        pack_four(some, kColumns, k, first);
+      }
+      read(table + (std::min(first, outputs) + columns) * inputs,
+           first + kColumns >= panels() * kPanel);
     }
   }
 
@@ -100,22 +116,33 @@ class PackedWeight {
 
   static constexpr int64_t kColumns = std::min(kLine / kFour, kPanel);  // of a line
 
-  // Four inputs of 16 columns, or of a whole panel: one line of it.
-  void pack_four(const int8_t* weight, int64_t k, int64_t begin, int8_t* panel, int32_t* sums) {
-    int8_t* to = panel + k * kPanel + begin % kPanel * kFour;
+  // Makes room for a weight of that size.
+  void begin(int64_t inputs, int64_t outputs) {
+    inputs_ = inputs;
+    outputs_ = outputs;
+    bytes_.resize(panels() * panel_size());
+    int32_t* sums = sums_.resize(panels() * kPanel);
+    std::fill(sums, sums + panels() * kPanel, 0);
+  }
+
+  // Four inputs of 16 columns, or of a whole panel: one line of it. Inputs are from `k` on, columns
+  // from `first` on, and one input's numbers stand `step` after the last one's.
+  void pack_four(const int8_t* numbers, int64_t step, int64_t k, int64_t first) {
+    int8_t* to = bytes_.get() + first / kPanel * panel_size() + k * kPanel + first % kPanel * kFour;
+    int32_t* sums = sums_.get() + first;
     const int64_t rows = std::clamp<int64_t>(inputs_ - k, 0, kFour);
-    const int64_t columns = std::clamp<int64_t>(outputs_ - begin, 0, kColumns);
+    const int64_t columns = std::clamp<int64_t>(outputs_ - first, 0, kColumns);
 #ifdef MACARON_NEON
     std::fill(to, to + kColumns * kFour, int8_t{0});
     for (int64_t j = 0; j < rows; ++j)
       for (int64_t c = 0; c < columns; ++c) {
-        to[c * kFour + j] = weight[(k + j) * outputs_ + begin + c];
+        to[c * kFour + j] = numbers[j * step + c];
         sums[c] += to[c * kFour + j];
       }
 #else
     __m128i four[kFour] = {};
     for (int64_t j = 0; j < rows; ++j) {
-      const int8_t* from = weight + (k + j) * outputs_ + begin;
+      const int8_t* from = numbers + j * step;
       std::memcpy(&four[j], from, columns);
       for (int64_t c = 0; c < columns; ++c) sums[c] += from[c];
     }

@@ -162,20 +162,30 @@ inline void run_wide_product(const ProductKernel& kernel, const Context& context
   });
 }
 
+// How numbers of a weight stand: [K,N], or [N,K] as those of a table that ids are looked up in.
+enum class WeightOrder { kColumns, kTable };
+
 // Of operators whose second input is a weight that is laid out beforehand.
-inline OperatorTable weight_table() {
+template <WeightOrder order>
+OperatorTable weight_table() {
   OperatorTable table = make_table();
   table.create_v2 = [](const OperatorTable* t, const void*, const void* info, void** kernel) {
     return guarded(of(t), [&] {
       const void* weight = constant_input(info, kWeight, "weights must be constants");
       const Shape shape = shape_of(*runtime, weight);
-      require(shape.size() == 2 && size_of(shape) > 0, "weights must be [K,N], neither of them 0");
-      require_few_inputs(shape[0]);
+      require(shape.size() == 2 && size_of(shape) > 0,
+              "weights must be [K,N], or [N,K] of a table, neither of them 0");
       auto made = std::make_unique<ProductKernel>(ProductKernel{of(t), {}});
       const int8_t* numbers = data_of<int8_t>(*runtime, weight);
       ReadOnce reading(numbers, size_of(shape));
-      made->weight.pack(numbers, shape[0], shape[1],
-                        [&](const int8_t* end, bool last) { reading.until(end, last); });
+      const auto read = [&](const int8_t* end, bool last) { reading.until(end, last); };
+      if constexpr (order == WeightOrder::kTable) {
+        require_few_inputs(shape[1]);
+        made->weight.pack_table(numbers, shape[1], shape[0], read);
+      } else {
+        require_few_inputs(shape[0]);
+        made->weight.pack(numbers, shape[0], shape[1], read);
+      }
       *kernel = made.release();
     });
   };
@@ -205,15 +215,16 @@ inline void wide_product_op(const ProductKernel& kernel, const Context& context)
 }
 
 inline OperatorTable product_table() {
-  OperatorTable table = weight_table();
+  OperatorTable table = weight_table<WeightOrder::kColumns>();
   table.input_kind = [](const OperatorTable*, size_t index) { return index < 4 ? 0 : 1; };
   table.compute_v2 = compute_product<product_op>;
   return table;
 }
 
-template <void (*run)(const ProductKernel&, const Context&)>
+template <void (*run)(const ProductKernel&, const Context&),
+          WeightOrder order = WeightOrder::kColumns>
 OperatorTable own_table() {
-  OperatorTable table = weight_table();
+  OperatorTable table = weight_table<order>();
   table.compute_v2 = compute_product<run>;
   return table;
 }
@@ -225,15 +236,20 @@ inline Operator& product() {
   return made;
 }
 
-// Ours: with a bias, and of activations of 16 bits.
-inline std::array<Operator, 3>& own_products() {
-  static std::array<Operator, 3> made{{
-      {own_table<biased_product_op>(), "BiasedProduct",
-       {kUint8, kInt8, kFloat, kFloat, kUint8, kFloat}, {kFloat}, nullptr},
-      {own_table<wide_product_op>(), "WideProduct", {kUint8, kInt8, kFloat, kFloat, kUint8},
-       {kFloat}, nullptr},
-      {own_table<wide_product_op>(), "BiasedWideProduct",
-       {kUint8, kInt8, kFloat, kFloat, kUint8, kFloat}, {kFloat}, nullptr},
+// Ours: with a bias, of activations of 16 bits, and with the table of a model whose input and output
+// pieces have the same vectors.
+inline std::array<Operator, 7>& own_products() {
+  constexpr WeightOrder kTable = WeightOrder::kTable;
+  const std::vector<ElementType> plain{kUint8, kInt8, kFloat, kFloat, kUint8};
+  const std::vector<ElementType> biased{kUint8, kInt8, kFloat, kFloat, kUint8, kFloat};
+  static std::array<Operator, 7> made{{
+      {own_table<biased_product_op>(), "BiasedProduct", biased, {kFloat}, nullptr},
+      {own_table<wide_product_op>(), "WideProduct", plain, {kFloat}, nullptr},
+      {own_table<wide_product_op>(), "BiasedWideProduct", biased, {kFloat}, nullptr},
+      {own_table<biased_product_op, kTable>(), "TiedProduct", plain, {kFloat}, nullptr},
+      {own_table<biased_product_op, kTable>(), "BiasedTiedProduct", biased, {kFloat}, nullptr},
+      {own_table<wide_product_op, kTable>(), "TiedWideProduct", plain, {kFloat}, nullptr},
+      {own_table<wide_product_op, kTable>(), "BiasedTiedWideProduct", biased, {kFloat}, nullptr},
   }};
   return made;
 }

@@ -15,15 +15,16 @@ import math
 import threading
 import time
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
 from serving.errors import DecoderLostError, DeviceMemoryError, OverloadedError, ServingError
 from serving.queue.engine import Engine, Joined, News, Outcome, Progress, Task, Work
-from serving.queue.limits import BatchLimits, BatchRoom
+from serving.queue.limits import BatchLimits, Demand
 from serving.queue.observer import Observer
 from serving.queue.request_queue import RequestQueue
 from serving.queue.ticket import OpenTickets
+from serving.search.options import Group
 from serving.search.stepper import CacheCosts
 
 MAX_OVERTAKEN_S = 0.5
@@ -38,6 +39,58 @@ FEWER_S = 60.0
 is tried again."""
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass
+class BatchRoom:
+    """Counts demands while a batch is put together. There is one batch for each group; all of them
+    share the limits."""
+
+    sizes: CacheCosts
+    limits: BatchLimits
+    _held: dict[Group, tuple[int, Demand]] = field(default_factory=dict, init=False)
+    """Number of rows and largest demands, by group."""
+
+    @property
+    def full(self) -> bool:
+        """Whether not even the smallest row fits."""
+        return sum(rows for rows, _ in self._held.values()) >= self.limits.max_rows
+
+    def hold(self, demand: Demand) -> None:
+        """Count a demand, whether or not it fits."""
+        self._held[demand.group] = self._with(demand)
+
+    def admit(self, demand: Demand) -> bool:
+        """Count a demand if it fits beside those held; returns whether it does.
+
+        The first demand always fits: one that is too large for any batch is refused earlier.
+        """
+        held = self._held | {demand.group: self._with(demand)}
+        if self._held and not self._fits(held):
+            return False
+        self._held = held
+        return True
+
+    def _with(self, demand: Demand) -> tuple[int, Demand]:
+        rows, largest = self._held.get(demand.group, (0, demand))
+        length = max(largest.source_length, demand.source_length)
+        slots = max(largest.slots, demand.slots)
+        return rows + demand.rows, replace(demand, source_length=length, slots=slots)
+
+    def _fits(self, held: dict[Group, tuple[int, Demand]]) -> bool:
+        limits, sizes = self.limits, self.sizes
+        rows = tokens = states = cache_bytes = 0
+        for count, largest in held.values():
+            rows += count
+            tokens += count * largest.source_length
+            states += count * largest.source_length * largest.group.beam_size
+            cache_bytes += sizes.cache_bytes(count, largest.source_length, largest.slots)
+        return (
+            rows <= limits.max_rows
+            and tokens <= limits.max_tokens
+            and (sizes.most_states is None or states <= sizes.most_states)
+            and cache_bytes <= limits.max_cache_bytes
+        )
 
 
 class Decoder(Generic[Task, News, Outcome]):
@@ -231,7 +284,7 @@ class Decoder(Generic[Task, News, Outcome]):
             works.pop().fail(
                 OverloadedError(
                     f"the device's memory does not hold this request alone (rows {asked.rows}, "
-                    f"beam_size {asked.beam_size}, {asked.source_length} source ids, "
+                    f"beam_size {asked.group.beam_size}, {asked.source_length} source ids, "
                     f"{asked.slots} slots of caches); send less at once, or have the server refuse "
                     "it: lower MACARON_MAX_BATCH_TOKENS or MACARON_MAX_CACHE_BYTES"
                 )

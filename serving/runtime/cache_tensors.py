@@ -1,5 +1,5 @@
-"""The tensors of a running batch on the CPU: the memory that caches get, and their layout, which
-changes with rows and slots; its sources; and what is bound to them.
+"""The tensors of a running batch on the CPU: what caches take, the memory that they get, and their
+layout, which changes with rows and slots; its sources; and what is bound to them.
 
 Shape letters: T cache tensors (keys and values, or states, of each decoder layer), R cache rows,
 C slots, B sentences, S source positions, D model.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -16,12 +17,55 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from serving.arrays import Floats, Ints
-from serving.bundle.graph import DType, Tensor
+from serving.bundle.graph import FLOAT_BYTES, DType, Tensor
+from serving.bundle.manifest import Manifest
 from serving.runtime.session import Binding, CacheMemory, TensorMemory
-from serving.search.prefix_tree import Repack, fill_padded, places
+from serving.search.prefix_tree import (
+    ALIGNMENT,
+    REPACK_EVERY,
+    SPARE_SLOTS,
+    Repack,
+    fill_padded,
+    places,
+)
 
+MOST_JOINT_STATES = 256
+"""One or two sentences at beam 5. Their matrix products are large enough, and their states fit into
+the processor's cache (docs/background/decisions.md)."""
 _GROWTH = 1.5
 """A new block is larger than asked for, so that a growing cache does not need one at each step."""
+
+
+def round_up(length: int) -> int:
+    """The next multiple of `ALIGNMENT`, to which sources and given tokens are padded."""
+    return -(-length // ALIGNMENT) * ALIGNMENT
+
+
+class CacheSizes:
+    """How much memory a model's caches take, and how large its batches should be, from the manifest
+    alone. So a process that only fills batches needs no session."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._kind, self._target = manifest.decoder_kind, manifest.target
+        self.lookback = manifest.lookback
+        """As `Manifest.lookback`."""
+        self._caches = manifest.caches
+        self._slot_bytes = sum(FLOAT_BYTES[each.dtype] * each.slot_size for each in self._caches)
+        self.repack_every = REPACK_EVERY[self._kind]
+        """Steps after which a sentence drops its dead cache slots."""
+        self.spare_slots = 0 if self._target == "cuda" else SPARE_SLOTS[self._kind]
+        """Slots that caches are laid out with beyond those that are needed."""
+
+    @property
+    def most_states(self) -> int | None:
+        """Rows x beams x source positions beyond which a batch of a joint model gets no faster.
+        None for other models, and on CUDA, where only the caches limit batches."""
+        return MOST_JOINT_STATES if self._kind == "joint" and self._target != "cuda" else None
+
+    def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
+        """Bytes of caches of that size, with the spare copy that a repack writes."""
+        height = round_up(source_length) if self._kind == "joint" else 1
+        return 2 * self._slot_bytes * rows * height * slots
 
 
 class BlockPool:
@@ -40,12 +84,15 @@ class BlockPool:
         """Blocks, while nobody holds them: those of one batch."""
         self._blocks: list[Floats] = []
         """What nobody holds, the smallest first."""
+        self._given: deque[Floats] = deque()
+        """What was given back, and is not among `_blocks` yet."""
 
     def take(self, size: int) -> Floats:
         """A block of at least `size` numbers, which are finite if those given back were."""
         if not size:
             return np.zeros(0, self.dtype)
         with self._lock:
+            self._sort_in()
             for place, block in enumerate(self._blocks):
                 if block.size >= size:
                     return self._blocks.pop(place)
@@ -54,13 +101,27 @@ class BlockPool:
         return np.zeros(int(size * _GROWTH), dtype=self.dtype)
 
     def give(self, block: Floats) -> None:
-        """Give a block back. No part of it may be in use: whoever takes it next writes to it."""
+        """Give a block back. No part of it may be in use: whoever takes it next writes to it.
+
+        Never waits: the garbage collector may close a reading while its own thread holds the lock.
+        """
         if not block.size:
             return
-        with self._lock:
-            self._blocks.append(block)
-            self._blocks.sort(key=lambda kept: kept.size)
-            del self._blocks[: max(0, len(self._blocks) - self._most_kept)]
+        self._given.append(block)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._sort_in()
+            finally:
+                self._lock.release()
+
+    def _sort_in(self) -> None:
+        """Keep of what was given back, and of the rest, the largest; for who holds the lock."""
+        if not self._given:
+            return
+        while self._given:
+            self._blocks.append(self._given.popleft())
+        self._blocks.sort(key=lambda kept: kept.size)
+        del self._blocks[: max(0, len(self._blocks) - self._most_kept)]
 
     def caches(self, tensors: int, rows: int, dim: int, height: int = 1) -> Caches:
         """Caches of `rows` sentences without slots, whose memory comes from here."""

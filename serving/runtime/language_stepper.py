@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.arrays import Floats, Int32s, Ints
-from serving.bundle.manifest import CacheSizes, Manifest
+from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
-from serving.runtime.cache_tensors import Bindings, StepMemory
+from serving.runtime.cache_tensors import Bindings, CacheSizes, StepMemory, round_up
 from serving.runtime.device import open_device
 from serving.runtime.kernels import native_library
 from serving.runtime.native_steps import native_steps
-from serving.runtime.ort import CpuBinding, check_int8, write_positions, write_visible
+from serving.runtime.ort import CpuBinding, check_int8, trying_out, write_positions, write_visible
 from serving.runtime.session import Binding, CacheMemory, Device
 from serving.search.ids import PAD_ID
-from serving.search.prefix_tree import Repack, chain, round_capacity, round_up
+from serving.search.prefix_tree import Repack, chain, round_capacity
 from serving.search.sampling.drawing import TOP
 from serving.search.sampling.prompts import CHUNK, LanguageOutputs, Prompted, PromptScores, chunks
 from serving.search.stepper import (
@@ -62,7 +62,8 @@ class LanguageStepper(CacheSizes):
         bundle or on its own.
 
         Raises BundleError where it is an earlier version's or for another device, where ONNX
-        Runtime refuses it, or where this machine's int8 products are not exact.
+        Runtime refuses it, where it does not run on the CPU as the manifest describes it, or where
+        this machine's int8 products are not exact.
         """
         roles = {tensor.role for tensor in manifest.step_graph.inputs}
         if "top_rank" not in roles:
@@ -82,6 +83,10 @@ class LanguageStepper(CacheSizes):
         self.reach: int | None = max(manifest.sizes.reach) if manifest.sizes.reach else None
         """Last positions that the widest layer sees, the query's own among them."""
         self.checks_guesses = manifest.sizes.follows and native_library() is not None
+        if device.use.name == "cpu":
+            with trying_out(folder):
+                eos = manifest.decoding_ids.eos
+                self.free(self.score([[eos]], [[eos]])[0].state)
         self.one_query_first = False  # as many candidates as beams ask for come of each query
 
     def start(self, prompts: Sequence[Sequence[int]]) -> Prompted:

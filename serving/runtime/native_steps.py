@@ -95,6 +95,10 @@ class NativeSteps:
     step, where a method that only passes a call on would take as long as the call.
     """
 
+    found: tuple[Floats, Int32s, Int32s]
+    """Scores, tokens and parents of the candidates, which each run writes anew; None in their
+    places where the graph chooses none."""
+
     def __init__(
         self,
         library: ctypes.PyDLL,
@@ -108,13 +112,14 @@ class NativeSteps:
         """
         caches = binding.caches
         self._run, self.is_current = binding.run, current
-        self._outputs = binding.outputs
         ends = [list(ids) for ids in beams.ends]
         flat = np.array([end for ids in ends for end in ids], dtype=np.int64)
         first = np.array([0, *accumulate(map(len, ends))], dtype=np.int64)
         rows, width, slots = beams.visible_BKC.shape
         lookback, reach = beams.ancestors_BKW.shape[2], beams.reach
-        found = [binding.outputs.get(role) for role, _ in _OUTPUTS]
+        found: list[Any] = [binding.outputs.get(role) for role, _ in _OUTPUTS]
+        scores, tokens, parents = found
+        self.found = scores, tokens, parents
         own: list[Any] = [*beams[:_PLACES], flat, first]
         self._held = [
             *_checked(_OWN, own),
@@ -139,7 +144,7 @@ class NativeSteps:
             *(None if array is None else _address(array) for array in self._held),
         )
         at = ctypes.addressof(self._arrays)
-        self._found = (ctypes.c_int64 * 2)()
+        self._planned = (ctypes.c_int64 * 2)()
         self._put = functools.partial(library.macaron_put_inputs, at)
         self._grow = functools.partial(library.macaron_grow, at)
         self._plan = functools.partial(library.macaron_plan, at)
@@ -159,14 +164,8 @@ class NativeSteps:
 
     def plan(self, steps: int) -> tuple[int, int]:
         """Look for dead slots; see `BoundTree`."""
-        self._plan(steps, self._found)
-        return self._found[0], self._found[1]
-
-    @property
-    def found(self) -> tuple[Floats, Int32s, Int32s]:
-        """Scores, tokens and parents of the candidates."""
-        scores, tokens, parents = (self._outputs[role] for role, _ in _OUTPUTS)
-        return scores, tokens, parents
+        self._plan(steps, self._planned)
+        return self._planned[0], self._planned[1]
 
 
 def _address(array: NDArray[Any]) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import contextlib
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.arrays import Floats, Ints
-from serving.bundle.graph import DType, Graph
+from serving.bundle.graph import DType, Graph, Tensor
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
 from serving.runtime.cache_tensors import BlockPool, CacheGroups, Caches, Sources
@@ -25,6 +27,14 @@ if TYPE_CHECKING:  # a process that watches or fills others has nothing of it in
 if find_spec("onnxruntime") is None:  # said at once, not where the first graph is loaded
     raise ModuleNotFoundError("No module named 'onnxruntime'", name="onnxruntime")
 
+_TYPES: dict[str, DType] = {
+    "tensor(int64)": "int64",
+    "tensor(int32)": "int32",
+    "tensor(float)": "float32",
+    "tensor(float16)": "float16",
+    "tensor(bfloat16)": "bfloat16",
+}
+"""Types of numbers by the names that ONNX Runtime has for them."""
 _INT8_PRODUCTS = "macaron.int8_products"
 """The entry of a session's options that serving/native/operators.cpp looks for."""
 _MAPPED_FILE = "macaron.mapped_file"
@@ -51,11 +61,9 @@ class CpuBinding:
         as long as it does."""
         self.io = session.io_binding()
         self.inputs, self.outputs, self.caches = inputs, outputs, caches
-        self._session, self._held = session, held
-
-    def run(self) -> None:
-        """Run the graph on what `inputs` hold."""
-        self._session.run_with_iobinding(self.io)
+        self._held = held
+        self.run: Callable[[], None] = functools.partial(session.run_with_iobinding, self.io)
+        """Run the graph on what `inputs` hold; it is the session's own, for each step calls it."""
 
 
 def load_library() -> None:
@@ -150,8 +158,11 @@ class CpuDevice:
         int8: bool,
         profile_prefix: Path | None = None,
     ) -> CpuSession:
-        """A graph with that many intra-op threads; see `load_graph`."""
+        """A graph with that many intra-op threads; see `load_graph`. Raises BundleError, too, where
+        its inputs or outputs are not those that the manifest names."""
         session = load_graph(folder, graph.file, threads, int8=int8, profile_prefix=profile_prefix)
+        _check_tensors(folder / graph.file, graph.inputs, session.get_inputs(), "inputs")
+        _check_tensors(folder / graph.file, graph.outputs, session.get_outputs(), "outputs")
         return CpuSession(session, graph)
 
     def memory(self, dtype: DType) -> BlockPool:
@@ -251,6 +262,49 @@ def load_graph(
             f"{folder / file}: ONNX Runtime {onnxruntime.__version__} cannot load the graph: "
             f"{str(error).splitlines()[0]}"
         ) from error
+
+
+@contextlib.contextmanager
+def trying_out(folder: Path) -> Iterator[None]:
+    """For one small call of a bundle's graphs on the CPU, as it is loaded: what fails in it would
+    fail at the first request. Raises BundleError for whatever is raised within."""
+    try:
+        yield
+    except BundleError:
+        raise
+    except Exception as error:  # NumPy and ONNX Runtime have no common class of their own
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:400]
+        raise BundleError(
+            f"{folder}: the graphs do not run as its manifest describes them ({reason}); copy the "
+            "bundle again, or export it again"
+        ) from error
+
+
+def _check_tensors(
+    path: Path, named: Sequence[Tensor], found: Sequence[onnxruntime.NodeArg], kind: str
+) -> None:
+    """Raise BundleError where the inputs or outputs of a graph are not those that are named."""
+    wanted, there = {each.name: each for each in named}, {each.name: each for each in found}
+    if wanted.keys() != there.keys() or len(wanted) < len(named):
+        other = min(wanted.keys() ^ there.keys(), default=named[0].name)
+        raise BundleError(
+            f"{path}: its {kind} are not those that the manifest names ({other!r}); copy the "
+            "bundle again, or export it again"
+        )
+    for name, tensor in wanted.items():
+        dtype, axes = _TYPES.get(there[name].type), there[name].shape
+        fits = dtype == tensor.dtype and len(axes) == len(tensor.axes)
+        if not fits or not all(map(_agree, tensor.axes, axes)):
+            raise BundleError(
+                f"{path}: {name!r} is {dtype} {axes}, and the manifest says {tensor.dtype} "
+                f"{list(tensor.axes)}; copy the bundle again, or export it again"
+            )
+
+
+def _agree(named: str | int, found: str | int | None) -> bool:
+    """Whether an axis of a graph may be one that is named: fixed sizes are the same, and an open
+    axis, which has a letter, may be of any size that the graph knows."""
+    return named == found if isinstance(named, int) else True
 
 
 def _probe_int8(session: onnxruntime.InferenceSession, folder: Path) -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from serving.arrays import Ints
-from serving.bundle.manifest import CacheSizes, Manifest
+from serving.bundle.manifest import Manifest
 from serving.bundle.shortlist import load_shortlist
 from serving.errors import BundleError
+from serving.runtime.cache_tensors import CacheSizes
 from serving.runtime.session import Device
 from serving.runtime.translation_stepper import Encoder, OnnxState, OnnxStepper
 from serving.search.prefix_tree import Repack, fill_padded, places

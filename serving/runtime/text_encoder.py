@@ -13,13 +13,15 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from serving.arrays import Floats, Ints
+from serving.bundle.encoder_tokenizer import EncodedText
 from serving.bundle.graph import FLOAT_BYTES
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
+from serving.runtime.cache_tensors import round_up
 from serving.runtime.device import open_device
-from serving.runtime.ort import check_int8
+from serving.runtime.ort import check_int8, trying_out
 from serving.runtime.session import Device
-from serving.search.prefix_tree import round_up
+from serving.search.ids import PAD_ID
 
 CALL_TOKENS = 512
 """Ids of one call, unless a single text has more: beyond it a call is no faster a token, and what
@@ -58,6 +60,9 @@ class TextEncoder:
         self._session = device.load(folder, graph, threads, int8=int8)
         self._width = graph.outputs[0].axes[-1]
         self._on_cpu = device.use.name == "cpu"
+        if self._on_cpu:
+            with trying_out(folder):
+                self._read([EncodedText((PAD_ID,), (0,))])
 
     def run(self, texts: Sequence[EncoderInput]) -> Floats:
         """What is read from each text, [B,W]: on a CPU it does not depend on the other texts.

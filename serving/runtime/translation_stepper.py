@@ -17,21 +17,22 @@ from numpy.typing import NDArray
 
 from serving.arrays import Floats, Ints
 from serving.bundle.graph import Graph
-from serving.bundle.manifest import CacheSizes, Manifest
+from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
-from serving.runtime.cache_tensors import Bindings, StepMemory
+from serving.runtime.cache_tensors import Bindings, CacheSizes, StepMemory, round_up
 from serving.runtime.device import open_device
 from serving.runtime.native_steps import native_steps
 from serving.runtime.ort import (
     CpuBinding,
     check_int8,
     has_kernels,
+    trying_out,
     write_positions,
     write_visible,
 )
 from serving.runtime.session import Binding, CacheMemory, Device, SourceMemory
 from serving.search.ids import PAD_ID
-from serving.search.prefix_tree import Repack, chain, round_up
+from serving.search.prefix_tree import Repack, chain
 from serving.search.stepper import (
     BeamArrays,
     BoundSteps,
@@ -47,7 +48,7 @@ _WIDTH_KEPT = {"cross": 2.0, "joint": 1.25}
 """Times the longest source that a batch may be wide before it is laid out anew, narrower: a joint
 model does nearly all of a step for each source position, others their source attention alone."""
 
-
+_CANDIDATES = frozenset(("candidate_score", "candidate_token", "candidate_parent"))
 _CALL_TOKENS = 16
 """Padding up to so many tokens takes less time than another call does."""
 
@@ -123,16 +124,23 @@ class OnnxStepper(CacheSizes):
 
         `step` is the bundle's step graph unless given, `encoder` one that is loaded already,
         `device` one that was opened for the bundle; `profile_prefix` is that of `load_graph`, for
-        the step graph. Raises BundleError where the
-        graphs are for another device, ONNX Runtime refuses one, or this machine's int8 products are
-        not exact.
+        the step graph. Raises BundleError where the graphs are for another device, ONNX Runtime
+        refuses one, they do not run on the CPU as the manifest describes them, or this machine's
+        int8 products are not exact.
         """
         super().__init__(manifest)
         self._sizes, self._step_graph = manifest.sizes, step or manifest.step_graph
+        # Native code reads these through their addresses.
+        missing = _CANDIDATES - {tensor.role for tensor in self._step_graph.outputs}
+        if missing:
+            raise BundleError(
+                f"{folder}: the manifest names no output of the step graph with the role "
+                f"{min(missing)!r}; copy the bundle again, or export it again"
+            )
         # Earlier bundles do not distinguish beams and queries, and ONNX Runtime's attention gives
         # one query other bits than several.
-        scores = next(tensor for tensor in self._step_graph.inputs if tensor.role == "score")
-        self.one_query_first = "K" in scores.axes and has_kernels()
+        scores = [tensor.axes for tensor in self._step_graph.inputs if tensor.role == "score"]
+        self.one_query_first = any("K" in axes for axes in scores) and has_kernels()
         device = device or open_device(folder, manifest)
         self._memory = StepMemory(self._caches, device.memory)
         self._recurrent = manifest.sizes.recurrent
@@ -144,6 +152,16 @@ class OnnxStepper(CacheSizes):
         self._step = device.load(
             folder, self._step_graph, threads, int8=int8, profile_prefix=profile_prefix
         )
+        if step is None and device.use.name == "cpu" and profile_prefix is None:
+            with trying_out(folder):
+                self._try_out(manifest.decoding_ids.eos)
+
+    def _try_out(self, eos: int) -> None:
+        """Run both graphs on one id."""
+        state = self.encode([[eos]])
+        id_11 = np.full((1, 1), eos, dtype=np.int64)
+        self.prefill(state, id_11, id_11, want_attention=True)
+        self.free(state)
 
     def encode(self, sources: Sequence[Sequence[int]]) -> OnnxState:
         """Run the encoder on sources, padded on the right to a multiple of 8."""

@@ -33,11 +33,6 @@ new layout copies them all, and has everything bound anew."""
 ALIGNMENT = 8  # capacities and source lengths are multiples of this
 
 
-def round_up(length: int) -> int:
-    """The next multiple of `ALIGNMENT`."""
-    return -(-length // ALIGNMENT) * ALIGNMENT
-
-
 def round_capacity(slots: int) -> int:
     """Capacity for a number of slots. Long caches grow in larger steps, because each step copies
     the whole cache."""

@@ -20,12 +20,20 @@ from serving.text.kept.figures import in_convention
 from serving.text.kept.masks import mask_pattern
 from serving.text.kept.placeholders import LONGEST_WORD
 from serving.text.kept.spelling import Spells, unspelt
+from serving.text.passages.building import read_parts
 from serving.text.passages.passage import Inline, Markup, Passage, escaped
-from serving.text.passages.reading import Token, plain_tokens, read_parts, with_neighbours_apart
-from serving.text.passages.runs import joined_tokens
+from serving.text.passages.tokens import Token, joined_tokens, plain_tokens, with_neighbours_apart
 from serving.text.placing.capitals import in_capitals, in_ordinary_case, raised
-from serving.text.placing.placement import Placed, Translated, pieces, place
-from serving.text.placing.rendering import Rendered, as_it_was, links_of, render
+from serving.text.placing.placement import (
+    Placed,
+    Rendered,
+    Translated,
+    as_it_was,
+    links_of,
+    pieces,
+    place,
+    render,
+)
 from serving.text.splitting.sentences import divided, has_words, sentence_spans, stripped
 
 Format = Literal["text", "html", "markdown", "xml"]

@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from serving.errors import DeviceMemoryError
-from serving.queue.limits import BatchLimits, BatchRoom, Demand
+from serving.queue.decoder import BatchRoom
+from serving.queue.limits import BatchLimits, Demand
 from serving.search.beams.beam import decode
 from serving.search.beams.sentence import Finished, Sentence
 from serving.search.stepper import CacheCosts, Stepper
@@ -20,13 +21,13 @@ from serving.translation.texts import demand
 def fill_batches(
     demands: dict[int, Demand], sizes: CacheCosts, limits: BatchLimits
 ) -> list[list[int]]:
-    """Keys in batches of one beam size and similar length, within the limits."""
+    """Keys in batches of one group and similar length, within the limits."""
     batches: list[list[int]] = []
-    room, beam_size = BatchRoom(sizes, limits), 0
+    room, group = BatchRoom(sizes, limits), None
     for key in sorted(demands, key=demands.__getitem__):
         demand = demands[key]
-        if demand.beam_size != beam_size or not room.admit(demand):
-            room, beam_size = BatchRoom(sizes, limits), demand.beam_size
+        if demand.group != group or not room.admit(demand):
+            room, group = BatchRoom(sizes, limits), demand.group
             room.hold(demand)
             batches.append([])
         batches[-1].append(key)

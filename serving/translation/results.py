@@ -129,16 +129,16 @@ def join_translations(
 ) -> Translation:
     """The translation of a document from those of its sentences. A text without sentences stays as
     it is and has no hypotheses."""
-    hypotheses = _join_hypotheses(document, translations, alignments=alignments)
-    text = hypotheses[0].text if hypotheses else document.untranslated
     warnings = [w for translation in translations for w in translation.warnings]
-    every = tuple(dict.fromkeys([*warnings, *document.warnings]))
     repaired = dict.fromkeys(
         replace(repair, what=document.as_in_text(number, repair.what))
         for number, translation in enumerate(translations)
         for repair in translation.repaired
     )
-    return Translation(text, tuple(hypotheses), every, tuple(repaired))
+    hypotheses = _join_hypotheses(document, translations, alignments=alignments)
+    text = hypotheses[0].text if hypotheses else document.untranslated
+    every = dict.fromkeys([*warnings, *document.warnings])  # some arise as it is rendered
+    return Translation(text, tuple(hypotheses), tuple(every), tuple(repaired))
 
 
 def _join_hypotheses(
@@ -157,18 +157,15 @@ def _join_hypotheses(
         or (TextHypothesis(translation.text, 0.0, 0.0, (), (), finished=True),)
         for translation in translations
     ]
-    joined = [
-        _joined(
-            document,
-            [hypotheses[min(index, len(hypotheses) - 1)] for hypotheses in lists],
-            [len(hypotheses[0].token_scores) for hypotheses in lists],
-            alignments=alignments,
-        )
-        for index in range(max(map(len, lists), default=0))
-    ]
+    weights = [len(hypotheses[0].token_scores) for hypotheses in lists]
     best: dict[str, TextHypothesis] = {}
-    for hypothesis in joined:  # different pieces may write the same text
-        best.setdefault(hypothesis.text, hypothesis)
+    for index in range(max(map(len, lists), default=0)):
+        sentences = [hypotheses[min(index, len(hypotheses) - 1)] for hypotheses in lists]
+        joined = _joined(sentences, weights)
+        written = document.render([Translated(s.text, s.alignment or ()) for s in sentences])
+        links = tuple(written.links) if alignments else None
+        # Different pieces may write the same text.
+        best.setdefault(written.text, replace(joined, text=written.text, alignment=links))
     return list(best.values())
 
 
@@ -182,25 +179,17 @@ def join_timings(timings: Sequence[RequestTiming]) -> RequestTiming:
     return RequestTiming(queue_s, encode_s, end_s - queue_s - encode_s, batch_size)
 
 
-def _joined(
-    document: Document,
-    sentences: Sequence[TextHypothesis],
-    weights: Sequence[int],
-    *,
-    alignments: bool,
-) -> TextHypothesis:
-    written = document.render([Translated(s.text, s.alignment or ()) for s in sentences])
+def _joined(sentences: Sequence[TextHypothesis], weights: Sequence[int]) -> TextHypothesis:
+    """The numbers and tokens of a text, from those of its sentences."""
     weighted = sum(w * s.score for w, s in zip(weights, sentences, strict=True))
     return replace(
         sentences[0],
-        text=written.text,
         score=sentences[0].score if len(sentences) == 1 else weighted / max(1, sum(weights)),
         cumulative=sum(s.cumulative for s in sentences),
         tokens=tuple(token for s in sentences for token in s.tokens),
         token_scores=tuple(score for s in sentences for score in s.token_scores),
         finished=all(s.finished for s in sentences),
         probability=_mean_probability(sentences, weights),
-        alignment=tuple(written.links) if alignments else None,
     )
 
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from serving.bundle.manifest import Manifest
@@ -93,7 +93,7 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         raised if others would delay the end beyond `max_wait_s`.
         """
         tickets: list[TranslationTicket] = []
-        prepared: list[tuple[Sentence, Demand, TranslationTicket]] = []
+        prepared: list[_Prepared] = []
         for index, request in enumerate(requests):
             try:
                 sentence = self.texts.prepare(request)
@@ -104,7 +104,7 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
             ticket = TranslationTicket(request.timeout_s)
             tickets.append(ticket)
             if sentence and asked:
-                prepared.append((sentence, asked, ticket))
+                prepared.append(_Prepared(sentence.key, sentence, asked, ticket))
             else:  # blank text
                 ticket.complete(Completed(Translation(""), ticket.timing(ticket.submitted, 0.0, 0)))
         try:
@@ -121,30 +121,24 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         """Bytes held by the cache of answers; 0 if there is none."""
         return 0 if self._answers is None else self._answers.num_bytes
 
-    def _enqueue(
-        self,
-        prepared: Sequence[tuple[Sentence, Demand, TranslationTicket]],
-        max_wait_s: float | None,
-    ) -> None:
+    def _enqueue(self, prepared: Sequence[_Prepared], max_wait_s: float | None) -> None:
         """Queue the sentences that are not in flight already."""
         new: dict[object, SentenceWork] = {}
-        for sentence, asked, ticket in prepared:
-            if self._answered(sentence.key, ticket):
+        for each in prepared:
+            if self._answered(each.key, each.ticket):
                 continue
-            same = new.get(sentence.key) or self._in_flight.get(sentence.key)
-            if same is not None and same.share(ticket):
+            same = new.get(each.key) or self._in_flight.get(each.key)
+            if same is not None and same.share(each.ticket):
                 self._observer.coalesced()
             else:
-                new[sentence.key] = SentenceWork(
-                    sentence,
-                    asked,
-                    ticket,
+                new[each.key] = SentenceWork(
+                    each,
                     self.texts.sizes,
-                    stream=self.texts.text_stream() if sentence.streamed else None,
+                    stream=self.texts.text_stream() if each.sentence.streamed else None,
                     answers=self._answers,
                     observer=self._observer,
                 )
-        self._open.add([ticket for _, _, ticket in prepared])
+        self._open.add([each.ticket for each in prepared])
         self._put(list(new.values()), max_wait_s)
         self._in_flight.update(new)
 
@@ -159,6 +153,17 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         return found is not None
 
 
+class _Prepared(NamedTuple):
+    """A sentence that is ready to be queued."""
+
+    key: tuple[object, ...]
+    """Sentences with equal keys have equal results. This is the original sentence's, before the
+    loop guard changes its options."""
+    sentence: Sentence
+    asked: Demand
+    ticket: TranslationTicket
+
+
 _TranslationWork = Work[Sentence, list[int], SentenceOutcome]
 
 
@@ -167,20 +172,17 @@ class SentenceWork(_TranslationWork):
 
     def __init__(
         self,
-        sentence: Sentence,
-        asked: Demand,
-        ticket: TranslationTicket,
+        prepared: _Prepared,
         sizes: CacheCosts,
         *,
         stream: TextStream | None,
         answers: AnswerCache | None,
         observer: Observer,
     ) -> None:
-        """`asked` is the demand of the sentence; `stream` turns news into text; `answers` is the
-        cache that stores the translation, if there is one."""
+        """`stream` turns news into text; `answers` is the cache that stores the translation, if
+        there is one."""
+        self._key, sentence, asked, ticket = prepared
         super().__init__(sentence, asked, ticket.submitted, ticket.deadline)
-        self._key = sentence.key
-        """The original sentence, before the loop guard changes its options."""
         self._sizes, self._answers, self._observer = sizes, answers, observer
         self._started = self._encode_s = 0.0
         self._batch_size = 0

@@ -11,13 +11,15 @@ import numpy as np
 
 from serving.errors import DecodingError
 from serving.queue.limits import BatchLimits, Demand
+from serving.runtime.cache_tensors import round_up
 from serving.search.ids import SpecialIds
-from serving.search.prefix_tree import round_up
+from serving.search.options import Group
 from serving.search.stepper import Stepper
 from serving.translation.offline import fill_batches
 from serving.translation.results import Score
 from serving.translation.texts import TextProcessor
 
+_GROUP = Group(beam_size=1, shortlisted=False)
 _Pair = tuple[list[int], list[int]]
 """The ids of a source with eos, and of a target without eos."""
 
@@ -45,7 +47,7 @@ def score_pairs(
     demands = {}
     for index, (source, target) in enumerate(encoded):
         length = len(target) + 1
-        demands[index] = Demand(1, max(len(source), length), round_up(length))
+        demands[index] = Demand(_GROUP, max(len(source), length), round_up(length))
         texts.check_memory(demands[index])
     results: dict[int, Score] = {}
     for batch in fill_batches(demands, texts.sizes, limits):

@@ -11,8 +11,9 @@ from pathlib import Path
 from serving.arrays import Floats
 from serving.bundle.folder import read_manifest
 from serving.bundle.load_tokenizer import load_tokenizers
-from serving.bundle.manifest import CacheSizes, Manifest, check_shortlist
+from serving.bundle.manifest import Manifest, check_shortlist
 from serving.bundle.tokenizer import TextTokenizer, ids_of_pieces
+from serving.checking.invariants import faults, is_noteworthy
 from serving.errors import (
     BundleError,
     InvalidOptionError,
@@ -21,8 +22,9 @@ from serving.errors import (
     UnknownLanguageError,
 )
 from serving.queue.limits import BatchLimits, Demand
+from serving.runtime.cache_tensors import CacheSizes
 from serving.search.beams.alternatives import continuations, first_tokens
-from serving.search.beams.sentence import Drafted, Finished, Hypothesis, Sentence
+from serving.search.beams.sentence import Drafted, Finished, Hypothesis, Original, Sentence
 from serving.search.options import SearchOptions, parse_options
 from serving.search.prefix_tree import most_slots
 from serving.search.stepper import CacheCosts
@@ -41,7 +43,7 @@ from serving.translation.results import (
     Translation,
 )
 from serving.translation.ticket import Request
-from serving.translation.verification import original_of, verified
+from serving.translation.verification import verified
 
 _REMEMBERED = 1024
 """Texts whose pieces are kept: more than the sentences of a request mostly are."""
@@ -76,7 +78,7 @@ class TextProcessor:
         self.first_length = 1 if self._first_pieces else 0
         """Number of language ids at the beginning of each translation."""
         # Needed twice: to check whether a text fits, and at its submission.
-        self._source_pieces = functools.lru_cache(_REMEMBERED)(source.encode)
+        self._source_pieces = functools.lru_cache(_REMEMBERED)(functools.partial(_pieces, source))
         self._spells = functools.lru_cache(_REMEMBERED)(functools.partial(_spells, source))
         self._of_bytes = not _spells(source, "a")
 
@@ -113,7 +115,7 @@ class TextProcessor:
         draft = request.draft
         original = None
         if options.verify and not request.target_prefix:
-            original = original_of(text, self.manifest.languages, request.source, request.target)
+            original = self._original(request)
         sentence = Sentence(
             ids,
             options,
@@ -237,17 +239,39 @@ class TextProcessor:
             tuple(warnings),
             beginning="" if sentence.beginning is None else sentence.beginning.text,
         )
-        if sentence.original is None:
+        return self._verified(sentence, translation, finished.others)
+
+    def _original(self, request: Request) -> Original:
+        """The text that a translation is compared with. The model's languages are used if it has
+        one pair and the request names none."""
+        languages = self.manifest.languages
+        ours = request.source or (languages.source[0] if len(languages.source) == 1 else None)
+        theirs = request.target or (languages.target[0] if len(languages.target) == 1 else None)
+        return Original(request.text, ours, theirs, is_noteworthy(request.text))
+
+    def _verified(
+        self, sentence: Sentence, translation: Translation, others: Sequence[Hypothesis]
+    ) -> Done | Again:
+        """The translation, compared with its source and repaired if needed, or the sentence to
+        decode instead. A second search repairs the translation of the first."""
+        original = sentence.original
+        if original is None:
             return Done(translation)
-        others = functools.partial(self._to_texts, finished.others, sentence)
-        return verified(sentence, sentence.original, translation, others, self._terms)
+        first = translation if original.first is None else original.first
+        assert isinstance(first, Translation)
+        wrong = faults(original.text, first.text, (original.source, original.target))
+        if not wrong:
+            return Done(translation)
+        more = functools.partial(self._to_texts, others, sentence)
+        return verified(sentence, original, translation, wrong, more, self._terms)
 
     def encode_source(
         self, text: str, source: str | None = None, target: str | None = None
     ) -> list[int]:
         """Token ids of a source: language tags if the bundle has them, piece ids and, if sources
         have one, eos; raises InvalidTextError, TooLongError or UnknownLanguageError."""
-        check_text(text)
+        if not isinstance(text, str):
+            check_text(text)  # which says so; a list could not be looked up
         pieces, limit = self._source_pieces(text), self._max_source - self._most_before
         if len(pieces) >= limit:
             raise TooLongError(
@@ -290,9 +314,9 @@ class TextProcessor:
         if needed > limit:
             raise TooLongError(
                 f"the text may need {needed / 2**20:.0f} MiB of cache (source of "
-                f"{demand.source_length} ids, beam_size {demand.beam_size}, up to {demand.slots} "
-                f"slots), max_cache_bytes allows {limit / 2**20:.0f} MiB; split it, or lower "
-                "beam_size or max_length",
+                f"{demand.source_length} ids, beam_size {demand.group.beam_size}, up to "
+                f"{demand.slots} slots), max_cache_bytes allows {limit / 2**20:.0f} MiB; split it, "
+                "or lower beam_size or max_length",
                 parameter="text",
             )
 
@@ -380,12 +404,11 @@ class TextProcessor:
 
 def demand(sentence: Sentence, sizes: CacheCosts) -> Demand:
     """The demand of a sentence."""
-    beam_size, shortlisted = sentence.group
-    prefix = len(sentence.target_prefix)
+    group, prefix = sentence.group, len(sentence.target_prefix)
     slots = most_slots(
-        prefix, beam_size, sentence.max_steps, sizes.repack_every, spare=sizes.spare_slots
+        prefix, group.beam_size, sentence.max_steps, sizes.repack_every, spare=sizes.spare_slots
     )
-    return Demand(beam_size, len(sentence.source), slots, shortlisted)
+    return Demand(group, len(sentence.source), slots)
 
 
 def load_texts(folder: Path, workers: int, limits: BatchLimits | None) -> TextProcessor:
@@ -455,6 +478,12 @@ def ends_in_loop(tokens: Sequence[int]) -> bool:
         if len(end) == length * _LOOP_TIMES and end == end[:length] * _LOOP_TIMES:
             return True
     return False
+
+
+def _pieces(tokenizer: TextTokenizer, text: str) -> list[int]:
+    """The piece ids of a text; raises InvalidTextError for what no model can read."""
+    check_text(text)
+    return tokenizer.encode(text)
 
 
 def _spells(tokenizer: TextTokenizer, text: str) -> bool:

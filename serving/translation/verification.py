@@ -1,4 +1,4 @@
-"""Compares a translation with its source, and repairs differences.
+"""Repairs the differences of a translation from its source.
 
 The repairs are tried in this order: take the next best hypothesis without a fault; correct a figure
 that became another one; decode the sentence once more, with the missing part as a required term;
@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from serving.bundle.languages import Languages
-from serving.checking.invariants import Fault, faults, is_noteworthy
+from serving.checking.invariants import Fault
 from serving.checking.repairs import (
     Edit,
     RepairedBy,
@@ -38,51 +37,41 @@ more, which were long lists of figures and took longest (docs/background/decisio
 Hypotheses = tuple[TextHypothesis, ...]
 
 
-def original_of(
-    text: str, languages: Languages, source: str | None, target: str | None
-) -> Original:
-    """The text that a translation is compared with. `languages` are the model's; they are used if
-    it has one pair and the text's languages are not given."""
-    ours = source or (languages.source[0] if len(languages.source) == 1 else None)
-    theirs = target or (languages.target[0] if len(languages.target) == 1 else None)
-    return Original(text, ours, theirs, is_noteworthy(text))
-
-
 def verified(
     sentence: Sentence,
     original: Original,
     translation: Translation,
+    wrong: Sequence[Fault],
     others: Callable[[], Hypotheses],
     reader: TermReader,
 ) -> Done | Again:
-    """The translation, repaired if needed, or the sentence to decode instead.
+    """The translation, repaired as far as possible, or the sentence to decode instead. `wrong` are
+    the faults of the first search's translation, at least one.
 
     `others` returns the hypotheses beyond the requested ones. Streamed text cannot change, so a
     streamed sentence gets no other hypothesis and no part of the source.
     """
     first = original.first
     if first is None:
-        return _after_first(sentence, original, translation, others, reader)
+        return _after_first(sentence, original, translation, wrong, others, reader)
     assert isinstance(first, Translation)
-    return Done(_as_asked(_after_second(sentence, original, first, translation, others), first))
+    second = _after_second(sentence, original, first, translation, wrong, others)
+    return Done(_as_asked(second, first))
 
 
 def _after_first(
     sentence: Sentence,
     original: Original,
     translation: Translation,
+    wrong: Sequence[Fault],
     others: Callable[[], Hypotheses],
     reader: TermReader,
 ) -> Done | Again:
-    languages = original.source, original.target
-    wrong = faults(original.text, translation.text, languages)
-    if not wrong:
-        return Done(translation)
     if not sentence.streamed:
         better = _better(original, translation, others(), wrong)
         if better is not None:
             return Done(_repaired(better, wrong, "hypothesis"))
-        edits = put_right(original.text, translation.text, (), languages)
+        edits = put_right(original.text, translation.text, (), (original.source, original.target))
         if edits and all(_alike(translation.text, edit) for edit in edits):
             return Done(_repaired(_edited(translation, edits), wrong, "source"))
     constraints = None if sentence.constraints else _constraints(wrong, reader)
@@ -99,13 +88,12 @@ def _after_second(
     original: Original,
     first: Translation,
     second: Translation,
+    wrong: Sequence[Fault],
     others: Callable[[], Hypotheses],
 ) -> Translation:
-    languages = original.source, original.target
-    wrong = faults(original.text, first.text, languages)
     if second.hypotheses[0].score < first.hypotheses[0].score - _WORSE and not sentence.streamed:
         return _from_source(original, first, wrong) or _warned(first, wrong)
-    left = left_of(wrong, original.text, second.text, languages)
+    left = left_of(wrong, original.text, second.text, (original.source, original.target))
     if not left:
         return _repaired(second, wrong, "search")
     if sentence.streamed:

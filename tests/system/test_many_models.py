@@ -23,7 +23,13 @@ FOUR = ("macaron-de-en", "macaron-en-de", "joint-fast-de-en", "lm-cascade")
 
 
 def held_mib(server: Server) -> float:
-    """Memory of the server and all its children; what they share counts once."""
+    """Memory of the server and all its children; what they share counts once.
+
+    A language is detected first: the tables for that, 62 MiB, are loaded after the models, when the
+    server answers already, and would be in one measurement and not in the other.
+    """
+    answer = httpx.post(f"{server.url}/detect", json={"q": "Guten Morgen"}, timeout=60)
+    assert answer.status_code == 200, answer.text
     process = psutil.Process(server.process.pid)
     found = 0
     for each in (process, *process.children(recursive=True)):
@@ -58,10 +64,11 @@ def test_models_share_processes_and_memory(tmp_path: Path) -> None:
         bundles = copied(folder / "bundles", count)
         with running(bundles, folder, MACARON_THREADS="2") as server:
             found.append(held_mib(server))
-    # Measured: 362 to 382, and 18.5 to 18.7 for 15.5 MB.
+    # Measured: 375, and 23.6 for 10.9: the table of pieces is laid out once more, each of the two
+    # processes that decode writes 2 of its own, and the process that answers takes 2.4.
     assert found[0] <= 400
     size = sum(file.stat().st_size for file in SOURCE.iterdir())
-    assert (found[1] - found[0]) / 4 <= 15 * size / 10_000_000
+    assert (found[1] - found[0]) / 4 <= 2.3 * size / MIB, found
 
 
 def test_models_are_loaded_when_they_are_asked_for_and_leave_for_others(tmp_path: Path) -> None:

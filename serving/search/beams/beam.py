@@ -68,11 +68,11 @@ class BeamSearch:
         self._joined += len(sentences)
         sources = [sentence.source for sentence in sentences]
         searches = [SentenceSearch(n, s) for n, s in zip(numbers, sentences, strict=True)]
+        joining = Rows(searches, self._stepper)
         began = time.perf_counter()
         state = self._stepper.encode(sources)
         self.encode_s = time.perf_counter() - began
         self._prefill(state, searches)
-        joining = Rows(searches, self._stepper)
         if self._state is None:
             self._state, self._rows = state, joining
         else:

@@ -68,6 +68,10 @@ class RequestContext:
     """Seconds that a text was decoded, of the text that took longest."""
     error: str = ""
     """Code of the error that ended the request; empty where none did."""
+    answered: bool = False
+    """Whether the answer has been sent to its end."""
+    left: bool = False
+    """Whether the client left before that."""
 
 
 class Access:
@@ -91,34 +95,33 @@ class Access:
             scope = {**scope, "path": path, "raw_path": path.encode()}
         context = RequestContext(_request_id(scope), (scope.get("client") or ("unknown",))[0])
         scope[CONTEXT] = context
-        status, complete, left = 0, False, False
+        status = 0
 
-        async def watch_send(message: Message) -> None:
-            nonlocal status, complete
+        async def watch(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 MutableHeaders(scope=message)[REQUEST_ID] = context.request_id
             elif message["type"] == "http.response.body":
-                complete = not message.get("more_body", False)
+                context.answered = not message.get("more_body", False)
             await send(message)
-
-        async def watch_receive() -> Message:
-            nonlocal left
-            message = await receive()
-            left = left or (message["type"] == "http.disconnect" and not complete)
-            return message
 
         begin = time.perf_counter()
         self._metrics.in_progress.inc()
         try:
-            await self._app(scope, watch_receive, watch_send)
+            await self._app(scope, receive, watch)
         finally:
             self._metrics.in_progress.dec()
             seconds = time.perf_counter() - begin
             route = _route(scope)
-            _log(scope, route, context, status, seconds, left=left)
+            _log(scope, route, context, status, seconds)
             self._metrics.count(
-                route, status, seconds, model=context.model, error=context.error, left=left
+                route,
+                status,
+                seconds,
+                model=context.model,
+                error=context.error,
+                left=context.left,
             )
 
     def _cleaned(self, path: str) -> str:
@@ -162,9 +165,7 @@ class LastResort:
                 await self._refuse(scope, error)(scope, receive, send)
 
 
-def _log(
-    scope: Scope, route: str, context: RequestContext, status: int, seconds: float, *, left: bool
-) -> None:
+def _log(scope: Scope, route: str, context: RequestContext, status: int, seconds: float) -> None:
     """Write the log line of a request that has ended."""
     level = logging.DEBUG if route in _QUIET and status < 400 else logging.INFO
     if not logger.isEnabledFor(level):
@@ -183,7 +184,7 @@ def _log(
         fields["decode_ms"] = round(context.decode_s * 1000, 1)
     if context.error:
         fields["error"] = context.error
-    if left:
+    if context.left:
         fields["client_left"] = True
     logger.log(level, "request", extra={**fields, "request_id": context.request_id})
 

@@ -21,6 +21,7 @@ from serving.errors import (
     RequestTimeoutError,
     TooLongError,
 )
+from serving.server.http.access_log import CONTEXT, RequestContext
 from serving.server.http.form import MULTIPART, URLENCODED, Fields, form_fields
 from serving.server.http.settings import variable
 from serving.server.http.wire import JSON
@@ -38,7 +39,7 @@ _WANTED = {"model_type": "an object", "none_required": "left out"}
 
 class TimedBody:
     """ASGI middleware that raises RequestTimeoutError in the reader of a body that arrives too
-    slowly."""
+    slowly, and notes in the request's context if its client leaves before the answer is sent."""
 
     def __init__(self, app: ASGIApp, timeout_s: float) -> None:
         self._app, self._timeout_s = app, timeout_s
@@ -47,12 +48,11 @@ class TimedBody:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        end, arrived = asyncio.get_running_loop().time() + self._timeout_s, False
+        context: RequestContext = scope[CONTEXT]
+        end: float | None = asyncio.get_running_loop().time() + self._timeout_s
 
         async def receive_in_time() -> Message:
-            nonlocal arrived
-            if arrived:
-                return await receive()
+            nonlocal end
             try:
                 async with asyncio.timeout_at(end):
                     message = await receive()
@@ -60,7 +60,10 @@ class TimedBody:
                 raise RequestTimeoutError(
                     f"the body must arrive within {self._timeout_s:g} seconds; send it faster"
                 ) from error
-            arrived = not message.get("more_body", False)
+            if not message.get("more_body", False):
+                end = None
+            if message["type"] == "http.disconnect" and not context.answered:
+                context.left = True
             return message
 
         await self._app(scope, receive_in_time, send)

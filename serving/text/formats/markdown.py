@@ -18,7 +18,7 @@ from serving.text.alignment import Span
 from serving.text.formats.markdown_blocks import as_commonmark
 from serving.text.formats.markup import html_tokens, is_verbatim, piece_tokens
 from serving.text.formats.tags import html_pieces
-from serving.text.passages.reading import Kind, Token
+from serving.text.passages.tokens import Kind, Token
 
 _FRONT_MATTER = re.compile(
     r"\ufeff?(---|\+\+\+)[ \t]*\r?\n(?![ \t]*\r?\n).*?^(?:\1|\.\.\.)[ \t]*\r?(?:\n|\Z)",

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Literal
 
 from serving.text.formats.tags import HtmlPiece, html_pieces
-from serving.text.passages.reading import Token, with_numbered_tags
+from serving.text.passages.tokens import Token, with_numbered_tags
 
 _BLOCKS = frozenset(
     """

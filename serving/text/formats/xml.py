@@ -18,7 +18,7 @@ from serving.errors import InvalidTextError
 from serving.text.alignment import Span
 from serving.text.characters import check_text
 from serving.text.passages.passage import CDATA
-from serving.text.passages.reading import Token, paired, plain_tokens, with_numbered_tags
+from serving.text.passages.tokens import Token, paired, plain_tokens, with_numbered_tags
 
 _PROLOG = re.compile(
     # A comment ends at its first end: were it let to go on, there would be 2^n ways through n.

@@ -1,18 +1,20 @@
-"""Builds a passage: the text that the model reads, with kept objects set aside."""
+"""Builds passages of tokens: the texts that the model reads, with kept objects set aside."""
 
 from __future__ import annotations
 
 import re
 from array import array
 from bisect import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from serving.text.alignment import Span
 from serving.text.kept.masks import Masks
 from serving.text.kept.placeholders import Placeholder, is_plain, placeholders
 from serving.text.kept.spelling import Unspelt, with_unspelt
 from serving.text.passages.passage import Inline, Markup, Origins, Passage
+from serving.text.passages.tokens import Token
 from serving.text.passages.unescaping import unescaped, unquoted
 from serving.text.symbols import BIDI, BLANKS, CLOSING_SIGNS, INVISIBLE, OPENING_BIDI
 
@@ -23,6 +25,60 @@ _MOST_CONTROLS = 32
 """Most nested stretches with a text direction of their own; deeper controls are dropped."""
 _BIDI = re.compile(BIDI)
 _UNSEEN = re.compile(f"{BIDI}|{INVISIBLE}")
+
+
+def read_parts(
+    source: str,
+    tokens: Sequence[Token],
+    markup: Markup,
+    masks: Masks | None = None,
+    depth: int = 0,
+    *,
+    unspelt: Unspelt | None = None,
+) -> list[Passage | str]:
+    """The passages and the text between them. `depth` is the number of ICU messages around the
+    tokens; `unspelt` finds text that the vocabulary cannot spell."""
+    parts: list[Passage | str] = []
+    masks = masks or Masks(source)
+    builder = Builder(source, masks, markup, in_message=depth > 0, unspelt=unspelt)
+    for token in tokens:
+        span, kind = token.span, token.kind
+        if kind == "boundary":
+            parts += [*builder.finished(), source[slice(*span)]]
+            markup_after = token.markup or markup
+            builder = Builder(source, masks, markup_after, in_message=depth > 0, unspelt=unspelt)
+        elif kind == "text":
+            builder.text(span)
+        elif kind == "space":
+            builder.space(span)
+        elif kind == "open":
+            builder.open(span, token.markup)
+        elif kind == "close":
+            builder.close(span)
+        elif kind == "thing":
+            builder.thing(span)
+        elif kind == "script":
+            builder.script(span)
+        else:
+            branches = partial(
+                read_parts, markup=markup, masks=masks, depth=depth + 1, unspelt=unspelt
+            )
+            builder.kept(span, _branches(source, token, branches), figure=token.figure)
+    return parts + builder.finished()
+
+
+def _branches(
+    source: str, token: Token, read: Callable[..., list[Passage | str]]
+) -> Iterator[Passage | str]:
+    """The branches of an ICU message and the text between them. They are read lazily, because their
+    masks are assigned after those of the message itself."""
+    done = token.span[0]
+    for (begin, end), tokens in token.branches:
+        yield source[done:begin]
+        yield from read(source, tokens)
+        done = end
+    if token.branches:
+        yield source[done : token.span[1]]
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Places the markup of a passage in its translation.
+"""Places the markup of a passage in its translation, and writes the two as text.
 
 An element takes the stretch of target words that contains most translations of its own words and
 fewest other words. Nesting and order of elements stay the same, whatever the word links are.
@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from serving.text.alignment import Link, Span, word_spans
 from serving.text.kept.masks import mask_pattern
 from serving.text.passages.passage import CDATA, Inline, Passage, escaped
 from serving.text.placing.links import completed_words, linked_words, overlapping, with_signs
 from serving.text.symbols import CLOSING_SIGNS
+
+_END_OF_CDATA = "]]>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,3 +386,91 @@ def _again(figure: str, target: str, place: int) -> int:
         return 0
     more = re.compile(rf"{re.escape(unit[1])}(?!\w)").match(target, place)
     return len(more[0]) if more else 0
+
+
+@dataclass
+class Rendered:
+    """A written translation."""
+
+    parts: list[str]
+    starts: list[int]
+    ends: list[int]
+    """Begin and end of each target character in the output."""
+    length: int = 0
+    text: str = ""
+    """The whole output, once it is complete."""
+
+    def ends_with(self, text: str) -> bool:
+        """Whether the output ends with this text."""
+        return "".join(self.parts[-len(text) :]).endswith(text)
+
+    def write(self, text: str) -> None:
+        """Append text to the output."""
+        self.parts.append(text)
+        self.length += len(text)
+
+
+def as_it_was(passage: Passage) -> Rendered:
+    """The passage as in the source, if its translation is the same."""
+    begin, end = passage.span
+    starts, ends = zip(*passage.origins, strict=True)
+    return Rendered(
+        [passage.source[begin:end]],
+        [start - begin for start in starts],
+        [last - begin for last in ends],
+        end - begin,
+        passage.source[begin:end],
+    )
+
+
+def render(passage: Passage, placed: Placed) -> Rendered:
+    """Write a translation with its markup."""
+    length = len(placed.target)
+    rendered = Rendered([], [0] * length, [0] * length)
+    marks = deque(placed.marks)
+    skipped = 0  # end of the last replaced span
+    markup = passage.markup
+    for piece in placed.pieces:
+        begin, end = piece.target
+        stays = piece.translated is None or (
+            not passage.inlines and piece.translated.text == passage.text[slice(*piece.source)]
+        )
+        for index in range(begin, end):
+            while marks and marks[0][0] <= index:
+                mark = marks.popleft()[1]
+                rendered.write(mark)
+                if mark == CDATA:
+                    markup = "cdata"
+                elif mark == _END_OF_CDATA:
+                    markup = passage.markup
+            if index < skipped:
+                rendered.starts[index] = rendered.starts[index - 1]
+                rendered.ends[index] = rendered.ends[index - 1]
+                continue
+            rendered.starts[index] = rendered.length
+            if index in placed.replaced:
+                skipped, text = placed.replaced[index]
+            elif stays:
+                text = passage.written(piece.source[0] + index - begin)
+            else:
+                text = placed.target[index]
+                if markup != "text" or passage.quotes:
+                    text = escaped(text, markup, passage.quotes)
+            if markup == "cdata" and text == ">" and rendered.ends_with("]]"):
+                text = f"{_END_OF_CDATA}{CDATA}>"
+            rendered.write(text)
+            rendered.ends[index] = rendered.length
+    for _, mark in marks:
+        rendered.write(mark)
+    rendered.text = "".join(rendered.parts)
+    return rendered
+
+
+def links_of(passage: Passage, placed: Placed, rendered: Rendered, offset: int) -> Iterator[Link]:
+    """The word links of a passage; `offset` characters of the output precede it."""
+    for piece in placed.pieces:
+        for link in piece.translated.links if piece.translated else ():
+            begin, end = (piece.target[0] + place for place in link.target)
+            source = (piece.source[0] + link.source[0], piece.source[0] + link.source[1])
+            target = (offset + rendered.starts[begin], offset + rendered.ends[end - 1])
+            yield replace(link, source=passage.origin(source), target=target)

@@ -56,6 +56,10 @@ READ_BEFOREHAND = {
     "BiasedProduct": 1,
     "WideProduct": 1,
     "BiasedWideProduct": 1,
+    "TiedProduct": 1,
+    "BiasedTiedProduct": 1,
+    "TiedWideProduct": 1,
+    "BiasedTiedWideProduct": 1,
 }
 """Which input of a kernel must be a constant."""
 
@@ -110,11 +114,12 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, onnx.Functi
         )
         found |= functions_of(folder / "step.onnx")
     folder = tmp_path_factory.mktemp("rows")
-    write_graphs(translation_model(), folder, name="random", precision="int8")
-    found |= functions_of(folder / "step.onnx")
-    wide = Products(wide=True)
-    write_graphs(translation_model(), folder, name="random", precision="int8", products=wide)
-    found |= functions_of(folder / "step.onnx")
+    # Weights of the output that are no table, a table, and a table with a bias.
+    outputs = ({"tie_embeddings": False}, {}, {"output_bias": True})
+    for model in (translation_model(**changes) for changes in outputs):
+        for products in (Products(), Products(wide=True)):
+            write_graphs(model, folder, name="random", precision="int8", products=products)
+            found |= functions_of(folder / "step.onnx")
     return found | encoder_functions(folder, "int8", rows=True)
 
 
@@ -182,7 +187,7 @@ def functions_of(path: Path) -> dict[str, onnx.FunctionProto]:
 def test_every_kernel_is_used(functions: dict[str, onnx.FunctionProto]) -> None:
     native = Path(kernels.__file__).parents[1] / "native"
     text = "".join((native / name).read_text() for name in ("operators.cpp", "product_operator.h"))
-    kernel_names = set(re.findall(r'\w+_table(?:<\w+>)?\(\),\s+"(\w+)"', text))
+    kernel_names = set(re.findall(r'\w+_table(?:<[\w, ]+>)?\(\),\s+"(\w+)"', text))
     assert functions.keys() == kernel_names - {"MatMulIntegerToFloat"}  # a domain's own operator
 
 
@@ -444,7 +449,9 @@ def quantized_rows(
 def biased_product(
     generator: np.random.Generator, rows: int, queries: int, capacity: int
 ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
-    inputs, outputs = int(generator.choice([40, 64, 130])), 8 * capacity
+    # Around what a vector and a panel hold: one, and no multiple of 4 or 64.
+    inputs = int(generator.choice([1, 3, 40, 64, 67, 130]))
+    outputs = int(generator.choice([1, capacity, 8 * capacity]))
     return [
         generator.integers(0, 256, (rows * queries, inputs), dtype=np.uint8),
         generator.integers(-127, 128, (inputs, outputs), dtype=np.int8),
@@ -455,11 +462,16 @@ def biased_product(
     ], {}
 
 
-def wide_product(bias: bool) -> Make:
+def product(*, wide: bool, bias: bool, tied: bool = False) -> Make:
+    """`tied`: the weight is a table [N,K]."""
+
     def make(
         generator: np.random.Generator, rows: int, queries: int, capacity: int
     ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
-        inputs, attributes = biased_product(generator, 2 * rows, queries, capacity)
+        times = 2 if wide else 1
+        inputs, attributes = biased_product(generator, times * rows, queries, capacity)
+        if tied:
+            inputs[1] = np.ascontiguousarray(inputs[1].T)
         return inputs if bias else inputs[:-1], attributes
 
     return make
@@ -594,11 +606,15 @@ CASES: dict[str, Make] = {
     "QuantizeReluRows": quantized_relu_rows,
     "GeluQuantizeRows": quantized_rows,
     "GeluQuantize": quantized_gelu,
-    "BiasedProduct": biased_product,
+    "BiasedProduct": product(wide=False, bias=True),
     "QuantizeRowsTwice": quantized_rows,
     "QuantizeReluRowsTwice": quantized_relu_rows,
-    "WideProduct": wide_product(bias=False),
-    "BiasedWideProduct": wide_product(bias=True),
+    "WideProduct": product(wide=True, bias=False),
+    "BiasedWideProduct": product(wide=True, bias=True),
+    "TiedProduct": product(wide=False, bias=False, tied=True),
+    "BiasedTiedProduct": product(wide=False, bias=True, tied=True),
+    "TiedWideProduct": product(wide=True, bias=False, tied=True),
+    "BiasedTiedWideProduct": product(wide=True, bias=True, tied=True),
     "GatherDequantize": gather,
     "Sinusoids": sinusoids,
     "ReachMask": reach_mask,
@@ -648,10 +664,19 @@ def exact_listed_logits(
     return np.stack(found)
 
 
+def of_table(exact: Callable[..., Floats]) -> Callable[..., Floats]:
+    """The same with a weight that is a table [N,K]."""
+    return lambda rows, table, *others: exact(rows, table.T, *others)
+
+
 EXACT: dict[str, Callable[..., Floats]] = {
     "BiasedProduct": exact_product,
     "WideProduct": exact_wide_product,
     "BiasedWideProduct": exact_wide_product,
+    "TiedProduct": of_table(exact_product),
+    "BiasedTiedProduct": of_table(exact_product),
+    "TiedWideProduct": of_table(exact_wide_product),
+    "BiasedTiedWideProduct": of_table(exact_wide_product),
     "ShortlistLogitsInteger": exact_listed_logits,
 }
 """What no processor may get wrong: some cut sums of products of 8 bits off at 16."""
@@ -757,6 +782,23 @@ REFUSED: list[tuple[str, int, Change, str]] = [
     ("BiasedWideProduct", 0, lambda rows: rows[:-1], r"rows must be \[2M,K\]"),
     ("BiasedWideProduct", 5, lambda bias: bias[:-1], "rows, their scales, weights' scales and"),
     ("WideProduct", 2, lambda scales: scales[:-1], "rows, their scales, weights' scales and bias"),
+    ("TiedProduct", 0, lambda rows: np.repeat(rows, 2, 1), "weights' scales and bias must be"),
+    ("TiedProduct", 0, lambda _: np.array(1, np.uint8), "TiedProduct: a tensor must have an axis"),
+    ("TiedProduct", 1, lambda table: table[:0], "weights must be .* neither of them 0"),
+    ("TiedProduct", 1, lambda table: table[:, :0], "weights must be .* neither of them 0"),
+    ("TiedProduct", 1, lambda table: table[0], "weights must be .* neither of them 0"),
+    ("TiedProduct", 1, lambda table: table[None], "weights must be .* neither of them 0"),
+    ("TiedProduct", 1, lambda table: np.repeat(table, 2, 1), "weights' scales and bias must be"),
+    ("TiedProduct", 1, lambda table: np.resize(table, (2, 65537)), "at most 65536 inputs"),
+    ("TiedProduct", 3, lambda scales: scales.repeat(2)[1:], "weights' scales and bias must be"),
+    ("BiasedTiedProduct", 2, lambda scales: scales[:0], "weights' scales and bias must be"),
+    ("BiasedTiedProduct", 4, lambda zero: zero.repeat(0), "zero point must be a single number"),
+    ("BiasedTiedProduct", 5, lambda bias: bias.repeat(2), "weights' scales and bias must be"),
+    ("TiedWideProduct", 0, lambda rows: rows[:-1], r"rows must be \[2M,K\]"),
+    ("TiedWideProduct", 0, lambda rows: rows[None], r"rows must be \[2M,K\]"),
+    ("TiedWideProduct", 2, lambda scales: scales[:-1], "weights' scales and bias must be"),
+    ("BiasedTiedWideProduct", 1, lambda table: table[1:-1], "weights' scales and bias must be"),
+    ("BiasedTiedWideProduct", 5, lambda bias: bias[:0], "weights' scales and bias must be"),
     ("QuantizeRowsTwice", 1, lambda zeros: zeros[:-1], "zero points, least peak and level"),
     ("QuantizeRows", 1, lambda zeros: zeros[:-1], "zero points, least peak and level"),
     ("GeluQuantize", 1, lambda scale: scale.repeat(2), "must be single numbers"),

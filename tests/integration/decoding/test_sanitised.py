@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import pickle
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -236,6 +237,45 @@ def bad_calls(functions: Mapping[str, onnx.FunctionProto]) -> Iterator[Call]:
             for other in others if isinstance(known, int) else (0.0, -1.0, np.inf, np.nan):
                 call = one_call(functions[name], inputs, attributes | {attribute: other})
                 yield f"{name}: {attribute}: {other}", *call
+
+
+def test_what_is_refused_is_refused_before_anything_is_read(
+    functions: dict[str, onnx.FunctionProto],
+    sanitised: tuple[Path, dict[str, str]],
+    tmp_path: Path,
+) -> None:
+    calls = []
+    for name, changed, change, _ in test_kernels.REFUSED:
+        inputs, attributes = CASES[name](np.random.default_rng(4), 3, 2, 8)
+        inputs[changed] = np.array(change(inputs[changed]), order="C")
+        calls.append((f"{name}: input {changed}", *one_call(functions[name], inputs, attributes)))
+    results = run_sanitised(sanitised, calls, tmp_path)
+    for (label, *_), (*_, wanted), found in zip(calls, test_kernels.REFUSED, results, strict=True):
+        assert isinstance(found, str), f"{label}: was not refused"
+        assert re.search(wanted, found), f"{label}: {found}"
+
+
+def test_products_of_any_size_equal_their_exact_results(
+    functions: dict[str, onnx.FunctionProto],
+    sanitised: tuple[Path, dict[str, str]],
+    tmp_path: Path,
+) -> None:
+    """Inputs and outputs of 1, and of no multiple of 4 or 64."""
+    names = [name for name in test_kernels.EXACT if "Product" in name]
+    given = [
+        (name, CASES[name](np.random.default_rng(seed), rows, 1, 1 + seed))
+        for name in names
+        for seed in range(8)
+        for rows in (0, 1, 17)
+    ]
+    calls = [
+        (f"{name} {inputs[0].shape} {inputs[1].shape}", *one_call(functions[name], inputs, {}))
+        for name, (inputs, _) in given
+    ]
+    results = run_sanitised(sanitised, calls, tmp_path)
+    for (label, *_), (name, (inputs, _)), found in zip(calls, given, results, strict=True):
+        assert not isinstance(found, str), f"{label}: {found}"
+        close(test_kernels.EXACT[name](*inputs), found[0])
 
 
 def test_bad_inputs_are_refused_or_well_defined(

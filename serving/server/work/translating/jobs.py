@@ -6,34 +6,47 @@ A dialect parses its request into a `TranslationJob` and formats the `JobResult`
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 
 from starlette.types import Receive
 
-from serving.errors import RequestError
+from serving.errors import RequestError, UnknownLanguageError
 from serving.server.http.access_log import RequestContext
 from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
 from serving.server.work.pipeline import Caller, Chosen, Pipeline, TimeLimit, apart
-from serving.server.work.translating.job import JobResult, TextPartial, TextResult, TranslationJob
-from serving.server.work.translating.pivot import Part, first_leg, joined_legs, second_leg
+from serving.server.work.translating.job import (
+    JobResult,
+    SentenceOrigin,
+    TextPartial,
+    TextResult,
+    TranslationJob,
+)
+from serving.server.work.translating.pivot import (
+    WITHOUT_MEMORY,
+    Part,
+    first_leg,
+    joined_legs,
+    second_leg,
+)
 from serving.server.work.translating.planning import (
     Plan,
     Planner,
     common_name,
-    job_result,
-    naming_languages,
     requests,
     sentences_with_terms,
 )
 from serving.text.characters import counted_characters
 from serving.text.growing import GrowingTexts
 from serving.translation.glossing import with_terms
+from serving.translation.results import Translation, join_timings, join_translations
 from serving.translation.ticket import Completed, Request, TranslationTicket
 
+_ZERO_SHOT = "zero_shot"
+"""Warning for a translation of a pair that its model was not trained on."""
 _Events = AsyncGenerator[TextPartial | JobResult]
 _Submitted = tuple[list[Plan], list[TranslationTicket]]
 
@@ -74,7 +87,7 @@ class Jobs:
     ) -> _Events:
         """Submit the texts of a job, or a first part of them; returns the events of all."""
         matched = self._planner.matched(job)
-        with naming_languages(job, matched):
+        with _naming_languages(job, matched):
             return await self._matched(matched, self._caller(matched, context, receive))
 
     async def _matched(self, job: TranslationJob, caller: Caller) -> _Events:
@@ -108,9 +121,10 @@ class Jobs:
 
     async def _routed(self, job: TranslationJob, caller: Caller, limit: TimeLimit) -> _Events:
         """Submit texts that share one route: directly, or through a third language."""
-        between = await apart(caller, self._planner.between, job)
+        between = self._planner.between(job)
         if between is None:
             return await self._leg(job, caller, limit)
+        await apart(caller, self._planner.check_legs, job, between)
         # The client gets no events of the first leg.
         first = await self._leg(first_leg(job, between), caller, limit, streamed=False)
         return self._in_legs(job, between, first, caller, limit)
@@ -183,7 +197,7 @@ class Jobs:
                 if grown is not None:
                     yield TextPartial(*grown)
         done = [results[number] for number in range(len(tickets))]
-        yield await apart(caller, job_result, job, plans, done)
+        yield await apart(caller, _job_result, job, plans, done)
 
     def _caller(
         self, job: TranslationJob, context: RequestContext, receive: Receive | None
@@ -193,6 +207,18 @@ class Jobs:
         elsewhere = job.memory is not None or job.terms.forbidden
         size = math.inf if elsewhere else sum(map(len, job.texts))
         return Caller(context, size, receive, self._planner.loads(job))
+
+
+@contextmanager
+def _naming_languages(asked: TranslationJob, matched: TranslationJob) -> Iterator[None]:
+    """Errors about languages use the codes of the request if the models' codes differ."""
+    try:
+        yield
+    except UnknownLanguageError as error:
+        pairs = ((asked.source, matched.source), (asked.target, matched.target))
+        taken = [f"{given!r} was taken for {found!r}" for given, found in pairs if given != found]
+        error.hint = "; ".join([*filter(None, [error.hint]), *taken]) or None
+        raise
 
 
 async def _last(events: _Events) -> JobResult:
@@ -245,3 +271,44 @@ def _submit(
             ticket.cancel()
         raise
     return [tickets[number] for number in range(len(asked))]
+
+
+def _job_result(
+    job: TranslationJob, plans: Sequence[Plan], results: Sequence[Completed]
+) -> JobResult:
+    rest = iter(results)
+    return JobResult(
+        [_text_result(job, plan, [next(rest) for _ in plan.document.sentences]) for plan in plans]
+    )
+
+
+def _text_result(job: TranslationJob, plan: Plan, results: Sequence[Completed]) -> TextResult:
+    sentences = [result.translation for result in results]
+    timing = join_timings([result.timing for result in results])
+    joined = join_translations(plan.document, sentences, alignments=job.alignments)
+    pair = plan.source, job.target
+    untrained = pair not in plan.model.pairs and plan.source != job.target
+    unserved = job.memory is not None and not job.memory.serves(plan.source) and bool(results)
+    added = [*([_ZERO_SHOT] if untrained else []), *([WITHOUT_MEMORY] if unserved else [])]
+    return TextResult(
+        text=joined.text,
+        hypotheses=joined.hypotheses,
+        warnings=(*joined.warnings, *added),
+        repaired=joined.repaired,
+        timing=timing,
+        model=plan.model,
+        source=plan.source,
+        confidence=plan.confidence,
+        origins=list(_origins(plan, sentences)) if job.memory is not None else (),
+    )
+
+
+def _origins(plan: Plan, translations: Sequence[Translation]) -> Iterator[SentenceOrigin]:
+    for number, translation in enumerate(translations):
+        sentence = plan.document.as_given(number)
+        if number in plan.known:
+            yield plan.known[number].origin
+        elif number in plan.offered:
+            yield SentenceOrigin(sentence, plan.offered[number], translation.beginning)
+        else:
+            yield SentenceOrigin(sentence, None)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from serving.errors import InvalidOptionError, RequestError, UnknownLanguageError
+from serving.errors import InvalidOptionError, RequestError
 from serving.queue.ticket import RequestTiming
 from serving.search.options import SearchOptions
 from serving.server.http.settings import Settings
@@ -19,33 +19,15 @@ from serving.server.work.admission import (
     check_texts,
     choose_options,
 )
-from serving.server.work.translating.job import (
-    JobResult,
-    SentenceOrigin,
-    TextResult,
-    TranslationJob,
-)
-from serving.server.work.translating.pivot import (
-    WITHOUT_MEMORY,
-    Part,
-    check_pivot,
-    split_by_route,
-)
+from serving.server.work.translating.job import SentenceOrigin, TranslationJob
+from serving.server.work.translating.pivot import Part, check_pivot, split_by_route
 from serving.text.characters import check_text
 from serving.text.detection import detect_among
 from serving.text.document import Document
 from serving.text.glossary import Match, TermIndex, matched_terms
 from serving.text.memory.segments import MemoryUse, Recalled, draft_of
-from serving.translation.results import (
-    Translation,
-    check_single,
-    join_timings,
-    join_translations,
-)
+from serving.translation.results import Translation, check_single
 from serving.translation.ticket import Completed, Request
-
-_ZERO_SHOT = "zero_shot"
-"""Warning for a translation of a pair that its model was not trained on."""
 
 _NO_TIME = RequestTiming(0.0, 0.0, 0.0, 0)
 
@@ -108,35 +90,39 @@ class Planner:
         """The language that the texts are translated through; None if one model translates them."""
         if job.source == AUTO:
             return None
-        between = self._catalogue.pivot(job.source, job.target, job.model)
-        if between is not None:
-            # The options of the second leg are checked before the first leg starts.
-            check_pivot(job, between)
-            self._check_wishes(job)
-            second = self._catalogue.choose(between, job.target, job.model)
-            self._options(job, second)
-        return between
+        return self._catalogue.pivot(job.source, job.target, job.model)
+
+    def check_legs(self, job: TranslationJob, between: str) -> None:
+        """Raise RequestError for what does not go through a third language, and for options of the
+        second leg, before the first leg starts."""
+        check_pivot(job, between)
+        self._check_wishes(job)
+        second = self._catalogue.choose(between, job.target, job.model)
+        self._options(job, second)
 
     def plans(self, job: TranslationJob, *, counted: bool) -> list[Plan]:
         """Plan each text. Raises RequestError, with the index of a single text at fault. Texts that
         are `counted` come from the server itself: their size and cost are not checked."""
-        documents = list(_documents(job)) if counted else self._checked_documents(job)
+        documents = _documents(job) if counted else self._checked_documents(job)
         keeper = self._catalogue.keeper(job.source, job.target, job.model)
-        # First, because an unknown target is reported before any text.
+
+        @functools.cache
+        def chosen(source: str) -> tuple[ServedTranslator, SearchOptions]:
+            model = keeper or self._catalogue.choose(source, job.target, job.model)
+            return model, self._options(job, model)
+
+        # First, because unknown languages are reported before any text.
         readable = self._catalogue.sources(job.target, job.model) if job.source == AUTO else []
+        if job.source != AUTO and job.texts:
+            chosen(job.source)
         plans: list[Plan] = []
-        options: dict[str, SearchOptions] = {}
         for index, (text, document) in enumerate(zip(job.texts, documents, strict=True)):
             source, confidence = job.source, None
             if source == AUTO:
                 source, confidence = detect_among(document.visible, readable, job.target)
             # Otherwise it is already in the target language.
             translated = keeper is None and (job.source != AUTO or source in readable)
-            model = keeper or self._catalogue.choose(
-                source if translated else readable[0], job.target, job.model
-            )
-            if model.name not in options:
-                options[model.name] = self._options(job, model)
+            model, options = chosen(source if translated or keeper else readable[0])
             try:
                 check_text(text)
                 if translated:  # otherwise it has no sentences and stays unchanged
@@ -148,12 +134,12 @@ class Planner:
                         spells=model.scheduler.texts.spells,
                     )
                 if len(document.sentences) > 1:
-                    check_single(options[model.name], job.terms, len(document.sentences))
+                    check_single(options, job.terms, len(document.sentences))
             except RequestError as error:
                 error.index = index
                 raise
             terms = _terms(job.glossary, document) if job.glossary else {}
-            plans.append(Plan(document, model, options[model.name], source, confidence, terms))
+            plans.append(Plan(document, model, options, source, confidence, terms))
         if not counted:
             beams = {plan.options.total_beams for plan in plans}
             sentences = sum(plan.num_sentences for plan in plans)
@@ -175,17 +161,19 @@ class Planner:
                 found[index] = language, probability
         return found
 
-    def _checked_documents(self, job: TranslationJob) -> list[Document]:
-        """Parse the texts of a client, within the limits of the server."""
+    def _checked_documents(self, job: TranslationJob) -> Iterable[Document]:
+        """Parse the texts of a client, within the limits of the server; plain ones as they are
+        asked for, since markup alone hides how long a text is."""
         settings = self._settings
         if job.format == "text":
             check_texts(job.texts, settings)
         else:
             check_tags(job.texts, settings)
         self._check_wishes(job)
+        if job.format == "text":
+            return _documents(job)
         documents = list(_documents(job))
-        if job.format != "text":
-            check_texts([document.visible for document in documents], settings)
+        check_texts([document.visible for document in documents], settings)
         return documents
 
     def _check_wishes(self, job: TranslationJob) -> None:
@@ -214,18 +202,6 @@ def _check_memory(job: TranslationJob) -> None:
                 "one of the two out",
                 parameter=name,
             )
-
-
-@contextmanager
-def naming_languages(asked: TranslationJob, matched: TranslationJob) -> Iterator[None]:
-    """Errors about languages use the codes of the request if the models' codes differ."""
-    try:
-        yield
-    except UnknownLanguageError as error:
-        pairs = ((asked.source, matched.source), (asked.target, matched.target))
-        taken = [f"{given!r} was taken for {found!r}" for given, found in pairs if given != found]
-        error.hint = "; ".join([*filter(None, [error.hint]), *taken]) or None
-        raise
 
 
 def _terms(glossary: Sequence[TermIndex], document: Document) -> dict[int, Sequence[Match]]:
@@ -316,44 +292,3 @@ def sentences_with_terms(plans: Sequence[Plan]) -> dict[int, tuple[str, Sequence
         for number, (plan, own, sentence) in enumerate(every)
         if own in plan.terms
     }
-
-
-def job_result(
-    job: TranslationJob, plans: Sequence[Plan], results: Sequence[Completed]
-) -> JobResult:
-    rest = iter(results)
-    return JobResult(
-        [_text_result(job, plan, [next(rest) for _ in plan.document.sentences]) for plan in plans]
-    )
-
-
-def _text_result(job: TranslationJob, plan: Plan, results: Sequence[Completed]) -> TextResult:
-    sentences = [result.translation for result in results]
-    timing = join_timings([result.timing for result in results])
-    joined = join_translations(plan.document, sentences, alignments=job.alignments)
-    pair = plan.source, job.target
-    untrained = pair not in plan.model.pairs and plan.source != job.target
-    unserved = job.memory is not None and not job.memory.serves(plan.source) and bool(results)
-    added = [*([_ZERO_SHOT] if untrained else []), *([WITHOUT_MEMORY] if unserved else [])]
-    return TextResult(
-        text=joined.text,
-        hypotheses=joined.hypotheses,
-        warnings=(*joined.warnings, *added),
-        repaired=joined.repaired,
-        timing=timing,
-        model=plan.model,
-        source=plan.source,
-        confidence=plan.confidence,
-        origins=list(_origins(plan, sentences)) if job.memory is not None else (),
-    )
-
-
-def _origins(plan: Plan, translations: Sequence[Translation]) -> Iterator[SentenceOrigin]:
-    for number, translation in enumerate(translations):
-        sentence = plan.document.as_given(number)
-        if number in plan.known:
-            yield plan.known[number].origin
-        elif number in plan.offered:
-            yield SentenceOrigin(sentence, plan.offered[number], translation.beginning)
-        else:
-            yield SentenceOrigin(sentence, None)

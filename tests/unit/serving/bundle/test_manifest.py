@@ -15,12 +15,11 @@ from serving.bundle.folder import (
     MANIFEST,
     file_hash,
     find_bundles,
-    parse_manifest,
     read_manifest,
     write_manifest,
 )
 from serving.bundle.languages import Languages
-from serving.bundle.manifest import CARD, MOST_JOINT_STATES, CacheSizes, Manifest
+from serving.bundle.manifest import CARD, Manifest
 from serving.errors import (
     BundleError,
     FormatVersionError,
@@ -29,7 +28,6 @@ from serving.errors import (
 )
 from serving.translation.translator import Translator
 
-SHIPPED = Path(__file__).resolve().parents[4] / "models"
 GRAPH = {"file": "step.onnx", "opset": 24, "inputs": [], "outputs": []}
 TREE: dict[str, Any] = {
     "format_version": FORMAT_VERSION,
@@ -370,11 +368,3 @@ def test_a_tokenizer_that_is_none(folder: Path) -> None:
     with pytest.raises(BundleError, match=r"toy/t.model: not a tokenizer") as caught:
         Translator(folder)
     assert len(str(caught.value).splitlines()) == 1
-
-
-def test_a_joint_batch_is_bounded_by_states_but_on_cuda() -> None:
-    manifest = parse_manifest(SHIPPED / "joint-fast-de-en")
-    assert CacheSizes(manifest).most_states == MOST_JOINT_STATES
-    assert CacheSizes(manifest.model_copy(update={"target": "cuda"})).most_states is None
-    plain = parse_manifest(SHIPPED / "macaron-de-en")
-    assert CacheSizes(plain).most_states is None

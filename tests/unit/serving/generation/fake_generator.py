@@ -28,9 +28,11 @@ class LanguageFakeState(FakeState):
 
 
 class FakeLanguageStepper(FakeStepper):
-    """`before_step` is called before each step of the sampled batch."""
+    """`before_step` is called before each step of the sampled batch; `given_up` counts readings
+    that were closed before their end."""
 
     checks_guesses = False
+    given_up = 0
 
     def __init__(self) -> None:
         super().__init__(FakeModel(vocab_size=260, eos_bias=3.0), one_query_first=False)
@@ -56,8 +58,12 @@ class FakeLanguageStepper(FakeStepper):
             state.cache_BC2[row, : len(ids)] = np.array(slots).reshape(-1, 2)
             for place, label in enumerate(labels[row] if labels is not None else ()):
                 label_scores[row, place] = self.model.log_probs((), slots[: place + 1])[label]
-        for _ in range(chunks(prompts[0])):
-            yield
+        try:
+            for _ in range(chunks(prompts[0])):
+                yield
+        except GeneratorExit:
+            self.given_up += 1
+            raise
         nothing = np.zeros((*label_scores.shape, 0))
         scores = PromptScores(label_scores, nothing.astype(np.float32), nothing.astype(np.int32))
         used_B = np.array([len(ids) for ids in prompts], np.int64)

@@ -1,6 +1,11 @@
-"""In what order prompts are read, a chunk between two steps."""
+"""In what order prompts are read, a chunk between two steps, and what frees those that leave."""
 
 from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
 
 from serving.generation.running import RunningPrompts
 from serving.generation.ticket import Delta, GenerationRequest
@@ -61,3 +66,35 @@ def test_of_prompts_of_one_length_the_first_is_read_first() -> None:
     found = first_tokens(engine, 20)
     assert found[0] < found[1] < found[2]
     assert found[0] <= 6
+
+
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    """No garbage is collected: what is freed has been freed by who held it."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collection")
+def test_what_was_read_for_those_that_left_is_freed_at_the_next_step() -> None:
+    generator = FakeGenerator()
+    engine = generator.engine()
+    engine.join({0: task(generator, 4)})
+    engine.step()
+    engine.join({1: task(generator, 1)})
+    engine.cancel([0])
+    found = first_tokens(engine, 4)
+    assert found.keys() == {1}
+    assert generator.stepper.given_up == 1
+
+
+@pytest.mark.usefixtures("no_collection")
+def test_the_end_frees_what_is_being_read() -> None:
+    generator = FakeGenerator()
+    engine = generator.engine()
+    engine.join({0: task(generator, 4), 1: task(generator, 2)})
+    engine.step()
+    engine.step()
+    engine.close()
+    assert generator.stepper.given_up == 2

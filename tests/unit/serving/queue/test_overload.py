@@ -19,6 +19,7 @@ from serving.queue.engine import Joined, Progress, Work
 from serving.queue.limits import BatchLimits, Demand
 from serving.queue.observer import Observer
 from serving.queue.request_queue import RequestQueue
+from serving.search.options import Group
 
 MAX_WAIT_S = 5.0
 """The default of the server."""
@@ -32,6 +33,7 @@ LENGTH = 80
 CAPACITY = FULL_ROWS / (LENGTH * (STEP_S + ROW_S * FULL_ROWS))
 """Texts of LENGTH steps that are decoded in a second by full batches: about 18."""
 
+GROUP = Group(beam_size=1, shortlisted=False)
 Queue = RequestQueue[Work[int, None, None]]
 
 
@@ -58,7 +60,7 @@ class Text(Work[int, None, None]):
     """A text, whose task is its number of steps."""
 
     def __init__(self, steps: int, asked: Asked, clock: Clock) -> None:
-        demand = Demand(beam_size=1, source_length=1, slots=steps)
+        demand = Demand(GROUP, source_length=1, slots=steps)
         super().__init__(steps, demand, asked.at, asked.at + TIMEOUT_S)
         self._asked, self._clock = asked, clock
 
@@ -155,7 +157,7 @@ class SlowEngine:
             progress.outcomes.append((number, None))
         if not self._left:
             self._arrivals.until_one_waits()
-        progress.rested.append(Demand(beam_size=1, source_length=1, slots=0).group)
+        progress.rested.append(GROUP)
         return progress
 
     def wake(self) -> None: ...

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from export.graphs.writing import write_graphs
-from serving.runtime.cache_tensors import BlockPool, Caches
+from serving.bundle.folder import parse_manifest
+from serving.runtime.cache_tensors import MOST_JOINT_STATES, BlockPool, Caches, CacheSizes
 from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.beams.beam import decode
 from serving.search.beams.sentence import Sentence
@@ -20,6 +23,7 @@ from tests.unit.training.tiny import tiny_joint_model, tiny_model
 from training.models import TranslationModel
 
 pytestmark = pytest.mark.usefixtures("traced_once")
+SHIPPED = Path(__file__).resolve().parents[4] / "models"
 
 
 def test_a_block_that_was_given_back_is_taken_again() -> None:
@@ -51,6 +55,34 @@ def test_a_larger_block_takes_the_place_of_one_that_is_too_small() -> None:
     assert pool.take(1000).size == 1500
     assert pool.take(1) is small
     assert pool.take(1).size == 1  # the large one is gone
+
+
+def test_a_block_may_come_back_whenever_garbage_is_collected() -> None:
+    pool, given = BlockPool(), []
+
+    def give(phase: str, _: object) -> None:
+        if phase == "start" and threading.current_thread() is taker:
+            given.append(np.zeros(5, np.float32))
+            pool.give(given[-1])
+
+    def take() -> None:
+        gc.set_threshold(1)  # at each new object, so that some fall into `take` and `give`
+        for _ in range(500):
+            pool.give(pool.take(3))
+
+    taker = threading.Thread(target=take, daemon=True)
+    before = gc.get_threshold()
+    gc.callbacks.append(give)
+    try:
+        taker.start()
+        taker.join(60)
+    finally:
+        gc.callbacks.remove(give)
+        gc.set_threshold(*before)
+    assert not taker.is_alive()
+    assert given
+    assert pool.take(1).size == 5
+    assert pool.take(1).size == 1  # no more are kept than one
 
 
 def test_caches_are_of_their_pools_type_in_every_layout() -> None:
@@ -121,3 +153,11 @@ def test_what_an_earlier_batch_left_changes_nothing(
         for block in pool._blocks:
             block[:] = 1e30  # finite, as what a batch leaves is
     assert decode(used, sentences) == first == decode(fresh, sentences)
+
+
+def test_a_joint_batch_is_bounded_by_states_but_on_cuda() -> None:
+    manifest = parse_manifest(SHIPPED / "joint-fast-de-en")
+    assert CacheSizes(manifest).most_states == MOST_JOINT_STATES
+    assert CacheSizes(manifest.model_copy(update={"target": "cuda"})).most_states is None
+    plain = parse_manifest(SHIPPED / "macaron-de-en")
+    assert CacheSizes(plain).most_states is None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from serving.text.detection import detect, detect_among
@@ -57,3 +60,25 @@ def test_capitals_and_long_texts() -> None:
 
 def test_a_language_that_the_detector_does_not_know_is_possible_still() -> None:
     assert detect_among(SENTENCES["de"], ["xx"], "en") == ("xx", 0.0)
+
+
+def test_texts_at_the_same_time_load_one_model() -> None:
+    """In a process of its own, as the model here may be loaded."""
+    program = """
+import threading
+from py3langid.langid import LanguageIdentifier
+from serving.text.detection import detect
+
+read, loads = LanguageIdentifier.from_model_file, []
+LanguageIdentifier.from_model_file = lambda *given, **options: (
+    loads.append(given), read(*given, **options)
+)[1]
+threads = [threading.Thread(target=detect, args=("Guten Morgen",)) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(len(loads))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "1\n", done.stderr

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from serving.errors import CancelledError, DecoderLostError
+from serving.queue.decoder import BatchRoom
 from serving.queue.engine import Progress
-from serving.queue.limits import BatchLimits, BatchRoom, Demand
+from serving.queue.limits import BatchLimits, Demand
 from serving.search.beams.sentence import Sentence
 from serving.search.options import Group, SearchOptions
 from serving.translation.results import Done, TextHypothesis, Translation

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from serving.queue.limits import BatchLimits, Demand
 from serving.search.beams.sentence import Sentence
 from serving.search.ids import EOS_ID
-from serving.search.options import SearchOptions
+from serving.search.options import Group, SearchOptions
 from serving.translation.offline import decode_in_batches, fill_batches, share_out
 from serving.translation.texts import demand
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper
@@ -78,7 +78,7 @@ def test_few_sentences_are_spread_over_the_workers() -> None:
 @given(st.lists(st.integers(1, 300), max_size=80), st.integers(1, 6))
 def test_shares_are_of_like_length_and_equal_in_ids(lengths: list[int], workers: int) -> None:
     demands = {
-        key: Demand(beam_size=5, source_length=length, slots=8)
+        key: Demand(Group(5, shortlisted=False), source_length=length, slots=8)
         for key, length in enumerate(lengths)
     }
     shares = share_out(demands, workers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -10,10 +11,11 @@ from hypothesis import strategies as st
 
 from serving.errors import TooLongError
 from serving.search.beams.beam import BeamSearch
-from serving.search.beams.sentence import Sentence
+from serving.search.beams.sentence import Finished, Hypothesis, Sentence
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
 from serving.text.memory.segments import Draft
+from serving.translation.results import Done
 from serving.translation.texts import TextProcessor, demand
 from serving.translation.ticket import Request
 from tests.unit.serving.echo import ByteTokenizer, echo_manifest
@@ -75,6 +77,30 @@ def test_an_output_has_no_more_pieces_than_the_model_has_positions(prefix: str) 
     with pytest.raises(TooLongError, match=rf"at most 40 pieces, got {len(prefix)} in its prefix"):
         steps(texts, longer)
     assert steps(texts_of(None), longer) == room + 1
+
+
+class Unread(tuple[Hypothesis, ...]):
+    """Hypotheses that nobody may ask for."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Hypothesis]:
+        pytest.fail("they were asked for")
+
+
+def test_a_right_translation_stays_and_no_other_hypothesis_is_read() -> None:
+    texts = texts_of(None)
+    sentence = texts.prepare(Request(text="2 Hunde", source="de", target="en"))
+    assert sentence is not None
+    assert sentence.original is not None
+    assert sentence.original.noteworthy
+    best = Hypothesis(tuple(texts.target.encode("two dogs")), -1.0, -1.0, (), end=EOS_ID)
+
+    outcome = texts.complete(sentence, Finished(0, (best,), Unread()))
+
+    assert isinstance(outcome, Done)
+    assert outcome.translation.text == "two dogs"
+    assert outcome.translation.warnings == outcome.translation.repaired == ()
 
 
 def test_a_draft_that_leaves_no_positions_for_the_output_is_not_used() -> None:

@@ -122,6 +122,18 @@ def test_unreadable_text_is_refused_wherever_it_stands(
     assert translator.stepper.states == []
 
 
+@pytest.mark.parametrize("given", [["a", "b"], 3])
+def test_what_is_no_text_is_refused(translator: EchoTranslator, given: object) -> None:
+    for call in (
+        lambda: translator.translate_sentences(["fine", given]),  # type: ignore[list-item]
+        lambda: translator.score([(given, "fine")]),  # type: ignore[list-item]
+        lambda: translator.score([("fine", given)]),  # type: ignore[list-item]
+    ):
+        with pytest.raises(InvalidTextError, match="text must be a string, got "):
+            call()
+    assert translator.stepper.states == []
+
+
 @property_test
 @given(st.text())
 def test_other_text_passes(text: str) -> None:

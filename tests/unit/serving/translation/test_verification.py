@@ -5,6 +5,7 @@ from typing import cast
 
 import pytest
 
+from serving.checking.invariants import faults
 from serving.checking.repairs import Repair
 from serving.errors import InvalidOptionError
 from serving.search.beams.constraints import Constraints
@@ -48,18 +49,8 @@ def check(
     sentence = Sentence((5, 3), original=original, streamed=streamed)
     more = tuple(map(hypothesis, others))
     terms = cast(TermReader, reader or Reader())
-    return verified(sentence, original, found, lambda: more, terms)
-
-
-def test_a_right_translation_stays_and_no_other_hypothesis_is_read() -> None:
-    original = Original("2 Hunde", "de", "en", noteworthy=True)
-    right = translation("two dogs")
-    reader = cast(TermReader, Reader())
-
-    def others() -> tuple[TextHypothesis, ...]:
-        pytest.fail("they were asked for")
-
-    assert verified(Sentence((5, 3)), original, right, others, reader) == Done(right)
+    wrong = faults(source, (first or found).text, ("de", "en"))
+    return verified(sentence, original, found, wrong, lambda: more, terms)
 
 
 def test_the_next_best_hypothesis_without_a_fault_is_taken() -> None:

@@ -1,18 +1,32 @@
-"""Keeps text together that tags divide: `#<b>topic</b>`, `H<sub>2</sub>O`."""
+"""Tokens of a text: words, markup and boundaries. Joins what markup divides and belongs together:
+`#<b>topic</b>`, `H<sub>2</sub>O`."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from serving.text.alignment import Span
 from serving.text.kept.figures import HINT
 from serving.text.kept.messages import MESSAGE
-from serving.text.kept.placeholders import Placeholder, placeholders
-from serving.text.passages.reading import Token
+from serving.text.kept.placeholders import (
+    Placeholder,
+    TagKind,
+    likely_tags,
+    numbered_tags,
+    placeholders,
+)
+from serving.text.passages.passage import Markup
 
+MAX_DEPTH = 64
+"""Most nested elements of a passage; deeper ones separate the text."""
+_NEIGHBOURS = frozenset(("a", "button", "label"))
+_VOID = frozenset(("area", "br", "col", "hr", "img", "input", "link", "meta", "wbr"))
+"""Tags that are never closed."""
 _MESSAGE = re.compile(MESSAGE)
 _DEPTH = 8
 """Most nested ICU messages; deeper ones stay unchanged."""
@@ -23,14 +37,123 @@ _TAG = re.compile(r"<[^>]*>")
 _LAST_WORD = re.compile(r"[^\W_]+\Z")
 _FIRST_WORD = re.compile(r"[^\W_]+")
 
+Kind = Literal["text", "open", "close", "thing", "script", "kept", "space", "boundary"]
+
+
+@dataclass(frozen=True)
+class Token:
+    """A part of a text: its span and its kind.
+
+    `open` and `close` are the tags of an element whose content is read. `thing` is markup without
+    words. `script` belongs to the text before it. `kept` is read as a word and not translated.
+    `space` reads as a space. `boundary` separates passages.
+    """
+
+    kind: Kind
+    span: Span
+    name: str = ""
+    markup: Markup | None = None
+    """Markup of the following text, if it changes."""
+    branches: tuple[tuple[Span, tuple[Token, ...]], ...] = ()
+    """Parts of a kept object that are translated separately, and their tokens."""
+    figure: bool = False
+    """Whether a kept object is a figure."""
+
+
+def plain_tokens(source: str, span: Span | None = None) -> Iterator[Token]:
+    """Tokens of plain text. Numbered tags are markup, and so is anything that looks like a tag; one
+    that is never closed, or closes nothing, is kept as a word."""
+    span = span or (0, len(source))
+    if span[0] < span[1] and "<" not in source and "\\" not in source:
+        yield Token("text", span)
+        return
+    tokens = list(_split_at_tags(source, span, likely_tags))
+    pairs = paired(tokens)
+    for index, token in enumerate(tokens):
+        named = token.kind in ("open", "close") and not token.name.isdecimal()
+        if not named or index in pairs:
+            yield token
+        elif token.kind == "open" and token.name.lower() not in _VOID:
+            yield Token("kept", token.span)
+        else:
+            yield Token("thing", token.span)
+
+
+def with_numbered_tags(source: str, span: Span) -> Iterator[Token]:
+    """Text and its numbered tags."""
+    return _split_at_tags(source, span, numbered_tags)
+
+
+def _split_at_tags(
+    source: str, span: Span, tags: Callable[[str], Iterator[tuple[Span, str, TagKind]]]
+) -> Iterator[Token]:
+    begin, end = span
+    done = begin
+    for (first, last), name, kind in tags(source[begin:end]):
+        if begin + first > done:
+            yield Token("text", (done, begin + first))
+        done = begin + last
+        yield Token(kind, (begin + first, done), name)
+    if end > done:
+        yield Token("text", (done, end))
+
+
+def with_neighbours_apart(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens, with a boundary between adjacent links, buttons and labels that no space
+    separates: they are separate texts."""
+    found: list[Token] = []
+    ended = ""  # name of the element that ended right before
+    for token in tokens:
+        name = token.name.lower()
+        if token.kind == "open" and name in _NEIGHBOURS and name == ended:
+            found.append(Token("boundary", (token.span[0], token.span[0])))
+        if token.kind != "thing":
+            ended = name if token.kind == "close" else ""
+        found.append(token)
+    return found
+
+
+def paired(tokens: Sequence[Token]) -> set[int]:
+    """Tags that form pairs, with no boundary between them.
+
+    Any other tag becomes a boundary. So wrongly nested markup keeps its place, and a browser reads
+    the translation as it reads the original.
+    """
+    found: set[int] = set()
+    stack: list[int] = []
+    names: Counter[str] = Counter()
+    divided = 0  # number of elements, from the bottom of the stack, that contain a boundary
+    for index, token in enumerate(tokens):
+        if token.kind == "open":
+            stack.append(index)
+            names[token.name] += 1
+            if len(stack) > MAX_DEPTH:
+                divided = len(stack)
+        elif token.kind == "close":
+            if not stack or tokens[stack[-1]].name != token.name:
+                divided = len(stack)
+            if names[token.name]:
+                while True:
+                    opened = stack.pop()
+                    names[tokens[opened].name] -= 1
+                    if tokens[opened].name == token.name:
+                        break
+                if len(stack) >= divided:
+                    found |= {opened, index}
+        elif token.kind == "boundary":
+            divided = len(stack)
+        divided = min(divided, len(stack))
+    return found
+
 
 def joined_tokens(source: str, tokens: Sequence[Token], depth: int = 0) -> list[Token]:
     """The tokens, with these joined: short raised and lowered text with the text before it, links,
-    names and topics that tags divide, and ICU messages, which are nested within `depth` others."""
+    names and topics that tags divide, and ICU messages, which are nested within `depth` others.
+    Tags without a partner have become boundaries (`paired`)."""
     if len(tokens) > 2:
         tokens = _with_scripts(source, tokens)
     elif ("{" not in source and ")[" not in source) or not _MESSAGE.search(source):
-        return list(tokens)
+        return _in_pairs(tokens)
     found: list[Token] = []
     run: list[Token] = []
     for token in tokens:
@@ -40,7 +163,18 @@ def joined_tokens(source: str, tokens: Sequence[Token], depth: int = 0) -> list[
             run = []
         else:
             run.append(token)
-    return found + _joined(source, run, depth)
+    return _in_pairs(found + _joined(source, run, depth))
+
+
+def _in_pairs(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens, with a boundary in the place of each tag without a partner."""
+    pairs = paired(tokens)
+    return [
+        replace(token, kind="boundary")
+        if token.kind in ("open", "close") and index not in pairs
+        else token
+        for index, token in enumerate(tokens)
+    ]
 
 
 def _with_scripts(source: str, tokens: Sequence[Token]) -> list[Token]:
