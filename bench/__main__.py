@@ -79,6 +79,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_start(verbs)
     _add_store(verbs)
     _add_terms(verbs)
+    _add_dictionary(verbs)
     _add_estimation(verbs)
     _add_similarity(verbs)
     _add_perplexity(verbs)
@@ -258,6 +259,34 @@ def _add_estimation(verbs: _Verbs) -> None:
     )
     parser.add_argument(
         "--seed", type=int, default=1, metavar="N", help="draws the sentences (default 1)"
+    )
+    _add_threads(parser)
+
+
+def _add_dictionary(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "dictionary",
+        help="whether rare words, names, numbers and dates come out right",
+        description="Translates the lines of a dictionary and counts, by kind, those whose first "
+        "translation is one of the table's; in sentences (kind `carrier`) the names and numbers "
+        "that are kept or translated as they should be.",
+    )
+    parser.add_argument("--system", action="append", required=True, metavar="NAME=BUNDLE")
+    parser.add_argument("--languages", required=True, metavar="de-en", help="source and target")
+    parser.add_argument(
+        "--lines",
+        type=Path,
+        action="append",
+        required=True,
+        help="TSV of a text, its translation, a kind and, where it is good for one direction only, "
+        "that (de>en); English stands on the right",
+    )
+    parser.add_argument(
+        "--names",
+        type=Path,
+        action="append",
+        default=[],
+        help="tables like --lines whose names are looked for in sentences, beside those of --lines",
     )
     _add_threads(parser)
 

@@ -18,6 +18,7 @@ VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "bundles": evaluation.bundles,
     "verification": evaluation.verification,
     "terms": evaluation.terms,
+    "dictionary": evaluation.dictionary,
     "estimation": evaluation.estimation,
     "similarity": evaluation.similarity,
     "perplexity": evaluation.perplexity,

@@ -128,6 +128,30 @@ def _reading(options: argparse.Namespace) -> int:
     return 0
 
 
+def dictionary(options: argparse.Namespace) -> int:
+    """Measure whether rare words, names, numbers and dates come out right; the table goes to
+    stdout."""
+    from bench.runs.evaluation.dictionary import (
+        dictionary_markdown,
+        measure_dictionary,
+        read_dictionary,
+    )
+
+    source, _, target = options.languages.partition("-")
+    if not source or not target:
+        raise BenchError(f"--languages must be SOURCE-TARGET, got {options.languages!r}")
+    way, threads = f"{source}>{target}", cores_of(options.threads)
+    lines = [line for path in options.lines for line in read_dictionary(path, way)]
+    names = [line for path in options.names for line in read_dictionary(path, way)]
+    systems = {
+        name: Translator(folder, threads=threads)
+        for name, folder in named_paths("--system", options.system).items()
+    }
+    results = measure_dictionary(systems, (source, target), lines, [*names, *lines], tell)
+    print(dictionary_markdown(results))
+    return 0
+
+
 def similarity(options: argparse.Namespace) -> int:
     """Measure what the vectors of bundles are worth; the table goes to stdout."""
     from bench.runs.evaluation.similarity import measure_similarity, similarity_markdown

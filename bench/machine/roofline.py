@@ -31,7 +31,9 @@ from serving.search.prefix_tree import ALIGNMENT
 from serving.search.stepper import StepInputs, StepOutputs
 from serving.translation.offline import decode_in_batches
 
-PRODUCTS = ("MatMulIntegerToFloat", "BiasedProduct")
+TIED = ("TiedProduct", "BiasedTiedProduct")
+"""Whose weights are a table: [N,K]."""
+PRODUCTS = ("MatMulIntegerToFloat", "BiasedProduct", *TIED)
 
 
 @dataclass(frozen=True)
@@ -64,14 +66,14 @@ class ProductList:
         """Read a graph and load its products with `threads` intra-op threads."""
         model = onnx.load(folder / graph.file)
         nodes = [node for node in model.graph.node if node.op_type in PRODUCTS]
-        weights = {tensor.name: tensor.dims for tensor in model.graph.initializer}
+        weights = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
         self._graph = graph
         self._products = [
             _Product(
                 node.input[0],
                 None if node.input[2] in weights else node.input[2],
                 node.output[0],
-                *weights[node.input[1]],
+                *weights[node.input[1]][:: -1 if node.op_type in TIED else 1],
             )
             for node in nodes
         ]

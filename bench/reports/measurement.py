@@ -61,9 +61,10 @@ class Measurement:
 
 @dataclass(frozen=True)
 class PageTable:
-    """A measured table that was written by hand, with what its page says of the measurement.
+    """A measured table that was written by hand, with what is known of the measurement.
 
-    A field is None, or empty, if the page does not say it.
+    A field is None, or empty, if neither the page nor the history says it. Where the day was not
+    written down, day and commit are those on which the figures came into the repository.
     """
 
     name: str
@@ -73,7 +74,7 @@ class PageTable:
     command: str | None
     """The command that measured it; several are joined by `; `."""
     date: str | None
-    """ISO 8601, as far as the page has it: `2026-11-28`, `2026-11` or `11-28`."""
+    """ISO 8601, as far as it is known: `2026-11-28` or `2026-11`."""
     commit: str | None
     """Commit of the repository."""
     machine: tuple[str, ...]

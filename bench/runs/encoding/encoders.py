@@ -8,10 +8,12 @@ Shape letters: B texts, S ids of the longest, D features.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ import onnxruntime
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from bench.errors import BenchError
+from bench.machine.processor import cpuinfo, rivals_environment
 from bench.machine.roofline import ProductList
 from bench.reports.report import Machine, head_lines, table_line
 from bench.subjects.encoders import export_encoder
@@ -216,8 +219,22 @@ def _runtime(plan: EncoderPlan, folder: Path) -> Read:
     return read
 
 
+@contextlib.contextmanager
+def _variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables for what reads them once, as CTranslate2 does when it is imported;
+    what the user has set stays, and processes that are started later do not see them."""
+    added = {name: value for name, value in values.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
+
+
 def _ctranslate2(plan: EncoderPlan, folder: Path) -> Read:
-    import ctranslate2
+    with _variables(rivals_environment(cpuinfo(), "int8")):
+        import ctranslate2
 
     made, source = folder / "ctranslate2", folder / "source"
     source.mkdir()
