@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import html
 import json
 import os.path
 import re
@@ -19,14 +20,55 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTSIDE = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)#]*)(#[^)]*)?\)")
+SHIM = '<script src="https://unpkg.com/iframe-worker/shim"></script>'
+"""What the plugin `offline` would load from elsewhere, for the search in pages opened as files."""
+PRINTED = re.compile(r"<!-- run: .*?<!-- end -->", re.DOTALL)
+MEASURED = re.compile(r"<!-- measured: ([\w-]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Called by mkdocs for each page, before its Markdown becomes HTML."""
+    if page.file.src_uri == "index.md":
+        page.meta.update(title="Home", hide=["navigation"])
     for name, make in MADE.items():
         if f"<!-- made: {name} -->" in markdown:
             markdown = markdown.replace(f"<!-- made: {name} -->", make())
-    return without_links_outside(markdown, page.file.src_uri)
+    return without_links_outside(with_measurements(markdown), page.file.src_uri)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Called by mkdocs for each page's HTML, before it is written."""
+    here = "../" * page.url.count("/")
+    return output.replace(SHIM, f'<script src="{here}search_worker.js"></script>')
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    """Called by mkdocs for pages without a document, such as that of 404."""
+    return output_content.replace(SHIM, "")
+
+
+def with_measurements(markdown: str) -> str:
+    """Put the measured tables into boxes of class `figures`, and below each of those in
+    `docs/measurements/tables` how it was measured."""
+
+    def said(block: re.Match[str]) -> str:
+        path = ROOT / "docs/measurements/tables" / f"{block[1]}.json"
+        found = json.loads(path.read_text(encoding="utf-8"))
+        where = "; ".join(found["machine"])
+        when = f"{found['date']}, at commit {found['commit']}"
+        command = f"<code>{html.escape(found['command'])}</code>" if found["command"] else ""
+        facts = (found["about"], where, found["versions"] or "", when, command)
+        shown = "<br>".join(
+            fact if fact == command else html.escape(fact) for fact in facts if fact
+        )
+        return (
+            f'<div class="figures" markdown>\n\n{block[0]}\n\n</div>\n\n'
+            '<details class="measured"><summary>How this was measured</summary>'
+            f"<p>{shown}</p></details>\n"
+        )
+
+    markdown = PRINTED.sub(r'<div class="figures" markdown>\n\n\g<0>\n\n</div>', markdown)
+    return MEASURED.sub(said, markdown)
 
 
 def without_links_outside(markdown: str, source: str) -> str:
@@ -41,6 +83,13 @@ def without_links_outside(markdown: str, source: str) -> str:
         return text if path in text else f"{text} (`{path}`)"
 
     return OUTSIDE.sub(plain, markdown)
+
+
+def readme(heading: str) -> str:
+    """A section of the README, with links as a page of docs/ has them."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return section.replace("](docs/", "](").replace("]: docs/", "]: ").strip()
 
 
 def command_line() -> str:
@@ -256,6 +305,8 @@ def _sentence(text: str) -> str:
 
 
 MADE: dict[str, Callable[[], str]] = {
+    "try it": lambda: readme("Try it"),
+    "why it is fast": lambda: readme("Why it is fast"),
     "command line": command_line,
     "generation options": lambda: fields("serving/search/sampling_options.py", "GenerationOptions"),
     "recipe keys": recipe_keys,

@@ -53,6 +53,40 @@ def test_every_row_of_a_table_that_was_written_by_hand_has_all_columns() -> None
         assert widths == {table.rule.count("|") - 1}, path.name
 
 
+def test_every_table_that_was_written_by_hand_says_since_when_it_stands() -> None:
+    for path in (MEASUREMENTS / PAGE_TABLES).glob("*.json"):
+        found = read_page_table(path)
+        assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?", found.date or ""), path.name
+        assert re.fullmatch(r"[0-9a-f]{8}", found.commit or ""), path.name
+
+
+FIGURE = re.compile(r"[~+-]?\d")
+
+
+def unmarked_tables(page: Path) -> list[list[str]]:
+    """The tables of a page that have no data file, as lines."""
+    text = page.read_text(encoding="utf-8")
+    for block in (BLOCK, PAGE_BLOCK, re.compile(r"```.*?\n```", re.DOTALL)):
+        text = block.sub("", text)
+    return [found.splitlines() for found in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)]
+
+
+def figures(table: list[str]) -> float:
+    """The share of a table's cells that begin with a figure, without its first column."""
+    rows = [re.split(r" *(?<!\\)\| *", line.strip().strip("|"))[1:] for line in table[2:]]
+    cells = [cell for row in rows for cell in row if cell.strip()]
+    return sum(bool(FIGURE.match(cell.strip())) for cell in cells) / max(len(cells), 1)
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda path: path.name)
+def test_no_table_of_measurements_is_without_a_data_file(page: Path) -> None:
+    # Settings and presets are choices: nobody has measured them.
+    chosen = ("| setting |", "| preset |")
+    limit = 0 if page.name == "benchmarks.md" else 0.5
+    found = [table for table in unmarked_tables(page) if not table[0].startswith(chosen)]
+    assert [table for table in found if figures(table) > limit] == []
+
+
 def measurement(begins: str) -> Measurement:
     """The one whose command begins so."""
     (found,) = [m for m in map(read, FILES) if m.command.startswith(f"python -m bench {begins}")]

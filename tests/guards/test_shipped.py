@@ -28,6 +28,24 @@ def test_a_card_is_that_of_its_manifest(folder: Path) -> None:
     assert written == render_card(parse_manifest(folder), size)
 
 
+@pytest.mark.parametrize("folder", BUNDLES, ids=lambda folder: folder.name)
+def test_the_page_of_the_models_has_their_sizes(folder: Path) -> None:
+    page = (ROOT / "docs/background/models.md").read_text(encoding="utf-8")
+    (row,) = re.findall(rf"^\| `{folder.name}` \|(.*M \|.*MB \|.*)", page, re.MULTILINE)
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    assert f"| {size / 1e6:.1f} MB |" in row
+    card = folder / CARD
+    written = card.read_text(encoding="utf-8") if card.exists() else ""
+    for millions in re.findall(r"^\| parameters \| (\S+) million", written, re.MULTILINE):
+        assert f"| {float(millions):.1f} M |" in row
+
+
+def test_the_page_lists_no_other_models() -> None:
+    page = (ROOT / "docs/background/models.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `([\w-]+)` \|.*MB \|", page, re.MULTILINE)
+    assert sorted(listed) == sorted(folder.name for folder in BUNDLES)
+
+
 def test_the_page_has_a_sentence_in_each_language_that_is_read() -> None:
     text = (ROOT / "serving/web/examples.js").read_text(encoding="utf-8")
     read = {code for folder in BUNDLES for code in parse_manifest(folder).languages.source}

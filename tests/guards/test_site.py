@@ -35,6 +35,8 @@ def site() -> ModuleType:
                 "| `noise` | its own keys |  |",
             ],
         ),
+        ("try it", ["make serve", "(how-to/playground.md)"]),
+        ("why it is fast", ["images/speed.svg", "[base]: background/benchmarks.md#base"]),
         ("routes", ["## POST /translate", "### TranslateRequest"]),
         ("search options", ["| `beam_size` | `5` |"]),
         ("settings", ["| `MACARON_MAX_TEXTS` | `128`, at least 1 |"]),
@@ -63,7 +65,27 @@ def test_links_to_files_that_are_no_pages_become_paths(site: ModuleType) -> None
     )
 
 
+def test_below_a_measured_table_stands_how_it_was_measured(site: ModuleType) -> None:
+    page = "<!-- measured: base-avx2 -->\n| a |\n<!-- end -->\n\nText."
+    shown = site.with_measurements(page)
+    assert "<!-- measured: base-avx2 -->\n| a |\n<!-- end -->\n\n</div>\n\n<details" in shown
+    assert "AMD Zen 3 with AVX2 alone, 2 cores" in shown
+    assert "<code>CT2_USE_MKL=0 python -m bench engine" in shown
+    assert "2026-11-25, at commit 3d625c16" in shown
+
+
 def test_every_document_is_in_the_navigation() -> None:
     listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for document in (ROOT / "docs").rglob("*.md"):
         assert f"- {document.relative_to(ROOT / 'docs').as_posix()}\n" in listed
+
+
+def test_no_page_loads_the_search_s_worker_from_elsewhere(site: ModuleType) -> None:
+    class Page:
+        url = "how-to/import.html"
+
+    head = f"<head>{site.SHIM}</head>"
+    local = '<head><script src="../search_worker.js"></script></head>'
+    assert site.on_post_page(head, page=Page()) == local
+    assert site.on_post_template(head) == "<head></head>"
+    assert (ROOT / "docs/search_worker.js").exists()

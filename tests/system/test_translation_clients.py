@@ -153,10 +153,10 @@ def test_deepl_translates_files(
     sleep = time.sleep
     monkeypatch.setattr("deepl.translator.time.sleep", lambda _: sleep(0.1))  # it waits 5 s
     document = docx.Document()
-    document.add_paragraph("Guten ").add_run("Morgen!").bold = True
+    document.add_paragraph("child ").add_run("book").bold = True  # words that the model copies
     source, target = tmp_path / "a.docx", tmp_path / "b.docx"
     document.save(str(source))
-    glossary = client.create_glossary("of files", "DE", "EN", {"Morgen": "dawn"})
+    glossary = client.create_glossary("of files", "DE", "EN", {"book": "dawn"})
     status = client.translate_document_from_filepath(
         source,
         target,
@@ -166,10 +166,10 @@ def test_deepl_translates_files(
         formality=deepl.Formality.PREFER_MORE,
     )
     assert status.done
-    assert status.billed_characters == len("Guten Morgen!")
+    assert status.billed_characters == len("child book")
     (paragraph,) = docx.Document(str(target)).paragraphs
-    assert "dawn" in paragraph.text
-    assert [run.text for run in paragraph.runs if run.bold]
+    assert paragraph.text == "child dawn"
+    assert [run.text for run in paragraph.runs if run.bold] == ["dawn"]
     for name, wish in (("a.docx", "pdf"), ("a.pdf", "txt"), ("a.pdf", "pdf")):
         with pytest.raises(deepl.DeepLException, match="'output_format' must be what the file"):
             client.translate_document_upload(

@@ -23,9 +23,9 @@ from export.engines.engine import export_engines
 from export.errors import ExportError, ParityError
 from export.texts.texts import DocumentsFile, TextPair, Texts
 from serving.bundle.folder import read_manifest
-from serving.bundle.manifest import CacheSizes
 from serving.errors import BundleError
 from serving.generation.generator import Generator
+from serving.runtime.cache_tensors import CacheSizes
 from serving.search.sampling_options import GenerationOptions
 from serving.server.app import create_app
 from serving.server.http.settings import Settings

@@ -83,7 +83,11 @@ def test_whole_searches_are_equal_to_the_bit(
     assert gpu.runs == 0
     assert [finished.hypotheses for finished in decode(cuda, sentences)] == wanted
     assert gpu.runs > 20
-    assert decode_joining(cuda, list(sentences)) == wanted
+    # In fp16 the CPU's products of few rows round otherwise than those of many, where it has AVX2
+    # alone: there a sentence that joins is what it is on the CPU in the same company.
+    joined = decode_joining(cuda, list(sentences))
+    assert joined == decode_joining(cpu, list(sentences))
+    assert joined == wanted or precision == "fp16"
 
 
 @pytest.mark.parametrize("name", LANGUAGE)
