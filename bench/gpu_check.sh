@@ -39,7 +39,7 @@ part() {
   : > "$out/$name.log"
   timeout "$seconds" "$@" >> "$out/$name.txt" 2>> "$out/$name.log" &
   local process=$! status=0
-  tail -q -n +1 -f --pid=$process "$out/$name.txt" "$out/$name.log"
+  tail -q -n +1 -s 0.2 -f --pid=$process "$out/$name.txt" "$out/$name.log"
   wait $process || status=$?
   echo "$name: status $status after $((SECONDS - start)) s"
   [ "$status" -eq 0 ] || failed=$((failed + 1))

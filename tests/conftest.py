@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
+import ssl
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -83,6 +85,15 @@ def one_processor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     quota.write_text("100000 100000\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(default_threads, "__defaults__", (quota,))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def certificates_read_once() -> Iterator[None]:
+    """One TLS context for all requests: each would read the certificates of the machine anew, which
+    takes longer than most of the answers, though what is asked speaks plain HTTP."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", functools.cache(ssl.create_default_context))
         yield
 
 

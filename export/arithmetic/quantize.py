@@ -70,8 +70,11 @@ def _own_levels(weight_KN: NDArray[np.float32], peak_N: NDArray[np.float32]) -> 
         for rows in (8, 64, len(weight_KN)):  # the first few rows decide nearly all columns
             steps = weight_KN[:rows, fitting] * (np.float32(levels) / peak_N[fitting])
             fitting = fitting[(np.abs(steps - np.rint(steps)) < _ON_LEVEL).all(axis=0)]
-        levels_N[fitting] = levels
-        open_N = np.setdiff1d(open_N, fitting, assume_unique=True)
+            if not len(fitting):
+                break
+        else:
+            levels_N[fitting] = levels
+            open_N = np.setdiff1d(open_N, fitting, assume_unique=True)
     return levels_N
 
 

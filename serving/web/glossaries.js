@@ -11,6 +11,7 @@ export class Glossaries {
     this._pair = pair;
     this._onChoice = onChoice;
     this._found = [];
+    this._shown = "";
     element("glossary").addEventListener("change", onChoice);
     element("edited").addEventListener("change", () => this._read());
     element("glossaries").addEventListener("toggle", () => this._read());
@@ -52,9 +53,11 @@ export class Glossaries {
     return { source: this._pair.source.toLowerCase(), target: this._pair.target.toLowerCase() };
   }
 
-  /** Show the glossary that is to be changed, or an empty one. */
+  /** Show the glossary that is to be changed, or an empty one; what is typed for a new one stays. */
   async _read() {
     const glossary = this._edited;
+    if (!glossary && this._shown === "") return;
+    this._shown = glossary?.id ?? "";
     element("glossary-name").value = glossary?.name ?? "";
     element("glossary-delete").disabled = !glossary;
     element("entries").value = "";

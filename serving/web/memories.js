@@ -13,6 +13,7 @@ export class Memories {
     this._pair = pair;
     this._onChoice = onChoice;
     this._found = [];
+    this._shown = "";
     for (const id of ["memory", "memory-threshold", "memory-prefix"]) {
       element(id).addEventListener("change", onChoice);
     }
@@ -61,8 +62,11 @@ export class Memories {
     return [AUTO, language(source)].includes(language(from)) && language(target) === language(to);
   }
 
+  /** Show the memory that is to be changed, or an empty one; what is typed for a new one stays. */
   _describe() {
     const memory = this._edited;
+    if (!memory && this._shown === "") return;
+    this._shown = memory?.id ?? "";
     element("memory-name").value = memory?.name ?? "";
     element("memory-name").disabled = Boolean(memory);
     element("memory-delete").disabled = !memory;

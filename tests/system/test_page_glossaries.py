@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.system.browser import NAMES, Visit, chromium, find_chromium, visit
 from tests.system.server import ROOT, Server, running
@@ -81,3 +81,25 @@ def test_what_the_server_refuses_is_reported(visited: Visit, server: Server) -> 
     expect(page.get_by_role("alert")).to_contain_text("must have each term once, got 'a' again")
     assert visited.complaints  # the browser tells of the refusal too
     visited.complaints.clear()
+
+
+def test_what_is_typed_before_the_lists_arrive_stays(visited: Visit, server: Server) -> None:
+    page, held = visited.page, list[Route]()
+    for listed in ("glossaries", "memories"):
+        page.route(f"**/{listed}?limit=*", lambda route: held.append(route))
+    page.goto(server.url)
+    page.get_by_text("Glossaries", exact=True).click()
+    page.get_by_text("Translation memories", exact=True).click()
+    typed = {"Name": "pumps", "Entries": "Pumpe = impeller", "Title": "mine", "Sentences": "a = b"}
+    for label, text in typed.items():
+        page.get_by_label(label, exact=True).fill(text)
+    for _ in range(100):
+        if len(held) < 2:
+            page.wait_for_timeout(100)
+    assert len(held) == 2
+    for route in held:
+        with page.expect_response(route.request.url):
+            route.continue_()
+    page.wait_for_load_state("networkidle")
+    for label, text in typed.items():
+        expect(page.get_by_label(label, exact=True)).to_have_value(text)

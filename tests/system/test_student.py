@@ -17,14 +17,17 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs/how-to/training.md"
-STEPS = {"max_steps": 240, "validate_every": 120, "checkpoint_every": 40, "bf16": False}
+STEPS = {"max_steps": 480, "validate_every": 240, "checkpoint_every": 80, "bf16": False}
+"""Until copying is learnt wholly: int8 changes words that a model is in two minds about, and with
+few sentences to compare on, BLEU falls by more than the gate lets pass."""
 OPTIM = {"peak_lr": 4e-3, "warmup_steps": 50, "schedule": "cosine", "label_smoothing": 0.0}
 MODEL = {"model_dim": 64, "ffn_dim": 64, "vocab_size": 300, "dropout": 0.0}
 
 
 def write_recipes(folder: Path) -> None:
     """A teacher of the toy corpus, and a student half as deep of what the teacher makes of it."""
-    tree = yaml.safe_load(write_toy_recipe(folder, pairs=600, seed=3, task="copy").read_text())
+    toy = write_toy_recipe(folder, pairs=1500, seed=3, task="copy", longest=5)
+    tree = yaml.safe_load(toy.read_text())
     tree["loop"] |= STEPS
     tree["optim"] |= OPTIM
     tree["data"]["token_budget"] = 1024
@@ -59,5 +62,5 @@ def test_the_lines_of_the_guide_lead_from_text_to_a_small_model(tmp_path: Path) 
     assert len(taught) == len(sources.splitlines())
     answers = done.stdout.splitlines()[-len(taught) :]
     right = sum(a == b for a, b in zip(answers, sources.splitlines(), strict=True))
-    assert right > len(taught) / 2  # copying is learnt within these few steps
+    assert right > 0.9 * len(taught)
     assert not list(tmp_path.glob("taught.*bundle"))  # the teacher's, which nobody asked for

@@ -1,9 +1,10 @@
 """Exported graphs against the PyTorch modules, and the export command."""
 
 import dataclasses
+import functools
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from export.texts.dev_set import DevSet
 from export.texts.texts import TextPair, Texts
 from export.texts.vocabulary import Vocabulary
 from serving.bundle.folder import read_manifest, write_manifest
+from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
 from serving.runtime.cache_tensors import Sources
 from serving.runtime.ort import has_kernels
@@ -94,6 +96,22 @@ def random_model(name: str) -> TranslationModel:
     return model.eval()
 
 
+RandomBundle = Callable[[str, str], tuple[Path, Manifest]]
+
+
+@pytest.fixture(scope="module")
+def random_bundle(tmp_path_factory: pytest.TempPathFactory) -> RandomBundle:
+    """The graphs of `random_model`, by its name and their precision, written once for all tests
+    that only read them; and their manifest."""
+
+    @functools.cache
+    def written(name: str, precision: str) -> tuple[Path, Manifest]:
+        folder = tmp_path_factory.mktemp("random")
+        return folder, write_graphs(random_model(name), folder, name="random", precision=precision)
+
+    return written
+
+
 def random_sentences(
     count: int, vocab_size: int = 90, options: SearchOptions | None = None
 ) -> list[Sentence]:
@@ -117,11 +135,13 @@ def every_hypothesis(beam_size: int) -> SearchOptions:
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
-def test_every_step_equals_the_modules(tmp_path: Path, name: str, precision: str) -> None:
+def test_every_step_equals_the_modules(
+    random_bundle: RandomBundle, name: str, precision: str
+) -> None:
     model = random_model(name)
-    manifest = write_graphs(model, tmp_path, name="random", precision=precision)
+    folder, manifest = random_bundle(name, precision)
     reference = quantized_twin(model) if precision == "int8" else model
-    bundle = OnnxStepper(tmp_path, manifest, 1)
+    bundle = OnnxStepper(folder, manifest, 1)
     paired = PairedStepper(TorchStepper(reference), bundle)
     sentences = random_sentences(12, model.config.vocab_size)
     search_all(paired, sentences)
@@ -331,10 +351,10 @@ def test_a_sentence_is_equal_to_the_bit_in_any_batch(tiny_model: TinyModel, prec
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_a_joint_sentence_is_equal_to_the_bit_in_any_batch_and_under_any_padding(
-    tmp_path: Path, name: str, precision: str, beam_size: int
+    random_bundle: RandomBundle, name: str, precision: str, beam_size: int
 ) -> None:
-    manifest = write_graphs(random_model(name), tmp_path, name="random", precision=precision)
-    stepper = OnnxStepper(tmp_path, manifest, 2)
+    folder, manifest = random_bundle(name, precision)
+    stepper = OnnxStepper(folder, manifest, 2)
     options = every_hypothesis(beam_size)
     sentences = random_sentences(11, options=options)
     # A source of 70 ids gives every other one 56 and more positions of padding.
@@ -364,10 +384,10 @@ def decode_joining(stepper: OnnxStepper, sentences: list[Sentence]) -> list[tupl
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_a_sentence_that_joins_a_running_batch_is_equal_to_the_bit(
-    tmp_path: Path, name: str, precision: str, beam_size: int
+    random_bundle: RandomBundle, name: str, precision: str, beam_size: int
 ) -> None:
-    manifest = write_graphs(random_model(name), tmp_path, name="random", precision=precision)
-    stepper = OnnxStepper(tmp_path, manifest, 1)
+    folder, manifest = random_bundle(name, precision)
+    stepper = OnnxStepper(folder, manifest, 1)
     options = every_hypothesis(beam_size)
     sentences = [
         dataclasses.replace(sentence, target_prefix=[7, 30, 12, 9, 41][: i % 6])
@@ -394,10 +414,10 @@ def noted_states(stepper: OnnxStepper, monkeypatch: pytest.MonkeyPatch) -> list[
 @pytest.mark.parametrize("name", ["macaron", "joint fast"])
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_a_batch_is_no_wider_than_those_still_in_it_need(
-    tmp_path: Path, name: str, precision: str, monkeypatch: pytest.MonkeyPatch
+    random_bundle: RandomBundle, name: str, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manifest = write_graphs(random_model(name), tmp_path, name="random", precision=precision)
-    stepper = OnnxStepper(tmp_path, manifest, 1)
+    folder, manifest = random_bundle(name, precision)
+    stepper = OnnxStepper(folder, manifest, 1)
     options = every_hypothesis(2)
     sentences = random_sentences(7, options=options)
     brief = dataclasses.replace(options, max_length=3)
@@ -423,10 +443,10 @@ def test_a_batch_is_no_wider_than_those_still_in_it_need(
 )
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_sources_of_any_lengths_are_encoded_to_the_bit_as_alone(
-    tmp_path: Path, name: str, precision: str
+    random_bundle: RandomBundle, name: str, precision: str
 ) -> None:
-    manifest = write_graphs(random_model(name), tmp_path, name="random", precision=precision)
-    encoder = Encoder(tmp_path, manifest, 1)
+    folder, manifest = random_bundle(name, precision)
+    encoder = Encoder(folder, manifest, 1)
     lengths = [3, 9, 4, 120, 17, 8, 60, 5, 5, 18, 33]
     generator = np.random.default_rng(2)
     sources = [[*generator.integers(4, 90, length - 1).tolist(), EOS_ID] for length in lengths]
@@ -445,10 +465,10 @@ def test_sources_of_any_lengths_are_encoded_to_the_bit_as_alone(
 
 @pytest.mark.parametrize("name", ["macaron", "joint fast"])
 def test_a_sentence_in_the_place_of_a_broken_one_is_unharmed(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+    random_bundle: RandomBundle, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manifest = write_graphs(random_model(name), tmp_path, name="random", precision="fp32")
-    stepper = OnnxStepper(tmp_path, manifest, 1)
+    folder, manifest = random_bundle(name, "fp32")
+    stepper = OnnxStepper(folder, manifest, 1)
     longest_first = sorted(
         random_sentences(6, options=every_hypothesis(2)), key=lambda sentence: -len(sentence.source)
     )
@@ -477,11 +497,11 @@ def test_a_sentence_in_the_place_of_a_broken_one_is_unharmed(
 @pytest.mark.parametrize("name", ["macaron", "joint fast", "joint base"])
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_prefixes_scores_and_attention_equal_the_modules(
-    tmp_path: Path, name: str, precision: str
+    random_bundle: RandomBundle, name: str, precision: str
 ) -> None:
     model = random_model(name)
-    manifest = write_graphs(model, tmp_path, name="random", precision=precision)
-    bundle = OnnxStepper(tmp_path, manifest, 1)
+    folder, manifest = random_bundle(name, precision)
+    bundle = OnnxStepper(folder, manifest, 1)
     reference = TorchStepper(quantized_twin(model) if precision == "int8" else model)
     options = SearchOptions(
         beam_size=3, num_hypotheses=3, max_length=9, coverage_penalty=0.3, loop_guard=False
@@ -668,11 +688,11 @@ OWN_MODEL = TransformerConfig(
 )
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_steps_begin_with_one_query_where_a_query_has_the_same_bits_alone(
-    tmp_path: Path, name: str, precision: str
+    random_bundle: RandomBundle, name: str, precision: str
 ) -> None:
     model = random_model(name)
-    manifest = write_graphs(model, tmp_path, name="random", precision=precision)
-    stepper = OnnxStepper(tmp_path, manifest, 1)
+    folder, manifest = random_bundle(name, precision)
+    stepper = OnnxStepper(folder, manifest, 1)
     assert stepper.one_query_first == (name != "own attention" and has_kernels())
     if stepper.one_query_first:
         sentences = random_sentences(6, model.config.vocab_size)

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import pydantic_core
 from starlette.requests import Request
@@ -61,6 +61,8 @@ Answering = Callable[[Request, RequestContext], Awaitable[Response]]
 """Answers the requests of a path; raises ServingError."""
 Refuse = Callable[[Scope, ServingError], Response]
 """Builds the error response of a request."""
+
+T = TypeVar("T", BinaryIO, LineAnswers)
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +141,7 @@ class BatchRun:
         """Answer the lines that have no answer yet. Raises OSError if the disk is full, and
         StoreUnavailableError if the object store does not respond."""
         try:
-            file = await self._opened()
+            file = await _opened(lambda: self._folder.opened(self._wishes.input_file))
         except FileNotFoundError:
             await self._kept()
             message = "the input file was deleted before the batch was done"
@@ -148,29 +150,10 @@ class BatchRun:
         with file:  # open to the end, whoever deletes it meanwhile
             return await self._run(file)
 
-    async def _opened(self) -> BinaryIO:
-        """Open the input file in another thread; it is closed if this is cancelled meanwhile."""
-        left = False
-        files: list[BinaryIO] = []
-
-        def open_file() -> BinaryIO:
-            files.append(self._folder.opened(self._wishes.input_file))
-            if left:  # whoever comes second sees what the other did
-                files[0].close()
-            return files[0]
-
-        try:
-            return await asyncio.to_thread(open_file)
-        except asyncio.CancelledError:
-            left = True
-            for file in files:
-                file.close()
-            raise
-
     async def _kept(self) -> LineAnswers:
         """Load the answers of earlier runs; new answers are added to them."""
         given = (self._job.id, self._job.claim, self.total)
-        self._answers = await asyncio.to_thread(self._folder.answers, *given)
+        self._answers = await _opened(lambda: self._folder.answers(*given))
         return self._answers
 
     async def _run(self, file: BinaryIO) -> BatchEnd:
@@ -335,6 +318,26 @@ class BatchRun:
             return {"type": "http.request", "body": body, "more_body": False}
 
         return Request(scope, receive), context
+
+
+async def _opened(open_file: Callable[[], T]) -> T:
+    """What a function opens in another thread; it is closed if this is cancelled meanwhile."""
+    left = False
+    files: list[T] = []
+
+    def open_in_thread() -> T:
+        files.append(open_file())
+        if left:  # whoever comes second sees what the other did
+            files[0].close()
+        return files[0]
+
+    try:
+        return await asyncio.to_thread(open_in_thread)
+    except asyncio.CancelledError:
+        left = True
+        for file in files:
+            file.close()
+        raise
 
 
 def _line_id() -> str:

@@ -294,22 +294,30 @@ def test_a_batch_whose_lines_are_refused_for_now_holds_up_no_other(
     assert done(store, lambda: made(store, folder, stuck)).done == 3
 
 
+@pytest.mark.parametrize("opens", ["opened", "answers"])
 def test_a_file_that_is_opened_while_the_server_ends_is_closed(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: str
 ) -> None:
     folder = tmp_path / "files"
     put_batch(store, folder, 3)
     opening, ended = threading.Event(), threading.Event()
-    files = list[BinaryIO]()
-    open_file = FileFolder.opened
+    closed = list[bool]()
+    open_file = getattr(FileFolder, opens)
 
-    def slowly(self: FileFolder, id: str) -> BinaryIO:
+    def slowly(*given: Any) -> Any:
         opening.set()
         ended.wait(10)
-        files.append(open_file(self, id))
-        return files[-1]
+        file = open_file(*given)
+        close = file.close
 
-    monkeypatch.setattr(FileFolder, "opened", slowly)
+        def noting() -> None:
+            close()
+            closed.append(True)
+
+        monkeypatch.setattr(file, "close", noting)
+        return file
+
+    monkeypatch.setattr(FileFolder, opens, slowly)
 
     async def begin() -> None:
         worker = made(store, folder, echo)
@@ -319,7 +327,7 @@ def test_a_file_that_is_opened_while_the_server_ends_is_closed(
         ended.set()
 
     asyncio.run(begin())
-    assert [file.closed for file in files] == [True]
+    assert closed == [True]
 
 
 def test_a_batch_is_given_back_when_the_server_ends(store: Store, tmp_path: Path) -> None:
