@@ -111,6 +111,7 @@ def test_2_a_poisoned_item_fails_alone(server: Server) -> None:
     assert "q[1]" in answers[-1].json()["error"]
 
 
+@pytest.mark.slow
 def test_3_overload_is_refused_and_gone_soon(bundles: Path, tmp_path: Path) -> None:
     # A process that sends hundreds of requests a second may itself be seconds late with a head,
     # for which the other tests' server would close the connection.
@@ -375,6 +376,7 @@ def test_6_what_is_not_finished_within_the_grace_fails(bundles: Path, tmp_path: 
         assert time.monotonic() - begin < 15
 
 
+@pytest.mark.slow
 def test_7_a_worker_that_dies_takes_its_own_requests_alone(bundles: Path, tmp_path: Path) -> None:
     with running(bundles, tmp_path, MACARON_WORKERS="2") as server:
         seconds_until(lambda: len(faults.worker_pids(server)) == 2, 30)
@@ -383,6 +385,7 @@ def test_7_a_worker_that_dies_takes_its_own_requests_alone(bundles: Path, tmp_pa
     assert found.asked > found.lost
 
 
+@pytest.mark.slow
 def test_a_decoding_process_that_dies_takes_no_text_with_it(bundles: Path, tmp_path: Path) -> None:
     with running(bundles, tmp_path, MACARON_THREADS="2") as server:
         before = faults.decoder_pids(server)

@@ -17,6 +17,7 @@ from tests.toy.corpus import toy_pairs
 pytestmark = pytest.mark.usefixtures("traced_once")
 
 
+@pytest.mark.slow
 def test_an_imported_model_is_served_as_any_other(tmp_path: Path) -> None:
     write_opus(tmp_path / "opus-mt-de-en")
     import_bundle(tmp_path / "opus-mt-de-en", tmp_path / "bundles" / "opus", Form("int8"))

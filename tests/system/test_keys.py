@@ -19,6 +19,7 @@ def client_of(server: Server, key: str) -> deepl.DeepLClient:
     return deepl.DeepLClient(key, server_url=server.url)
 
 
+@pytest.mark.slow
 def test_usage_is_true_after_a_restart(tmp_path: Path) -> None:
     shutil.copytree(MODELS / "macaron-de-en", tmp_path / "bundles/macaron-de-en")
     settings = {

@@ -310,6 +310,7 @@ print(json.dumps(simple_evaluate("local-completions", **options, bootstrap_iters
 """
 
 
+@pytest.mark.slow
 def test_lm_eval_finds_the_trainers_perplexity(
     server: Server, tiny_language_model: TinyLanguageModel, tmp_path: Path
 ) -> None:

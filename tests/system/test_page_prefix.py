@@ -44,8 +44,9 @@ http {{
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("server")
-    with running(ROOT / "models", folder, MACARON_ROOT_PATH="/macaron") as server:
+    bundles, folder = (tmp_path_factory.mktemp(name) for name in ("bundles", "server"))
+    shutil.copytree(ROOT / "models" / "macaron-de-en", bundles / "macaron-de-en")
+    with running(bundles, folder, MACARON_ROOT_PATH="/macaron") as server:
         yield server
 
 

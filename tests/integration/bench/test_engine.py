@@ -212,6 +212,7 @@ def test_a_text_without_a_line_is_refused(
     assert _errors(capsys, *arguments) == f"error: {text}: every line is blank\n"
 
 
+@pytest.mark.slow
 def test_a_process_of_the_command_ends_with_its_status() -> None:
     command = [sys.executable, "-m", "bench", "engine", "--shape", "big"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -231,6 +232,7 @@ def test_help_imports_no_engine() -> None:
     assert done.stdout.strip() == "", done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_layer")
 @pytest.mark.parametrize("shortlist", [False, True])
 def test_a_profile_has_a_row_for_each_part(

@@ -27,6 +27,7 @@ from bench.systems.processes.served import Served
 pytestmark = pytest.mark.usefixtures("traced_once")
 
 
+@pytest.mark.slow
 def test_both_systems_answer_the_same_requests(tmp_path: Path) -> None:
     subject = random_subject("tiny", 3, 4)
     texts = texts_of(subject)

@@ -56,7 +56,10 @@ def test_nobody_notices_what_others_ask_for(name: str) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("name", ["macaron-de-en", "joint-fast-de-en", "fp32", "int8"])
+@pytest.mark.parametrize(
+    "name",
+    ["macaron-de-en", "fp32", "int8", pytest.param("joint-fast-de-en", marks=pytest.mark.slow)],
+)
 def test_random_load_changes_no_bit(tiny_model: TinyModel, name: str, workers: int) -> None:
     """Sentences of all lengths arrive at random moments; each comes out as it does alone."""
     bundle = {"fp32": tiny_model.fp32, "int8": tiny_model.int8}.get(name, MODELS / name)

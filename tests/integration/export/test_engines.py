@@ -119,7 +119,10 @@ def build(bundle: Path, out: Path, profile: str = PROFILE) -> int:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("precision", ["fp16", "bf16", "fp32"])
+@pytest.mark.parametrize(
+    "precision",
+    ["fp16", *(pytest.param(each, marks=pytest.mark.slow) for each in ("bf16", "fp32"))],
+)
 def test_a_bundle_with_engines_is_built_and_read_back(
     bundles: Path,
     tmp_path: Path,

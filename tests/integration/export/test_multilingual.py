@@ -33,6 +33,8 @@ from training.derive.distillation import chosen_direction
 from training.errors import ConfigError
 from training.runs.log import read_metrics
 
+pytestmark = pytest.mark.slow
+
 DIRECTIONS = [("en", "de"), ("de", "en"), ("en", "es"), ("es", "en")]
 
 

@@ -47,6 +47,7 @@ def pruned(
     return result
 
 
+@pytest.mark.slow
 def test_a_pruned_run_trains_on_exports_and_serves(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

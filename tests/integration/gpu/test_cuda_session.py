@@ -181,6 +181,7 @@ def test_logits_of_a_language_model_cross_only_where_somebody_looks_at_them(
     assert crossed[1] > crossed[0] + 10 * 90 * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["macaron", "joint fast", *LANGUAGE[2:]])
 def test_memory_is_flat_over_many_requests(bundles: Path, gpu: Recorded, name: str) -> None:
     stepper = both(bundles, name, "fp16")[1]

@@ -146,6 +146,7 @@ def test_what_no_engine_takes_is_computed_by_the_graph(bundles: Path, runs: Runs
     assert steps_of(runs.recorded) > 20
 
 
+@pytest.mark.slow
 def test_memory_is_flat_over_many_requests(bundles: Path, runs: Runs) -> None:
     stepper, _ = stepper_of(with_engines(bundles, "macaron"))
 

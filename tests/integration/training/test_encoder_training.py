@@ -209,6 +209,7 @@ def test_a_fitted_run_becomes_a_classifier(folder: Path, tmp_path: Path, precisi
                                atol=1e-4 if precision == "fp32" else 0.02)  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("positions", "precision"), [("rotary", "int8"), ("relative", "fp32")])
 def test_positions_that_attention_tells_go_from_text_to_a_classifier(
     tmp_path: Path, positions: str, precision: str

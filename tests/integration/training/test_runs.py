@@ -557,6 +557,7 @@ def test_what_torch_compile_needs_is_asked_for_before_the_work(
         check_compiler(device)
 
 
+@pytest.mark.slow
 def test_a_tiny_model_learns_the_toy_language(tmp_path: Path) -> None:
     recipe = write_toy_recipe(tmp_path, pairs=3000)
     run_training(

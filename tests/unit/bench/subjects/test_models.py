@@ -43,6 +43,7 @@ def model(preset: str) -> TranslationModel:
     return random_model(PRESETS[preset], 5)
 
 
+@pytest.mark.slow
 def test_outputs_have_exactly_the_longest_length(model: TranslationModel) -> None:
     sources = random_sources(model.config.vocab_size, 4, 5)
     for tokens, _ in EagerTranslator(model).translate(sources, 3, 30):

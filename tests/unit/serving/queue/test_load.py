@@ -69,7 +69,7 @@ def submit_at_random(
     return results
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_no_text_is_lost_among_ten_thousand(workers: int) -> None:
     def draw(rng: random.Random, timeout_s: float | None) -> Request:
         text = "".join(rng.choices("abcdefgh", k=rng.choice([0, 1, 2, 2, 3, 6])))

@@ -193,6 +193,7 @@ def test_writers_at_once_lose_nothing(opened: Callable[[], Store]) -> None:
     assert len(stores[1].glossaries.entries("me", made.id, "de", "en")) == 40
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_glossaries_and_ten_thousand_entries_stay_fast(store: Store) -> None:
     count = 100_000
     ids = [str(uuid.uuid4()) for _ in range(count)]

@@ -31,6 +31,7 @@ def test_batches_are_the_same_for_both_and_others_in_each_repetition() -> None:
     assert not first[0].source_BS.equal(other[0].source_BS)
 
 
+@pytest.mark.slow
 def test_both_systems_learn_as_many_parameters_and_are_timed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -43,6 +43,7 @@ def decode_by_tree(
     return decode(TorchStepper(model), [Sentence(source, options) for source in ids])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("beam_size", [1, 2, 5])
 def test_outputs_and_scores_are_the_same(name: str, beam_size: int) -> None:

@@ -69,6 +69,7 @@ def spend(meter: UsageMeter, count: int, characters: int, owner: str = "a") -> N
         meter.spend(owner, "translate", UsageCount(1, characters), 10**12)
 
 
+@pytest.mark.slow
 def test_a_million_requests_add_up_exactly(opened: Callable[[], Store]) -> None:
     stores = [opened(), opened()]
     rounds = 250 if stores[0].database.dialect == "postgresql" else 25
