@@ -246,6 +246,7 @@ def test_a_tag_before_the_source_chooses_the_target(tmp_path: Path) -> None:
         same_beams(tmp_path / "bundle", peer, sources, None, target)
 
 
+@pytest.mark.slow
 def test_a_package_of_argos_translates_as_ctranslate2_does(tmp_path: Path) -> None:
     package = tmp_path / "translate-de_en-1_9"
     write_model(package / "model", positions="relative", max_relative_distance=4)

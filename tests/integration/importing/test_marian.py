@@ -110,6 +110,7 @@ def test_embeddings_of_their_own(
     assert_logits_are(imported, Reading(parameters, changed), source_size or SIZE)
 
 
+@pytest.mark.slow
 def test_a_student_with_two_vocabularies_and_a_shortlist_translates(tmp_path: Path) -> None:
     changed = OWN | {"tied-embeddings": True}
     parameters = random_parameters(SIZE, changed, 90)

@@ -237,7 +237,10 @@ NOISE = (
 
 @pytest.mark.parametrize(
     "sampling",
-    [["data.subword_alpha=0.3"], ["data.bpe_dropout=0.1", "tokenizer.model_type=bpe"]],
+    [
+        ["data.subword_alpha=0.3"],
+        pytest.param(["data.bpe_dropout=0.1", "tokenizer.model_type=bpe"], marks=pytest.mark.slow),
+    ],
     ids=["unigram", "bpe"],
 )
 def test_a_resumed_run_with_noise_repeats_the_unbroken_one(

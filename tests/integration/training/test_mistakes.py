@@ -331,6 +331,7 @@ sys.exit(main(sys.argv[2:]))
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_costs_nothing_that_was_saved(toy: ToyRun) -> None:
     before = contents(toy.run / "checkpoints")
     arguments = ["train", str(toy.recipe), "--run", str(toy.run), "loop.max_steps=30"]

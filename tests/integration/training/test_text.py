@@ -74,9 +74,11 @@ def test_the_loss_falls_and_perplexity_is_its_exponential(folder: Path) -> None:
     "overrides",
     [
         ["data.batching=columns", "optim.accumulation=2"],
-        ["data.batching=documents"],
-        ["optim.optimizer=sgd", "optim.peak_lr=0.5", "optim.schedule=constant",
-         "optim.clip_norm=5", "optim.weight_decay=2.4e-5", "model.norm=none"],
+        pytest.param(["data.batching=documents"], marks=pytest.mark.slow),
+        pytest.param(
+            ["optim.optimizer=sgd", "optim.peak_lr=0.5", "optim.schedule=constant",
+             "optim.clip_norm=5", "optim.weight_decay=2.4e-5", "model.norm=none"],
+            marks=pytest.mark.slow),
     ],
     ids=["columns", "documents", "sgd"],
 )  # fmt: skip

@@ -25,7 +25,7 @@ from serving.search.options import SearchOptions
 from tests.unit.bench.random_models import ending_joint_model, ending_model, sources
 from training.models import TranslationModel
 
-pytestmark = pytest.mark.usefixtures("traced_once")
+pytestmark = [pytest.mark.usefixtures("traced_once"), pytest.mark.slow]
 
 SIZE = BatchSize(sentences=3, source_length=16, queries=5)
 MODELS: dict[str, Callable[[], TranslationModel]] = {

@@ -79,6 +79,7 @@ def run_peer(peer: Any, ids: list[list[int]], options: SearchOptions) -> list[An
     return results
 
 
+@pytest.mark.slow
 def test_a_shortlist_is_what_its_vocabulary_map_is(tmp_path: Path) -> None:
     """One sentence at a time: a batch of CTranslate2's chooses from the lists of all, and always
     from the special pieces but padding as well."""
@@ -157,6 +158,7 @@ def test_ctranslate2_computes_the_options_that_it_has(
     assert_scores_as_the_model(model.eval(), tmp_path / "peer")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

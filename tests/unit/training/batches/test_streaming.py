@@ -197,6 +197,7 @@ def peak(run: Callable[[], object]) -> int:
     return found
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_corpus(recipe: Path) -> None:
     folder = recipe.parent
     assert main(["tokenizer", str(recipe), "--run", str(folder / "run")]) == 0

@@ -119,6 +119,7 @@ def test_a_run_that_has_just_begun_has_a_report(tmp_path: Path) -> None:
         write_report([run], tmp_path / "report.html")
 
 
+@pytest.mark.slow
 def test_the_command_writes_into_the_first_run_or_where_it_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
