@@ -36,7 +36,7 @@ wheel-arm: $(VENV)/dev.stamp ## build the wheel for Linux on ARM by a cross-comp
 
 PYTEST = $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -rsfE
 
-# Types are checked on one core, for two minutes: tests run beside that. What fails in either fails the whole.
+# Types are checked on one core, for a minute: tests run beside that. What fails in either fails the whole.
 test: $(VENV)/dev.stamp ## run the checks, and beside them all tests but the slow ones
 	@$(MAKE) --no-print-directory -j 2 lint test-fast
 

@@ -225,7 +225,8 @@ def _our_loss(model: Any, batch: PairBatch) -> torch.Tensor:
 
 
 def _peer(config: TransformerConfig) -> Any:
-    from transformers import MarianConfig, MarianMTModel
+    from transformers.models.marian.configuration_marian import MarianConfig
+    from transformers.models.marian.modeling_marian import MarianMTModel
 
     return MarianMTModel(
         MarianConfig(
