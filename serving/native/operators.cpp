@@ -500,10 +500,15 @@ void add_post_norm_op(const Attributes& attributes, const Context& context) {
   });
 }
 
-// Rows of x, or Gelu of them, by number.
+// A row of x, or Relu or Gelu of it.
 using RowOf = const float* (*)(const float* x, int64_t dim, float* room);
 
 const float* same(const float* x, int64_t, float*) { return x; }
+
+const float* relu_of(const float* x, int64_t dim, float* room) {
+  for (int64_t i = 0; i < dim; ++i) room[i] = x[i] < 0.0f ? 0.0f : x[i];
+  return room;
+}
 
 const float* gelu_of(const float* x, int64_t dim, float* room) {
   gelu(x, dim, room);
@@ -530,6 +535,7 @@ void quantize_rows_op(const Attributes&, const Context& context) {
 
 // x [M,K], the zero point [M], the least peak, what a peak is times for its scale -> [2M,K] in 8
 // bits, scales [2M,1]: the rows, and behind them what their rounding leaves
+template <RowOf row_of>
 void quantize_rows_twice_op(const Attributes&, const Context& context) {
   const Shape shape = context.shape(0);
   require(shape.size() == 2, "x must be [M,K]");
@@ -538,8 +544,9 @@ void quantize_rows_twice_op(const Attributes&, const Context& context) {
   const Rows out = Rows::each(context, shape, 1, 2);
   share_out(context, rows, 2 * dim, [&](int64_t begin, int64_t end) {
     Rows part = out;
-    std::vector<float> room(dim);
-    for (int64_t row = begin; row < end; ++row) part.round_twice(x + row * dim, row, room.data());
+    std::vector<float> room(dim), rest(dim);
+    for (int64_t row = begin; row < end; ++row)
+      part.round_twice(row_of(x + row * dim, dim, room.data()), row, rest.data());
   });
 }
 
@@ -700,8 +707,8 @@ void top_tokens_op(const Attributes&, const Context& context) {
 
 // Made when they are asked for: nothing may run when the library is loaded, which is for other
 // processors, too.
-std::array<Operator, 30>& operators() {
-  static std::array<Operator, 30> all{{
+std::array<Operator, 32>& operators() {
+  static std::array<Operator, 32> all{{
       {make_table(), "TreeAttention", {kFloat, kFloat, kFloat, kInt64, kFloat},
        {kFloat, kFloat, kFloat}, tree_attention_op},
       {make_table(), "TreeAttentionQuantize",
@@ -743,11 +750,11 @@ std::array<Operator, 30>& operators() {
       {make_table(), "QuantizeRows", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
        quantize_rows_op<same, 1>},
       {make_table(), "QuantizeReluRows", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
-       quantize_rows_op<same, 1>},
+       quantize_rows_op<relu_of, 1>},
       {make_table(), "QuantizeRowsTwice", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
-       quantize_rows_twice_op},
+       quantize_rows_twice_op<same>},
       {make_table(), "QuantizeReluRowsTwice", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
-       quantize_rows_twice_op},
+       quantize_rows_twice_op<relu_of>},
       {make_table(), "GeluQuantizeRows", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
        quantize_rows_op<gelu_of, kGelu>},
       {make_table(), "GeluQuantize", {kFloat, kFloat, kUint8}, {kUint8}, gelu_quantize_op},
@@ -755,9 +762,14 @@ std::array<Operator, 30>& operators() {
       {make_table(), "Sinusoids", {kInt64, kFloat, kFloat}, {kFloat}, sinusoids_op},
       {make_table(), "Candidates", {kFloat, kFloat, kInt64}, {kFloat, kInt32, kInt32, kFloat},
        candidates_op},
-      {make_table(), "ShortlistLogits", {kFloat, kFloat, kInt64}, {kFloat}, shortlist_logits_op},
-      {shortlist_table(), "ShortlistLogitsInteger", {kUint8, kFloat, kInt8, kFloat, kUint8, kInt64},
-       {kFloat}, nullptr},
+      {make_table(), "ShortlistLogits", {kFloat, kFloat, kInt64}, {kFloat},
+       shortlist_logits_op<false>},
+      {make_table(), "BiasedShortlistLogits", {kFloat, kFloat, kInt64, kFloat}, {kFloat},
+       shortlist_logits_op<true>},
+      {shortlist_table<false>(), "ShortlistLogitsInteger",
+       {kUint8, kFloat, kInt8, kFloat, kUint8, kInt64}, {kFloat}, nullptr},
+      {shortlist_table<true>(), "BiasedShortlistLogitsInteger",
+       {kUint8, kFloat, kInt8, kFloat, kUint8, kInt64, kFloat}, {kFloat}, nullptr},
       {make_table(), "ShortlistCandidates", {kFloat, kInt64, kFloat}, {kFloat, kInt32, kInt32},
        shortlist_candidates_op},
       {make_table(), "TopTokens", {kFloat, kInt64, kInt64}, {kFloat, kInt32, kFloat},

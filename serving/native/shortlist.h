@@ -56,18 +56,32 @@ void for_each_list(const Context& context, size_t columns, int64_t work_a_piece,
     for (int64_t row = 0; row < rows; ++row) part(row);
 }
 
-// x [B,Q,D], table [V,D], columns [B,L] -> logits [B,Q,L]
-inline void shortlist_logits_op(const Attributes&, const Context& context) {
+// A bias for each row of the table, or none.
+template <bool biased>
+const float* listed_bias(const Context& context, size_t input, size_t table) {
+  if (!biased) return nullptr;
+  require(size_of(context.shape(input)) == context.shape(table)[0],
+          "the bias must be that of each piece");
+  return context.input<float>(input);
+}
+
+// x [B,Q,D], table [V,D], columns [B,L], where it is biased bias [V] -> logits [B,Q,L]
+template <bool biased>
+void shortlist_logits_op(const Attributes&, const Context& context) {
   check_lists(context, 1, 2);
   const Shape shape = context.shape(0);
   const int64_t queries = shape[1], inputs = shape[2], most = context.shape(2)[1];
   const float* x = context.input<float>(0);
   const float* table = context.input<float>(1);
+  const float* bias = listed_bias<biased>(context, 3, 1);
   float* logits = context.output<float>(0, {shape[0], queries, most});
   for_each_list(context, 2, queries * inputs, [&](int64_t b, const int64_t* own, int64_t count) {
     for (int64_t q = b * queries; q < (b + 1) * queries; ++q) {
       float* to = logits + q * most;
-      for (int64_t l = 0; l < count; ++l) to[l] = dot(x + q * inputs, table + own[l] * inputs, inputs);
+      for (int64_t l = 0; l < count; ++l) {
+        to[l] = dot(x + q * inputs, table + own[l] * inputs, inputs);
+        if (biased) to[l] += bias[own[l]];
+      }
       std::fill(to + count, to + most, 0.0f);
     }
   });
@@ -196,8 +210,9 @@ struct ShortlistKernel {
 };
 
 // rows [B,Q,D] of 8 bits, their scales (one, or [B,Q,1]), table [V,D], its scales [V], the rows'
-// zero point, columns [B,L] -> logits [B,Q,L]
-inline void run_integer_logits(const ShortlistKernel& kernel, const Context& context) {
+// zero point, columns [B,L], where it is biased bias [V] -> logits [B,Q,L]
+template <bool biased>
+void run_integer_logits(const ShortlistKernel& kernel, const Context& context) {
   constexpr size_t kColumns = 5;
   check_lists(context, kTable, kColumns);
   const Shape shape = context.shape(0);
@@ -212,21 +227,24 @@ inline void run_integer_logits(const ShortlistKernel& kernel, const Context& con
   const float* scales = context.input<float>(3);
   const int32_t zero_point =
       number_of<uint8_t>(context, 4, "the zero point must be a single number");
+  const float* bias = listed_bias<biased>(context, kColumns + 1, kTable);
   float* logits = context.output<float>(0, {shape[0], queries, most});
 #if defined(MACARON_PAIRS) || defined(MACARON_WIDE)
   static const bool vectors = columns_work();
 #endif
   const auto list = [&](int64_t b, const int64_t* own, int64_t count) {
     static thread_local std::vector<int32_t> sums, corrections;
-    static thread_local std::vector<float> factors;
+    static thread_local std::vector<float> factors, added;
     const uint8_t* first = rows + b * queries * inputs;
     const int64_t step = (count + 3) / 4 * 4;
     sums.resize(queries * step);
     corrections.resize(count);
     factors.resize(count);
+    added.resize(count);
     for (int64_t l = 0; l < count; ++l) {
       corrections[l] = -zero_point * kernel.sums[own[l]];
       factors[l] = scales[own[l]];
+      if (biased) added[l] = bias[own[l]];
     }
 #if defined(MACARON_PAIRS) || defined(MACARON_WIDE)
     if (vectors)
@@ -241,16 +259,19 @@ inline void run_integer_logits(const ShortlistKernel& kernel, const Context& con
       const float scale = row_scales[each_row ? row : 0];
       float* to = logits + row * most;
       const int32_t *sum = sums.data() + q * step, *correction = corrections.data();
-      const float* factor = factors.data();
-      for (int64_t l = 0; l < count; ++l)
+      const float *factor = factors.data(), *more = added.data();
+      for (int64_t l = 0; l < count; ++l) {
         to[l] = static_cast<float>(sum[l] + correction[l]) * (factor[l] * scale);
+        if (biased) to[l] += more[l];
+      }
       std::fill(to + count, to + most, 0.0f);
     }
   };
   for_each_list(context, kColumns, queries * inputs / 16, list);
 }
 
-inline OperatorTable shortlist_table() {
+template <bool biased>
+OperatorTable shortlist_table() {
   OperatorTable table = make_table();
   table.create_v2 = [](const OperatorTable* t, const void*, const void* info, void** kernel) {
     return guarded(of(t), [&] {
@@ -268,7 +289,7 @@ inline OperatorTable shortlist_table() {
   table.compute_v2 = [](void* kernel, void* context) {
     const ShortlistKernel& made = *static_cast<ShortlistKernel*>(kernel);
     return guarded_run(made.made_by, context,
-                       [&](const Context& given) { run_integer_logits(made, given); });
+                       [&](const Context& given) { run_integer_logits<biased>(made, given); });
   };
   table.destroy = [](void* kernel) { delete static_cast<ShortlistKernel*>(kernel); };
   return table;

@@ -97,9 +97,8 @@ class ShortlistStepGraph(nn.Module):
         tokens = NewTokens(token_ids_BQ, positions_BQ, write_index_B, visible_B1QC)
         memory = _memory(source_mask_BS, caches, sources, asked)
         step = self.model.decode_step(tokens, memory)
-        logits_BQL = listed_logits(step.x_BQD, self.model.output_weight, columns_BL)
-        if self.model.output_bias is not None:
-            logits_BQL = logits_BQL + self.model.output_bias[columns_BL].unsqueeze(1)
+        weight_VD, bias_V = self.model.output_weight, self.model.output_bias
+        logits_BQL = listed_logits(step.x_BQD, weight_VD, columns_BL, bias_V)
         hidden_B1L = (columns_BL < 0).unsqueeze(1)
         log_probs_BQL = logits_BQL.masked_fill(hidden_B1L, float("-inf")).log_softmax(-1)
         scores_BKL = add_scores(log_probs_BQL, scores_BK)

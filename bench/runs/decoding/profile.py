@@ -56,6 +56,8 @@ _PARTS = {
         "MatMulNBits",
         "ShortlistLogits",
         "ShortlistLogitsInteger",
+        "BiasedShortlistLogits",
+        "BiasedShortlistLogitsInteger",
     ),
     "rounding to int8": (
         "QuantizeLinear",

@@ -26,6 +26,9 @@ def fuse_listed_logits(groups: Groups, node: NodeProto) -> None:
 
     before    columns -> Gather E s8 -> ... -> MatMulInteger x u8 -> Cast -> Mul scales
     after     x u8, its scale, E s8, scales, zero point, columns -> ShortlistLogitsInteger
+
+    With a bias, as columns -> Gather b -> Unsqueeze -> Add, they are BiasedShortlistLogits and
+    BiasedShortlistLogitsInteger, whose last input is b.
     """
     chains = (groups.chain_before(node.input[1], kind) for kind in _LISTED)
     chain = next(filter(None, chains), None)
@@ -47,7 +50,7 @@ def _fuse_floats(groups: Groups, product: NodeProto, chain: list[NodeProto]) -> 
             return
         output = sums[-1].output[0]
     inside = groups.between([rows], [output])
-    groups.replace(inside, Call("ShortlistLogits", (rows, *chain[-1].input), [output]))
+    _replace(groups, inside, Call("ShortlistLogits", (rows, *chain[-1].input), [output]))
 
 
 def _fuse_integers(groups: Groups, product: NodeProto, chain: list[NodeProto]) -> None:
@@ -62,4 +65,15 @@ def _fuse_integers(groups: Groups, product: NodeProto, chain: list[NodeProto]) -
     row_scale, (scales, columns) = both[0].input[1], both[2].input
     rows, table, zero_point = product.input[0], chain[-1].input[0], product.input[2]
     inputs = (rows, row_scale, table, scales, zero_point, columns)
-    groups.replace(group, Call("ShortlistLogitsInteger", inputs, scaled[1].output))
+    _replace(groups, group, Call("ShortlistLogitsInteger", inputs, scaled[1].output))
+
+
+def _replace(groups: Groups, group: list[NodeProto], call: Call) -> None:
+    """Put a call in the place of a group and of the bias that follows it, if one does."""
+    added = groups.chain_after(call.outputs[0], ("Add",))
+    biases = groups.chain_before(added[0].input[1], ("Unsqueeze", "Gather")) if added else None
+    if added is not None and biases is not None and biases[1].input[1] == COLUMNS:
+        group = [*group, *biases[::-1], *added]
+        inputs = (*call.inputs, biases[1].input[0])
+        call = Call(f"Biased{call.name}", inputs, added[0].output)
+    groups.replace(group, call)

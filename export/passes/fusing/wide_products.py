@@ -15,7 +15,7 @@ def fuse_wide_rounding(groups: Groups, node: NodeProto) -> None:
               -> rounding of rows -> u8, scales; both u8 -> Concat; both scales -> Concat
     after     x, zero points, least peak, level -> QuantizeRowsTwice -> u8 [2M,K], scales [2M,1]
 
-    Where nothing is below zero it is QuantizeReluRowsTwice.
+    With a Relu before, so that nothing is below zero, it is QuantizeReluRowsTwice.
     """
     ends = [groups.producers.get(name) for name in node.input]
     if len(ends) != 2 or any(end is None or end.op_type != "QuantizeLinear" for end in ends):
@@ -27,9 +27,12 @@ def fuse_wide_rounding(groups: Groups, node: NodeProto) -> None:
     if len(stacked) != 1:
         return
     outputs = (node.output[0], stacked[0].output[0])
-    name = "QuantizeRowsTwice" if first.signed else "QuantizeReluRowsTwice"
-    group = groups.between([first.rows, first.inputs[0]], outputs)
-    groups.replace(group, Call(name, (first.rows, *first.inputs), outputs))
+    name, rows = "QuantizeRowsTwice" if first.signed else "QuantizeReluRowsTwice", first.rows
+    before = groups.producers.get(rows)
+    if not first.signed and before is not None and before.op_type == "Relu":
+        rows = before.input[0]
+    group = groups.between([rows, first.inputs[0]], outputs)
+    groups.replace(group, Call(name, (rows, *first.inputs), outputs))
 
 
 def fuse_wide_products(groups: Groups, node: NodeProto) -> None:

@@ -33,19 +33,30 @@ def lower_listed_logits(graph: Rewriting, node: NodeProto) -> bool:
               x -> u8 -------------------------------------------------------------^  -> Cast
               columns -> Gather scales -> Unsqueeze -> Mul the rows' scale -> Mul <-----|
     16 bits   the same twice, and both added up
+
+    With a bias [V] behind the columns:
+
+              columns -> Gather b -> Unsqueeze -> Add the product -> [B,Q,L]
     """
     if node.op_type != LISTED_LOGITS.partition("::")[2]:
         return False
     table, output = node.input[1], node.output[0]
+    product = f"{output}_product" if len(node.input) > 3 else output
     original, factor = original_of(table, graph.scaled, graph.constants)
     quantized, scale = quantize_columns(original.astype(np.float32, copy=False).T)
     key = weight_key(quantized)
     if not graph.int8 or key in graph.exact:
         graph.give_shape(node.input[0])
         own = graph.add("Gather", [table, node.input[2]], f"{output}_rows")
-        _sum_products(graph, node.input[0], own, output)
+        _sum_products(graph, node.input[0], own, product)
     else:
-        _multiply_int8(graph, node, quantized.T, scale * factor, key)
+        _multiply_int8(graph, node, quantized.T, scale * factor, key, product)
+    if len(node.input) > 3:
+        columns, bias = node.input[2:]
+        own = graph.add("Gather", [bias, columns], f"{output}_bias")
+        axis = graph.constant(np.array([1]), "axis_1")
+        own = graph.add("Unsqueeze", [own, axis], f"{output}_biases")
+        graph.add("Add", [product, own], output)
     graph.mark_shaped(output)
     return True
 
@@ -56,9 +67,10 @@ def _multiply_int8(
     table_s8_VD: NDArray[np.int8],
     scale_V: Floats,
     key: bytes,
+    output: str,
 ) -> None:
     """The product with an int8 table, each of whose rows has a scale."""
-    (rows, table, columns), output = node.input, node.output[0]
+    rows, table, columns = node.input[:3]
     rows_s8 = graph.constant(np.ascontiguousarray(table_s8_VD), f"{table}_s8")
     scales = graph.constant(scale_V, f"{table}_column_scale")
     own = graph.add("Gather", [rows_s8, columns], f"{output}_rows")

@@ -53,6 +53,7 @@ SIZES: dict[str, Any] = {"model_dim": DIM, "num_heads": HEADS, "ffn_dim": 48}
 Arrays = dict[str, NDArray[Any]]
 READ_BEFOREHAND = {
     "ShortlistLogitsInteger": 2,
+    "BiasedShortlistLogitsInteger": 2,
     "BiasedProduct": 1,
     "WideProduct": 1,
     "BiasedWideProduct": 1,
@@ -75,24 +76,24 @@ def library() -> Path:
 def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, onnx.FunctionProto]:
     """Of exported graphs, by name."""
     found = {}
+    shortlist = Shortlist(np.array([3, 5]), np.arange(VOCABULARY + 1), np.arange(VOCABULARY))
     for precision in ("fp32", "int8"):
         folder = tmp_path_factory.mktemp(precision)
-        model = translation_model()
         sentences = [Sentence([5, 6, 7, 3]), Sentence([8, 9, 3])]
-        ranges = None
-        if precision == "int8":
-            ranges = measure_translation_ranges(quantized_twin(model), sentences, 8)
-        shortlist = Shortlist(np.array([3, 5]), np.arange(VOCABULARY + 1), np.arange(VOCABULARY))
-        write_graphs(
-            model,
-            folder,
-            name="random",
-            precision=precision,
-            products=Products(ranges),
-            shortlist=shortlist,
-        )
+        for model in (translation_model(output_bias=True), translation_model()):
+            ranges = None
+            if precision == "int8":
+                ranges = measure_translation_ranges(quantized_twin(model), sentences, 8)
+            write_graphs(
+                model,
+                folder,
+                name="random",
+                precision=precision,
+                products=Products(ranges),
+                shortlist=shortlist,
+            )
+            found |= functions_of(folder / "step_shortlist.onnx")
         found |= functions_of(folder / "step.onnx")
-        found |= functions_of(folder / "step_shortlist.onnx")
         found |= convolution_functions(folder, precision)
         found |= encoder_functions(folder, precision, rows=False)
         language = CausalLanguageModel(
@@ -477,13 +478,6 @@ def product(*, wide: bool, bias: bool, tied: bool = False) -> Make:
     return make
 
 
-def quantized_relu_rows(
-    generator: np.random.Generator, rows: int, queries: int, capacity: int
-) -> tuple[list[NDArray[Any]], dict[str, Any]]:
-    (x, *others), attributes = quantized_rows(generator, rows, queries, capacity)
-    return [np.maximum(x, 0), *others], attributes
-
-
 def quantized_gelu(
     generator: np.random.Generator, rows: int, queries: int, capacity: int
 ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
@@ -568,6 +562,18 @@ def shortlist_logits_integer(
     return inputs, {}
 
 
+def biased(make: Make) -> Make:
+    """The same with a bias for each piece, the last input."""
+
+    def make_biased(
+        generator: np.random.Generator, rows: int, queries: int, capacity: int
+    ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+        inputs, attributes = make(generator, rows, queries, capacity)
+        return [*inputs, floats(generator, VOCABULARY)], attributes
+
+    return make_biased
+
+
 def shortlist_candidates(
     generator: np.random.Generator, rows: int, queries: int, capacity: int
 ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
@@ -603,12 +609,12 @@ CASES: dict[str, Make] = {
     "PackedAttentionQuantize": packed(rounded=True),
     "PackedAttentionQuantizeRows": packed_by_row,
     "QuantizeRows": quantized_rows,
-    "QuantizeReluRows": quantized_relu_rows,
+    "QuantizeReluRows": quantized_rows,
     "GeluQuantizeRows": quantized_rows,
     "GeluQuantize": quantized_gelu,
     "BiasedProduct": product(wide=False, bias=True),
     "QuantizeRowsTwice": quantized_rows,
-    "QuantizeReluRowsTwice": quantized_relu_rows,
+    "QuantizeReluRowsTwice": quantized_rows,
     "WideProduct": product(wide=True, bias=False),
     "BiasedWideProduct": product(wide=True, bias=True),
     "TiedProduct": product(wide=False, bias=False, tied=True),
@@ -621,6 +627,8 @@ CASES: dict[str, Make] = {
     "Candidates": beam_candidates,
     "ShortlistLogits": shortlist_logits,
     "ShortlistLogitsInteger": shortlist_logits_integer,
+    "BiasedShortlistLogits": biased(shortlist_logits),
+    "BiasedShortlistLogitsInteger": biased(shortlist_logits_integer),
     "ShortlistCandidates": shortlist_candidates,
     "TopTokens": top_tokens,
 }
@@ -654,14 +662,30 @@ def exact_listed_logits(
     scales: Floats,
     zero_point: NDArray[np.uint8],
     columns: Ints,
+    *bias: Floats,
 ) -> Floats:
     """Each sentence's product with the rows of the table [V,D] that it lists -> [B,Q,L]"""
     row_scales = np.broadcast_to(row_scales, (*x.shape[:2], 1))
     found = [
-        exact_product(row, table[listed].T, own, scales[listed], zero_point)
+        exact_product(
+            row, table[listed].T, own, scales[listed], zero_point, *(b[listed] for b in bias)
+        )
         for row, own, listed in zip(x, row_scales, columns, strict=True)
     ]
     return np.stack(found)
+
+
+def rounded_twice(name: str, inputs: list[NDArray[Any]]) -> Floats:
+    """The rows [M,K] that both halves of a rounding come near to."""
+    return np.maximum(inputs[0], 0) if "Relu" in name else inputs[0]
+
+
+def known_logits(name: str, inputs: list[NDArray[Any]]) -> NDArray[np.bool_] | None:
+    """Which logits [B,Q,L] of lists matter; None for other kernels, whose outputs all do."""
+    if "ShortlistLogits" not in name:
+        return None
+    columns = inputs[5 if name.endswith("Integer") else 2]
+    return np.broadcast_to(columns[:, None] >= 0, (*inputs[0].shape[:2], columns.shape[1]))
 
 
 def of_table(exact: Callable[..., Floats]) -> Callable[..., Floats]:
@@ -678,6 +702,7 @@ EXACT: dict[str, Callable[..., Floats]] = {
     "TiedWideProduct": of_table(exact_wide_product),
     "BiasedTiedWideProduct": of_table(exact_wide_product),
     "ShortlistLogitsInteger": exact_listed_logits,
+    "BiasedShortlistLogitsInteger": exact_listed_logits,
 }
 """What no processor may get wrong: some cut sums of products of 8 bits off at 16."""
 
@@ -700,12 +725,10 @@ def test_a_kernel_equals_the_standard_operators(
     capacity: int,
 ) -> None:
     inputs, attributes = CASES[name](np.random.default_rng(seed), rows, queries, capacity)
-    known = None  # which outputs matter
-    if name.startswith("ShortlistLogits"):
-        known = np.broadcast_to(inputs[-1][:, None] >= 0, (rows, queries, inputs[-1].shape[1]))
+    known = known_logits(name, inputs)
     found = run_both(functions[name], library, inputs, attributes)
     if name.endswith("Twice"):
-        both_near(inputs[0], found)
+        both_near(rounded_twice(name, inputs), found)
         return
     if name in EXACT:
         exact = EXACT[name](*inputs)

@@ -161,9 +161,12 @@ def integer_divide(dividend: Tensor, divisor: int) -> Tensor:
     return dividend // divisor
 
 
-def listed_logits(x_BQD: Tensor, weight_VD: Tensor, columns_BL: Tensor) -> Tensor:
+def listed_logits(
+    x_BQD: Tensor, weight_VD: Tensor, columns_BL: Tensor, bias_V: Tensor | None = None
+) -> Tensor:
     """[B,Q,L]: the logits of each sentence's own pieces, and any numbers where there is none."""
-    return x_BQD @ weight_VD[columns_BL].transpose(1, 2)
+    logits_BQL = x_BQD @ weight_VD[columns_BL].transpose(1, 2)
+    return logits_BQL if bias_V is None else logits_BQL + bias_V[columns_BL].unsqueeze(1)
 
 
 def _join_heads(x_BHQE: Tensor) -> Tensor:

@@ -185,11 +185,14 @@ def integer_divide(dividend: Tensor, divisor: int) -> Tensor:
     return result
 
 
-def listed_logits(x_BQD: Tensor, weight_VD: Tensor, columns_BL: Tensor) -> Tensor:
-    """`LISTED_LOGITS`, in whose place the lowering puts a gather and a product."""
+def listed_logits(
+    x_BQD: Tensor, weight_VD: Tensor, columns_BL: Tensor, bias_V: Tensor | None = None
+) -> Tensor:
+    """`LISTED_LOGITS`, in whose place the lowering puts a gather and a product, with or without a
+    bias."""
     result: Tensor = torch.onnx.ops.symbolic(
         LISTED_LOGITS,
-        (x_BQD, weight_VD, columns_BL),
+        (x_BQD, weight_VD, columns_BL, *([] if bias_V is None else [bias_V])),
         dtype=x_BQD.dtype,
         shape=(*x_BQD.shape[:2], columns_BL.shape[1]),
         version=1,

@@ -113,3 +113,6 @@ def test_rows_and_columns_of_each_sentences_own_are_looked_up() -> None:
     found, logits = listed_logits(x, weight, columns), x @ weight.T
     for row in range(2):
         torch.testing.assert_close(found[row], logits[row][:, columns[row]])
+    bias = torch.randn(len(weight))
+    biased = listed_logits(x, weight, columns, bias)
+    torch.testing.assert_close(biased, found + bias[columns][:, None])

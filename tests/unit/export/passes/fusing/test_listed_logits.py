@@ -29,6 +29,27 @@ def test_a_product_of_integers_goes_with_its_scales() -> None:
     assert list(call.input)[2:] == ["table_s8", "table_column_scale", "zero_point", "columns"]
 
 
+@pytest.mark.parametrize(("int8", "name"), [(False, ""), (True, "Integer")])
+@pytest.mark.parametrize("dim", [8, 300])
+def test_a_bias_of_the_pieces_goes_with_the_product(int8: bool, name: str, dim: int) -> None:
+    model = rewritten(listed(dim, biased=True), lower_listed_logits, int8=int8)
+    kernel = f"BiasedShortlistLogits{name}"
+    (call,) = check_fused(model, listed_feed(dim), FUSIONS, [kernel])
+    assert list(call.input)[-2:] == ["columns", "bias"]
+    assert list(call.output) == ["logits"]
+
+
+def test_a_sum_with_numbers_of_other_pieces_is_no_bias() -> None:
+    model = rewritten(listed(8, biased=True), lower_listed_logits, int8=True)
+    gather = next(node for node in model.graph.node if node.input[0] == "bias")
+    gather.input[1] = "others"
+    feed = listed_feed(8)
+    feed["others"] = feed["columns"][::-1].copy()
+    value = onnx.helper.make_tensor_value_info("others", onnx.TensorProto.INT64, ["B", "L"])
+    model.graph.input.append(value)
+    check_fused(model, feed, FUSIONS, ["ShortlistLogitsInteger"])
+
+
 @pytest.mark.parametrize("int8", [False, True])
 @pytest.mark.parametrize("dim", [8, 300])
 def test_rows_that_another_input_lists_stay(int8: bool, dim: int) -> None:

@@ -45,19 +45,23 @@ def rounding(rows: str, *, signed: bool = True) -> list[NodeProto]:
         (rounding("x"), [], "QuantizeRows"),
         ([node("Relu", ["x"], ["active"]), *rounding("active", signed=False)], [],
          "QuantizeReluRows"),
+        ([node("Relu", ["x"], ["active"]), *rounding("active", signed=False),
+          node("Neg", ["active"], ["other"])], ["other"], "QuantizeReluRows"),
         ([GELU, *rounding("active")], [], "GeluQuantizeRows"),
         ([ROUGH_GELU, *rounding("active")], [], "QuantizeRows"),
         ([GELU, *rounding("active"), node("Neg", ["active"], ["other"])], ["other"],
          "QuantizeRows"),
     ],
-    ids=["alone", "after ReLU", "after GELU", "after another GELU", "GELU is read, too"],
+    ids=["alone", "after ReLU", "ReLU is read, too", "after GELU", "after another GELU",
+         "GELU is read, too"],
 )  # fmt: skip
 def test_rounding_by_rows_is_one_operator(
     nodes: list[NodeProto], outputs: list[str], call: str
 ) -> None:
     model = small_graph(nodes, FEED, ["u8", "scales", *outputs], CONSTANTS)
     (found,) = check_fused(model, FEED, {"QuantizeLinear": fuse_row_rounding}, [call])
-    assert list(found.input)[1:] == ["zeros", "least", "level"]
+    rows = "active" if call == "QuantizeRows" and len(nodes) > 6 else "x"
+    assert list(found.input) == [rows, "zeros", "least", "level"]
     assert list(found.output) == ["u8", "scales"]
 
 

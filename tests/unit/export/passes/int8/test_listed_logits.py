@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from export.arithmetic.quantize import Products, StaticRange, quantize_columns, weight_key
 from export.passes.int8.listed_logits import lower_listed_logits
 from tests.unit.export.passes.small_graph import constants_of, kinds, rewritten, run, small_graph
-from tests.unit.export.passes.small_listed import listed, listed_feed, listed_table
+from tests.unit.export.passes.small_listed import listed, listed_bias, listed_feed, listed_table
 
 
 def wanted(x: NDArray[np.float64], table: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -64,6 +64,17 @@ def test_16_bits_are_nearer_than_8() -> None:
         assert kinds(model).count("MatMulInteger") == 1 + wide
         errors.append(np.abs(run(model, listed_feed(dim))[0] - best).max())
     assert errors[1] < errors[0] / 50
+
+
+@pytest.mark.parametrize("products", [None, Products(), Products(wide=True)])
+def test_a_bias_is_that_of_each_listed_piece(products: Products | None) -> None:
+    dim, given = 16, {"int8": products is not None, "products": products or Products()}
+    plain, biased = (
+        run(rewritten(listed(dim, biased=each), lower_listed_logits, **given), listed_feed(dim))[0]
+        for each in (False, True)
+    )
+    own = listed_bias()[listed_feed(dim)["columns"]][:, None]
+    np.testing.assert_allclose(biased, plain + own, rtol=1e-6, atol=1e-6)
 
 
 def test_a_static_range_is_one_scale_and_cuts_off() -> None:
