@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 
@@ -59,6 +60,35 @@ class ReadOnce {
  private:
   uintptr_t begin_;
   bool mapped_ = false;
+};
+
+// Numbers of the file of which a few are read now and then, as the rows of a table that ids are
+// looked up in. The system brings what lies around them, too; without this, a large table would soon
+// be in memory as a whole.
+class ReadSeldom {
+ public:
+  ReadSeldom(const void* numbers, int64_t size) : size_(size) {
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(numbers);
+    const MappedFile& file = mapped_file;
+    constexpr int64_t kLarge = 16 << 20;
+    if (size < kLarge || begin < file.begin || begin + size > file.begin + file.size) return;
+    static const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    first_ = begin / page * page;  // the file begins with a page
+    size_ += begin - first_;
+  }
+
+  // Another row has been read. Other threads may be reading: they find the same numbers.
+  void another() {
+    constexpr int64_t kMost = 8;  // each may have brought 64 KiB, or twice that
+    if (!first_ || ++read_ < kMost) return;
+    read_ = 0;
+    madvise(reinterpret_cast<void*>(first_), size_, MADV_DONTNEED);
+  }
+
+ private:
+  uintptr_t first_ = 0;
+  int64_t size_;
+  std::atomic<int64_t> read_{0};
 };
 
 }  // namespace macaron

@@ -570,7 +570,7 @@ void gelu_quantize_op(const Attributes&, const Context& context) {
 }
 
 // table [V,D] of 8 bits, scales [V,1], ids [B,Q] -> rows [B,Q,D]
-void gather_dequantize_op(const Attributes&, const Context& context) {
+void gather_dequantize(ReadSeldom& reading, const Context& context) {
   const Shape table = context.shape(0), shape = context.shape(2);
   const int64_t dim = table[1], count = size_of(shape);
   require(table.size() == 2 && shape.size() == 2 && size_of(context.shape(1)) == table[0],
@@ -580,9 +580,35 @@ void gather_dequantize_op(const Attributes&, const Context& context) {
   const float* scales = context.input<float>(1);
   const int64_t* ids = context.input<int64_t>(2);
   float* out = context.output<float>(0, {shape[0], shape[1], dim});
-  for (int64_t i = 0; i < count; ++i)
+  for (int64_t i = 0; i < count; ++i) {
     for (int64_t d = 0; d < dim; ++d)
       out[i * dim + d] = static_cast<float>(rows[ids[i] * dim + d]) * scales[ids[i]];
+    reading.another();
+  }
+}
+
+// The table that it looks ids up in.
+struct LookupKernel {
+  const Operator& made_by;
+  ReadSeldom table;
+};
+
+OperatorTable lookup_table() {
+  OperatorTable table = make_table();
+  table.create_v2 = [](const OperatorTable* t, const void*, const void* info, void** kernel) {
+    return guarded(of(t), [&] {
+      const void* weight = constant_input(info, 0, "the table must be a constant");
+      const int64_t size = size_of(shape_of(*runtime, weight));
+      *kernel = new LookupKernel{of(t), {data_of<int8_t>(*runtime, weight), size}};
+    });
+  };
+  table.compute_v2 = [](void* kernel, void* context) {
+    LookupKernel& made = *static_cast<LookupKernel*>(kernel);
+    return guarded_run(made.made_by, context,
+                       [&](const Context& given) { gather_dequantize(made.table, given); });
+  };
+  table.destroy = [](void* kernel) { delete static_cast<LookupKernel*>(kernel); };
+  return table;
 }
 
 // positions [B,Q], offset, frequencies [D/2] -> sinusoids [B,Q,D]
@@ -758,7 +784,7 @@ std::array<Operator, 32>& operators() {
       {make_table(), "GeluQuantizeRows", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
        quantize_rows_op<gelu_of, kGelu>},
       {make_table(), "GeluQuantize", {kFloat, kFloat, kUint8}, {kUint8}, gelu_quantize_op},
-      {make_table(), "GatherDequantize", {kInt8, kFloat, kInt64}, {kFloat}, gather_dequantize_op},
+      {lookup_table(), "GatherDequantize", {kInt8, kFloat, kInt64}, {kFloat}, nullptr},
       {make_table(), "Sinusoids", {kInt64, kFloat, kFloat}, {kFloat}, sinusoids_op},
       {make_table(), "Candidates", {kFloat, kFloat, kInt64}, {kFloat, kInt32, kInt32, kFloat},
        candidates_op},

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakSet
 
 from serving.errors import CancelledError, DeadlineExceededError, NotReadyError
+
+if TYPE_CHECKING:  # it brings TLS along, and who decodes without a server has no coroutines
+    import asyncio
 
 Result = TypeVar("Result")
 
@@ -47,6 +49,8 @@ class Ticket(Generic[Result]):
 
     async def wait(self) -> Result:
         """`result` for coroutines."""
+        import asyncio
+
         inner = asyncio.wrap_future(self._future)
         # If nobody waits any more, no one must retrieve the error.
         inner.add_done_callback(lambda future: future.cancelled() or future.exception())
@@ -60,6 +64,8 @@ class Ticket(Generic[Result]):
     async def _changes(self) -> AsyncIterator[bool]:
         """Yield, before each look at the news, whether the request has ended: once at first, then
         after each change, and once more at the end."""
+        import asyncio
+
         changed = asyncio.Event()
         with self._lock:
             self._listeners.append((asyncio.get_running_loop(), changed))

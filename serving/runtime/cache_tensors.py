@@ -8,6 +8,7 @@ C slots, B sentences, S source positions, D model.
 from __future__ import annotations
 
 import math
+import mmap
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
@@ -32,6 +33,9 @@ from serving.search.prefix_tree import (
 MOST_JOINT_STATES = 256
 """One or two sentences at beam 5. Their matrix products are large enough, and their states fit into
 the processor's cache (docs/background/decisions.md)."""
+_MAPPED_BYTES = 1 << 18
+"""Size from which memory for caches is asked of the system."""
+_PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 _GROWTH = 1.5
 """A new block is larger than asked for, so that a growing cache does not need one at each step."""
 
@@ -98,7 +102,7 @@ class BlockPool:
                     return self._blocks.pop(place)
             # What is needed has outgrown what is kept: the new block takes the largest one's place.
             del self._blocks[-1:]
-        return np.zeros(int(size * _GROWTH), dtype=self.dtype)
+        return _fresh(int(size * _GROWTH), self.dtype)
 
     def give(self, block: Floats) -> None:
         """Give a block back. No part of it may be in use: whoever takes it next writes to it.
@@ -257,6 +261,15 @@ class Caches:
         self.layout += 1
 
 
+def _fresh(size: int, dtype: np.dtype[Any]) -> Floats:
+    """So many zeros. A large block is mapped: it goes back to the system once it is dropped, where
+    an allocator would keep it for what is asked for next."""
+    count = size * dtype.itemsize
+    if count < _MAPPED_BYTES:
+        return np.zeros(size, dtype)
+    return np.frombuffer(mmap.mmap(-1, count, **_PRIVATE), dtype)
+
+
 def _put(new: Floats, old: Floats) -> None:
     """Rows and slots from the first on, as many as both have; the rest is zero."""
     rows, slots = (min(sizes) for sizes in zip(new.shape[:2], old.shape[:2], strict=True))
@@ -409,6 +422,19 @@ class Bindings:
             self._made.clear()
             self._layout = layout
         return self._made
+
+    def resize(self, caches: CacheMemory, capacity: int) -> None:
+        """Grow or shrink caches to so many slots. Where that moves them, what was bound to them is
+        forgotten first: it would keep the memory that they leave."""
+        if caches.capacity != capacity:
+            self._made.clear()
+        caches.resize(capacity)
+
+    def repack(self, caches: CacheMemory, repack: Repack) -> None:
+        """Keep the given rows and slots of caches; forgets as `resize` does."""
+        if not repack.in_place:
+            self._made.clear()
+        caches.repack(repack)
 
     def clear(self) -> None:
         """Forget all bindings, as must be done before the caches' memory is given back: they hold

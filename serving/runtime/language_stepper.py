@@ -24,7 +24,7 @@ from serving.runtime.native_steps import native_steps
 from serving.runtime.ort import CpuBinding, check_int8, trying_out, write_positions, write_visible
 from serving.runtime.session import Binding, CacheMemory, Device
 from serving.search.ids import PAD_ID
-from serving.search.prefix_tree import Repack, chain, round_capacity
+from serving.search.prefix_tree import ALIGNMENT, Repack, chain, round_capacity
 from serving.search.sampling.drawing import TOP
 from serving.search.sampling.prompts import CHUNK, LanguageOutputs, Prompted, PromptScores, chunks
 from serving.search.stepper import (
@@ -34,6 +34,9 @@ from serving.search.stepper import (
     StepInputs,
     StepOutputs,
 )
+
+_LOGITS = 1 << 21
+"""Numbers that the logits of tokens scored at once may be, on a CPU: 8 MiB."""
 
 T = TypeVar("T")
 
@@ -121,7 +124,7 @@ class LanguageStepper(CacheSizes):
         self, state: LanguageState, rows: BeamArrays, top: int
     ) -> tuple[BoundSteps, LanguageOutputs] | None:
         """Steps by native code on the CPU that do what `next` does; see `SamplingStepper`."""
-        state.caches.resize(rows.visible_BKC.shape[2])
+        state.bindings.resize(state.caches, rows.visible_BKC.shape[2])
         binding = self._binding(state, 1, 1, top)
         if not isinstance(binding, CpuBinding):
             return None
@@ -180,7 +183,7 @@ class LanguageStepper(CacheSizes):
 
     def repack(self, state: LanguageState, repack: Repack) -> None:
         """Keep the given rows and slots, in the given order."""
-        state.caches.repack(repack)
+        state.bindings.repack(state.caches, repack)
         state.rows = len(repack.rows)
 
     def extend(self, state: LanguageState, other: LanguageState, rows: Ints) -> None:
@@ -230,35 +233,17 @@ class LanguageStepper(CacheSizes):
             raise ValueError("prompts of one batch must take the same number of chunks")
         padded, first = round_up(longest), 0
         chunk = 1 if self._recurrent else CHUNK
+        if labels is not None and self._target == "cpu":
+            chunk = min(chunk, _scored_together(rows * self._vocab_size))
         parts: list[dict[str, NDArray[Any]]] = []
         for start in range(0, longest, chunk):
             size = min(chunk, padded - start)
             if keep is not None and start % CHUNK == 0 and start - first > keep:
                 self._drop(state, start - first, keep)
                 first = start - keep
-            used = start - first
-            state.caches.resize(round_capacity(used + size))
-            outputs = size if labels is not None else 1
-            top = TOP if labels is not None else 1
-            binding = self._binding(state, size, outputs, top)
-            arrays = binding.inputs
-            for name, values in (("token", prompts), ("label", labels)):
-                arrays[name].fill(PAD_ID)
-                for row, ids in enumerate(values or ()):
-                    part = ids[start : start + size]
-                    arrays[name][row, : len(part)] = part
-            capacity, queries = state.caches.capacity, np.arange(size)
-            arrays["position"][:] = start + queries
-            arrays["slot_position"][:] = first + np.arange(capacity)
-            arrays["write_index"][:] = used
-            causal = np.arange(capacity) <= used + queries[:, None]
-            write_visible(binding, np.where(causal, np.float32(0), np.float32(-np.inf)))
-            if self.lookback:
-                arrays["ancestor"][:] = chain(used, size, self.lookback)
-            binding.run()
-            if labels is not None:
-                wanted = ("label_score", "top_score", "top_token")
-                parts.append({name: binding.outputs[name].copy() for name in wanted})
+            given = [ids[start : start + size] for ids in prompts]
+            wanted = None if labels is None else [ids[start : start + size] for ids in labels]
+            parts += self._read_chunk(state, given, wanted, start, start - first, size)
             if (start + size) % CHUNK == 0 or start + size >= longest:
                 yield
         joined = {
@@ -273,15 +258,48 @@ class LanguageStepper(CacheSizes):
         }
         return first, PromptScores(*joined.values())
 
+    def _read_chunk(
+        self,
+        state: LanguageState,
+        prompts: Sequence[Sequence[int]],
+        labels: Sequence[Sequence[int]] | None,
+        start: int,
+        used: int,
+        size: int,
+    ) -> list[dict[str, NDArray[Any]]]:
+        """Put a part of prompts, which begins with position `start`, into the slots from `used` on;
+        returns the scores of its labels, if there are labels."""
+        state.bindings.resize(state.caches, round_capacity(used + size))
+        outputs, top = (1, 1) if labels is None else (size, TOP)
+        binding = self._binding(state, size, outputs, top)
+        arrays = binding.inputs
+        for name, values in (("token", prompts), ("label", labels or ())):
+            arrays[name].fill(PAD_ID)
+            for row, ids in enumerate(values):
+                arrays[name][row, : len(ids)] = ids
+        capacity, queries = state.caches.capacity, np.arange(size)
+        arrays["position"][:] = start + queries
+        arrays["slot_position"][:] = start - used + np.arange(capacity)
+        arrays["write_index"][:] = used
+        causal = np.arange(capacity) <= used + queries[:, None]
+        write_visible(binding, np.where(causal, np.float32(0), np.float32(-np.inf)))
+        if self.lookback:
+            arrays["ancestor"][:] = chain(used, size, self.lookback)
+        binding.run()
+        wanted = () if labels is None else ("label_score", "top_score", "top_token")
+        return [{name: binding.outputs[name].copy() for name in wanted}] if wanted else []
+
     def _drop(self, state: LanguageState, used: int, keep: int) -> None:
         """Keep the last `keep` of `used` slots of every row."""
         slots = np.broadcast_to(np.arange(used - keep, used), (state.rows, keep))
         used_B = np.full(state.rows, keep)
-        state.caches.repack(Repack(np.arange(state.rows), slots, used_B, in_place=False))
+        state.bindings.repack(
+            state.caches, Repack(np.arange(state.rows), slots, used_B, in_place=False)
+        )
 
     def _run(self, state: LanguageState, inputs: StepInputs, top: int) -> Mapping[str, Any]:
         queries = inputs.token_ids_BQ.shape[1]
-        state.caches.resize(inputs.visible_BQC.shape[2])
+        state.bindings.resize(state.caches, inputs.visible_BQC.shape[2])
         binding = self._binding(state, queries, queries, top)
         arrays = binding.inputs
         arrays["token"][:] = inputs.token_ids_BQ
@@ -303,6 +321,15 @@ class LanguageStepper(CacheSizes):
             made[key] = self._session.bind(sizes, state.caches)
             made[key].inputs["output_index"][:] = np.arange(outputs)
         return made[key]
+
+
+def _scored_together(logits: int) -> int:
+    """How many tokens of a prompt are scored at once, where each has so many logits: a part of a
+    chunk."""
+    size = CHUNK
+    while size > ALIGNMENT and size * logits > _LOGITS:
+        size //= 2
+    return size
 
 
 def _next_outputs(outputs: Mapping[str, Any]) -> LanguageOutputs:

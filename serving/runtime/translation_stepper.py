@@ -263,7 +263,7 @@ class OnnxStepper(CacheSizes):
 
     def repack(self, state: OnnxState, repack: Repack) -> None:
         """Keep the given rows and slots, in the given order."""
-        state.caches.repack(repack)
+        state.bindings.repack(state.caches, repack)
         if len(repack.rows) < len(state.sources.mask_BS):
             state.sources.keep(repack.rows)
 
@@ -301,7 +301,7 @@ class OnnxStepper(CacheSizes):
         want_attention: bool,
     ) -> Binding:
         """The arrays of a call of the step graph, with so many slots in the caches."""
-        state.caches.resize(slots)
+        state.bindings.resize(state.caches, slots)
         key = (queries, beams, want_logits, want_attention)
         made = state.bindings.of((state.caches.layout, state.sources.layout))
         if key not in made:

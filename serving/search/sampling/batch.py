@@ -224,8 +224,7 @@ class GenerationBatch:
         if self._standing is not None:
             if not self._tree.due:
                 return
-            bound, tree = self._bound, self._tree
-            if bound and bound.holds(self._standing, tree) and tree.repack_bound(bound.steps):
+            if self._repacked_in_place(self._standing):
                 return
         live = [row for row, output in enumerate(self._outputs) if output is not None]
         if not live:
@@ -236,15 +235,23 @@ class GenerationBatch:
         repack = self._tree.repack(rows)
         if repack is None:
             return
+        if not repack.in_place:
+            self._bound = None  # it holds the arrays that the stepper replaces
         self._stepper.repack(self._state, repack)
         if len(rows) < len(self._outputs):
             self._outputs, self._standing = [self._outputs[row] for row in rows], None
 
+    def _repacked_in_place(self, standing: _Standing) -> bool:
+        """Whether the bound steps have dropped the slots."""
+        bound, tree = self._bound, self._tree
+        return bool(bound and bound.holds(standing, tree) and tree.repack_bound(bound.steps))
+
     def _bind(self, state: State, standing: _Standing) -> _Bound | None:
         """Steps on the present arrays; None where the stepper has none."""
-        tree, bound = self._tree, self._bound
-        if not self._may_bind or (bound and bound.holds(standing, tree)):
-            return bound
+        tree = self._tree
+        if not self._may_bind or (self._bound and self._bound.holds(standing, tree)):
+            return self._bound
+        self._bound = None  # it holds the arrays that the stepper may replace
         rows = BeamArrays(
             standing.tokens_B1,
             tree.next_positions[:, None],

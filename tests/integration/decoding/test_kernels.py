@@ -52,6 +52,7 @@ DIM = HEADS * WIDTH
 SIZES: dict[str, Any] = {"model_dim": DIM, "num_heads": HEADS, "ffn_dim": 48}
 Arrays = dict[str, NDArray[Any]]
 READ_BEFOREHAND = {
+    "GatherDequantize": 0,
     "ShortlistLogitsInteger": 2,
     "BiasedShortlistLogitsInteger": 2,
     "BiasedProduct": 1,
