@@ -35,7 +35,7 @@ from serving.search.stepper import (
     StepOutputs,
 )
 
-_LOGITS = 1 << 21
+SCORED_LOGITS = 1 << 21
 """Numbers that the logits of tokens scored at once may be, on a CPU: 8 MiB."""
 
 T = TypeVar("T")
@@ -327,7 +327,7 @@ def _scored_together(logits: int) -> int:
     """How many tokens of a prompt are scored at once, where each has so many logits: a part of a
     chunk."""
     size = CHUNK
-    while size > ALIGNMENT and size * logits > _LOGITS:
+    while size > ALIGNMENT and size * logits > SCORED_LOGITS:
         size //= 2
     return size
 

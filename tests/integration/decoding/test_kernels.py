@@ -879,6 +879,23 @@ def test_an_infinite_score_of_a_beam_is_reported(
     assert np.isfinite(found[1]).all()
 
 
+def test_a_large_table_in_a_file_is_not_in_memory_as_a_whole(
+    functions: dict[str, onnx.FunctionProto], library: Path, tmp_path: Path
+) -> None:
+    generator = np.random.default_rng(5)
+    table = generator.integers(-127, 128, (70_000, 256), dtype=np.int8)  # 17 MiB
+    scales = generator.random((70_000, 1)).astype(np.float32)
+    model, _ = one_call(functions["GatherDequantize"], [table, scales, np.zeros((1, 1), int)], {})
+    (tmp_path / "graph.onnx").write_bytes(model)
+    loaded = ort.load_graph(tmp_path, "graph.onnx", 1, int8=True)
+    for ids in generator.integers(0, 70_000, (40, 2, 25)):
+        (found,) = loaded.run(None, {"in_1": scales, "in_2": ids})
+        np.testing.assert_array_equal(found, table[ids].astype(np.float32) * scales[ids])
+    parts = Path("/proc/self/smaps").read_text().split(str(tmp_path / "graph.onnx"))[1:]
+    assert parts
+    assert sum(int(re.findall(r"Rss: +(\d+)", part)[0]) for part in parts) < 4096  # KiB
+
+
 def test_lists_that_do_not_fit_are_refused(
     functions: dict[str, onnx.FunctionProto], library: Path
 ) -> None:

@@ -17,6 +17,7 @@ from export.arithmetic.quantize import quantized_twin
 from export.graphs.writing import write_language_graphs
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
+from serving.runtime import language_stepper
 from serving.runtime.language_stepper import LanguageStepper
 from serving.search.beams.beam import decode
 from serving.search.beams.sentence import Sentence
@@ -270,6 +271,23 @@ def test_scores_are_the_models_own(bundles: Path, kind: str, length: int) -> Non
         np.testing.assert_allclose(scores.labels_BP[row], labels, atol=2e-5, rtol=1e-4)
         tops = np.take_along_axis(wanted, scores.top_tokens_BPT[row].astype(np.int64), 1)
         np.testing.assert_allclose(scores.top_scores_BPT[row], tops, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("kind", ["full", "cascade"])
+def test_scores_are_the_same_however_many_are_made_at_once(
+    bundles: Path, kind: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stepper = stepper_of(bundles, kind, precision=precision)
+    texts = [random_ids(2 * CHUNK + 30, seed) for seed in range(3)]
+    found = []
+    for logits in (1 << 30, 1):  # those of a whole chunk, and as few as there may be
+        monkeypatch.setattr(language_stepper, "SCORED_LOGITS", logits)
+        prompted, scores = stepper.score([t[:-1] for t in texts], [t[1:] for t in texts])
+        stepper.free(prompted.state)
+        found.append(scores)
+    for one, other in zip(*(vars(scores).values() for scores in found), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])

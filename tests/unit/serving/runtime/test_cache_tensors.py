@@ -6,13 +6,22 @@ import gc
 import threading
 import tracemalloc
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from export.graphs.writing import write_graphs
 from serving.bundle.folder import parse_manifest
-from serving.runtime.cache_tensors import MOST_JOINT_STATES, BlockPool, Caches, CacheSizes
+from serving.resident import resident_bytes
+from serving.runtime.cache_tensors import (
+    MOST_JOINT_STATES,
+    Bindings,
+    BlockPool,
+    Caches,
+    CacheSizes,
+)
+from serving.runtime.session import Binding
 from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.beams.beam import decode
 from serving.search.beams.sentence import Sentence
@@ -83,6 +92,47 @@ def test_a_block_may_come_back_whenever_garbage_is_collected() -> None:
     assert given
     assert pool.take(1).size == 5
     assert pool.take(1).size == 1  # no more are kept than one
+
+
+def test_a_large_block_goes_back_to_the_system_once_it_is_dropped() -> None:
+    block = BlockPool().take(4 << 20)
+    assert not block.any()
+    block[:] = 1.0  # 24 MiB
+    before = resident_bytes()
+    del block
+    assert before - resident_bytes() > 20 << 20
+
+
+class NotingCaches:
+    """Caches of eight slots that note how much is bound to them as they move."""
+
+    capacity = 8
+
+    def __init__(self, bindings: Bindings) -> None:
+        self.bindings = bindings
+        self.bound: list[int] = []
+
+    def resize(self, capacity: int) -> None:
+        self.bound.append(len(self.bindings.of(0)))
+
+    def repack(self, repack: Repack) -> None:
+        self.bound.append(len(self.bindings.of(0)))
+
+
+def test_what_was_bound_is_forgotten_before_caches_move_and_not_if_they_stay() -> None:
+    """It would keep the memory that they leave."""
+    for stays in (True, False):
+        bindings = Bindings()
+        caches: Any = NotingCaches(bindings)
+        for change in (
+            lambda bindings, caches, stays: bindings.resize(caches, 8 if stays else 16),
+            lambda bindings, caches, stays: bindings.repack(
+                caches, Repack(np.arange(1), np.arange(8)[None], np.array([8]), in_place=stays)
+            ),
+        ):
+            bindings.of(0)["steps"] = cast(Binding, object())
+            change(bindings, caches, stays)
+        assert caches.bound == [int(stays)] * 2
 
 
 def test_caches_are_of_their_pools_type_in_every_layout() -> None:
