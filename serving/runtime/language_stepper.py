@@ -243,7 +243,9 @@ class LanguageStepper(CacheSizes):
                 first = start - keep
             given = [ids[start : start + size] for ids in prompts]
             wanted = None if labels is None else [ids[start : start + size] for ids in labels]
-            parts += self._read_chunk(state, given, wanted, start, start - first, size)
+            scores = self._read_chunk(state, given, wanted, start, start - first, size)
+            if labels is not None:
+                parts.append(scores)
             if (start + size) % CHUNK == 0 or start + size >= longest:
                 yield
         joined = {
@@ -266,9 +268,9 @@ class LanguageStepper(CacheSizes):
         start: int,
         used: int,
         size: int,
-    ) -> list[dict[str, NDArray[Any]]]:
+    ) -> dict[str, NDArray[Any]]:
         """Put a part of prompts, which begins with position `start`, into the slots from `used` on;
-        returns the scores of its labels, if there are labels."""
+        returns the scores of its labels, none if there are no labels."""
         state.bindings.resize(state.caches, round_capacity(used + size))
         outputs, top = (1, 1) if labels is None else (size, TOP)
         binding = self._binding(state, size, outputs, top)
@@ -287,7 +289,7 @@ class LanguageStepper(CacheSizes):
             arrays["ancestor"][:] = chain(used, size, self.lookback)
         binding.run()
         wanted = () if labels is None else ("label_score", "top_score", "top_token")
-        return [{name: binding.outputs[name].copy() for name in wanted}] if wanted else []
+        return {name: binding.outputs[name].copy() for name in wanted}
 
     def _drop(self, state: LanguageState, used: int, keep: int) -> None:
         """Keep the last `keep` of `used` slots of every row."""

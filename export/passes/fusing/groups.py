@@ -26,9 +26,9 @@ class RowRounding:
     group: list[NodeProto]
     """In order."""
     rows: str
-    """The value [M,K] that they round."""
+    """The value [M,K] that they round, after Relu where that is in the group."""
     signed: bool
-    """False where nothing is below zero."""
+    """False where nothing is below zero, since it is what Relu gives."""
     inputs: tuple[str, str, str]
     """The zero points [M], the least peak, and what a peak is times for its scale."""
     outputs: tuple[str, str]
@@ -82,6 +82,8 @@ class Groups:
 
         x -> Abs -> ReduceMax -> Max -> Mul -> QuantizeLinear -> u8
                                             -> Unsqueeze -> scales
+
+        What Relu gives has no Abs; then Relu belongs to it.
         """
         chain = self.chain_before(node.input[1], ("Mul", "Max", "ReduceMax"))
         if chain is None:
@@ -94,6 +96,9 @@ class Groups:
             if magnitude is None or magnitude.op_type != "Abs" or magnitude.input[0] != rows:
                 return None
             group.insert(0, magnitude)
+        elif (relu := self.producers.get(rows)) is not None and relu.op_type == "Relu":
+            group.insert(0, relu)
+            rows = relu.input[0]
         columns = [user for user in self.users[level.output[0]] if user.op_type == "Unsqueeze"]
         if len(columns) != 1:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx import NodeProto
 
 from export.passes.fusing.functions import Call
-from export.passes.fusing.groups import Groups, RowRounding
+from export.passes.fusing.groups import Groups
 
 
 def fuse_row_rounding(groups: Groups, node: NodeProto) -> None:
@@ -24,9 +24,9 @@ def fuse_row_rounding(groups: Groups, node: NodeProto) -> None:
     group, rows = rounding.group, rounding.rows
     name = "QuantizeRows" if rounding.signed else "QuantizeReluRows"
     before = groups.producers.get(rows)
-    if before is not None and _may_go_along(groups, before, rounding):
-        group, rows = [before, *group], before.input[0]
-        name = "GeluQuantizeRows" if rounding.signed else name
+    alone = rounding.signed and len(groups.users[rows]) == 2
+    if alone and before is not None and _is_exact_gelu(before):
+        group, name, rows = [before, *group], "GeluQuantizeRows", before.input[0]
     groups.replace(group, Call(name, (rows, *rounding.inputs), rounding.outputs))
 
 
@@ -41,14 +41,6 @@ def fuse_gelu_rounding(groups: Groups, node: NodeProto) -> None:
         return
     inputs = (node.input[0], *rounding[0].input[1:])
     groups.replace([node, *rounding], Call("GeluQuantize", inputs, (rounding[0].output[0],)))
-
-
-def _may_go_along(groups: Groups, before: NodeProto, rounding: RowRounding) -> bool:
-    """Whether the kernel of a rounding does what makes its rows, too: Relu, or GELU where nothing
-    else reads what it gives."""
-    if not rounding.signed:
-        return before.op_type == "Relu"
-    return _is_exact_gelu(before) and len(groups.users[rounding.rows]) == 2
 
 
 def _is_exact_gelu(node: NodeProto) -> bool:

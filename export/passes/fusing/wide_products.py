@@ -27,12 +27,9 @@ def fuse_wide_rounding(groups: Groups, node: NodeProto) -> None:
     if len(stacked) != 1:
         return
     outputs = (node.output[0], stacked[0].output[0])
-    name, rows = "QuantizeRowsTwice" if first.signed else "QuantizeReluRowsTwice", first.rows
-    before = groups.producers.get(rows)
-    if not first.signed and before is not None and before.op_type == "Relu":
-        rows = before.input[0]
-    group = groups.between([rows, first.inputs[0]], outputs)
-    groups.replace(group, Call(name, (rows, *first.inputs), outputs))
+    name = "QuantizeRowsTwice" if first.signed else "QuantizeReluRowsTwice"
+    group = groups.between([first.rows, first.inputs[0]], outputs)
+    groups.replace(group, Call(name, (first.rows, *first.inputs), outputs))
 
 
 def fuse_wide_products(groups: Groups, node: NodeProto) -> None:

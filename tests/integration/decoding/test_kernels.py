@@ -879,6 +879,7 @@ def test_an_infinite_score_of_a_beam_is_reported(
     assert np.isfinite(found[1]).all()
 
 
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs /proc")
 def test_a_large_table_in_a_file_is_not_in_memory_as_a_whole(
     functions: dict[str, onnx.FunctionProto], library: Path, tmp_path: Path
 ) -> None:

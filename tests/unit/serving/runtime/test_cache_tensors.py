@@ -94,6 +94,7 @@ def test_a_block_may_come_back_whenever_garbage_is_collected() -> None:
     assert pool.take(1).size == 1  # no more are kept than one
 
 
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs /proc")
 def test_a_large_block_goes_back_to_the_system_once_it_is_dropped() -> None:
     block = BlockPool().take(4 << 20)
     assert not block.any()
