@@ -67,6 +67,16 @@ _DIVIDING = frozenset(
     """.split()  # noqa: SIM905
 )
 """Commands that no sentence goes on behind."""
+_SHORT = re.compile(r"\[(?P<short>(?!\s*\w+\s*=)[^\]]{0,1000})\]")
+"""What stands for a title in a list of contents; what has `=` in it are options."""
+_NUMBER = r"\d[\d.,]*(?:\\,\d{3})*(?<![.,])"
+_REFERENCE = r"\\[A-Za-z]+\{[^{}\s]*\}"
+_TIED = re.compile(
+    rf"(?<![\w.])(?<!\d,)(?P<left>{_NUMBER}|{_REFERENCE})(?P<behind>~|\\,)(?=\S)"
+    rf"|(?<=\S)(?P<before>~|\\,)(?P<right>{_NUMBER}|{_REFERENCE}|[^\W\da-z_]\w+)(?!\w)"
+)
+"""Blanks that no line may end at and thin ones, beside what a translation has as well."""
+_FORMULAS = re.compile(r"\$(?:[^$\\]|\\.)+\$|\\\((?:(?!\\[()]).)*\\\)", re.DOTALL)
 _VERBATIM = (
     "verbatim|lstlisting|minted|Verbatim|comment|equation|align|alignat|gather|multline|eqnarray|"
     "math|displaymath|flalign|tikzpicture|thebibliography|filecontents|algorithmic|algorithm|"
@@ -173,7 +183,7 @@ class _Reader:
                 lines = "" if "%" in inner else inner
                 line = self._text[self._text.rfind("\n", 0, begin) + 1 : begin]
                 indent = line if line.isspace() else ""
-                laid = functools.partial(filled, source=lines, indent=indent)
+                laid = functools.partial(_laid_out, source=inner, lines=lines, indent=indent)
                 self.places.append(ProsePlace(begin, stop, prose, laid))
         self._start(end)
 
@@ -250,6 +260,10 @@ class _Reader:
             inner = _Reader(self._text, words.end() + 1, stop, self._depth + 1)
             if name in _BLOCKS:
                 self._finish(begin)
+                for short in _SHORT.finditer(self._text, end, words.end()):
+                    self.places += _Reader(
+                        self._text, *short.span("short"), self._depth + 1
+                    ).places
                 self.places += inner.places
                 self._start(min(stop + 1, limit))
             else:
@@ -291,6 +305,29 @@ def _stripped(prose: Prose) -> Prose:
     if inlines and isinstance(inlines[-1], Words):
         inlines[-1] = Words(inlines[-1].text.rstrip(" "))
     return prose_of(inlines, prose.signs, SYNTAX)
+
+
+def _laid_out(text: str, source: str, lines: str, indent: str) -> str:
+    """A paragraph as it is written in the place of `source`, on lines like `lines`."""
+    return filled(_with_ties(text, source), lines, indent)
+
+
+def _with_ties(text: str, source: str) -> str:
+    """The text with the source's `~` and `\\,` beside numbers, references and names: models write
+    all blanks as one."""
+    for tied in _TIED.finditer(_FORMULAS.sub("$", source)):
+        if tied["left"]:
+            here, blank = rf"(?<![\w.])(?<!\d,)({_same(tied['left'])}) (?=\S)", tied["behind"]
+            text = re.sub(here, lambda found, blank=blank: found[1] + blank, text, count=1)
+        else:
+            here, blank = rf"(?<=\S) ({_same(tied['right'])})(?![\w{{]|[.,]\d)", tied["before"]
+            text = re.sub(here, lambda found, blank=blank: blank + found[1], text, count=1)
+    return text
+
+
+def _same(word: str) -> str:
+    """Pattern of a word, or of a number with the points or commas of either language."""
+    return re.sub(r"\\\.|,", "[.,]", re.escape(word)) if word[0].isdecimal() else re.escape(word)
 
 
 def _closing(text: str, begin: int) -> int:

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from serving.documents.unit import Translated
 from tests.unit.serving.documents.fakes import translated
 from tests.unit.serving.text.fakes import backwards
 
@@ -103,3 +104,43 @@ def test_words_in_the_arguments_of_environments_items_and_cells_are_translated(s
     words += ("Gruppe", "Begriff", "Breit", "Zelle", "Das", "sind", "mehr", "z", "Roter")
     expected = re.sub(rf"(?<!\\)\b(?:{'|'.join(words)})\b", lambda m: m[0].upper(), text)
     assert translated(text.encode(), "a.tex").decode() == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (r"\section[Kurz]{Ein langer Titel}", r"\section[KURZ]{EIN LANGER TITEL}"),
+        (r"\caption[Ein \emph{Bild}]{Das ganze Bild}", r"\caption[EIN \emph{BILD}]{DAS GANZE BILD}"),
+        (r"\section*[head=kurz, tocentry={}]{Titel}", r"\section*[head=kurz, tocentry={}]{TITEL}"),
+        (r"\footnotetext[3]{Eine Note}", r"\footnotetext[3]{EINE NOTE}"),
+    ],
+)
+def test_a_short_title_is_translated_and_options_are_not(source: str, expected: str) -> None:
+    assert translated(source.encode(), "a.tex").decode() == expected
+
+
+def test_the_short_form_of_a_title_before_the_document_is_translated() -> None:
+    page = r"\title[Kurz]{Der ganze Titel}\begin{document}\end{document}"
+    expected = page.replace("Kurz", "KURZ").replace("Der ganze Titel", "DER GANZE TITEL")
+    assert translated(page.encode(), "a.tex").decode() == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (r"etwa 50\,\% mehr", r"ETWA 50\,\% MEHR"),
+        (r"5\,000\,km weit und 1.5\,kg", r"5\,000\,KM WEIT UND 1.5\,KG"),
+        (r"siehe Abbildung~\ref{fig:a} auf S.~12", r"SIEHE ABBILDUNG~\ref{fig:a} AUF S.~12"),
+        (r"5 Hunde und 50\,kg", r"5 HUNDE UND 50\,KG"),
+        (r"die 5 Hunde, $5\,x$ und so", r"DIE 5 HUNDE, $5\,x$ UND SO"),
+        (r"in~einem Haus", "IN EINEM HAUS"),
+    ],
+)
+def test_thin_and_tied_blanks_stay_beside_numbers_and_references(
+    source: str, expected: str
+) -> None:
+    def with_usual_blanks(sentence: str) -> Translated:
+        """As models write a translation."""
+        return Translated(" ".join(sentence.upper().split()))
+
+    assert translated(source.encode(), "a.tex", with_usual_blanks).decode() == expected
