@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
+import os
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, text
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import Script, ScriptDirectory
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 
 from serving.errors import SettingsError, StoreUnavailableError
+from serving.store import migrations
 from serving.store.database import METADATA, Database
 from serving.store.store import Store
 
+MIGRATIONS = Path(str(migrations.__file__)).parent
+STEPS = tuple(ScriptDirectory(str(MIGRATIONS)).walk_revisions())[::-1]
+VERSION = "alembic_version"
+NOTES_A_STEP = (f"INSERT INTO {VERSION}", f"UPDATE {VERSION}")
+CHANGES = {"0001": 5, "0002": 6, "0003": 6, "0004": 8, "0005": 5}
+"""Statements of each step that change something, that which notes the step included."""
+
 
 def test_the_steps_lead_to_the_tables_that_the_code_names(store: Store) -> None:
-    from alembic.autogenerate import compare_metadata
-    from alembic.migration import MigrationContext
-
     with store.database.reading() as connection:
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
 
@@ -51,15 +64,90 @@ def test_what_an_error_ends_is_undone(store: Store) -> None:
     assert _count(store) == 0
 
 
-def test_a_step_that_was_interrupted_is_done_again(url: str, tmp_path: Path) -> None:
-    Store(url, tmp_path).close()
-    database = Database(url, tmp_path)
-    with contextlib.suppress(KeyboardInterrupt), database.writing() as connection:
-        connection.execute(text("CREATE TABLE half (n INTEGER)"))
-        raise KeyboardInterrupt
-    with database.writing() as connection:
-        connection.execute(text("CREATE TABLE half (n INTEGER)"))
-    database.close()
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.revision)
+def test_a_step_that_was_interrupted_is_done_again(url: str, tmp_path: Path, step: Script) -> None:
+    """After each statement of a step, by an error and by the end of the process; then whole."""
+    _bring_to(url, step.down_revision)
+    before, changes = _picture(url), list[str]()
+    while not changes or not changes[-1].startswith(NOTES_A_STEP):
+        with _after_change(len(changes) + 1, _raise, changes), pytest.raises(InterruptedError):
+            Store(url, tmp_path)
+        assert _picture(url) == before
+        assert _killed(url, tmp_path, len(changes)) == -signal.SIGKILL
+        assert _picture(url) == before
+    assert len(changes) == CHANGES[step.revision], changes
+    store = Store(url, tmp_path)
+    assert _picture(url)[:2] == (STEPS[-1].revision, sorted([*METADATA.tables, VERSION]))
+    assert _picture(url)[2] == before[2]
+    with store.database.reading() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+    store.close()
+
+
+def _bring_to(url: str, revision: object) -> None:
+    """Have an older version make the database, and a user a glossary in it."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with _plain(url) as connection:
+        config.attributes["connection"] = connection
+        if revision is not None:
+            command.upgrade(config, str(revision))
+            connection.execute(text("INSERT INTO glossaries VALUES ('id', 'me', 1.5, 'kept')"))
+
+
+def _picture(url: str) -> tuple[str | None, list[str], list[str]]:
+    """The step that a database has come to, its tables, and the names of glossaries."""
+    with _plain(url) as connection:
+        tables = sorted(inspect(connection).get_table_names())
+        version = MigrationContext.configure(connection).get_current_revision()
+        kept = connection.execute(text("SELECT name FROM glossaries")) if version else ()
+        return version, tables, [name for (name,) in kept]
+
+
+@contextlib.contextmanager
+def _plain(url: str) -> Iterator[Connection]:
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        yield connection
+    engine.dispose()
+
+
+@contextlib.contextmanager
+def _after_change(number: int, act: Callable[[], None], changes: list[str]) -> Iterator[None]:
+    """Act after the statement of this number that changes something, and note that one."""
+    seen = 0
+
+    def count(_: object, __: object, statement: str, *___: object) -> None:
+        nonlocal seen
+        if statement.split()[0] in ("ALTER", "CREATE", "DELETE", "DROP", "INSERT", "UPDATE"):
+            seen += 1
+            if seen == number:
+                changes.append(statement)
+                act()
+
+    event.listen(Engine, "after_cursor_execute", count)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "after_cursor_execute", count)
+
+
+def _raise() -> None:
+    raise InterruptedError
+
+
+def _killed(url: str, folder: Path, number: int) -> int | None:
+    """How a process ends that is killed after a change of a migration."""
+
+    def start() -> None:
+        with _after_change(number, lambda: os.kill(os.getpid(), signal.SIGKILL), []):
+            Store(url, folder)
+
+    # Forked, for it has all modules already: there is one for each statement.
+    process = multiprocessing.get_context("fork").Process(target=start)
+    process.start()
+    process.join(30)
+    return process.exitcode
 
 
 def test_writers_wait_for_each_other(store: Store) -> None:
