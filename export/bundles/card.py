@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
 from typing import Any
@@ -28,6 +29,8 @@ _PIPELINES = {
     "classify": "text-classification",
 }
 _READ = ("encode", "classify")
+_WIDTH = 120
+"""Columns of a line of prose."""
 
 
 def render_card(manifest: Manifest, size: int) -> str:
@@ -40,7 +43,26 @@ def render_card(manifest: Manifest, size: int) -> str:
     }
     head = [*_front_matter(manifest), f"# {manifest.name}", "", *_facts(manifest, size)]
     body = [line for title, lines in sections.items() for line in ("", f"## {title}", "", *lines)]
-    return "\n".join([*head, *body]) + "\n"
+    return "\n".join(_wrapped([*head, *body])) + "\n"
+
+
+def _wrapped(lines: Iterable[str]) -> Iterator[str]:
+    """Prose in lines that fit a window. Rows of tables and code are one line each."""
+    prose = True
+    for line in lines:
+        if line.startswith("```"):
+            prose = not prose
+        if not prose or len(line) <= _WIDTH or line.startswith(("|", "- `")):
+            yield line
+        else:
+            indent = "  " if line.startswith("- ") else ""
+            yield from textwrap.wrap(
+                line,
+                _WIDTH,
+                subsequent_indent=indent,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
 
 
 def _front_matter(manifest: Manifest) -> list[str]:

@@ -12,9 +12,11 @@ import pytest
 
 from macaron import doctor, models, serve
 from macaron.__main__ import GROUPS
+from serving.server.http.settings import Settings, variable
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+CARDS = sorted((ROOT / "models").glob("*/README.md"))
 
 
 def shell_lines(document: Path) -> Iterator[str]:
@@ -117,6 +119,21 @@ def test_documented_names_exist(package: str) -> None:
         assert getattr(module, name).__doc__
 
 
+def test_every_variable_that_the_code_reads_is_in_the_page_of_settings() -> None:
+    read = {
+        name
+        for folder in ("serving", "training", "export", "macaron")
+        for file in (ROOT / folder).rglob("*.py")
+        for name in re.findall(
+            r"""["']((?:MACARON|ARGOS)_[A-Z_]+)["']""", file.read_text(encoding="utf-8")
+        )
+    }
+    page = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    assert len(read) > 5  # names have been found
+    assert read - listed - set(map(variable, Settings.model_fields)) == set()
+
+
 # docs/background/architecture.md
 
 
@@ -158,7 +175,11 @@ def prose(document: Path) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "document",
+    [*DOCUMENTS, ROOT / "CHANGELOG.md", *CARDS],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
 def test_no_line_of_prose_is_wider_than_a_window(document: Path) -> None:
     # A command between backquotes stays in one line, to be copied.
     wide = [

@@ -143,6 +143,17 @@ def test_a_corpus_may_be_a_table_and_sampled_by_temperature() -> None:
     assert "Sampled with temperature 5 in place of these weights." in text
 
 
+def test_prose_is_wrapped_and_says_the_same() -> None:
+    known = "Trained on " + ", ".join(f"corpus {number} (CC BY-SA 4.0)" for number in range(40))
+    limit = "A demonstration of what a small model makes of them. " * 6
+    text = render_card(translator(attribution=known, demonstration=limit.strip()), 1)
+    assert [line for line in text.splitlines() if len(line) > 120] == []
+    origin = text.partition("## What it was trained on\n\n")[2].partition("\n\n")[0]
+    assert origin.replace("\n", " ") == known
+    item = text[text.index("- A demonstration") :].partition("\n- ")[0]
+    assert item.replace("\n  ", " ") == f"- {limit.strip()}"
+
+
 def test_what_is_not_known_is_said_to_be_unknown() -> None:
     text = render_card(translator(quality=(), attribution="", recipe={}), 1)
     assert "Not measured on a test text" in text
