@@ -18,7 +18,9 @@ _NUMBER = re.compile(r"[ \t]*\d+[ \t]*\Z")
 _NAME = r"[^\W\d_a-zß-öø-ÿ](?:[^\W_a-zß-öø-ÿ]|[ .'\u2019-]){1,24}:[ \t]+"
 _SPEAKER = re.compile(rf"[ \t]*(?:<[^>]*>|\{{[^}}]*\}})*[ \t]*(?:[-–—][ \t]*(?:{_NAME})?|{_NAME})")
 _SOUND = re.compile(r"\[[^\[\]]+\]|\([^()]+\)")
-"""A sound, not speech, in a cue of its own."""
+"""A sound, not speech, in a cue or on a line of its own."""
+_TAGS = r"(?:<[^>]*>|\{[^}]*\})*"
+_LINE_OF_SOUND = re.compile(rf"\s*{_TAGS}(?P<sound>{_SOUND.pattern}){_TAGS}\s*")
 _POSITION = re.compile(r"\\(?:an?\d|pos\()")
 _ENDED = re.compile(r"""[.!?…。\uff01\uff1f♪:)\]]["'”’»“]*(?:<[^>]*>|\{[^}]*\})*\s*\Z""")
 _TIME = re.compile(r"<((?:\d+:)?\d\d:\d\d\.\d{3})>")
@@ -178,9 +180,18 @@ def _spoken(
     lines: Sequence[str], begin: int, line_break: str, times: tuple[float, float]
 ) -> Iterator[Cue]:
     """Join the lines of a cue to one text for each speaker. A speaker's text begins with a dash,
-    which is not part of it."""
+    which is not part of it. A sound on a line of its own is a text, too."""
     place, start, said, named = begin, begin, list[str](), False
     for line in lines:
+        sound = _LINE_OF_SOUND.fullmatch(line) if len(lines) > 1 else None
+        if sound and line.count("<") == 2 * line.count("</"):  # no tag goes on behind the line
+            if said:
+                yield _cue(start, place - len(line_break), said, times, named=named)
+                said = []
+            first, last = sound.span("sound")
+            yield _cue(place + first, place + last, [sound["sound"]], times, named=False)
+            place += len(line) + len(line_break)
+            continue
         dash = _SPEAKER.match(line)
         if dash and said:
             yield _cue(start, place - len(line_break), said, times, named=named)

@@ -261,9 +261,7 @@ class _Reader:
             if name in _BLOCKS:
                 self._finish(begin)
                 for short in _SHORT.finditer(self._text, end, words.end()):
-                    self.places += _Reader(
-                        self._text, *short.span("short"), self._depth + 1
-                    ).places
+                    self.places += _Reader(self._text, *short.span("short"), self._depth + 1).places
                 self.places += inner.places
                 self._start(min(stop + 1, limit))
             else:
@@ -317,11 +315,12 @@ def _with_ties(text: str, source: str) -> str:
     all blanks as one."""
     for tied in _TIED.finditer(_FORMULAS.sub("$", source)):
         if tied["left"]:
-            here, blank = rf"(?<![\w.])(?<!\d,)({_same(tied['left'])}) (?=\S)", tied["behind"]
-            text = re.sub(here, lambda found, blank=blank: found[1] + blank, text, count=1)
+            blank = re.compile(rf"(?<![\w.])(?<!\d,)(?:{_same(tied['left'])})(?P<blank> )(?=\S)")
         else:
-            here, blank = rf"(?<=\S) ({_same(tied['right'])})(?![\w{{]|[.,]\d)", tied["before"]
-            text = re.sub(here, lambda found, blank=blank: blank + found[1], text, count=1)
+            blank = re.compile(rf"(?<=\S)(?P<blank> )(?:{_same(tied['right'])})(?![\w{{]|[.,]\d)")
+        if found := blank.search(text):
+            begin, end = found.span("blank")
+            text = text[:begin] + (tied["behind"] or tied["before"]) + text[end:]
     return text
 
 

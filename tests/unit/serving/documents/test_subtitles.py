@@ -181,6 +181,48 @@ def test_sounds_speakers_and_signs_are_texts_of_their_own(
     assert len(seen) >= len(texts)
 
 
+@pytest.mark.parametrize(
+    ("text", "sentences", "expected"),
+    [
+        (
+            "ANNA: gute Nacht.\n[Tür fällt zu]",
+            ["gute Nacht.", "Tür fällt zu"],
+            "ANNA: GUTE NACHT.\n[TÜR FÄLLT ZU]",
+        ),
+        ("[Musik]\nich mag\ndich", ["Musik", "ich mag dich"], "[MUSIK]\nICH MAG DICH"),
+        (
+            "er sagt\n  <i>(leise)</i>\nnichts",
+            ["er sagt", "leise", "nichts"],
+            "ER SAGT\n  <i>(LEISE)</i>\nNICHTS",
+        ),
+        ("[alle\nlachen]", ["alle lachen"], "[ALLE LACHEN]"),
+        ("wir [zwei] gehen\nheim", ["wir [zwei] gehen heim"], "WIR [ZWEI] GEHEN HEIM"),
+    ],
+)
+def test_a_sound_on_a_line_of_its_own_is_a_text_and_keeps_its_line(
+    text: str, sentences: list[str], expected: str
+) -> None:
+    seen: list[str] = []
+
+    def translate(sentence: str) -> Translated:
+        seen.append(sentence)
+        return upper(sentence)
+
+    assert translated(cues(text), "a.srt", translate) == cues(expected)
+    assert seen == sentences
+
+
+def test_a_line_in_brackets_with_a_tag_that_goes_on_is_no_line_of_its_own() -> None:
+    seen: list[str] = []
+
+    def translate(sentence: str) -> Translated:
+        seen.append(sentence)
+        return upper(sentence)
+
+    translated(cues("<i>[Tür]\nHallo</i>"), "a.srt", translate)
+    assert seen == ["[Tür] Hallo"]
+
+
 def test_classes_and_times_within_cues_of_vtt_are_tags() -> None:
     seen: list[str] = []
 

@@ -110,7 +110,10 @@ def test_words_in_the_arguments_of_environments_items_and_cells_are_translated(s
     ("source", "expected"),
     [
         (r"\section[Kurz]{Ein langer Titel}", r"\section[KURZ]{EIN LANGER TITEL}"),
-        (r"\caption[Ein \emph{Bild}]{Das ganze Bild}", r"\caption[EIN \emph{BILD}]{DAS GANZE BILD}"),
+        (
+            r"\caption[Ein \emph{Bild}]{Das ganze Bild}",
+            r"\caption[EIN \emph{BILD}]{DAS GANZE BILD}",
+        ),
         (r"\section*[head=kurz, tocentry={}]{Titel}", r"\section*[head=kurz, tocentry={}]{TITEL}"),
         (r"\footnotetext[3]{Eine Note}", r"\footnotetext[3]{EINE NOTE}"),
     ],
