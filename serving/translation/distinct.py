@@ -22,10 +22,12 @@ from serving.translation.results import TextHypothesis, Translation
 
 U = TypeVar("U")
 Key = tuple[str, bool]
-"""A sentence, and whether its word links are needed."""
+"""A sentence, or what stands for it, and whether its word links are needed."""
 Decode = Callable[[Mapping[Key, Sentence | None]], Iterator[tuple[Key, Translation | ServingError]]]
 
 
+_NAMED_CHARACTERS = 60
+"""So much of a unit's text stands in a warning about it."""
 _WINDOW = 1000
 """Number of texts whose sentences are in memory at once."""
 
@@ -111,13 +113,19 @@ def translate_units(
     known = KnownSentences(out.with_name(f".{out.name}.partial"), made_by)
     done = False
     try:
-        joined, failed = translate_distinct(
+        joined, failed, filled = translate_distinct(
             units, read, decode, known, progress or (lambda *_: None)
         )
         done = True
     finally:
         known.close(remove=done)
     warnings = [f"{failed} sentences could not be translated."] if failed else []
+    named = dict.fromkeys(" ".join(units[number].text.split()) for number in filled)
+    warnings += [
+        f'"{text[:_NAMED_CHARACTERS]}": an element has the words of the source, as the translation '
+        "has none left for it; check it."
+        for text in named
+    ]
     return joined, warnings
 
 
@@ -127,10 +135,10 @@ def translate_distinct(
     decode: Decode,
     known: KnownSentences,
     progress: Callable[[int, int], None],
-) -> tuple[list[Translated], int]:
-    """The translation of each unit, and the number of sentences that could not be translated and
-    stay as they are. `progress` is called with the number of finished distinct sentences and their
-    total."""
+) -> tuple[list[Translated], int, list[int]]:
+    """The translation of each unit, the number of sentences that could not be translated and stay
+    as they are, and which units have an element with the words of the source (`untranslated`).
+    `progress` is called with the number of finished distinct sentences and their total."""
 
     @functools.lru_cache(maxsize=1)  # what has one window is read once
     def window(begin: int) -> list[TextInSentences]:
@@ -142,6 +150,7 @@ def translate_distinct(
     progress(done, total)
     failed: dict[Key, Translation] = {}
     joined: list[Translated] = []
+    filled: list[int] = []
     for begin in begins:
         texts = window(begin)
         sentences = _sentences(texts)
@@ -160,8 +169,12 @@ def translate_distinct(
                 found[key] = result
             done += 1
             progress(done, total)
-        joined += [_joined(text, found).linked for text in texts]
-    return joined, len(failed)
+        for text in texts:
+            translation = _joined(text, found)
+            if "untranslated" in translation.warnings:
+                filled.append(len(joined))
+            joined.append(translation.linked)
+    return joined, len(failed), filled
 
 
 def _sentences(texts: Sequence[TextInSentences]) -> dict[Key, Sentence | None]:

@@ -5,12 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from serving.documents.unit import Unit
 from serving.errors import DecodingError, ServingError
 from serving.search.beams.sentence import Sentence
 from serving.text.alignment import Link
 from serving.text.document import Document
 from serving.translation import distinct
-from serving.translation.distinct import Key, KnownSentences, translate_distinct
+from serving.translation.distinct import (
+    Key,
+    KnownSentences,
+    translate_distinct,
+    translate_units,
+)
 from serving.translation.reading import TextInSentences
 from serving.translation.results import TextHypothesis, Translation
 
@@ -47,7 +53,7 @@ class Decoder:
 def test_equal_sentences_are_decoded_once(tmp_path: Path) -> None:
     decoder, progress = Decoder(), list[tuple[int, int]]()
     known = KnownSentences(tmp_path / "known", "me")
-    found, failed = translate_distinct(
+    found, failed, _ = translate_distinct(
         ["Ja. Nein.", "Nein.\nJa."],
         text,
         decoder,
@@ -75,7 +81,7 @@ def test_what_was_done_before_an_interruption_is_not_done_again(tmp_path: Path) 
 
     decoder = Decoder()
     known = KnownSentences(tmp_path / "known", "me")
-    found, _ = translate_distinct(units, linked, decoder, known, lambda *_: None)
+    found, _, _ = translate_distinct(units, linked, decoder, known, lambda *_: None)
     known.close(remove=True)
     assert decoder.seen == [("Doch.", True)]
     assert found[0].text == "JA. NEIN. DOCH."
@@ -94,7 +100,9 @@ def test_what_another_model_did_is_done_again(tmp_path: Path) -> None:
 
 def test_a_sentence_that_fails_stays_and_is_counted(tmp_path: Path) -> None:
     known = KnownSentences(tmp_path / "known", "me")
-    found, failed = translate_distinct(["Ja. Nein."], text, Decoder("Nein"), known, lambda *_: None)
+    found, failed, _ = translate_distinct(
+        ["Ja. Nein."], text, Decoder("Nein"), known, lambda *_: None
+    )
     assert (found[0].text, failed) == ("JA. Nein.", 1)
     assert (("Ja.", False) in known, ("Nein.", False) in known) == (True, False)
     known.close(remove=True)
@@ -106,7 +114,7 @@ def test_what_an_earlier_window_has_translated_or_not_is_not_decoded_again(
     monkeypatch.setattr(distinct, "_WINDOW", 2)
     decoder, progress = Decoder("Nein"), list[tuple[int, int]]()
     known = KnownSentences(tmp_path / "known", "me")
-    found, failed = translate_distinct(
+    found, failed, _ = translate_distinct(
         ["Ja.", "Nein.", "Nein.", "Ja.", "Doch."],
         text,
         decoder,
@@ -117,3 +125,24 @@ def test_what_an_earlier_window_has_translated_or_not_is_not_decoded_again(
     assert [each.text for each in found] == ["JA.", "Nein.", "Nein.", "JA.", "DOCH."]
     assert (failed, [words for words, _ in decoder.seen]) == (1, ["Ja.", "Nein.", "Doch."])
     assert progress == [(0, 3), (1, 3), (2, 3), (3, 3)]
+
+
+def test_a_unit_with_an_element_that_got_the_words_of_the_source_is_named(tmp_path: Path) -> None:
+    def read(unit: Unit) -> TextInSentences:
+        document = Document(unit.text, unit.format)
+        document.divide("de", lambda _: True)
+        return TextInSentences(document, [None] * len(document.sentences), False, True, "en")
+
+    def decode(
+        waiting: Mapping[Key, Sentence | None],
+    ) -> Iterator[tuple[Key, Translation | ServingError]]:
+        for key in waiting:  # one word for both elements
+            yield (
+                key,
+                Translation("Open", (TextHypothesis("Open", 0.0, 0.0, (), (), finished=True),)),
+            )
+
+    units = [Unit("<a>Tür</a> <b>öffnen</b>", "xml"), Unit("Tür öffnen", "xml")]
+    _, warnings = translate_units(units, read, decode, tmp_path / "out", "me", None)
+    assert len(warnings) == 1
+    assert "<a>Tür</a> <b>öffnen</b>" in warnings[0]
