@@ -16,6 +16,11 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from huggingface_hub import constants
 
+TOKEN = "hf_toy"
+"""The token of one who has accepted the terms of every gated model."""
+IN_LFS = (".bin", ".gguf", ".onnx", ".pt", ".safetensors")
+"""Ends of files that are in Git LFS, for which the hub gives a sha256."""
+
 
 @dataclass
 class Repository:
@@ -24,6 +29,7 @@ class Repository:
     files: dict[str, bytes]
     licence: str | None = "cc-by-4.0"
     gated: bool = False
+    """Files are for those alone whose token is TOKEN."""
 
     @property
     def commit(self) -> str:
@@ -45,6 +51,8 @@ class ToyHub:
     """Pages of a list: by path, the path of the next page."""
     cut: dict[str, int] = field(default_factory=dict)
     """By the end of a path: the connection is closed once after this many bytes."""
+    damaged: set[str] = field(default_factory=set)
+    """Ends of paths whose files come with another last byte than they have."""
     asked: list[str] = field(default_factory=list)
     """Method and path of each request, and its range if it has one."""
 
@@ -197,12 +205,14 @@ def _handler(hub: ToyHub) -> type[BaseHTTPRequestHandler]:
             if rest[:1] == ["tree"]:
                 tree = [
                     {"type": "file", "path": path, "size": len(content), "oid": _oid(content)}
+                    | _lfs(path, content, "oid")
                     for path, content in found.files.items()
                 ]
                 self._send_json(tree)
                 return
             listed = [
                 {"rfilename": path, "size": len(content), "blobId": _oid(content)}
+                | _lfs(path, content, "sha256")
                 for path, content in found.files.items()
             ]
             tags = [f"license:{found.licence}"] if found.licence else []
@@ -213,13 +223,16 @@ def _handler(hub: ToyHub) -> type[BaseHTTPRequestHandler]:
             found = self._found(name, revision)
             if found is None:
                 return
-            if found.gated:
+            if found.gated and self.headers.get("Authorization") != f"Bearer {TOKEN}":
                 self._send(403, b"", {"X-Error-Code": "GatedRepo"})
             elif file not in found.files:
                 self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
             else:
                 content = found.files[file]
-                tags = {"ETag": f'"{_oid(content)}"', "X-Repo-Commit": found.commit}
+                tag = _sha256(content) if file.endswith(IN_LFS) else _oid(content)
+                tags = {"ETag": f'"{tag}"', "X-Repo-Commit": found.commit}
+                if any(file.endswith(end) for end in hub.damaged):
+                    content = content[:-1] + bytes([content[-1] ^ 1])
                 self._send_file(self.path, content, tags)
 
         def _send_file(self, path: str, content: bytes, headers: dict[str, str]) -> None:
@@ -255,6 +268,17 @@ def _handler(hub: ToyHub) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
 
     return Handler
+
+
+def _lfs(path: str, content: bytes, digest: str) -> dict[str, object]:
+    """What a listing says of a file that is in Git LFS; `digest` is its name for the sha256."""
+    if not path.endswith(IN_LFS):
+        return {}
+    return {"lfs": {digest: _sha256(content), "size": len(content), "pointerSize": 130}}
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _oid(content: bytes) -> str:

@@ -118,16 +118,26 @@ def _downloaded(name: str, file: RemoteFile, folder: Path) -> Path:
     if file.sha256 and begun and file_hash(part) != file.sha256:
         part.unlink()  # it may have been begun when another file was there
         _fill(name, file, part)
-    found = file_hash(part)
-    if file.sha256 and found != file.sha256:
-        part.unlink()
-        raise ModelNameError(
-            f"{name}: the sha256 of {file.urls[0]} must be {file.sha256[:12]}..., but is "
-            f"{found[:12]}...; the file was changed or damaged and is not used: check the hash, or "
-            "try again later"
-        )
+    if file.sha256:
+        check_hash(name, file.urls[0], part, file.sha256)
     os.replace(part, path)
     return path
+
+
+def check_hash(name: str, source: str, path: Path, sha256: str) -> None:
+    """Compare a downloaded file with the hash that its publisher, or a user, gives for it.
+
+    Raises ModelNameError where it has another, and deletes it first; of a link, what it leads to.
+    `source` is its URL or its name at the publisher, for the message.
+    """
+    found = file_hash(path)
+    if found != sha256:
+        path.resolve().unlink()
+        path.unlink(missing_ok=True)
+        raise ModelNameError(
+            f"{name}: the sha256 of {source} must be {sha256[:12]}..., but is {found[:12]}...; the "
+            "file was changed or damaged and is not used: check the hash, or try again later"
+        )
 
 
 def _fill(name: str, file: RemoteFile, part: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx2
 from huggingface_hub import (
@@ -33,6 +34,7 @@ from huggingface_hub.hf_api import ModelInfo
 
 from serving.bundle.folder import MANIFEST
 from serving.errors import ModelNameError
+from serving.hub.fetching.downloads import check_hash
 from serving.hub.names import HubName
 from serving.hub.publishers.published import Published, linked
 from serving.hub.publishers.selection import Selection, select
@@ -48,16 +50,17 @@ def look(name: HubName) -> Published:
     """
     with _reported(name):
         resolved = HfApi().resolve_revision(name.repository, revision=name.revision).resolved
-        sizes, licence = _listing(name, resolved)
+        listing = _listing(name, resolved)
+        sizes = listing.sizes
         bundle = _bundle_files(name, resolved) if MANIFEST in sizes else None
         listed = tuple(file for file in bundle or () if file in sizes)
         chosen = select(name, list(sizes)) if bundle is None else Selection((), listed)
     files = (*chosen.first, *chosen.rest)
-    repository = _Repository(name, resolved)
+    repository = _Repository(name, resolved, listing.hashes)
     return Published(
         name,
         resolved,
-        licence,
+        listing.licence,
         constants.ENDPOINT,
         sum(sizes.get(file, 0) for file in files),
         sum(sizes.get(file, 0) for file in files if not repository.has(file)),
@@ -70,10 +73,10 @@ def look(name: HubName) -> Published:
 
 
 class _Repository:
-    """A repository at one commit."""
+    """A repository at one commit, with the sha256 of files for which the hub gives one."""
 
-    def __init__(self, name: HubName, commit: str) -> None:
-        self._name, self._commit = name, commit
+    def __init__(self, name: HubName, commit: str, hashes: Mapping[str, str]) -> None:
+        self._name, self._commit, self._hashes = name, commit, hashes
 
     def has(self, file: str) -> bool:
         """Whether a file has been downloaded."""
@@ -81,7 +84,8 @@ class _Repository:
         return isinstance(found, str)
 
     def fetch(self, files: Sequence[str], folder: Path) -> None:
-        """Download files into the library's cache, and put links to them into a folder."""
+        """Download files into the library's cache, check their hashes, and put links to them into a
+        folder."""
         if not files:
             return
         with _reported(self._name):
@@ -90,6 +94,9 @@ class _Repository:
                     self._name.repository, revision=self._commit, allow_patterns=list(files)
                 )
             )
+        for file in files:
+            if file in self._hashes:
+                check_hash(str(self._name), file, place / file, self._hashes[file])
         linked([(file, place / file) for file in files], folder)
 
     def fetch_whole(self, files: Sequence[str], folder: Path) -> Path:
@@ -99,15 +106,27 @@ class _Repository:
         return folder / gguf[0] if gguf else folder
 
 
-def _listing(name: HubName, commit: str) -> tuple[Mapping[str, int], str | None]:
-    """The sizes of a repository's files, and its licence."""
+class _Listing(NamedTuple):
+    """What the hub says of a repository without its files."""
+
+    sizes: Mapping[str, int]
+    """Bytes of each file."""
+    hashes: Mapping[str, str]
+    """The sha256 of each file in Git LFS, where weights are; the hub gives none for others."""
+    licence: str | None
+
+
+def _listing(name: HubName, commit: str) -> _Listing:
+    """Ask the hub; without a network, what it said at the download."""
     try:
         info = HfApi().model_info(name.repository, revision=commit, files_metadata=True)
     except (httpx2.TransportError, OfflineModeIsEnabled):
         cached = get_cached_repo_tree(name.repository, revision=commit)
-        return {file.path: file.size for file in cached}, None
-    sizes = {file.rfilename: file.size or 0 for file in info.siblings or []}
-    return sizes, _licence(info)
+        hashes = {file.path: file.lfs.sha256 for file in cached if file.lfs}
+        return _Listing({file.path: file.size for file in cached}, hashes, None)
+    files = info.siblings or []
+    hashes = {file.rfilename: file.lfs.sha256 for file in files if file.lfs}
+    return _Listing({file.rfilename: file.size or 0 for file in files}, hashes, _licence(info))
 
 
 def _licence(info: ModelInfo) -> str | None:

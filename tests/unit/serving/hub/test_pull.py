@@ -20,7 +20,7 @@ from serving.hub import importing
 from serving.hub.cache import entries, newest, remove
 from serving.hub.names import HubName, parse_name
 from serving.hub.pull import _content_key, bundle_folder, pull, served_bundle
-from tests.toy.hub import ToyHub, environment
+from tests.toy.hub import TOKEN, ToyHub, environment
 
 ROOT = Path(__file__).resolve().parents[4]
 INTENTS = ROOT / "models" / "intents"
@@ -130,6 +130,36 @@ def test_a_bundle_that_is_not_what_its_manifest_says_is_refused(published: ToyHu
     with pytest.raises(HashMismatchError, match="the file is damaged"):
         pull(NAME)
     assert entries() == []
+
+
+def test_weights_with_another_hash_than_the_hub_gives_are_refused_and_deleted(
+    published: ToyHub, tmp_path: Path
+) -> None:
+    published.damaged.add("encoder.onnx")
+    with pytest.raises(ModelNameError) as error:
+        pull(NAME)
+    assert str(error.value).startswith("toy/intents: the sha256 of encoder.onnx must be ")
+    assert "the file was changed or damaged and is not used" in str(error.value)
+    assert "\n" not in str(error.value)
+    assert entries() == []
+    assert list(tmp_path.glob("hf/**/encoder.onnx")) == []
+    size = len(published.repositories["toy/intents"].files["encoder.onnx"])
+    blobs = [file for file in tmp_path.glob("hf/hub/*/blobs/*") if file.stat().st_size == size]
+    assert blobs == []
+    published.damaged.clear()
+    pull(NAME)
+    assert published.downloads().count("encoder.onnx") == 2
+
+
+def test_a_gated_model_is_for_those_whose_token_was_accepted(
+    published: ToyHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published.repositories["toy/intents"].gated = True
+    monkeypatch.setenv("HF_TOKEN", "hf_of_somebody_else")
+    with pytest.raises(ModelNameError, match="is gated; accept its terms at"):
+        Classifier("toy/intents")
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    assert Classifier("toy/intents", threads=1).manifest.name == "intents"
 
 
 @pytest.mark.parametrize(
