@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from starlette.testclient import TestClient
+from starlette.types import Message
 
 from serving.bundle.graph import Graph
 from serving.bundle.languages import Languages
@@ -27,6 +30,9 @@ from tests.unit.serving.search.fake_stepper import FakeModel, FakeState, FakeSte
 
 POISON = "\u16a6"
 """A text that begins with it makes the model answer NaN."""
+LONGEST_READ = 18 * 1024 * 1024
+"""Bytes of a chunked body that are read at most before it is refused: 1 MB that it may have, 16 MB
+more so that a client that reads last gets its answer, and what arrives with their ends."""
 _FIRST_BYTE = 4
 _POISON_IDS = tuple(_FIRST_BYTE + byte for byte in POISON.encode())
 
@@ -226,6 +232,38 @@ def served(
         for translator in translators:
             translator.stepper.gate.set()
         registry.close()
+
+
+@dataclass(frozen=True)
+class LongBodyAnswer:
+    """What an app answers to a body that it need not read to its end."""
+
+    status: int
+    text: str
+    parts_read: int
+
+
+def send_in_parts(
+    app: Any, method: str, path: str, headers: Mapping[str, str], part: bytes, parts: int
+) -> LongBodyAnswer:
+    """Send a body of so many equal parts, each when the app wants it, as a server does."""
+    messages: list[Message] = []
+    read = 0
+
+    async def receive() -> Message:
+        nonlocal read
+        read += 1
+        assert read <= parts, "a server waits here until the client leaves"
+        return {"type": "http.request", "body": part, "more_body": read < parts}
+
+    async def send(message: Message) -> None:
+        messages.append(message)
+
+    raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "method": method, "path": path, "headers": raw}
+    asyncio.run(app({**scope, "query_string": b"", "root_path": ""}, receive, send))
+    text = b"".join(message.get("body", b"") for message in messages).decode()
+    return LongBodyAnswer(messages[0]["status"], text, read)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:

@@ -17,7 +17,7 @@ from serving.runtime.session import DeviceUse
 from serving.server.app import create_app
 from serving.server.http.settings import ROOT, Settings, variable
 from serving.server.models.registry import Registry
-from tests.unit.serving.echo import EchoTranslator, served
+from tests.unit.serving.echo import EchoTranslator, send_in_parts, served
 
 JSON = {"Content-Type": "application/json"}
 GOOD = {"q": "Hallo", "source": "de", "target": "en"}
@@ -234,24 +234,10 @@ def test_a_lying_content_length_does_not_help(client: TestClient) -> None:
 def test_a_refused_body_is_read_to_its_end_within_reason(
     client: TestClient, parts: int, declared: int | None, read: int
 ) -> None:
-    received, statuses = 0, []
-    headers = [(b"content-type", b"application/json")]
-    if declared:
-        headers.append((b"content-length", str(declared).encode()))
-
-    async def receive() -> Message:
-        nonlocal received
-        received += 1
-        assert received <= parts, "a server waits here until the client leaves"
-        return {"type": "http.request", "body": b" " * 65536, "more_body": received < parts}
-
-    async def send(message: Message) -> None:
-        statuses.append(message.get("status"))
-
-    scope = {"type": "http", "method": "POST", "path": "/translate", "headers": headers}
-    asyncio.run(client.app({**scope, "query_string": b"", "root_path": ""}, receive, send))
-    assert statuses[0] == 413
-    assert received == pytest.approx(read, abs=2)
+    headers = JSON | ({"Content-Length": str(declared)} if declared else {})
+    answer = send_in_parts(client.app, "POST", "/translate", headers, b" " * 65536, parts)
+    assert answer.status == 413
+    assert answer.parts_read == pytest.approx(read, abs=2)
 
 
 # Paths as clients and proxies write them

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from serving.arrays import Floats
 from serving.server.http.settings import Settings
-from tests.unit.serving.echo import EchoTranslator, served
+from tests.unit.serving.echo import LONGEST_READ, EchoTranslator, send_in_parts, served
 from tests.unit.serving.search.fake_stepper import FakeModel, Slots
 
 PAIR = {"source_lang": "DE", "target_lang": "EN"}
@@ -182,19 +182,36 @@ def test_lone_surrogates_are_refused(client: TestClient) -> None:
     refused(client, "POST", "/v2/glossaries", 400, content=body, headers=headers)
 
 
-def test_a_hundred_megabytes_are_refused_at_once(client: TestClient) -> None:
-    sent = 0
-
-    def body() -> Iterator[bytes]:
-        nonlocal sent
-        yield b'{"entries":"'
-        while sent < 100_000_000:
-            sent += 1_000_000
-            yield b"a,b\\n" * 200_000
-
-    headers = {"Content-Type": "application/json", "Content-Length": str(100_000_000)}
-    message = refused(client, "POST", "/v2/glossaries", 413, content=body(), headers=headers)
-    assert "at most 1048576 bytes" in message
+@pytest.mark.parametrize(
+    ("media_type", "part"),
+    [
+        ("application/json", b"a,b\\n" * 20_000),
+        (
+            "application/x-www-form-urlencoded",
+            b"entries_format=csv&entries=" + b"a,b%0A" * 20_000,
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v2/glossaries"),
+        ("POST", "/v3/glossaries"),
+        ("PATCH", "/v3/glossaries/ID"),
+        ("PUT", "/v3/glossaries/ID/dictionaries"),
+    ],
+)
+def test_a_hundred_megabytes_are_refused_at_once(
+    client: TestClient, method: str, path: str, media_type: str, part: bytes
+) -> None:
+    path = path.replace("ID", made(client)["glossary_id"])
+    headers = {**HEADERS[0], "Content-Type": media_type}
+    declared = {**headers, "Content-Length": "100000000"}
+    for sent, most_read in ((declared, 0), (headers, LONGEST_READ)):
+        answer = send_in_parts(client.app, method, path, sent, part, 100_000_000 // len(part))
+        assert (answer.status, "at most 1048576 bytes" in answer.text) == (413, True)
+        assert answer.parts_read * len(part) <= most_read
+    assert client.get("/v2/glossaries").json()["glossaries"][0]["entry_count"] == 2
 
 
 def test_a_key_keeps_so_many(client: TestClient) -> None:

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from serving.arrays import Floats
 from serving.server.http.settings import Settings
-from tests.unit.serving.echo import served
+from tests.unit.serving.echo import LONGEST_READ, send_in_parts, served
 from tests.unit.serving.search.fake_stepper import FakeModel, Slots
 
 PAIR = {"source": "de", "target": "en"}
@@ -97,6 +97,28 @@ def test_a_glossary_needs_the_source_language(client: TestClient) -> None:
     answer = client.post("/translate", json=body)
     assert answer.status_code == 400
     assert "send the source language" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "media_type"),
+    [
+        ("POST", "/glossaries", "application/json"),
+        ("PATCH", "/glossaries/ID", "application/json"),
+        ("PUT", "/glossaries/ID/entries", "application/json"),
+        ("DELETE", "/glossaries/ID/entries", "application/x-www-form-urlencoded"),
+    ],
+)
+def test_a_hundred_megabytes_are_refused_at_once(
+    client: TestClient, method: str, path: str, media_type: str
+) -> None:
+    path = path.replace("ID", made(client)["id"])
+    headers = {"Content-Type": media_type}
+    declared = {**headers, "Content-Length": "100000000"}
+    for sent, most_read in ((declared, 0), (headers, LONGEST_READ)):
+        answer = send_in_parts(client.app, method, path, sent, b"," * 100_000, 1000)
+        assert (answer.status, "at most 1048576 bytes" in answer.text) == (413, True)
+        assert answer.parts_read * 100_000 <= most_read
+    assert client.get("/glossaries").json()["glossaries"][0]["dictionaries"][0]["entry_count"] == 1
 
 
 def test_without_a_store_lists_are_empty_and_the_rest_says_why() -> None:
