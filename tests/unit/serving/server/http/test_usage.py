@@ -72,7 +72,7 @@ def spend(meter: UsageMeter, count: int, characters: int, owner: str = "a") -> N
 @pytest.mark.slow
 def test_a_million_requests_add_up_exactly(opened: Callable[[], Store]) -> None:
     stores = [opened(), opened()]
-    rounds = 250 if stores[0].database.dialect == "postgresql" else 25
+    rounds = 250
     meters = [UsageMeter(LosesAnswers(store.database)) for store in stores]
 
     def work(meter: UsageMeter, owner: str) -> None:
