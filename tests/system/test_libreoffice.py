@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import subprocess
 import threading
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
@@ -39,11 +40,14 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("profile")
 
 
-def converted(content: bytes, name: str, kind: str, folder: Path, profile: Path) -> bytes:
-    """A document as LibreOffice writes it in another kind."""
+def converted(
+    contents: Sequence[bytes], ending: str, kind: str, folder: Path, profile: Path
+) -> list[bytes]:
+    """Documents as LibreOffice writes them in another kind, all of them after one start of it."""
     assert OFFICE
-    source = folder / name
-    source.write_bytes(content)
+    sources = [folder / f"{number}.{ending}" for number in range(len(contents))]
+    for source, content in zip(sources, contents, strict=True):
+        source.write_bytes(content)
     out = folder / "out"
     subprocess.run(
         [
@@ -54,13 +58,13 @@ def converted(content: bytes, name: str, kind: str, folder: Path, profile: Path)
             kind,
             "--outdir",
             str(out),
-            str(source),
+            *map(str, sources),
         ],
         check=True,
         capture_output=True,
         timeout=180,
     )
-    return (out / name).with_suffix("." + kind.partition(":")[0]).read_bytes()
+    return [(out / source.name).with_suffix(f".{kind}").read_bytes() for source in sources]
 
 
 def word() -> bytes:
@@ -134,11 +138,15 @@ OF_OFFICE = frozenset(("<number>", "<date/time>", "<footer>", "<header>", "Colum
 DELETED = f"{TEXT}tracked-changes"
 
 
-def seen(content: bytes, kind: str, own: str, folder: Path, profile: Path) -> etree._Element:
-    """What LibreOffice makes of a document: the body of a flat file of OpenDocument."""
-    flat = converted(content, f"a.{kind}", FLAT[own], folder, profile)
-    root = etree.fromstring(flat, etree.XMLParser(huge_tree=True))
-    return next(e for e in root if etree.QName(e).localname == "body")
+def bodies(
+    contents: Sequence[bytes], ending: str, own: str, folder: Path, profile: Path
+) -> list[etree._Element]:
+    """What LibreOffice makes of documents: the bodies of flat files of OpenDocument."""
+    parser = etree.XMLParser(huge_tree=True)
+    return [
+        next(e for e in etree.fromstring(flat, parser) if etree.QName(e).localname == "body")
+        for flat in converted(contents, ending, FLAT[own], folder, profile)
+    ]
 
 
 def paragraphs(body: etree._Element) -> list[str]:
@@ -167,9 +175,9 @@ def test_each_word_is_translated_and_each_stays_in_its_place(
     own = {"odt": "docx", "ods": "xlsx", "odp": "pptx"}.get(kind, kind.rstrip("!"))
     source, ending = MADE[own](), kind.rstrip("!")
     if kind not in MADE:
-        source = converted(source, f"made.{own}", ending, tmp_path, profile)
-    before = seen(source, ending, own, tmp_path, profile)
-    after = seen(translated(source, f"a.{ending}"), ending, own, tmp_path, profile)
+        [source] = converted([source], own, ending, tmp_path, profile)
+    files = [source, translated(source, f"a.{ending}")]
+    before, after = bodies(files, ending, own, tmp_path, profile)
     # Deleted text stays as it was.
     assert structure(after) == structure(before)
     expected = [text if text in OF_OFFICE else text.upper() for text in paragraphs(before)]
