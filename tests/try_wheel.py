@@ -40,6 +40,8 @@ def main(wheel: Path) -> None:
         pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
         run(folder, "python", *pip, f"macaron[serve] @ {wheel.resolve().as_uri()}", CXX="")
         print(run(folder, "macaron", "doctor", str(MODEL), CXX=""), end="")
+        if not list(folder.glob("environment/lib/*/site-packages/macaron/py.typed")):
+            sys.exit("failed: type checkers would not read its annotations (py.typed)")
         compiled = list(folder.glob("cache/macaron/kernels-*"))
         if compiled:
             sys.exit(f"failed: something was compiled: {compiled}")

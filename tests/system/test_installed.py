@@ -127,6 +127,21 @@ def test_the_interface_in_python_is_macarons(installed: Installed) -> None:
     assert all(name.startswith("macaron.serving.") for name in modules.split())
 
 
+def test_type_checkers_see_what_is_wrong_with_a_call(installed: Installed) -> None:
+    program = installed.work / "typed.py"
+    program.write_text(
+        "from macaron import Client\n"
+        "from macaron.serving import Translator\n"
+        "good: str = Client('http://127.0.0.1:3000').translate('Hallo', target='en').text\n"
+        "Client(port=3000)\n"
+        "Translator('models').translate(3)\n"
+    )
+    words = [sys.executable, "-m", "mypy", "--python-executable", installed.python, "typed.py"]
+    done = subprocess.run(words, cwd=installed.work, capture_output=True, text=True, timeout=300)
+    found = [line.split(":")[1] for line in done.stdout.splitlines() if ": error:" in line]
+    assert found == ["4", "5"], done.stdout
+
+
 def test_the_server_serves_with_decoding_processes_and_its_page(installed: Installed) -> None:
     bundles = installed.work / "bundles"
     shutil.copytree(MODELS / "macaron-de-en", bundles / "macaron-de-en")
