@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from serving.queue.decoder import Scheduler
 from serving.queue.engine import Joined, Progress, Work
 from serving.queue.limits import BatchLimits, Demand
 from serving.queue.observer import Observer
-from serving.queue.ticket import Ticket
+from serving.queue.ticket import HeldWork, Ticket
 from serving.runtime.text_encoder import TextEncoder
 from serving.search.options import Group
 
@@ -133,11 +134,20 @@ class TextScheduler(Scheduler[EncodedText, None, Floats]):
         texts: Sequence[EncodedText],
         timeout_s: float | None = None,
         max_wait_s: float | None = None,
+        held: list[HeldWork] | None = None,
     ) -> list[ReadTicket]:
         """Queue texts that arrive together, all or none; raises OverloadedError, also if others
-        would delay the end beyond `max_wait_s`."""
+        would delay the end beyond `max_wait_s`. With `held`, they are not queued but added to
+        it."""
         tickets = [ReadTicket(timeout_s) for _ in texts]
         self._open.add(tickets)
+        if held is not None:
+            for text, ticket in zip(texts, tickets, strict=True):
+                held.append(self._held(ticket, partial(self._put_one, text, ticket)))
+            return tickets
         works = [TextWork(*each) for each in zip(texts, tickets, strict=True)]
         self._put(works, max_wait_s)
         return tickets
+
+    def _put_one(self, text: EncodedText, ticket: ReadTicket) -> None:
+        self._put([TextWork(text, ticket)])

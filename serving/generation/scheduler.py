@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 from serving.errors import TooLongError
@@ -19,6 +20,7 @@ from serving.queue.decoder import Scheduler
 from serving.queue.engine import Engine
 from serving.queue.limits import BatchLimits, Demand
 from serving.queue.observer import Observer
+from serving.queue.ticket import HeldWork
 from serving.search.stepper import Stepper
 
 
@@ -69,24 +71,33 @@ class GenerationScheduler(Scheduler[PromptTask, PromptRead | Delta, GenerationDo
         return self.submit_all([request])[0]
 
     def submit_all(
-        self, requests: Sequence[GenerationRequest], max_wait_s: float | None = None
+        self,
+        requests: Sequence[GenerationRequest],
+        max_wait_s: float | None = None,
+        held: list[HeldWork] | None = None,
     ) -> list[GenerationTicket]:
         """Queue requests that arrive together, all or none. Raises what `submit` does, and
-        OverloadedError also if others would delay the end beyond `max_wait_s`."""
-        tickets: list[GenerationTicket] = []
-        works: list[PromptWork] = []
+        OverloadedError also if others would delay the end beyond `max_wait_s`. With `held`, they
+        are not queued but added to it."""
+        prepared: list[tuple[PromptTask, GenerationTicket, Demand]] = []
         for request in requests:
             ids, seed = self._prompts.encode(request.prompt), request.options.own_seed()
             task = PromptTask(request, ids, seed)
             self._prompts.check_options(request.options)
             demand = prompt_demand(task, self._stepper, self._stepper.reach)
             self._check_size(task, demand)
-            ticket = GenerationTicket(request.timeout_s)
-            tickets.append(ticket)
-            works.append(PromptWork(task, ticket, demand, self._observer))
+            prepared.append((task, GenerationTicket(request.timeout_s), demand))
+        tickets = [ticket for _, ticket, _ in prepared]
         self._open.add(tickets)
-        self._put(works, max_wait_s)
+        if held is None:
+            self._put([PromptWork(*each, self._observer) for each in prepared], max_wait_s)
+            return tickets
+        for each in prepared:
+            held.append(self._held(each[1], partial(self._put_one, *each)))
         return tickets
+
+    def _put_one(self, task: PromptTask, ticket: GenerationTicket, demand: Demand) -> None:
+        self._put([PromptWork(task, ticket, demand, self._observer)])
 
     def _check_size(self, task: PromptTask, demand: Demand) -> None:
         """Raise TooLongError for a prompt that no batch can hold."""

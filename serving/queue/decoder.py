@@ -14,7 +14,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
@@ -23,7 +23,7 @@ from serving.queue.engine import Engine, Joined, News, Outcome, Progress, Task, 
 from serving.queue.limits import BatchLimits, Demand
 from serving.queue.observer import Observer
 from serving.queue.request_queue import RequestQueue
-from serving.queue.ticket import OpenTickets
+from serving.queue.ticket import HeldWork, OpenTickets, Ticket
 from serving.search.options import Group
 from serving.search.stepper import CacheCosts
 
@@ -347,6 +347,7 @@ class Scheduler(Generic[Task, News, Outcome]):
         plural noun for a request in messages."""
         self.limits = limits
         """Limits of a batch; the cache memory is that of all engines together."""
+        self._held_at_once = max(1, limits.max_rows * len(engines) // 2)
         each = replace(limits, max_cache_bytes=limits.max_cache_bytes // len(engines))
         self._open = OpenTickets()
         self._queue: RequestQueue[Work[Task, News, Outcome]] = RequestQueue(max_queue, unit)
@@ -394,3 +395,7 @@ class Scheduler(Generic[Task, News, Outcome]):
             decoders = [decoder for decoder in self._decoders if decoder.open]
             if decoders:
                 min(decoders, key=lambda decoder: decoder.num_rows + decoder.company).wake()
+
+    def _held(self, ticket: Ticket[Any], queue: Callable[[], None]) -> HeldWork:
+        """A work that `queue` puts into the queue later."""
+        return HeldWork(ticket, queue, self._held_at_once)

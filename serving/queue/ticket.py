@@ -121,6 +121,18 @@ class Ticket(Generic[Result]):
         return True
 
 
+@dataclass(frozen=True)
+class HeldWork:
+    """A work of a request that nobody waits for; it is queued once that delays no others."""
+
+    ticket: Ticket[Any]
+    queue: Callable[[], None]
+    """Queues the work; raises what the scheduler raises."""
+    at_once: int
+    """How many such works may run at the same time while nobody waits for anything. Fewer than a
+    batch has rows, so that a request that arrives finds room."""
+
+
 class OpenTickets:
     """The tickets of a scheduler that are still referenced."""
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
@@ -17,6 +18,7 @@ from serving.queue.decoder import Scheduler
 from serving.queue.engine import Engine, Work
 from serving.queue.limits import BatchLimits, Demand, usual_limits
 from serving.queue.observer import Observer
+from serving.queue.ticket import HeldWork
 from serving.runtime.session import DeviceUse
 from serving.search.beams.sentence import Sentence
 from serving.search.options import SearchOptions
@@ -85,9 +87,13 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         return self.submit_all([request])[0]
 
     def submit_all(
-        self, requests: Sequence[Request], max_wait_s: float | None = None
+        self,
+        requests: Sequence[Request],
+        max_wait_s: float | None = None,
+        held: list[HeldWork] | None = None,
     ) -> list[TranslationTicket]:
-        """Queue requests that arrive together, all or none.
+        """Queue requests that arrive together, all or none. With `held`, they are not queued but
+        added to it.
 
         `index` of a RequestError is the index of the request at fault. OverloadedError is also
         raised if others would delay the end beyond `max_wait_s`.
@@ -107,9 +113,13 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
                 prepared.append(_Prepared(sentence.key, sentence, asked, ticket))
             else:  # blank text
                 ticket.complete(Completed(Translation(""), ticket.timing(ticket.submitted, 0.0, 0)))
+        if held is not None:
+            self._open.add(tickets)
+            for each in prepared:
+                held.append(self._held(each.ticket, partial(self._enqueue, [each])))
+            return tickets
         try:
-            with self._submitting:
-                self._enqueue(prepared, max_wait_s)
+            self._enqueue(prepared, max_wait_s)
         except BaseException:
             for ticket in tickets:  # some may already have joined equal requests
                 ticket.cancel()
@@ -121,26 +131,27 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         """Bytes held by the cache of answers; 0 if there is none."""
         return 0 if self._answers is None else self._answers.num_bytes
 
-    def _enqueue(self, prepared: Sequence[_Prepared], max_wait_s: float | None) -> None:
+    def _enqueue(self, prepared: Sequence[_Prepared], max_wait_s: float | None = None) -> None:
         """Queue the sentences that are not in flight already."""
         new: dict[object, SentenceWork] = {}
-        for each in prepared:
-            if self._answered(each.key, each.ticket):
-                continue
-            same = new.get(each.key) or self._in_flight.get(each.key)
-            if same is not None and same.share(each.ticket):
-                self._observer.coalesced()
-            else:
-                new[each.key] = SentenceWork(
-                    each,
-                    self.texts.sizes,
-                    stream=self.texts.text_stream() if each.sentence.streamed else None,
-                    answers=self._answers,
-                    observer=self._observer,
-                )
-        self._open.add([each.ticket for each in prepared])
-        self._put(list(new.values()), max_wait_s)
-        self._in_flight.update(new)
+        with self._submitting:
+            for each in prepared:
+                if self._answered(each.key, each.ticket):
+                    continue
+                same = new.get(each.key) or self._in_flight.get(each.key)
+                if same is not None and same.share(each.ticket):
+                    self._observer.coalesced()
+                else:
+                    new[each.key] = SentenceWork(
+                        each,
+                        self.texts.sizes,
+                        stream=self.texts.text_stream() if each.sentence.streamed else None,
+                        answers=self._answers,
+                        observer=self._observer,
+                    )
+            self._open.add([each.ticket for each in prepared])
+            self._put(list(new.values()), max_wait_s)
+            self._in_flight.update(new)
 
     def _answered(self, key: tuple[object, ...], ticket: TranslationTicket) -> bool:
         """Whether the cache has the answer; if so, it is delivered to the ticket."""

@@ -82,14 +82,16 @@ class Readings:
                     encoded = _encoded(read, texts)
                 except RequestError as error:
                     raise _placed(error, texts, place) from error
-                tickets = encoder.scheduler.submit_all(encoded, limit.timeout_s, limit.max_wait_s)
+                tickets = encoder.scheduler.submit_all(
+                    encoded, limit.timeout_s, limit.max_wait_s, limit.held
+                )
                 return encoder, tickets, sum(len(text.ids) for text in encoded)
 
             return Chosen(encoder.name, task, len(texts), characters, submit)
 
         caller = Caller(context, characters, request.receive)
         encoder, tickets, tokens = await self._pipeline.begin(caller, choose)
-        found = await self._pipeline.results(tickets, caller, limit.timeout_s)
+        found = await self._pipeline.results(tickets, caller, limit)
         return Read(encoder, np.stack(found), tokens)
 
 

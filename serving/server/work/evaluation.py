@@ -79,7 +79,7 @@ class Evaluations:
         numbers, tickets = await self._pipeline.begin(caller, choose)
         caller = replace(caller, loads=False)
         scored: list[list[Completed]] = [[] for _ in segments]
-        results = await self._pipeline.results(tickets, caller, limit.timeout_s)
+        results = await self._pipeline.results(tickets, caller, limit)
         for number, result in zip(numbers, results, strict=True):
             scored[number].append(result)
         wrong = await apart(caller, _faults, segments, (source, target))
@@ -122,7 +122,7 @@ class Evaluations:
                 )
         check_cost(len(requests), 1, self._settings)
         try:
-            return numbers, model.scheduler.submit_all(requests, limit.max_wait_s)
+            return numbers, model.scheduler.submit_all(requests, limit.max_wait_s, limit.held)
         except RequestError as error:
             if error.index is not None:
                 error.index = numbers[error.index]

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import math
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -21,9 +22,11 @@ from starlette.types import Receive
 
 from serving.errors import CancelledError, DeadlineExceededError, RequestError, ServingError
 from serving.generation.ticket import GenerationDone
+from serving.queue.ticket import HeldWork
 from serving.server.http.access_log import RequestContext
 from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings, variable
+from serving.server.work.courtesy import hand_over
 from serving.server.work.threads import on_threads_for
 from serving.translation.ticket import Completed
 
@@ -62,12 +65,16 @@ class TimeLimit:
     """Seconds until it must end."""
     max_wait_s: float | None
     """Seconds until decoding must start; None sets no separate limit."""
+    held: list[HeldWork] | None = None
+    """Where nobody waits for the request: takes its works in place of the queue. `results` queues
+    them so that they delay no others."""
     since: float = field(default_factory=time.monotonic)
 
     def rest(self) -> TimeLimit:
         """The limit for the rest of a request that is partly done: the remaining seconds, without a
         limit on the start, since the finished part would be wasted."""
-        return TimeLimit(max(0.0, self.since + self.timeout_s - time.monotonic()), None)
+        left_s = max(0.0, self.since + self.timeout_s - time.monotonic())
+        return TimeLimit(left_s, None, None if self.held is None else [])
 
 
 @dataclass(frozen=True)
@@ -119,10 +126,12 @@ class Pipeline:
 
     def limit(self, timeout_s: float | None, context: RequestContext) -> TimeLimit:
         """The time limit of a request, as requested or by default; raises RequestError if it
-        exceeds the maximum."""
+        exceeds the maximum. What nobody waits for has none by default: how long it takes is up to
+        those who ask beside it."""
         settings = self._settings
+        held: list[HeldWork] | None = [] if context.background else None
         if timeout_s is None and context.background:
-            return TimeLimit(settings.max_timeout_s, None)
+            return TimeLimit(math.inf, None, held)
         if timeout_s is None:
             return TimeLimit(settings.default_timeout_s, settings.max_wait_s)
         if timeout_s > settings.max_timeout_s:
@@ -131,7 +140,7 @@ class Pipeline:
                 f"({variable('max_timeout_s')}), got {timeout_s:g}",
                 parameter="timeout_s",
             )
-        return TimeLimit(timeout_s, None)
+        return TimeLimit(timeout_s, None, held)
 
     async def begin(self, caller: Caller, choose: Callable[[], Chosen[R]]) -> R:
         """Choose the model and queue the texts; returns the result of its `submit`. Raises what
@@ -153,24 +162,31 @@ class Pipeline:
         return await apart(caller, act)
 
     async def results(
-        self, tickets: Sequence[Pending[T]], caller: Caller, timeout_s: float
+        self, tickets: Sequence[Pending[T]], caller: Caller, limit: TimeLimit
     ) -> list[T]:
         """The results of all tickets, in order. Raises the first error, DeadlineExceededError, and
         CancelledError if the client disconnects."""
         assert caller.receive is not None
-        found = await _all(tickets, caller.receive, timeout_s)
+        queueing: asyncio.Task[None] | None = None
+        if limit.held:
+            queueing = asyncio.create_task(hand_over(limit.held, self._idle_s))
+        try:
+            found = await _all(tickets, caller.receive, limit.timeout_s)
+        finally:
+            if queueing is not None:
+                queueing.cancel()
         for result in found:
             _count(caller.context, result)
         return found
 
     async def events(
-        self, tickets: Sequence[Any], caller: Caller, timeout_s: float
+        self, tickets: Sequence[Any], caller: Caller, limit: TimeLimit
     ) -> AsyncGenerator[tuple[int, Any]]:
         """The events of all tickets as they come, each with its ticket's index. A caller that wants
         the whole answer gets the last event of each ticket only, which needs no task for each.
         Closing the generator cancels the rest. Raises the first error."""
         if caller.receive is not None:
-            for each in enumerate(await self.results(tickets, caller, timeout_s)):
+            for each in enumerate(await self.results(tickets, caller, limit)):
                 yield each
             return
         try:
@@ -179,6 +195,9 @@ class Pipeline:
                 yield number, event
         finally:
             _give_up(tickets)
+
+    def _idle_s(self) -> float:
+        return self._gatekeeper.idle_s
 
 
 def _give_up(tickets: Sequence[Pending[Any]]) -> None:

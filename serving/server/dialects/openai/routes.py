@@ -89,7 +89,7 @@ class _OpenAIEndpoints:
 
             def submit() -> Begun:
                 try:
-                    tickets = model.scheduler.submit_all(requests, limit.max_wait_s)
+                    tickets = model.scheduler.submit_all(requests, limit.max_wait_s, limit.held)
                 except RequestError as error:
                     raise in_wire_names(error) from error
                 outputs = requests[0].options.num_hypotheses
@@ -134,7 +134,7 @@ class _OpenAIEndpoints:
         options = generation_options(body, own, 1, self._settings)
         given = GenerationRequest(prompt=ids, options=options, timeout_s=limit.timeout_s)
         try:
-            tickets = model.scheduler.submit_all([given], limit.max_wait_s)
+            tickets = model.scheduler.submit_all([given], limit.max_wait_s, limit.held)
         except RequestError as error:
             raise in_wire_names(error).renamed({"prompt": "messages"}) from error
         return ChatAnswer(body, options.num_hypotheses), tickets
@@ -153,10 +153,10 @@ class _OpenAIEndpoints:
         caller = Caller(context, size, None if body.stream else request.receive)
         answer, tickets = await self._pipeline.begin(caller, lambda: choose(limit))
         if body.stream:
-            events = self._pipeline.events(tickets, caller, limit.timeout_s)
+            events = self._pipeline.events(tickets, caller, limit)
             stream = stream_events(answer, events, context, wants_usage=body.wants_usage)
             return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM_HEADERS)
-        results = await self._pipeline.results(tickets, caller, limit.timeout_s)
+        results = await self._pipeline.results(tickets, caller, limit)
         return json_response(answer.whole(results))
 
     async def embeddings(self, request: Request, context: RequestContext) -> Response:

@@ -35,7 +35,7 @@ from serving.server.work.batches.bucket import FileBucket
 from serving.server.work.batches.folder import FileFolder
 from serving.server.work.batches.lines import BatchLines, read_lines
 from serving.server.work.batches.records import LOST, BatchFault, wishes_of
-from serving.server.work.courtesy import attentive, rest_s
+from serving.server.work.courtesy import attentive
 from serving.store.records.job import JobState, KeptJob
 from serving.store.records.key import NO_LIMITS, KeyLimits
 
@@ -247,9 +247,8 @@ class BatchRun:
         return None
 
     async def _line(self, lines: BatchLines, answers: LineAnswers, number: int) -> None:
-        """Answer one line and store the answer; pause afterwards while clients are active."""
+        """Answer one line and store the answer."""
         body = await asyncio.to_thread(lines.body, number)
-        start = time.monotonic()
         id = _line_id()
         response = await self._answered(id, pydantic_core.to_json(body))
         if response is None:
@@ -263,8 +262,6 @@ class BatchRun:
         record = _record(id, lines.custom_ids[number], outcome, b"null")
         good = response.status_code < HTTPStatus.BAD_REQUEST
         await asyncio.to_thread(answers.add, number, record, good=good)
-        if attentive(self._gatekeeper.idle_s):
-            await asyncio.sleep(rest_s(time.monotonic() - start))
 
     async def _answered(self, id: str, body: bytes) -> Response | None:
         """The response of the endpoint. After a temporary error the line is sent again; returns

@@ -166,7 +166,7 @@ class Jobs:
 
         begun = await self._pipeline.begin(caller, choose)
         caller = replace(caller, loads=False)
-        return self._followed(job, *begun, caller, limit.timeout_s)
+        return self._followed(job, *begun, caller, limit)
 
     async def _followed(
         self,
@@ -174,14 +174,14 @@ class Jobs:
         plans: Sequence[Plan],
         tickets: Sequence[TranslationTicket],
         caller: Caller,
-        timeout_s: float,
+        limit: TimeLimit,
     ) -> _Events:
         growing = None
         if caller.receive is None:
             growing = GrowingTexts([plan.document for plan in plans])
         terms = sentences_with_terms(plans) if job.glossary else {}
         results: dict[int, Completed] = {}
-        async with aclosing(self._pipeline.events(tickets, caller, timeout_s)) as events:
+        async with aclosing(self._pipeline.events(tickets, caller, limit)) as events:
             async for number, event in events:
                 if isinstance(event, Completed):
                     if number in terms:
@@ -260,7 +260,9 @@ def _submit(
                 if plan.model is model and isinstance(request, Request)
             }
             try:
-                submitted = model.scheduler.submit_all(list(own.values()), limit.max_wait_s)
+                submitted = model.scheduler.submit_all(
+                    list(own.values()), limit.max_wait_s, limit.held
+                )
             except RequestError as error:
                 if error.index is not None:
                     error.index = asked[list(own)[error.index]][0]

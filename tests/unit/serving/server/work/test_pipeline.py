@@ -19,7 +19,7 @@ from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
 from serving.server.models.served import StoredTranslator
-from serving.server.work.pipeline import Caller, Pipeline
+from serving.server.work.pipeline import Caller, Pipeline, TimeLimit
 from tests.unit.serving.echo import EchoTranslator
 
 SCOPE = {
@@ -177,7 +177,7 @@ def test_the_loop_is_woken_once_for_many_texts() -> None:
 
         loop.call_soon_threadsafe = count  # type: ignore[method-assign]
         caller = Caller(RequestContext("id"), 0, asyncio.Event().wait)  # type: ignore[arg-type]
-        results = Pipeline(Settings(), gatekeeper).results(tickets, caller, 20.0)
+        results = Pipeline(Settings(), gatekeeper).results(tickets, caller, TimeLimit(20.0, None))
         waiting = asyncio.create_task(results)
         await asyncio.sleep(0)
         await asyncio.to_thread(
@@ -195,7 +195,7 @@ def test_the_first_error_of_many_texts_ends_the_request_and_gives_up_the_rest() 
     async def scenario() -> None:
         caller = Caller(RequestContext("id"), 0, asyncio.Event().wait)  # type: ignore[arg-type]
         pipeline = Pipeline(Settings(), Gatekeeper(Settings()))
-        waiting = asyncio.create_task(pipeline.results(tickets, caller, 20.0))
+        waiting = asyncio.create_task(pipeline.results(tickets, caller, TimeLimit(20.0, None)))
         await asyncio.sleep(0)
         tickets[3].complete(3)
         tickets[1].fail(DecodingError("of one text"))

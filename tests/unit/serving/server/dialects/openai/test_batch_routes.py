@@ -285,3 +285,28 @@ def test_without_a_store_lists_are_empty_and_all_else_says_what_is_missing() -> 
             client.batches.create(
                 input_file_id="f", endpoint="/v1/completions", completion_window="24h"
             )
+
+
+def test_a_line_of_many_texts_leaves_room_for_clients_and_is_answered_as_a_request_is(
+    tmp_path: Path,
+) -> None:
+    echo = EchoTranslator()
+    own = settings(tmp_path)
+    with served(echo, settings=own) as (http, registry):
+        scheduler = registry.translators[0].scheduler
+        client, head = asking(http, KEY), {"Authorization": f"Bearer {KEY}"}
+        body = {**TEXTS, "q": [f"Nr. {number}" for number in range(40)]}
+        echo.stepper.gate.clear()
+        batch = begun(client, [line(1, body)])
+        wait_until(lambda: scheduler.num_held > 0)
+        assert scheduler.queue_depth + scheduler.num_held <= scheduler.limits.max_rows // 2
+        echo.stepper.gate.set()
+        wait_until(lambda: scheduler.num_held == 0)
+        deepest = 0
+        while client.batches.retrieve(batch.id).status not in ("completed", "failed"):
+            assert http.post("/translate", json=TEXTS, headers=head).status_code == 200
+            deepest = max(deepest, scheduler.queue_depth + scheduler.num_held)
+        assert deepest <= 1
+        [found] = content(client, client.batches.retrieve(batch.id).output_file_id)
+        asked = http.post("/translate", json=body, headers=head).json()
+    assert found["response"]["body"]["translatedText"] == asked["translatedText"]
