@@ -7,19 +7,21 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
 import openai
 import pytest
+from openai.types import Batch, BatchRequestCounts, Completion
 
 from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
 from serving import Generator
 from serving.search.sampling_options import GenerationOptions
-from tests.conftest import TinyLanguageModel
+from tests.conftest import TinyEncoders, TinyLanguageModel
 from tests.system.server import Server, running
 from tests.toy.language_checkpoints import write_llama
 from training.results.perplexity import evaluate_text
@@ -295,6 +297,102 @@ def test_a_reader_that_leaves_frees_its_row(server: Server, client: openai.OpenA
         timeout=30,
     )
     assert answer.status_code == 200
+
+
+@pytest.fixture(scope="module")
+def keeping(
+    bundles: Path, tiny_encoders: TinyEncoders, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[openai.OpenAI]:
+    """A client of a server that keeps files and batches, and has an embedder as well."""
+    folder = tmp_path_factory.mktemp("keeping")
+    shutil.copytree(bundles, folder / "bundles")
+    shutil.copytree(tiny_encoders.bundles / "tiny-embedder", folder / "bundles" / "tiny-embedder")
+    store = f"sqlite:///{folder}/store.db"
+    with running(folder / "bundles", folder, MACARON_STORE=store) as server:
+        yield openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=60)
+
+
+def answered(
+    client: openai.OpenAI, endpoint: Any, bodies: Sequence[Any], url: str | None = None
+) -> Batch:
+    """A batch of these bodies, for the endpoint unless its lines name another, which has ended."""
+    lines = [
+        {"custom_id": f"n{number}", "method": "POST", "url": url or endpoint, "body": body}
+        for number, body in enumerate(bodies)
+    ]
+    content = "\n".join(map(json.dumps, lines)).encode()
+    file = client.files.create(file=("in.jsonl", content), purpose="batch")
+    assert client.files.content(file.id).content == content
+    batch = client.batches.create(
+        input_file_id=file.id, endpoint=endpoint, completion_window="24h", metadata={"of": "test"}
+    )
+    end = time.monotonic() + 60
+    while batch.status not in ("completed", "failed"):
+        assert time.monotonic() < end, batch
+        time.sleep(0.1)
+        batch = client.batches.retrieve(batch.id)
+    assert batch.metadata == {"of": "test"}
+    assert batch.id in [each.id for each in client.batches.list()]
+    return batch
+
+
+def answers(client: openai.OpenAI, file: str | None) -> list[tuple[str, int, Any]]:
+    """Of each line of a batch's file: whose answer it is, its status and its body."""
+    assert file is not None
+    lines = map(json.loads, client.files.content(file).text.splitlines())
+    return [
+        (line["custom_id"], line["response"]["status_code"], line["response"]["body"])
+        for line in lines
+    ]
+
+
+@pytest.mark.slow
+def test_openai_has_completions_answered_in_a_batch(keeping: openai.OpenAI) -> None:
+    bodies = [
+        {"model": "lm", "prompt": prompt, "max_tokens": 9, "seed": seed}
+        for seed, prompt in enumerate(["the old man", "a dog", "the"])
+    ]
+    batch = answered(keeping, "/v1/completions", [*bodies, {"model": "gpt-5", "prompt": "a"}])
+    assert (batch.status, batch.request_counts) == (
+        "completed",
+        BatchRequestCounts(completed=3, failed=1, total=4),
+    )
+    for (name, status, body), request, number in zip(
+        answers(keeping, batch.output_file_id), bodies, range(3), strict=True
+    ):
+        wanted = keeping.completions.create(**request)  # type: ignore[call-overload]
+        assert (name, status) == (f"n{number}", 200)
+        found = Completion.model_validate(body)
+        assert (found.choices, found.usage) == (wanted.choices, wanted.usage)
+    ((name, status, body),) = answers(keeping, batch.error_file_id)
+    assert (name, status, body["error"]["code"]) == ("n3", 404, "model_not_found")
+
+
+@pytest.mark.slow
+def test_openai_has_texts_embedded_in_a_batch(keeping: openai.OpenAI) -> None:
+    texts = [["the old man", "a dog"], ["the"]]
+    bodies = [{"model": "tiny-embedder", "input": each} for each in texts]
+    batch = answered(keeping, "/v1/embeddings", bodies)
+    assert (batch.status, batch.error_file_id) == ("completed", None)
+    found = answers(keeping, batch.output_file_id)
+    assert [(name, status) for name, status, _ in found] == [("n0", 200), ("n1", 200)]
+    for (_, _, body), request in zip(found, texts, strict=True):
+        wanted = keeping.embeddings.create(model="tiny-embedder", input=request)
+        assert body["usage"] == wanted.usage.to_dict()
+        for one, other in zip(body["data"], wanted.data, strict=True):
+            assert one["index"] == other.index
+            assert one["embedding"] == pytest.approx(other.embedding, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_openai_is_told_which_lines_are_for_another_endpoint(keeping: openai.OpenAI) -> None:
+    bodies = [{"model": "tiny-embedder", "input": "a"}] * 2
+    batch = answered(keeping, "/v1/completions", bodies, url="/v1/embeddings")
+    assert (batch.status, batch.output_file_id) == ("failed", None)
+    assert batch.errors is not None
+    assert batch.errors.data is not None
+    assert [error.line for error in batch.errors.data] == [1, 2]
+    assert "/v1/completions" in str(batch.errors.data[0].message)
 
 
 # Without lm-eval's own thousands of tasks, which its command reads first.
