@@ -24,6 +24,8 @@ _HUB = re.compile(
 _PAIR = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z]+)*-[A-Za-z]{2,3}(?:[-_][A-Za-z]+)*")
 _SHA256 = re.compile(r"sha256=([0-9a-fA-F]{64})")
 _UNSAFE = re.compile(r"[^\w.-]+")
+_DEVICES = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
+"""Names that are no files on Windows, whatever follows a dot."""
 _LONGEST = 100
 
 
@@ -94,8 +96,8 @@ class UrlName:
 
     @property
     def file(self) -> str:
-        """The file's name."""
-        return urlsplit(self.url).path.rpartition("/")[2]
+        """The file's name, but for what file systems may not take."""
+        return _safe(urlsplit(self.url).path.rpartition("/")[2])
 
     @property
     def title(self) -> str:
@@ -177,9 +179,15 @@ def _of_url(given: str) -> UrlName:
 
 
 def slug(text: str) -> str:
-    """A text as a folder name of at most 100 characters."""
-    plain = _UNSAFE.sub("--", text).strip("-.")
+    """A text as a folder name of at most 100 characters, which any system takes."""
+    plain = _safe(_UNSAFE.sub("--", text).strip("-."))
     if len(plain) <= _LONGEST:
         return plain
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     return f"{plain[: _LONGEST - 14]}--{digest}"
+
+
+def _safe(text: str) -> str:
+    """A text as the name of a file on any system, Windows included."""
+    plain = _UNSAFE.sub("--", text)
+    return f"_{plain}" if _DEVICES.fullmatch(plain) else plain

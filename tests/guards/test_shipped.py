@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 import pytest
 
@@ -26,6 +26,13 @@ def test_a_card_is_that_of_its_manifest(folder: Path) -> None:
     size = sum(file.stat().st_size for file in folder.iterdir() if file.name != CARD)
     written = (folder / CARD).read_text(encoding="utf-8")
     assert written == render_card(parse_manifest(folder), size)
+
+
+def test_files_of_bundles_have_names_that_any_system_takes() -> None:
+    names = [file.name for folder in BUNDLES for file in (folder, *folder.iterdir())]
+    assert len(names) > 40  # files have been found
+    assert [name for name in names if not re.fullmatch(r"[a-z0-9][\w.-]*\w", name, re.I)] == []
+    assert [name for name in names if PureWindowsPath(name).is_reserved()] == []
 
 
 @pytest.mark.parametrize("folder", BUNDLES, ids=lambda folder: folder.name)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from serving.errors import ModelNameError
 from serving.hub.cache import downloads_folder, models_folder, scratch
-from serving.hub.names import HubName, Name
+from serving.hub.names import HubName, Name, slug
 from serving.hub.tell import size_text, tell
 
 _REVISION_SHOWN = 12
@@ -78,7 +78,7 @@ def fetched(published: Published, check: Callable[[Path], None] | None = None) -
     _announce(published)
     _check_room(published)
     with scratch() as place:
-        folder = place / published.name.title
+        folder = place / (slug(published.name.title) or "model")
         folder.mkdir()
         if check is not None:
             published.fetch_first(folder)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
+from pathlib import Path, PureWindowsPath
 
 import pytest
 
 from serving.errors import ModelNameError
+from serving.hub.cache import bundle_place, downloads_folder
 from serving.hub.names import (
     ArgosName,
     FirefoxName,
@@ -14,6 +16,7 @@ from serving.hub.names import (
     Name,
     UrlName,
     name_here,
+    named,
     parse_name,
     slug,
 )
@@ -83,6 +86,33 @@ def test_a_path_that_is_there_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert name_here("https://huggingface.co/models/de-en") == HubName("models/de-en")
     Path("models/de-en").mkdir()
     assert name_here("models/de-en") is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "a/con",
+        "nul/aux@main",
+        "a/b@refs/pr/4",
+        "a/b:x/PRN.gguf",
+        "firefox:de-en",
+        f"argos:de-en#sha256={HASH}",
+        f"https://a.org:8443/x/a:b*c.tar.gz#sha256={HASH}",
+        f"https://a.org/com1.gguf#sha256={HASH}",
+        f"https://a.org/wie%3F%22so|.zip#sha256={HASH}",
+    ],
+)
+def test_what_is_kept_under_a_name_has_names_that_windows_takes(given: str) -> None:
+    name = named(given)
+    place = bundle_place(str(name), f"v1:{HASH}", "auto", name.title)
+    made = [*place.parts[-3:], downloads_folder(str(name)).name]
+    if isinstance(name, UrlName):
+        made.append(name.file)
+        assert name.file.endswith((".gguf", ".tar.gz", ".zip"))
+    for part in made:
+        assert not re.search(r'[<>:"/\\|?*]', part), part
+        assert not PureWindowsPath(part).is_reserved(), part
+        assert not part.endswith((".", " ")), part
 
 
 def test_a_folder_is_called_as_the_name_as_far_as_a_file_system_allows() -> None:
