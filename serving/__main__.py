@@ -118,6 +118,17 @@ def _of_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bilingual", action="store_true", help="keep the source beside its translation"
     )
+    parser.add_argument(
+        "--retranslate",
+        action="store_true",
+        help="translate what has a translation already anew (PO, XLIFF, .xcstrings, TMX)",
+    )
+    parser.add_argument(
+        "--columns",
+        default="",
+        metavar="NAMES",
+        help="of CSV, TSV and JSON Lines: names, or numbers from 1, with commas between",
+    )
     parser.add_argument("--force", action="store_true", help="replace the output")
 
 

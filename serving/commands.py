@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from serving.bundle.manifest import check_shortlist
 from serving.documents.files import FileWishes, files_to_translate
+from serving.documents.tables.columns import named_columns
 from serving.errors import InvalidOptionError, InvalidTextError, RequestError, ServingError
 from serving.hub.pull import bundle_folder
 from serving.lines import LineEncodingError, decode_line, decode_lines
@@ -117,7 +118,8 @@ def translate_file(options: argparse.Namespace) -> int:
     Of several files, one that fails is named on stderr, and those whose output exists are left as
     they are, so that an interrupted run is gone on with.
     """
-    found = files_to_translate(options.input, options.output)
+    columns = named_columns(options.columns)
+    found = files_to_translate(options.input, options.output, tables=bool(columns))
     terms = _glossary(options.glossary) if options.glossary else NO_TERMS
     threads = _threads(options)
     translator = Translator(
@@ -139,6 +141,8 @@ def translate_file(options: argparse.Namespace) -> int:
         bilingual=options.bilingual,
         terms=terms,
         memory=memory,
+        retranslate=options.retranslate,
+        columns=columns,
     )
     several = len(found) > 1 or Path(options.input).is_dir()
     failed = False

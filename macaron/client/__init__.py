@@ -14,6 +14,7 @@ from macaron.client.errors import (
     DocumentFailedError,
 )
 from macaron.client.records import (
+    DocumentOptions,
     Label,
     ModelInfo,
     Ranked,
@@ -47,6 +48,7 @@ __all__ = [
     "Client",
     "ConnectionLostError",
     "DocumentFailedError",
+    "DocumentOptions",
     "Label",
     "ModelInfo",
     "Ranked",

@@ -16,6 +16,7 @@ from macaron.client import calls
 from macaron.client.calls import EventReader, RemoteCall
 from macaron.client.errors import LEFT, ApiError, ConnectionLostError, DocumentFailedError
 from macaron.client.records import (
+    DocumentOptions,
     Label,
     ModelInfo,
     Ranked,
@@ -134,16 +135,21 @@ class AsyncClient:
         source: str = "auto",
         *,
         options: TranslationOptions = calls.DEFAULTS,
+        document_options: DocumentOptions = calls.DOCUMENT_DEFAULTS,
         progress: Callable[[RemoteDocument], None] | None = None,
     ) -> RemoteDocument:
         """Translate a file and write the result. `progress` is called regularly. Of the options,
-        model, glossary and memory are used.
+        model, glossary and memory are used. A PDF becomes what `target_path` ends with, `.docx` or
+        `.txt`; any other file stays of its kind.
 
         Raises DocumentFailedError where the server cannot translate it, and OSError where a file
         cannot be read or written. The server forgets the document, where it is reached.
         """
         path = Path(source_path)
-        fields = calls.document_fields(source, target, options)
+        fields = {
+            **calls.document_fields(source, target, options, document_options),
+            **calls.output_fields(path, Path(target_path)),
+        }
         document = await self._call(calls.submit(path.name, path.read_bytes(), fields))
         try:
             while not document.ended:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from macaron.client.errors import ApiError, ConnectionLostError
 from macaron.client.records import (
+    DocumentOptions,
     Label,
     ModelInfo,
     Ranked,
@@ -24,6 +28,7 @@ from macaron.client.records import (
 T = TypeVar("T")
 
 DEFAULTS = TranslationOptions()
+DOCUMENT_DEFAULTS = DocumentOptions()
 
 _PLAIN = ("format", "model", "split_sentences", "alternatives", "alignments", "timeout_s")
 _STORED = ("glossary_id", "memory_id", "memory_threshold", "memory_fuzzy")
@@ -126,13 +131,29 @@ def submit(name: str, content: bytes, fields: Mapping[str, str]) -> RemoteCall[R
     return RemoteCall("POST", "/documents", _document, form=fields, files=file, repeatable=False)
 
 
-def document_fields(source: str, target: str, options: TranslationOptions) -> dict[str, str]:
+def document_fields(
+    source: str, target: str, options: TranslationOptions, document_options: DocumentOptions
+) -> dict[str, str]:
     """Form fields for a document's options."""
     fields = {"source": source, "target": target}
     for name in ("model", *_STORED):
         if (value := getattr(options, name)) != getattr(DEFAULTS, name):
             fields[name] = str(value)
+    for name in ("bilingual", "retranslate"):
+        if getattr(document_options, name):
+            fields[name] = "true"
+    if document_options.columns:
+        row = io.StringIO()
+        csv.writer(row, lineterminator="").writerow(document_options.columns)
+        fields["columns"] = row.getvalue()
     return fields
+
+
+def output_fields(source_path: Path, target_path: Path) -> dict[str, str]:
+    """Form fields for what a document becomes: of a PDF what the name of the output ends with."""
+    if source_path.suffix.lower() != ".pdf":
+        return {}
+    return {"output_format": target_path.suffix.lower().lstrip(".")}
 
 
 def translated_file(id: str) -> RemoteCall[bytes]:

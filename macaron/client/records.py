@@ -41,6 +41,18 @@ class TranslationOptions:
     """Options of the search, such as `beam_size`, as `docs/reference/options.md` lists them."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class DocumentOptions:
+    """How a document is read and written; `docs/how-to/documents.md` says which kinds can what."""
+
+    bilingual: bool = False
+    """Whether the source stays beside its translation."""
+    retranslate: bool = False
+    """Whether what has a translation already, as in PO and XLIFF, is translated anew."""
+    columns: Sequence[str] = ()
+    """Columns of CSV and TSV to translate, by name or by number from 1; keys of JSON Lines."""
+
+
 @dataclass(frozen=True)
 class RemoteHypothesis:
     """One translation of a text, with its scores."""

@@ -9,7 +9,14 @@ from pathlib import Path
 
 from serving.documents.raw.writing import check_target, write_whole
 from serving.documents.recognition import FORMATS, endings_of, recognised, suffixes
-from serving.documents.unit import FileFormat, FileInUnits, Translated, Unit, WrittenFile
+from serving.documents.unit import (
+    FileFormat,
+    FileInUnits,
+    ReadingWishes,
+    Translated,
+    Unit,
+    WrittenFile,
+)
 from serving.errors import DocumentError, InvalidOptionError
 from serving.text.glossary import TermIndex
 from serving.text.memory.segments import MemoryUse
@@ -35,6 +42,10 @@ class FileWishes:
     """A memory of the languages: the sentences that it has are not decoded."""
     target_language: str = ""
     """Which language of a file with several is filled; empty for the only one beside the source."""
+    retranslate: bool = False
+    """Whether what has a translation already, as in PO and XLIFF, is translated anew."""
+    columns: Sequence[str] = ()
+    """Which columns of a table are translated, by name or by number from 1; keys of JSON Lines."""
 
 
 NO_FILE_WISHES = FileWishes()
@@ -68,10 +79,14 @@ def translate_file(
         raise DocumentError(f"{source} must have at most {MAX_FILE_BYTES} bytes, got {size}")
     content = source.read_bytes()
     format = recognised(content, source.name)
-    if format.read_into:
-        file = format.read_into(content, wishes.target_language)
-    else:
-        file = format.read(content)
+    file = format.read(
+        content,
+        ReadingWishes(
+            target=wishes.target_language,
+            retranslate=wishes.retranslate,
+            columns=tuple(wishes.columns),
+        ),
+    )
     write = file.write_bilingual if wishes.bilingual else _writer(file, format, target)
     if write is None:
         raise InvalidOptionError(
@@ -102,11 +117,14 @@ def _writer(
     return file.write_as[suffix]
 
 
-def files_to_translate(source: str, target: Path) -> list[tuple[Path, Path]]:
+def files_to_translate(
+    source: str, target: Path, *, tables: bool = False
+) -> list[tuple[Path, Path]]:
     """The files that a name, a folder or a pattern means, and where each one's translation goes.
 
-    Of a folder those of known kinds, at any depth, each to the same place under `target`. Raises
-    InvalidOptionError where there are none, or the target lies within the folder.
+    Of a folder those of known kinds, at any depth, each to the same place under `target`: the
+    tables alone, of which columns are translated, or all but them. Raises InvalidOptionError where
+    there are none, or the target lies within the folder.
     """
     path = Path(source)
     if path.is_file():
@@ -119,7 +137,7 @@ def files_to_translate(source: str, target: Path) -> list[tuple[Path, Path]]:
             )
         found = [
             (file, target / file.relative_to(path).with_name(_output_name(file)))
-            for file in sorted(_known(path))
+            for file in sorted(_known(path, tables=tables))
         ]
     else:
         files = [Path(name) for name in sorted(glob.glob(source, recursive=True))]
@@ -140,8 +158,8 @@ def _output_name(path: Path) -> str:
     return path.name + written[0] if written else path.name
 
 
-def _known(folder: Path) -> Iterator[Path]:
-    endings = suffixes(FORMATS)
+def _known(folder: Path, *, tables: bool) -> Iterator[Path]:
+    endings = suffixes([format for format in FORMATS if format.in_columns == tables])
     return (
         path
         for path in folder.rglob("*")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
 from serving.documents import book, notebook, plain
 from serving.documents.localisation import catalogue, elements, lines, memories, trees, xcode
 from serving.documents.raw.archive import Archive
 from serving.documents.subtitles import cues
+from serving.documents.tables import delimited, json_lines
 from serving.documents.typeset import asciidoc, latex, restructured
-from serving.documents.unit import FileFormat, FileInUnits
+from serving.documents.unit import FileFormat, FileInUnits, ReadingWishes
 from serving.errors import DocumentError
 
 
@@ -40,41 +41,64 @@ def _read_pdf(content: bytes) -> FileInUnits:
     return read_pdf(content)
 
 
-TEXT = FileFormat("txt", (".txt", ".text"), plain.read_text)
-MARKDOWN = FileFormat("markdown", (".md", ".markdown"), plain.read_markdown)
-HTML = FileFormat("html", (".html", ".htm", ".xhtml"), plain.read_html, read_into=plain.read_html)
-NOTEBOOK = FileFormat("ipynb", (".ipynb",), notebook.read_notebook)
-SRT = FileFormat("srt", (".srt",), cues.read_srt)
-VTT = FileFormat("vtt", (".vtt",), cues.read_vtt)
-ASS = FileFormat("ass", (".ass", ".ssa"), cues.read_ass)
-SBV = FileFormat("sbv", (".sbv",), cues.read_sbv)
+_Reader = Callable[[bytes, ReadingWishes], FileInUnits]
 
-DOCX = FileFormat("docx", (".docx", ".docm", ".dotx", ".dotm"), _read_ooxml, read_into=_read_ooxml)
-PPTX = FileFormat("pptx", (".pptx", ".pptm", ".ppsx", ".potx"), _read_ooxml, read_into=_read_ooxml)
-XLSX = FileFormat("xlsx", (".xlsx", ".xlsm", ".xltx"), _read_ooxml, read_into=_read_ooxml)
-ODT = FileFormat("odt", (".odt", ".ott"), _read_odf, read_into=_read_odf)
-ODP = FileFormat("odp", (".odp", ".otp"), _read_odf, read_into=_read_odf)
-ODS = FileFormat("ods", (".ods", ".ots"), _read_odf, read_into=_read_odf)
 
-EPUB = FileFormat("epub", (".epub",), book.read_epub, read_into=book.read_epub)
-PO = FileFormat("po", (".po", ".pot"), catalogue.read_po)
-XLIFF = FileFormat("xliff", (".xlf", ".xliff"), elements.read_xliff, read_into=elements.read_xliff)
-ANDROID = FileFormat("android", ("strings.xml",), elements.read_android)
-RESX = FileFormat("resx", (".resx",), elements.read_resx)
-STRINGS = FileFormat("strings", (".strings",), lines.read_strings)
-PROPERTIES = FileFormat("properties", (".properties",), lines.read_properties)
-JSON = FileFormat("json", (".json",), trees.read_json)
-YAML = FileFormat("yaml", (".yml", ".yaml"), _read_yaml)
-TMX = FileFormat("tmx", (".tmx",), memories.read_tmx, read_into=memories.read_tmx)
-STRINGSDICT = FileFormat("stringsdict", (".stringsdict",), xcode.read_stringsdict)
-XCSTRINGS = FileFormat(
-    "xcstrings", (".xcstrings",), xcode.read_xcstrings, read_into=xcode.read_xcstrings
-)
-RST = FileFormat("rst", (".rst", ".rest"), restructured.read_rst)
-ASCIIDOC = FileFormat("asciidoc", (".adoc", ".asciidoc", ".asc"), asciidoc.read_asciidoc)
-LATEX = FileFormat("latex", (".tex", ".latex", ".ltx"), latex.read_latex)
-PDF = FileFormat("pdf", (".pdf",), _read_pdf, written_as=(".docx", ".txt"))
-ARB = FileFormat("arb", (".arb",), trees.read_arb)
+def _alone(read: Callable[[bytes], FileInUnits]) -> _Reader:
+    """The reader of a format for which there is nothing to wish."""
+    return lambda content, _: read(content)
+
+
+def _into(read: Callable[[bytes, str], FileInUnits]) -> _Reader:
+    """The reader of a format that names the language that it is translated into."""
+    return lambda content, wishes: read(content, wishes.target)
+
+
+def _filled(read: Callable[[bytes, str, bool], FileInUnits]) -> _Reader:
+    """The reader of a format that may have translations into that language already."""
+    return lambda content, wishes: read(content, wishes.target, wishes.retranslate)
+
+
+def _read_po(content: bytes, wishes: ReadingWishes) -> FileInUnits:
+    return catalogue.read_po(content, wishes.retranslate)
+
+
+TEXT = FileFormat("txt", (".txt", ".text"), _alone(plain.read_text))
+MARKDOWN = FileFormat("markdown", (".md", ".markdown"), _alone(plain.read_markdown))
+HTML = FileFormat("html", (".html", ".htm", ".xhtml"), _into(plain.read_html))
+NOTEBOOK = FileFormat("ipynb", (".ipynb",), _alone(notebook.read_notebook))
+SRT = FileFormat("srt", (".srt",), _alone(cues.read_srt))
+VTT = FileFormat("vtt", (".vtt",), _alone(cues.read_vtt))
+ASS = FileFormat("ass", (".ass", ".ssa"), _alone(cues.read_ass))
+SBV = FileFormat("sbv", (".sbv",), _alone(cues.read_sbv))
+
+DOCX = FileFormat("docx", (".docx", ".docm", ".dotx", ".dotm"), _into(_read_ooxml))
+PPTX = FileFormat("pptx", (".pptx", ".pptm", ".ppsx", ".potx"), _into(_read_ooxml))
+XLSX = FileFormat("xlsx", (".xlsx", ".xlsm", ".xltx"), _into(_read_ooxml))
+ODT = FileFormat("odt", (".odt", ".ott"), _into(_read_odf))
+ODP = FileFormat("odp", (".odp", ".otp"), _into(_read_odf))
+ODS = FileFormat("ods", (".ods", ".ots"), _into(_read_odf))
+
+EPUB = FileFormat("epub", (".epub",), _into(book.read_epub))
+PO = FileFormat("po", (".po", ".pot"), _read_po)
+XLIFF = FileFormat("xliff", (".xlf", ".xliff"), _filled(elements.read_xliff))
+ANDROID = FileFormat("android", ("strings.xml",), _alone(elements.read_android))
+RESX = FileFormat("resx", (".resx",), _alone(elements.read_resx))
+STRINGS = FileFormat("strings", (".strings",), _alone(lines.read_strings))
+PROPERTIES = FileFormat("properties", (".properties",), _alone(lines.read_properties))
+JSON = FileFormat("json", (".json",), _alone(trees.read_json))
+YAML = FileFormat("yaml", (".yml", ".yaml"), _alone(_read_yaml))
+TMX = FileFormat("tmx", (".tmx",), _filled(memories.read_tmx))
+STRINGSDICT = FileFormat("stringsdict", (".stringsdict",), _alone(xcode.read_stringsdict))
+XCSTRINGS = FileFormat("xcstrings", (".xcstrings",), _filled(xcode.read_xcstrings))
+RST = FileFormat("rst", (".rst", ".rest"), _alone(restructured.read_rst))
+ASCIIDOC = FileFormat("asciidoc", (".adoc", ".asciidoc", ".asc"), _alone(asciidoc.read_asciidoc))
+LATEX = FileFormat("latex", (".tex", ".latex", ".ltx"), _alone(latex.read_latex))
+PDF = FileFormat("pdf", (".pdf",), _alone(_read_pdf), written_as=(".docx", ".txt"))
+CSV = FileFormat("csv", (".csv",), delimited.read_csv, in_columns=True)
+TSV = FileFormat("tsv", (".tsv",), delimited.read_tsv, in_columns=True)
+JSONL = FileFormat("jsonl", (".jsonl", ".ndjson"), json_lines.read_json_lines, in_columns=True)
+ARB = FileFormat("arb", (".arb",), _alone(trees.read_arb))
 
 FORMATS = (
     *(TEXT, MARKDOWN, HTML, NOTEBOOK),
@@ -82,6 +106,7 @@ FORMATS = (
     *(DOCX, PPTX, XLSX, ODT, ODP, ODS, EPUB),
     *(PO, XLIFF, ANDROID, RESX, STRINGS, PROPERTIES, JSON, ARB, YAML),
     *(TMX, STRINGSDICT, XCSTRINGS, PDF, RST, ASCIIDOC, LATEX),
+    *(CSV, TSV, JSONL),
 )
 _OF_ZIP = (DOCX, PPTX, XLSX, ODT, ODP, ODS, EPUB)
 _ZIP, _EMPTY_ZIP, _COMPOUND = b"PK\x03\x04", b"PK\x05\x06", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -129,8 +154,8 @@ def recognised(content: bytes, name: str) -> FileFormat:
     # Tests of DeepL's clients look for the words "file extension".
     got = f"the file extension {suffix}" if suffix else "no file extension"
     raise DocumentError(
-        f"{name}: the file must be of a known kind ({', '.join(suffixes(FORMATS))}), got {got}; "
-        "save it as one of them"
+        f"{name}: the file must be of a known kind ({', '.join(f.suffixes[0] for f in FORMATS)}), "
+        f"got {got}; save it as one of them"
     )
 
 

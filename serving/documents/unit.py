@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from serving.errors import TooLongError
+from serving.errors import InvalidOptionError, TooLongError
 from serving.text.alignment import Link
 from serving.text.document import Format
 from serving.text.placing.placement import Translated
 
-__all__ = ["FileFormat", "FileInUnits", "Format", "Link", "Translated", "Unit", "WrittenFile"]
+__all__ = [
+    "NO_READING_WISHES",
+    "FileFormat",
+    "FileInUnits",
+    "Format",
+    "Link",
+    "ReadingWishes",
+    "Translated",
+    "Unit",
+    "WrittenFile",
+]
 
 MAX_UNIT_CHARACTERS = 250_000
 """Largest number of characters of a unit."""
@@ -51,18 +61,44 @@ class FileInUnits:
     this is not empty and `write` is its first entry."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReadingWishes:
+    """What is asked of the reader of a file."""
+
+    target: str = ""
+    """Which language of a file with several is filled; empty for the only one beside the source."""
+    retranslate: bool = False
+    """Whether units that have a translation already are read, too, to be translated anew."""
+    columns: tuple[str, ...] = ()
+    """Names or numbers (from 1) of the columns of a table that are read, or keys of JSON Lines."""
+
+
+NO_READING_WISHES = ReadingWishes()
+
+
 @dataclass(frozen=True)
 class FileFormat:
-    """One kind of file; `read` raises DocumentError if it cannot read a file."""
+    """One kind of file."""
 
     name: str
     suffixes: tuple[str, ...]
     """How names of such files end, in small letters: a suffix with its dot, or a whole name."""
-    read: Callable[[bytes], FileInUnits]
-    read_into: Callable[[bytes, str], FileInUnits] | None = None
-    """Reads a file of several languages; the named language is filled."""
+    reader: Callable[[bytes, ReadingWishes], FileInUnits]
     written_as: tuple[str, ...] = ()
     """Suffixes of the output, the usual one first; empty if the output has the same kind."""
+    in_columns: bool = False
+    """Whether its reader needs the columns that are to be translated."""
+
+    def read(self, content: bytes, wishes: ReadingWishes = NO_READING_WISHES) -> FileInUnits:
+        """Read a file; raises DocumentError for one that cannot be read, TooLongError for a unit
+        that is too long, and InvalidOptionError for columns where there are none."""
+        if wishes.columns and not self.in_columns:
+            raise InvalidOptionError(
+                f"columns are of csv, tsv and jsonl files, got a {self.name} file; leave --columns "
+                "(columns) out",
+                parameter="columns",
+            )
+        return self.reader(content, wishes)
 
 
 def check_lengths(units: Sequence[Unit]) -> None:

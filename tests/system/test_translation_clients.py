@@ -170,7 +170,7 @@ def test_deepl_translates_files(
     (paragraph,) = docx.Document(str(target)).paragraphs
     assert paragraph.text == "child dawn"
     assert [run.text for run in paragraph.runs if run.bold] == ["dawn"]
-    for name, wish in (("a.docx", "pdf"), ("a.pdf", "txt"), ("a.pdf", "pdf")):
+    for name, wish in (("a.docx", "pdf"), ("a.pdf", "odt"), ("a.pdf", "pdf")):
         with pytest.raises(deepl.DeepLException, match="'output_format' must be what the file"):
             client.translate_document_upload(
                 b"%PDF-1.7", target_lang="EN-GB", filename=name, output_format=wish

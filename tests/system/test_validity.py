@@ -16,6 +16,7 @@ import pytest
 from lxml import etree
 
 from serving.documents.recognition import recognised
+from serving.documents.unit import ReadingWishes
 from tests.unit.serving.documents.fakes import rendered
 
 EPUBCHECK = Path("/usr/share/java/epubcheck.jar")
@@ -25,8 +26,7 @@ JAVA = shutil.which("java")
 
 def into(content: bytes, name: str, language: str) -> bytes:
     format = recognised(content, name)
-    assert format.read_into
-    file = format.read_into(content, language)
+    file = format.read(content, ReadingWishes(target=language))
     return file.write([rendered(unit) for unit in file.units]).content
 
 

@@ -21,15 +21,16 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 _SIGNS = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 
-def read_po(content: bytes) -> FileInUnits:
-    """Messages without a translation; of plural forms the first is of the singular, all others of
-    the plural. Comments, contexts, flags and what is translated stay."""
+def read_po(content: bytes, retranslate: bool = False) -> FileInUnits:
+    """Messages without a translation, or all with `retranslate`; of plural forms the first is of
+    the singular, all others of the plural. Comments, contexts and flags (`fuzzy`, too) stay."""
     source = decoded(content)
     end = "\r\n" if "\r\n" in source.text else "\n"
-    return file_with_slots(source, list(_slots(source.text, functools.partial(_written, end=end))))
+    written = functools.partial(_written, end=end)
+    return file_with_slots(source, list(_slots(source.text, written, retranslate=retranslate)))
 
 
-def _slots(text: str, written: Callable[[str], str]) -> Iterator[Slot]:
+def _slots(text: str, written: Callable[[str], str], *, retranslate: bool) -> Iterator[Slot]:
     singular = plural = ""
     for match in _FIELD.finditer(text):
         value = _value(match[3])
@@ -37,7 +38,7 @@ def _slots(text: str, written: Callable[[str], str]) -> Iterator[Slot]:
             singular, plural = value, ""
         elif match[1] == "msgid_plural":
             plural = value
-        elif match[1].startswith("msgstr") and singular and not value:
+        elif match[1].startswith("msgstr") and singular and (retranslate or not value):
             of_plural = plural and match[2] not in (None, "0")
             unit = Unit(plural if of_plural else singular)
             yield Slot(*match.span(3), unit, written, replaces_source=False)

@@ -53,9 +53,10 @@ class Element:
             yield from child.walk()
 
 
-def read_xliff(content: bytes, target: str = "") -> FileInUnits:
-    """Targets of XLIFF 1.2 and 2 that are missing, empty or of a state that asks for translation;
-    states and notes stay. The file says that it is in the `target` language where it says none."""
+def read_xliff(content: bytes, target: str = "", retranslate: bool = False) -> FileInUnits:
+    """Targets of XLIFF 1.2 and 2 that are missing, empty or of a state that asks for translation,
+    or all with `retranslate`; states and notes stay. The file says that it is in the `target`
+    language where it says none."""
     source = text_of(content)
     root = _parsed(source.text)
     named = _into_language(source.text, root, target) if root and target else source.text
@@ -64,7 +65,7 @@ def read_xliff(content: bytes, target: str = "") -> FileInUnits:
         root = _parsed(named)
     slots: list[Slot] = []
     for element in _translatable(root, inherited=True) if root else ():
-        if element.name in ("trans-unit", "segment") and _wanted(element):
+        if element.name in ("trans-unit", "segment") and _wanted(element, retranslate):
             slots += _target(source.text, element)
     return file_with_slots(source, slots)
 
@@ -158,14 +159,13 @@ def inner_slot(text: str, element: Element) -> Slot:
     return Slot(element.inner, element.inner_end, unit, str)
 
 
-def _wanted(unit: Element) -> bool:
+def _wanted(unit: Element, retranslate: bool) -> bool:
     target = unit.child("target")
     if unit.child("source") is None:
         return False
     states = {unit.attributes.get("state"), target and target.attributes.get("state")}
-    return (
-        target is None or target.inner == target.inner_end or not states.isdisjoint(_UNTRANSLATED)
-    )
+    missing = target is None or target.inner == target.inner_end
+    return retranslate or missing or not states.isdisjoint(_UNTRANSLATED)
 
 
 def _target(text: str, element: Element) -> Iterator[Slot]:

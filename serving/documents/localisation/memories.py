@@ -13,10 +13,11 @@ from serving.documents.unit import FileInUnits, Unit
 _LANGUAGE = ("xml:lang", "lang")
 
 
-def read_tmx(content: bytes, target: str = "") -> FileInUnits:
-    """Units whose variant in the language `target` is missing or empty get one, of that in the
-    language that the header names, or else of the file's first. Without `target` it is the only
-    other language of the file. Raises DocumentError where there is none, or several."""
+def read_tmx(content: bytes, target: str = "", retranslate: bool = False) -> FileInUnits:
+    """Units whose variant in the language `target` is missing or empty, or all with `retranslate`,
+    get one, of that in the language that the header names, or else of the file's first. Without
+    `target` it is the only other language of the file. Raises DocumentError where there is none, or
+    several."""
     source = text_of(content)
     elements = list(elements_of(source))
     header = next((e.attributes.get("srclang", "") for e in elements if e.name == "header"), "")
@@ -26,7 +27,11 @@ def read_tmx(content: bytes, target: str = "") -> FileInUnits:
     if not units:
         return file_with_slots(source, [])
     into = language_to_fill(languages, main, target)
-    slots = [slot for unit in units for slot in _slot(source.text, unit, main, into)]
+    slots = [
+        slot
+        for unit in units
+        for slot in _slot(source.text, unit, main, into, retranslate=retranslate)
+    ]
     return file_with_slots(source, slots)
 
 
@@ -38,7 +43,7 @@ def _language(variant: Element) -> str:
     return next((variant.attributes[k] for k in _LANGUAGE if k in variant.attributes), "")
 
 
-def _slot(text: str, unit: Element, main: str, into: str) -> Iterator[Slot]:
+def _slot(text: str, unit: Element, main: str, into: str, *, retranslate: bool) -> Iterator[Slot]:
     variants = _variants(unit)
     source = next((v for v in variants if is_same(_language(v), main)), None)
     if source is None or not (words := source.child("seg")):
@@ -55,7 +60,7 @@ def _slot(text: str, unit: Element, main: str, into: str) -> Iterator[Slot]:
         yield Slot(source.end, source.end, own, behind, replaces_source=False)
         return
     place = filled.child("seg")
-    if place and not text[place.inner : place.inner_end].strip():
+    if place and (retranslate or not text[place.inner : place.inner_end].strip()):
 
         def inside(translation: str) -> str:
             return f"<seg>{translation}</seg>"

@@ -47,10 +47,11 @@ def _is_form(text: str, name: str, value: Element) -> bool:
     return name in _PLURALS or name in _DEVICES or name.isdecimal()
 
 
-def read_xcstrings(content: bytes, target: str = "") -> FileInUnits:
-    """Strings that have no translation into `target`, or one whose state is `new`, get one in the
-    state `needs_review`. Without `target` it is the only other language of the file. Raises
-    DocumentError where there is none, or several, and for what is no catalogue."""
+def read_xcstrings(content: bytes, target: str = "", retranslate: bool = False) -> FileInUnits:
+    """Strings that have no translation into `target`, or one whose state is `new`, or all with
+    `retranslate`, get one in the state `needs_review`. Without `target` it is the only other
+    language of the file. Raises DocumentError where there is none, or several, and for what is no
+    catalogue."""
     source = decoded(content)
     if not source.text.strip():
         return FileInUnits([], lambda _: WrittenFile(content))
@@ -62,12 +63,14 @@ def read_xcstrings(content: bytes, target: str = "") -> FileInUnits:
         for language in entry.get("localizations", {})
     ]
     into = language_to_fill(languages, main, target)
-    units = [Unit(text) for text, _ in _missing(tree, main, into)]
+    units = [Unit(text) for text, _ in _missing(tree, main, into, retranslate)]
     check_lengths(units)
 
     def write(translations: Sequence[Translated]) -> WrittenFile:
         other = _tree(source.text)
-        for (_, fill), given in zip(_missing(other, main, into), translations, strict=True):
+        for (_, fill), given in zip(
+            _missing(other, main, into, retranslate), translations, strict=True
+        ):
             fill(given.text)
         shown = json.dumps(other, indent=2, separators=(",", " : "), ensure_ascii=False)
         shown = _EMPTY.sub(r"\1\2{\n\n\1}\3", shown)  # as Xcode writes it
@@ -89,8 +92,10 @@ def _tree(text: str) -> dict[str, Any]:
     return {**tree}
 
 
-def _missing(tree: dict[str, Any], main: str, into: str) -> list[tuple[str, Callable[[str], None]]]:
-    """Each text without a translation, and what gives it one."""
+def _missing(
+    tree: dict[str, Any], main: str, into: str, retranslate: bool
+) -> list[tuple[str, Callable[[str], None]]]:
+    """Each text without a translation, or every text with `retranslate`, and what gives it one."""
     found: list[tuple[str, Callable[[str], None]]] = []
     for key, entry in tree["strings"].items():
         if entry.get("shouldTranslate") is False:
@@ -98,7 +103,7 @@ def _missing(tree: dict[str, Any], main: str, into: str) -> list[tuple[str, Call
         localizations = entry.get("localizations", {})
         own = localizations.get(main) or {"stringUnit": {"state": _STATE, "value": key}}
         done = localizations.get(into)
-        if done is not None and any(True for _ in _done(done)):
+        if done is not None and not retranslate and any(True for _ in _done(done)):
             continue
         copy = json.loads(json.dumps(own))
         texts = [unit for unit in _string_units(copy) if any(map(str.isalpha, unit["value"]))]

@@ -91,6 +91,26 @@ def test_terms_of_a_glossary_are_kept_to(tmp_path: Path) -> None:
     assert (tmp_path / "b.txt").read_text() == "I like your home.\n"
 
 
+def test_columns_are_translated_and_translations_made_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.csv").write_text('id;text\r\nja;"Guten Morgen!"\r\n')
+    (tmp_path / "a.po").write_text('msgid "Guten Morgen!"\nmsgstr "Hi!"\n')
+
+    def run(name: str, *options: str) -> int:
+        files = [str(tmp_path / name), str(tmp_path / f"out.{name}")]
+        return main(["translate-file", str(BUNDLE), *files, "--threads", "1", *options])
+
+    assert run("a.csv") == 1
+    assert "got none; choose with --columns" in capsys.readouterr().err
+    assert run("a.csv", "--columns", "text") == 0
+    assert (tmp_path / "out.a.csv").read_bytes() == b'id;text\r\nja;"Good morning!"\r\n'
+    for options, expected in (((), "Hi!"), (("--retranslate", "--force"), "Good morning!")):
+        assert run("a.po", *options) == 0
+        text = (tmp_path / "out.a.po").read_text()
+        assert text == f'msgid "Guten Morgen!"\nmsgstr "{expected}"\n'
+
+
 def test_what_exists_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.txt").write_text("Ja.\n")
     (tmp_path / "b.txt").write_text("old\n")

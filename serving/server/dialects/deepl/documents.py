@@ -6,7 +6,6 @@ import contextlib
 import math
 import secrets
 import time
-from pathlib import PurePath
 from typing import Literal
 
 from starlette.requests import Request
@@ -24,7 +23,7 @@ from serving.server.http.wire import Wire, json_response
 from serving.server.models.catalogue import AUTO
 from serving.server.work.backend import Backend
 from serving.server.work.documents.desk import DocumentWishes
-from serving.server.work.documents.shelf import DocumentRecord, clean_name
+from serving.server.work.documents.shelf import DocumentRecord
 from serving.server.work.stored.memories import percentage
 from serving.server.work.stored.wishes import StoredWishes
 
@@ -82,7 +81,7 @@ class _DeepLDocumentEndpoints:
             fields = {name: str(value) for name, value in upload.fields.items()}
             await self._admit(context, fields.get("auth_key"))
             secret = secrets.token_hex(32)
-            wishes = self._wishes(fields, upload.name or fields.get("filename", ""), secret)
+            wishes = self._wishes(fields, secret)
             if fields.get("filename"):
                 upload = type(upload)(fields["filename"], upload.file, upload.fields)
             try:
@@ -113,7 +112,7 @@ class _DeepLDocumentEndpoints:
             error.parameter = "auth_key" if key else None
             raise
 
-    def _wishes(self, fields: dict[str, str], name: str, secret: str) -> DocumentWishes:
+    def _wishes(self, fields: dict[str, str], secret: str) -> DocumentWishes:
         """The parameters of a form; raises RequestError for a field that this server does not
         support."""
         for field in _REFUSED:
@@ -128,7 +127,6 @@ class _DeepLDocumentEndpoints:
                 f"{fields['formality']!r}; leave it out or send 'prefer_{fields['formality']}'",
                 parameter="formality",
             )
-        _check_output(clean_name(fields.get("filename") or name), fields.get("output_format", ""))
         if not fields.get("target_lang"):
             raise RequestError("'target_lang' is missing", parameter="target_lang")
         registry, source = self._backend.registry, AUTO
@@ -144,29 +142,13 @@ class _DeepLDocumentEndpoints:
         return DocumentWishes(
             source=source,
             target=target,
+            output_format=fields.get("output_format", ""),
             stored=StoredWishes(
                 glossaries=glossaries,
                 memory=fields.get("translation_memory_id", ""),
                 threshold=percentage(fields, "translation_memory_threshold"),
             ),
             secret=secret,
-        )
-
-
-def _check_output(name: str, wanted: str) -> None:
-    """Raise RequestError for an unsupported output format: Word for a PDF, otherwise the file's
-    own."""
-    # Only here: reading files takes libraries that a server without documents has no use for.
-    from serving.documents.recognition import FORMATS
-
-    own = PurePath(name).suffix.lower()
-    written = next((f.written_as for f in FORMATS if f.written_as and own in f.suffixes), (own,))
-    made = written[0].lstrip(".")
-    if wanted and wanted.lower() != made:
-        raise RequestError(
-            f"'output_format' must be what the file becomes ({made or 'none'}), got "
-            f"{wanted.lower()!r}; leave it out, and convert the translation",
-            parameter="output_format",
         )
 
 

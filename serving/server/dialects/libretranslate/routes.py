@@ -87,7 +87,9 @@ def _suffixes() -> list[str]:
     # Only here: a server without documents has no use for it.
     from serving.documents.recognition import FORMATS, suffixes
 
-    return [suffix for suffix in suffixes(FORMATS) if suffix.startswith(".")]
+    # Nor has /translate_file a field for the columns of tables.
+    taken = [format for format in FORMATS if not format.in_columns]
+    return [suffix for suffix in suffixes(taken) if suffix.startswith(".")]
 
 
 LIBRETRANSLATE = Dialect(

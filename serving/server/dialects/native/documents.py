@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
+from serving.documents.tables.columns import named_columns
 from serving.errors import RequestError
 from serving.server.api.dialect import QUICK, Dialect, DialectRoute
 from serving.server.dialects.native.document_wire import DocumentState
@@ -52,6 +53,9 @@ class _DocumentEndpoints:
                     as_prefix=_as_prefix(fields),
                 ),
                 bilingual=fields.get("bilingual", "").lower() in _TRUE,
+                retranslate=fields.get("retranslate", "").lower() in _TRUE,
+                columns=named_columns(fields.get("columns", "")),
+                output_format=fields.get("output_format", ""),
             )
             record = await self._backend.documents.submit(upload, wishes, context)
         return json_response(self._state(record))
@@ -146,12 +150,13 @@ DOCUMENTS = Dialect(
             _DocumentEndpoints.submit,
             "submit_document",
             "Translate a document: a multipart form with `file`, `target` and, where wanted, "
-            "`source`, `model`, `glossary_id`, `memory_id`, `memory_threshold`, `memory_fuzzy` and "
-            "`bilingual`",
+            "`source`, `model`, `glossary_id`, `memory_id`, `memory_threshold`, `memory_fuzzy`, "
+            "`bilingual`, `retranslate`, `columns` and `output_format`",
             DocumentState,
             methods=("POST",),
             upload=(
-                *("target", "source", "model", "bilingual", "glossary_id"),
+                *("target", "source", "model", "glossary_id"),
+                *("bilingual", "retranslate", "columns", "output_format"),
                 *("memory_id", "memory_threshold", "memory_fuzzy", "api_key"),
             ),
             errors=(*QUICK, 403, 501),

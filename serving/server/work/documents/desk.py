@@ -24,6 +24,7 @@ from starlette.responses import FileResponse, Response
 
 from serving.errors import (
     CancelledError,
+    InvalidOptionError,
     NoStoreError,
     NotReadyError,
     OverloadedError,
@@ -70,6 +71,12 @@ class DocumentWishes:
     target: str
     model: str | None = None
     bilingual: bool = False
+    retranslate: bool = False
+    """Whether what has a translation already is translated anew."""
+    columns: tuple[str, ...] = ()
+    """Which columns of a table are translated, by name or by number from 1."""
+    output_format: str = ""
+    """What it becomes, as a suffix without its dot; empty for the usual."""
     stored: StoredWishes = NO_STORED
     """Which glossaries and which memory are used."""
     public: bool = False
@@ -120,7 +127,7 @@ class Documents:
             context.key,
         )
         name = clean_name(upload.name)
-        await run_in_threadpool(_check_kind, upload, name)
+        suffix = await run_in_threadpool(_output_suffix, upload, name, wishes)
         if await run_in_threadpool(lambda: shelf.num_waiting) >= self._settings.max_documents:
             raise OverloadedError(
                 f"at most {self._settings.max_documents} documents may wait "
@@ -137,6 +144,9 @@ class Documents:
             target=wishes.target,
             model=wishes.model,
             bilingual=wishes.bilingual,
+            retranslate=wishes.retranslate,
+            columns=wishes.columns,
+            output_suffix=suffix,
             glossaries=tuple(wishes.stored.glossaries),
             memory=wishes.stored.memory,
             memory_threshold=wishes.stored.threshold,
@@ -322,14 +332,32 @@ class Documents:
             await asyncio.sleep(_SWEEP_S)
 
 
-def _check_kind(upload: Upload, name: str) -> None:
-    """Raise DocumentError for a file of no known kind."""
+def _output_suffix(upload: Upload, name: str, wishes: DocumentWishes) -> str:
+    """The suffix of what a file becomes, where that is another kind.
+
+    Raises DocumentError for a file of no known kind, and InvalidOptionError for another output than
+    it can have, and for columns where there are none, or none are chosen.
+    """
     # Only here: a server without documents has no use for it.
     from serving.documents.recognition import recognised
+    from serving.documents.unit import ReadingWishes
 
     upload.file.seek(0)
-    recognised(upload.file.read(), name)
+    content = upload.file.read()
     upload.file.seek(0)
+    format = recognised(content, name)
+    if format.in_columns != bool(wishes.columns):
+        format.read(content, ReadingWishes(columns=wishes.columns))  # raises, unless it is empty
+    possible = format.written_as or (PurePath(name).suffix.lower(),)
+    wanted = f".{wishes.output_format.lower()}" if wishes.output_format else possible[0]
+    if wanted not in possible:
+        can = " or ".join(suffix.lstrip(".") for suffix in possible)
+        raise InvalidOptionError(
+            f"'output_format' must be what the file becomes ({can or 'none'}), got "
+            f"{wishes.output_format.lower()[:20]!r}; leave it out, and convert the translation",
+            parameter="output_format",
+        )
+    return wanted if format.written_as else ""
 
 
 def output_name(record: DocumentRecord) -> str:

@@ -61,6 +61,10 @@ class DocumentRecord:
     bilingual: bool = False
     """Whether the source stays beside its translation."""
     glossaries: tuple[str, ...] = ()
+    retranslate: bool = False
+    """Whether what has a translation already is translated anew."""
+    columns: tuple[str, ...] = ()
+    """Which columns of a table are translated, by name or by number from 1."""
     """Ids of stored glossaries whose terms are put in."""
     memory: str = ""
     """Id of a translation memory whose sentences are used; empty for none."""
@@ -252,6 +256,8 @@ class Shelf:
 
 
 def unknown_document() -> UnknownDocumentError:
+                # Records that an earlier version wrote have none.
+                "columns": tuple(fields.get("columns", ())),
     """The error, in the same words whatever the reason."""
     return UnknownDocumentError(
         "there is no such document; it was never here, has been deleted, or its time is up"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from serving.documents.raw.writing import write_whole
 from serving.documents.texts.pieces import in_pieces
-from serving.documents.unit import FileFormat, FileInUnits, Translated, Unit
+from serving.documents.unit import FileFormat, FileInUnits, ReadingWishes, Translated, Unit
 from serving.errors import (
     CancelledError,
     DeadlineExceededError,
@@ -105,7 +105,7 @@ class DocumentTranslation:
         record = dataclasses.replace(
             record,
             format=format.name,
-            output_suffix=next(iter(format.written_as), ""),
+            output_suffix=record.output_suffix or next(iter(format.written_as), ""),
             source=source,
             total=len(distinct),
             done=0,
@@ -140,9 +140,10 @@ class DocumentTranslation:
 
         content = self._shelf.source(record)
         format = recognised(content, record.name)
-        if format.read_into is not None:
-            return format, format.read_into(content, record.target)
-        return format, format.read(content)
+        wishes = ReadingWishes(
+            target=record.target, retranslate=record.retranslate, columns=record.columns
+        )
+        return format, format.read(content, wishes)
 
     def _source(self, record: DocumentRecord, units: Sequence[Unit]) -> str:
         """The language of a document: of the whole, for cells and headings say little."""
@@ -312,7 +313,8 @@ class DocumentTranslation:
     def _write(
         self, record: DocumentRecord, file: FileInUnits, translations: Sequence[Translated]
     ) -> tuple[str, ...]:
-        write = file.write_bilingual if record.bilingual else file.write
+        own = file.write_as.get(record.output_suffix, file.write)
+        write = file.write_bilingual if record.bilingual else own
         if write is None:
             raise InvalidOptionError(
                 f"a {record.format} file has no room for the source beside its translation; leave "

@@ -20,6 +20,7 @@ from macaron.client import (
     Client,
     ConnectionLostError,
     DocumentFailedError,
+    DocumentOptions,
     Ranked,
     RemoteDocument,
     RemotePartial,
@@ -28,6 +29,7 @@ from macaron.client import (
     calls,
 )
 from macaron.client.retries import Retries
+from tests.unit.serving.documents.test_pdf import pdf
 from tests.unit.serving.echo import EchoTranslator, served
 
 Answer = Callable[[httpx.Request], httpx.Response]
@@ -134,6 +136,48 @@ def test_a_file_comes_back_translated(url: str, tmp_path: Path) -> None:
 
     asyncio.run(act())
     assert (tmp_path / "e.txt").read_text() == "Guten Morgen\n"
+
+
+def test_documents_are_read_and_written_as_is_asked_for(url: str, tmp_path: Path) -> None:
+    (tmp_path / "a.po").write_text('msgid "Haus"\nmsgstr "home"\n')
+    (tmp_path / "a.csv").write_text('id,"a, b"\n1,Haus\n')
+    (tmp_path / "a.txt").write_text("Haus\n")
+    (tmp_path / "a.PDF").write_bytes(pdf("Guten Morgen"))
+    asked = {
+        "a.po": DocumentOptions(retranslate=True),
+        "a.csv": DocumentOptions(columns=["a, b"]),
+        "a.txt": DocumentOptions(bilingual=True),
+    }
+    expected = {
+        "a.po": 'msgid "Haus"\nmsgstr "Haus"\n',
+        "a.csv": 'id,"a, b"\n1,Haus\n',
+        "a.txt": "Haus\nHaus\n",
+        "a.PDF": "Guten Morgen\n",
+    }
+
+    async def act() -> None:
+        async with AsyncClient(url) as client:
+            for name in expected:
+                out = tmp_path / ("d.txt" if name == "a.PDF" else f"d.{name}")
+                options = asked.get(name, DocumentOptions())
+                await client.translate_file(
+                    tmp_path / name, out, "en", "de", document_options=options
+                )
+                assert out.read_text() == expected[name]
+
+    with Client(url) as client:
+        for name in expected:
+            out = tmp_path / ("c.txt" if name == "a.PDF" else f"c.{name}")
+            options = asked.get(name, DocumentOptions())
+            client.translate_file(tmp_path / name, out, "en", "de", document_options=options)
+            assert out.read_text() == expected[name]
+        client.translate_file(tmp_path / "a.PDF", tmp_path / "c.docx", "en", "de")
+        assert (tmp_path / "c.docx").read_bytes().startswith(b"PK")
+        with pytest.raises(ApiError, match=r"becomes \(docx or txt\), got 'odt'"):
+            client.translate_file(tmp_path / "a.PDF", tmp_path / "c.odt", "en", "de")
+        with pytest.raises(ApiError, match=r"the file has 1 'id', 2 'a, b'"):
+            client.translate_file(tmp_path / "a.csv", tmp_path / "e.csv", "en", "de")
+    asyncio.run(act())
 
 
 def test_what_the_server_refuses_is_raised_with_its_words(url: str) -> None:

@@ -7,7 +7,13 @@ from collections.abc import Callable
 from io import BytesIO
 
 from serving.documents.recognition import recognised
-from serving.documents.unit import Translated, Unit, WrittenFile
+from serving.documents.unit import (
+    NO_READING_WISHES,
+    ReadingWishes,
+    Translated,
+    Unit,
+    WrittenFile,
+)
 from serving.text.document import Document
 from tests.unit.serving.text.fakes import upper
 
@@ -25,9 +31,10 @@ def written(
     translate: Callable[[str], Translated] = upper,
     *,
     bilingual: bool = False,
+    wishes: ReadingWishes = NO_READING_WISHES,
 ) -> WrittenFile:
     """A file, translated."""
-    file = recognised(content, name).read(content)
+    file = recognised(content, name).read(content, wishes)
     write = file.write_bilingual if bilingual else file.write
     assert write
     return write([rendered(unit, translate) for unit in file.units])

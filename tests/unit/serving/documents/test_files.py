@@ -84,6 +84,28 @@ def test_a_folder_means_its_files_of_known_kinds_at_the_same_places(tmp_path: Pa
         files_to_translate(str(folder), folder / "out")
 
 
+def test_of_a_folder_tables_are_meant_where_columns_are_chosen(tmp_path: Path) -> None:
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    for name in ("a.txt", "b.csv", "c.jsonl"):
+        (folder / name).write_text("x")
+    assert [path.name for path, _ in files_to_translate(str(folder), out)] == ["a.txt"]
+    tables = files_to_translate(str(folder), out, tables=True)
+    assert [path.name for path, _ in tables] == ["b.csv", "c.jsonl"]
+
+
+def test_columns_are_chosen_and_translations_made_anew(tmp_path: Path) -> None:
+    table, catalogue, out = tmp_path / "a.csv", tmp_path / "a.po", tmp_path / "out"
+    table.write_text("id,text\nein,Haus\n")
+    with pytest.raises(InvalidOptionError, match="got none; choose with --columns"):
+        translate_file(table, out, upper)
+    translate_file(table, out, upper, FileWishes(columns=["text"]))
+    assert out.read_text() == "id,text\nein,HAUS\n"
+    catalogue.write_text('msgid "Haus"\nmsgstr "home"\n')
+    translate_file(catalogue, out, upper, FileWishes(retranslate=True, force=True))
+    assert out.read_text() == 'msgid "Haus"\nmsgstr "HAUS"\n'
+
+
 def test_a_pattern_means_what_it_fits(tmp_path: Path) -> None:
     for name in ("a.txt", "b.txt", "c.srt"):
         (tmp_path / name).write_text("x")

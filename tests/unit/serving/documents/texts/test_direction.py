@@ -13,7 +13,7 @@ from pptx.util import Inches
 
 from serving.documents.recognition import recognised
 from serving.documents.texts.direction import is_right_to_left, turn
-from serving.documents.unit import Translated, Unit
+from serving.documents.unit import ReadingWishes, Translated, Unit
 from tests.unit.serving.documents.fakes import parts, rendered
 from tests.unit.serving.documents.packages import WORD, docx, odt, zipped
 
@@ -24,7 +24,7 @@ W = f"{{{WORD}}}"
 def into(content: bytes, name: str, language: str, translate: Callable[[Unit], str] | str) -> bytes:
     """A file with every unit translated into a language."""
     format = recognised(content, name)
-    file = format.read_into(content, language) if format.read_into else format.read(content)
+    file = format.read(content, ReadingWishes(target=language))
     words = (lambda _: translate) if isinstance(translate, str) else translate
     return file.write([Translated(words(unit)) for unit in file.units]).content
 

@@ -28,6 +28,7 @@ from serving.server.work.documents import translating
 from serving.server.work.documents.shelf import DocumentRecord, Shelf, clean_name, new_id
 from serving.server.work.documents.translating import DocumentTranslation
 from serving.server.work.translating.jobs import Jobs
+from tests.unit.serving.documents.test_pdf import pdf
 from tests.unit.serving.echo import EchoTranslator, served, wait_until
 
 TEXT = "Guten Morgen\n\nEin Haus\n\nGuten Morgen\n"
@@ -77,6 +78,61 @@ def test_a_document_comes_back_whole(client: TestClient) -> None:
     assert client.get(f"/documents/{state['id']}").status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("wish", "name"), [({}, "a.en.docx"), ({"output_format": "TXT"}, "a.en.txt")]
+)
+def test_a_pdf_becomes_what_is_asked_for(
+    client: TestClient, wish: dict[str, str], name: str
+) -> None:
+    sent = send(client, pdf("Guten Morgen"), "a.pdf", **wish)
+    state = finished(client, sent.json()["id"])
+    assert (state["state"], state["output_name"]) == ("done", name)
+    result = client.get(f"/documents/{state['id']}/result")
+    assert name in result.headers["content-disposition"]
+    if wish:
+        assert result.text == "Guten Morgen\n"
+    else:
+        assert result.content.startswith(b"PK")
+
+
+def test_what_is_translated_already_stays_unless_it_is_asked_for_anew(client: TestClient) -> None:
+    source = 'msgid "Haus"\nmsgstr "home"\n\nmsgid "Tor"\nmsgstr ""\n'
+    for wish, house in (({}, "home"), ({"retranslate": "true"}, "Haus")):
+        state = finished(client, send(client, source, "a.po", **wish).json()["id"])
+        result = client.get(f"/documents/{state['id']}/result").text
+        assert result == f'msgid "Haus"\nmsgstr "{house}"\n\nmsgid "Tor"\nmsgstr "Tor"\n'
+
+
+def test_the_columns_of_a_table_are_chosen(client: TestClient) -> None:
+    source = 'id,text,"long, text"\n1,Haus,"Tor, alt"\n'
+    state = finished(client, send(client, source, "a.csv", columns='"long, text",2').json()["id"])
+    assert (state["state"], state["format"], state["total"]) == ("done", "csv", 2)
+    assert state["output_name"] == "a.en.csv"
+    assert client.get(f"/documents/{state['id']}/result").text == source
+    state = finished(client, send(client, source, "a.csv", columns="body").json()["id"])
+    assert state["state"] == "failed"
+    assert "got 'body'; choose" in state["error"]
+    assert state["error"].endswith("the file has 1 'id', 2 'text', 3 'long, text'")
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/v2/document", {"target_lang": "EN-US", "auth_key": "any"}),
+        ("/translate_file", {"source": "de", "target": "en"}),
+    ],
+)
+def test_routes_without_a_field_for_columns_say_where_there_is_one(
+    client: TestClient, path: str, fields: dict[str, str]
+) -> None:
+    refused = client.post(path, files={"file": ("a.csv", "id,text\n1,ja\n")}, data=fields)
+    assert refused.status_code == 400
+    body = refused.json()
+    said = body.get("message") or body["error"]
+    assert "in the field columns of /documents" in said
+    assert "the file has 1 'id', 2 'text'" in said
+
+
 def test_events_end_with_the_document(client: TestClient) -> None:
     id = send(client).json()["id"]
     with client.stream("GET", f"/documents/{id}/events") as stream:
@@ -104,6 +160,17 @@ def test_the_source_is_found_by_the_whole_document(client: TestClient) -> None:
         (TEXT, "a.txt", {"target": "zz"}, 400, "zz is not supported"),
         (TEXT, "a.txt", {"source": "zz"}, 400, "zz is not supported"),
         (TEXT, "a.txt", {"model": "none"}, 404, "model must be one of"),
+        (TEXT, "a.txt", {"output_format": "docx"}, 400, "what the file becomes (txt), got 'docx'"),
+        (pdf("Ja."), "a.pdf", {"output_format": "odt"}, 400, "becomes (docx or txt), got 'odt'"),
+        (TEXT, "a.txt", {"columns": "text"}, 400, "columns are of csv, tsv and jsonl files"),
+        (
+            "id,text\n1,ja\n",
+            "a.csv",
+            {},
+            400,
+            "/documents, which other routes lack; the file has 1 'id', 2 'text'",
+        ),
+        ('{"id": "ja"}\n', "a.jsonl", {}, 400, "which other routes lack; the file has 'id'"),
         (b"x" * 300_000, "a.txt", {}, 413, "MACARON_MAX_DOCUMENT_BYTES"),
     ],
 )
@@ -280,6 +347,13 @@ def test_deepls_client_works_unmodified(url: str, monkeypatch: pytest.MonkeyPatc
     deepl_client.translate_document_download(handle, io.BytesIO())
     with pytest.raises(deepl.DeepLException, match="Not found"):  # it is given once
         deepl_client.translate_document_download(handle, io.BytesIO())
+    handle = deepl_client.translate_document_upload(
+        pdf("Guten Morgen"), target_lang="EN-US", filename="a.pdf", output_format="txt"
+    )
+    deepl_client.translate_document_wait_until_done(handle)
+    out = io.BytesIO()
+    deepl_client.translate_document_download(handle, out)
+    assert out.getvalue() == b"Guten Morgen\n"
     for wish, message in (
         ({"output_format": "pdf"}, "output_format"),
         ({"formality": "more"}, "formality"),
@@ -372,6 +446,7 @@ def test_libretranslates_files(client: TestClient) -> None:
     settings = client.get("/frontend/settings").json()
     assert settings["filesTranslation"]
     assert ".docx" in settings["supportedFilesFormat"]
+    assert ".csv" not in settings["supportedFilesFormat"]
 
 
 def test_the_address_of_libretranslates_file_is_the_one_behind_a_proxy() -> None:
