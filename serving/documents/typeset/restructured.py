@@ -62,7 +62,8 @@ _INLINE = re.compile(
       (?:(?P<target>\s*<[^`<>]*>))?`(?P<link>__?(?!\w))?(?P<suffix>:[\w:+.-]+:)?
     | (?P<strong>\*\*)(?=\S)(?P<bold>(?:[^*\\]|\\.|\*(?!\*))+?)(?<=\S)\*\*
     | (?P<em>\*)(?=[^\s*])(?P<italic>(?:[^*\\]|\\.)+?)(?<=\S)\*
-    | (?P<kept>\|(?=\S)[^|\n]+?(?<=\S)\|_{0,2} | \b[A-Za-z0-9][\w.-]*?__?(?![\w_]))
+    | (?P<kept>\|(?=\S)[^|\n]+?(?<=\S)\|_{0,2}
+      | \b[A-Za-z0-9][\w.-]*?__?(?=[\s'")\]}>/\\:.,;!?…”\u2019“»-]|\Z))
     | (?P<note>\s?\[(?:\#?[\w.-]*|\*)\]_(?!\w))
     | (?P<escape>\\(?:\s|.))""",
     re.VERBOSE | re.DOTALL,
@@ -228,15 +229,15 @@ class _Reader:
         while end < len(self._lines) and self._lines[end].strip():
             below = self._lines[end]
             starts = _LINE_BLOCK.match(below, inside) or (is_marked and _indent(below) <= indent)
+            if begin == listed < inside:  # a term, and what is further in defines it
+                break
             if _indent(below) != inside or starts or (not is_marked and inside != indent):
                 break
             if listed and inside < listed:  # an item of the list that the first line begins too
                 break
             end += 1
         place = self._place(number, begin, end, inside if end > number + 1 else begin)
-        literal = self.text[: place.end + 2].endswith("::") and self._lines[
-            end - 1
-        ].rstrip().endswith("::")
+        literal = self._lines[end - 1].rstrip().endswith("::")
         if field and field["name"].split()[0].lower() in _UNREAD_FIELDS:
             return [], end
         behind = self._behind_literal(end, indent) if literal else end
@@ -255,9 +256,10 @@ class _Reader:
         announcement."""
         start = self._begins[first] + begin
         stop = self._begins[last - 1] + len(self._lines[last - 1].rstrip())
-        if self.text[start:stop].endswith("::"):
-            stop -= 2
         source = self.text[start:stop]
+        if source.endswith("::"):
+            source = source[:-2].rstrip()  # a blank before them says that no colon is shown
+            stop = start + len(source)
         space = self._lines[last - 1][:inside] if last > first + 1 else " " * inside
         return ProsePlace(
             start, stop, _prose(source), functools.partial(filled, source=source, indent=space)
@@ -299,7 +301,7 @@ def _sign(match: re.Match[str], signs: Signs) -> Inline:
         return signs.wrap("*", _inlines(match["italic"], signs), "*")
     if match["note"]:
         return signs.thing(source)
-    if match["text"] is not None and match["target"]:
+    if match["text"] and match["target"]:  # without a text, `<a>` is no target
         begin = f":{match['role']}:`" if match["role"] else "`"
         end = f"{match['target']}`{match['link'] or ''}{match['suffix'] or ''}"
         return signs.wrap(begin, [Words(_unescaped(match["text"]))], end)

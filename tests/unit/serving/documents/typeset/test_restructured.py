@@ -141,3 +141,24 @@ def test_directives_and_fields_are_read_with_any_line_end() -> None:
     assert translated(source.encode(), "a.rst").decode() == expected
     result = translated(source.replace("\n", "\r\n").encode(), "a.rst").decode()
     assert result == expected.replace("\n", "\r\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        # What stands in angle brackets alone is a text of its own, not the target of a link.
+        ("Ein `<w:a/>` und :code:`<b>` Ende.\n", "EIN `<w:a/>` UND :code:`<b>` ENDE.\n"),
+        # A blank before the colons says that none is shown.
+        ("Ein Beispiel ... ::\n\n    bleibt\n", "EIN BEISPIEL ... ::\n\n    bleibt\n"),
+        # What is further in than an item's text defines it.
+        (
+            "- Klasse:\n        - eins\n        - zwei\n- drei\n",
+            "- KLASSE:\n        - EINS\n        - ZWEI\n- DREI\n",
+        ),
+        # A name is a reference only before a sign that may stand behind one.
+        ("Alle show_* sind da.\n", "ALLE SHOW\\_\\* SIND DA.\n"),
+    ],
+    ids=["brackets", "colons", "definition", "reference"],
+)
+def test_what_docutils_reads_otherwise_stays_what_it_is(source: str, expected: str) -> None:
+    assert rst(source) == expected
