@@ -10,7 +10,6 @@
 
 #ifdef MACARON_PAIRS
 
-#include <cpuid.h>
 #include <immintrin.h>
 
 #include <utility>
@@ -18,15 +17,11 @@
 namespace macaron {
 
 constexpr int64_t kTwo = 2;              // inputs that one instruction adds up
-constexpr int64_t kBytesNear = 1 << 17;  // of weights, that stay in the second cache for all rows
 constexpr int64_t kSoonNeeded = 2048;    // bytes of weights, after which some are asked of the memory
 
-// Not where the processor has VNNI for such vectors, which ONNX Runtime's own product uses.
-inline bool pairs_work() {
-  constexpr unsigned kVnni = 1u << 4;
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return !__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & kVnni);
-}
+// Not where the processor has VNNI for such vectors, and the compiler does not know it (dots.h): ONNX
+// Runtime's own product uses that.
+inline bool pairs_work() { return !has_avx_vnni(); }
 
 inline __attribute__((always_inline)) Ints add_pairs(Ints sums, __m256i a, __m256i b) {
   return sums + (Ints)_mm256_madd_epi16(a, b);
@@ -83,11 +78,12 @@ class PairRows {
   // The columns of some panels of out [M,N].
   void multiply(const PackedWeight& weight, const Scales& scales, int64_t first_panel,
                 int64_t last_panel, float* out) const {
+    constexpr int64_t kNear = 1 << 17;  // bytes of weights, that stay in the second cache
     // The sums of six rows stay in registers.
     constexpr MultiplySome<int16_t> multiply[] = {multiply_some<1>, multiply_some<2>,
                                                   multiply_some<3>, multiply_some<4>,
                                                   multiply_some<5>, multiply_some<6>};
-    multiply_panels(multiply, rows_, count_, step_, weight, step_ / kTwo, kBytesNear, scales,
+    multiply_panels(multiply, rows_, count_, step_, weight, step_ / kTwo, kNear, scales,
                     first_panel, last_panel, out);
   }
 

@@ -9,8 +9,12 @@
 #if defined(__linux__) && defined(__AVX2__)
 #if !defined(__AVX512F__)
 #define MACARON_PAIRS
+#if __has_include(<avxvnniintrin.h>)  // a compiler that knows VNNI on vectors of AVX
+#define MACARON_DOTS
+#endif
 #elif __has_include(<amxint8intrin.h>)  // a compiler that knows tiles knows VNNI
 #define MACARON_WIDE
+#define MACARON_DOTS
 #endif
 #elif defined(__linux__) && defined(__ARM_FEATURE_DOTPROD)
 #define MACARON_NEON
@@ -20,6 +24,7 @@
 #define MACARON_PRODUCTS
 
 #ifndef MACARON_NEON
+#include <cpuid.h>
 #include <emmintrin.h>
 #endif
 
@@ -67,11 +72,24 @@ class Aligned {
   int64_t size_ = 0;
 };
 
-// Weights [K,N] in panels of columns: for every four inputs, the four of each column side by side
-// (without VNNI: the first two of each column, then the other two). What is missing to full panels
-// is zero.
+#ifdef MACARON_PAIRS
+// Whether the processor has VNNI for vectors of AVX.
+inline bool has_avx_vnni() {
+  constexpr unsigned kVnni = 1u << 4;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & kVnni);
+}
+#endif
+
+// How every four inputs of a panel stand: the four of each column side by side, or, for what
+// multiplies pairs, the first two of each column, then the other two.
+enum class PanelOrder { kFours, kPairs };
+
+// Weights [K,N] in panels of columns. What is missing to full panels is zero.
 class PackedWeight {
  public:
+  explicit PackedWeight(PanelOrder order) : order_(order) {}
+
   // Of numbers [K,N]. Calls `read` with the end of what has been read, and whether that is all.
   template <typename Read>
   void pack(const int8_t* weight, int64_t inputs, int64_t outputs, Read read) {
@@ -149,21 +167,22 @@ class PackedWeight {
     const __m128i pairs[4] = {
         _mm_unpacklo_epi8(four[0], four[1]), _mm_unpacklo_epi8(four[2], four[3]),
         _mm_unpackhi_epi8(four[0], four[1]), _mm_unpackhi_epi8(four[2], four[3])};
-#ifdef MACARON_PAIRS
-    for (int part : {0, 2, 1, 3}) {
-      std::memcpy(to, &pairs[part], sizeof pairs[part]);
-      to += sizeof pairs[part];
+    if (order_ == PanelOrder::kPairs) {
+      for (int part : {0, 2, 1, 3}) {
+        std::memcpy(to, &pairs[part], sizeof pairs[part]);
+        to += sizeof pairs[part];
+      }
+      return;
     }
-#else
     for (int half = 0; half < 2; ++half) {
       const __m128i quarters[2] = {_mm_unpacklo_epi16(pairs[2 * half], pairs[2 * half + 1]),
                                    _mm_unpackhi_epi16(pairs[2 * half], pairs[2 * half + 1])};
       std::memcpy(to + half * sizeof quarters, quarters, sizeof quarters);
     }
 #endif
-#endif
   }
 
+  PanelOrder order_;
   int64_t inputs_ = 0, outputs_ = 0;
   Aligned<int8_t> bytes_;
   Aligned<int32_t> sums_;

@@ -21,70 +21,91 @@ namespace macaron {
 
 constexpr size_t kWeight = 1;  // the input that has it
 
-#ifdef MACARON_WIDE
-
-enum class Unit { kNone, kDots, kTiles };
-
-inline Unit best_unit() {
-  return tiles_work() ? Unit::kTiles : dots_work() ? Unit::kDots : Unit::kNone;
-}
-
-// Rows [M,K] of 8 bits as the processor's best unit reads them; `room` is memory for that.
-class ReadyRows {
- public:
-  ReadyRows(const uint8_t* rows, int64_t count, int64_t inputs, Aligned<uint8_t>& room)
-      : rows_(rows), count_(count), step_(inputs) {
-    static const Unit best = best_unit();
-    if (best == Unit::kTiles) {
-      tiles_.emplace(rows, count, inputs, room);
-    } else if (inputs % kFour) {
-      step_ = pieces(inputs, kFour) * kFour;
-      uint8_t* padded = room.resize(count * step_);
-      std::fill(padded, padded + count * step_, 0);
-      for (int64_t row = 0; row < count; ++row)
-        std::copy(rows + row * inputs, rows + (row + 1) * inputs, padded + row * step_);
-      rows_ = padded;
-    }
-  }
-
-  // The columns of some panels of out [M,N].
-  void multiply(const PackedWeight& weight, const Scales& scales, int64_t first_panel,
-                int64_t last_panel, float* out) const {
-    if (tiles_)
-      multiply_with_tiles(*tiles_, weight, scales, first_panel, last_panel, out);
-    else
-      multiply_with_dots(rows_, count_, step_, weight, scales, first_panel, last_panel, out);
-  }
-
- private:
-  const uint8_t* rows_;
-  int64_t count_, step_;
-  std::optional<TileRows> tiles_;
-};
-
-#elif defined(MACARON_NEON)
-
-using ReadyRows = NeonRows;
+#ifdef MACARON_NEON
 
 enum class Unit { kNone, kNeon };
 
 inline Unit best_unit() { return Unit::kNeon; }
 
+using ReadyRows = NeonRows;
+
 #else
 
-using ReadyRows = PairRows;
+enum class Unit { kNone, kPairs, kDots, kTiles };
 
-enum class Unit { kNone, kPairs };
+#ifdef MACARON_WIDE
 
-inline Unit best_unit() { return pairs_work() ? Unit::kPairs : Unit::kNone; }
+inline Unit best_unit() {
+  return tiles_work() ? Unit::kTiles : dots_work() ? Unit::kDots : Unit::kNone;
+}
+
+using OtherRows = TileRows;
+
+#else
+
+inline Unit best_unit() {
+#ifdef MACARON_DOTS
+  if (dots_work()) return Unit::kDots;
+#endif
+  return pairs_work() ? Unit::kPairs : Unit::kNone;
+}
+
+using OtherRows = PairRows;
 
 #endif
+#endif
 
-// Whether the processor has a unit for them.
-inline bool products_work() {
-  static const bool work = best_unit() != Unit::kNone;
-  return work;
+// The processor's unit for them.
+inline Unit product_unit() {
+  static const Unit unit = best_unit();
+  return unit;
 }
+
+inline bool products_work() { return product_unit() != Unit::kNone; }
+
+#ifdef MACARON_NEON
+
+inline PanelOrder panel_order() { return PanelOrder::kFours; }
+
+#else
+
+inline PanelOrder panel_order() {
+  return product_unit() == Unit::kPairs ? PanelOrder::kPairs : PanelOrder::kFours;
+}
+
+// Rows [M,K] of 8 bits as that unit reads them; `room` is memory for that.
+class ReadyRows {
+ public:
+  ReadyRows(const uint8_t* rows, int64_t count, int64_t inputs, Aligned<uint8_t>& room) {
+#ifdef MACARON_DOTS
+    if (product_unit() == Unit::kDots) {
+      dots_.emplace(rows, count, inputs, room);
+      return;
+    }
+#endif
+    others_.emplace(rows, count, inputs, room);
+  }
+
+  // The columns of some panels of out [M,N].
+  void multiply(const PackedWeight& weight, const Scales& scales, int64_t first_panel,
+                int64_t last_panel, float* out) const {
+#ifdef MACARON_DOTS
+    if (dots_) {
+      dots_->multiply(weight, scales, first_panel, last_panel, out);
+      return;
+    }
+#endif
+    others_->multiply(weight, scales, first_panel, last_panel, out);
+  }
+
+ private:
+#ifdef MACARON_DOTS
+  std::optional<DotRows> dots_;
+#endif
+  std::optional<OtherRows> others_;
+};
+
+#endif
 
 // Its weight, laid out.
 struct ProductKernel {
@@ -175,7 +196,7 @@ OperatorTable weight_table() {
       const Shape shape = shape_of(*runtime, weight);
       require(shape.size() == 2 && size_of(shape) > 0,
               "weights must be [K,N], or [N,K] of a table, neither of them 0");
-      auto made = std::make_unique<ProductKernel>(ProductKernel{of(t), {}});
+      auto made = std::make_unique<ProductKernel>(ProductKernel{of(t), PackedWeight(panel_order())});
       const int8_t* numbers = data_of<int8_t>(*runtime, weight);
       ReadOnce reading(numbers, size_of(shape));
       const auto read = [&](const int8_t* end, bool last) { reading.until(end, last); };

@@ -53,6 +53,10 @@ class TileRows {
 
   const uint8_t* block(int64_t index) const { return tiles_ + index * steps_ * kTileSize; }
 
+  // The columns of some panels of out [M,N].
+  void multiply(const PackedWeight& weight, const Scales& scales, int64_t first_panel,
+                int64_t last_panel, float* out) const;
+
  private:
   const uint8_t* tiles_;
   int64_t count_, steps_;
@@ -104,22 +108,20 @@ MACARON_TILES inline void multiply_tiles(const uint8_t* first, const uint8_t* se
   _tile_stored(3, sums + 3 * kSums, kLine);
 }
 
-// The columns of some panels of out [M,N].
-inline void multiply_with_tiles(const TileRows& rows, const PackedWeight& weight,
-                                const Scales& scales, int64_t first_panel, int64_t last_panel,
-                                float* out) {
+inline void TileRows::multiply(const PackedWeight& weight, const Scales& scales,
+                               int64_t first_panel, int64_t last_panel, float* out) const {
   alignas(kLine) int32_t sums[4 * kSums];
   begin_tiles();
-  for (int64_t chunk = 0; chunk < rows.blocks(); chunk += kChunk) {
-    const int64_t end = std::min(chunk + kChunk, rows.blocks());
+  for (int64_t chunk = 0; chunk < blocks(); chunk += kChunk) {
+    const int64_t end = std::min(chunk + kChunk, blocks());
     for (int64_t panel = first_panel; panel < last_panel; ++panel) {
       const PanelOutput columns(weight, panel, scales, out);
       for (int64_t block = chunk; block < end; block += 2) {
         const int64_t together = std::min<int64_t>(2, end - block);
-        multiply_tiles(rows.block(block), together == 2 ? rows.block(block + 1) : nullptr,
+        multiply_tiles(this->block(block), together == 2 ? this->block(block + 1) : nullptr,
                        weight.panel(panel), weight.depth() / kDepth, sums);
         for (int64_t b = 0; b < together; ++b)
-          for (int64_t r = 0; r < rows.height(block + b); ++r) {
+          for (int64_t r = 0; r < height(block + b); ++r) {
             const int32_t* row = sums + b * 2 * kSums + r * kLanes;
             columns.write((block + b) * kTileRows + r, load(row), load(row + kSums));
           }

@@ -30,22 +30,25 @@ FLAGS = (
 )
 FEATURES = set(kernels.processor_features().split())
 SETS: dict[str, tuple[str, set[str], dict[str, str]]] = {
-    "AVX2": ("x86-64-v3", {"avx2", "fma"}, {}),
+    "AVX2": ("x86-64-v3", {"avx2", "fma"}, {"WITHOUT_VNNI": "1"}),
+    "AVX-VNNI": ("x86-64-v3", {"avx2", "fma", "avx_vnni"}, {}),
     "AVX-512 with VNNI": ("x86-64-v4", {"avx512bw", "avx512_vnni"}, {"WITHOUT_TILES": "1"}),
     "AMX": ("x86-64-v4", {"avx512bw", "amx_int8"}, {}),
 }
 """Instruction sets: what is compiled for, what the processor must have, and the environment."""
 # Which unit multiplies is a matter of the processor: here it is one of the test.
 SOURCE = """
-#define pairs_work pairs_wanted
+#define has_avx_vnni vnni_there
 #define tiles_work tiles_there
-#include "pairs.h"
+#include "product.h"
 #include "tiles.h"
-#undef pairs_work
+#undef has_avx_vnni
 #undef tiles_work
 #include <cstdlib>
 namespace macaron {
-inline bool pairs_work() { return true; }
+#ifdef MACARON_PAIRS
+inline bool has_avx_vnni() { return !std::getenv("WITHOUT_VNNI") && vnni_there(); }
+#endif
 #ifdef MACARON_WIDE
 inline bool tiles_work() { return !std::getenv("WITHOUT_TILES") && tiles_there(); }
 #endif
