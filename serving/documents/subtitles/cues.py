@@ -11,7 +11,7 @@ from serving.documents.raw.encoding import decoded
 from serving.documents.subtitles.division import divided, wrapped
 from serving.documents.unit import FileInUnits, Format, Translated, Unit, WrittenFile, check_lengths
 
-_CLOCK = r"(?:(\d+):)?(\d\d?):(\d\d)[,.](\d+)"
+_CLOCK = r"(?:(\d+):)?(\d\d?):(\d\d?)[,.](\d+)"
 _ARROW = re.compile(rf"[ \t]*{_CLOCK}[ \t]*-->[ \t]*{_CLOCK}[^\n]*\n")
 _COMMA = re.compile(rf"[ \t]*{_CLOCK},{_CLOCK}[ \t]*\n")
 _NUMBER = re.compile(r"[ \t]*\d+[ \t]*\Z")
@@ -122,7 +122,13 @@ def _lines(
     for cue, words in zip(
         group, divided(given, [len(cue.words) for cue in group], seconds), strict=True
     ):
-        yield cue, kind.line_break.join(wrapped(kind.written(words)))
+        yield cue, kind.line_break.join(wrapped(_own_times(kind.written(words), text, cue)))
+
+
+def _own_times(words: str, text: str, cue: Cue) -> str:
+    """Words without times that came with a word of another cue: outside of their own they are
+    not valid."""
+    return _TIME.sub(lambda time: time[0] if time[0] in text[cue.begin : cue.end] else "", words)
 
 
 def _with(text: str, found: Sequence[tuple[Cue, str]], kind: _Kind, *, beside: bool) -> str:

@@ -245,3 +245,20 @@ def test_classes_and_times_within_cues_of_vtt_are_tags() -> None:
 def test_lines_may_end_as_on_old_computers() -> None:
     result = translated(SRT.replace("\n", "\r").encode(), "a.srt")
     assert result == translated(SRT.encode(), "a.srt").replace(b"\n", b"\r")
+
+
+def test_a_time_within_a_cue_does_not_go_to_another_one() -> None:
+    source = (
+        "WEBVTT\n\n00:01.000 --> 00:02.000\nEin <00:01.500>Haus\n\n"
+        "00:02.000 --> 00:04.000\nam <00:03.000>Meer\n"
+    )
+    result = translated(source.encode(), "a.vtt", backwards).decode()
+    assert "HAUS" in result.partition("00:02.000 -->")[2]
+    assert "<00:01.500>" not in result.partition("00:02.000 -->")[2]
+    assert "<00:03.000>" not in result.partition("00:02.000 -->")[0]
+
+
+def test_times_of_single_digits_are_read() -> None:
+    source = "WEBVTT\n\n0:0:0.0 --> 0:0:3.540\nGuten Morgen.\n\n0:1:5.2 --> 1:2:7.950\nDanke.\n"
+    expected = source.replace("Guten Morgen", "GUTEN MORGEN").replace("Danke", "DANKE")
+    assert translated(source.encode(), "a.vtt").decode() == expected
