@@ -311,6 +311,7 @@ def test_lines_of_dotnet_resources_stay_apart() -> None:
         ("Nicht", "Don't", "Don't"),
         ("Nicht {0} '{1}'", "Don't {0} '{1}'", "Don''t {0} '{1}'"),
         ("It''s {0}", "C''est {0}", "C''est {0}"),
+        ("It's {0}", "C'est {0}", "C'est {0}"),  # as whoever wrote the source has it
     ],
 )
 def test_apostrophes_of_messages_with_arguments_are_doubled(
