@@ -93,6 +93,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_encoder_rivals(verbs)
     _add_student_rivals(verbs)
     _add_documents(verbs)
+    _add_batches(verbs)
     _add_gate(verbs)
     _add_tables(verbs)
     _add_picture(verbs)
@@ -611,6 +612,36 @@ def _add_documents(verbs: _Verbs) -> None:
     parser.add_argument("--cues", type=int, default=2000, metavar="N", help="default 2000")
     parser.add_argument(
         "--seconds", type=int, default=30, metavar="N", help="of each load; default 30, 0 for none"
+    )
+    parser.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
+    _add_threads(parser)
+    parser.add_argument("--busy", action="store_true", help=_BUSY)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
+
+
+def _add_batches(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "batches",
+        help="the latency of a server's clients without a batch and beside one",
+        description="Clients ask a server for three sentences a second, in turns without a batch "
+        "and beside batches whose lines have few and many texts.",
+    )
+    parser.add_argument("--bundle", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--languages", required=True, metavar="SOURCE-TARGET")
+    parser.add_argument(
+        "--texts", type=Path, required=True, metavar="FILE", help="a sentence a line"
+    )
+    parser.add_argument(
+        "--line-texts",
+        default="1,16,128",
+        metavar="N,...",
+        help="texts of a line; a batch for each; default 1,16,128",
+    )
+    parser.add_argument(
+        "--batch-texts", type=int, default=5000, metavar="N", help="of a batch; default 5000"
+    )
+    parser.add_argument(
+        "--seconds", type=int, default=30, metavar="N", help="of each load; default 30"
     )
     parser.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
     _add_threads(parser)

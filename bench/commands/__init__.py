@@ -32,6 +32,7 @@ VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "encoder-rivals": rivals.encoder_rivals,
     "student-rivals": rivals.student_rivals,
     "documents": decoding.documents,
+    "batches": decoding.batches,
     "gate": gate.gate,
     "tables": documents.tables,
     "picture": documents.picture,

@@ -57,6 +57,8 @@ from training.models import PRESETS, LanguageModelConfig
 
 _DEFAULT_SEED = 1
 _SERVED_SENTENCES = 4000
+_MAX_LINE_TEXTS = 128
+"""MACARON_MAX_TEXTS of a server by default."""
 
 
 def engine(options: argparse.Namespace) -> int:
@@ -312,4 +314,36 @@ def documents(options: argparse.Namespace) -> int:
     print(documents_markdown(command, machine, plan, found))
     if options.json is not None:
         write_documents(options.json, command, machine, found)
+    return status(machine, busy=options.busy)
+
+
+def batches(options: argparse.Namespace) -> int:
+    """Measure the latency of clients beside batches; the table goes to stdout."""
+    from bench.runs.decoding.batches import (
+        BatchesPlan,
+        batches_markdown,
+        run_batches,
+        write_batches,
+    )
+
+    cores = cores_of(options.threads)
+    check_file("--json", options.json)
+    source, _, target = options.languages.partition("-")
+    plan = BatchesPlan(
+        bundle=options.bundle,
+        texts=read_texts(options.texts),
+        languages=(source, target),
+        line_texts=numbers("--line-texts", options.line_texts, _MAX_LINE_TEXTS),
+        batch_texts=at_least_one("--batch-texts", options.batch_texts),
+        seconds=at_least_one("--seconds", options.seconds),
+        repetitions=at_least_one("--repetitions", options.repetitions),
+        threads=cores,
+    )
+    machine = idle_machine(cores, busy=options.busy)
+    found = run_batches(plan, tell)
+    machine = watched(machine)
+    command = command_of(options)
+    print(batches_markdown(command, machine, plan, found))
+    if options.json is not None:
+        write_batches(options.json, command, machine, found)
     return status(machine, busy=options.busy)

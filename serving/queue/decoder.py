@@ -347,7 +347,7 @@ class Scheduler(Generic[Task, News, Outcome]):
         plural noun for a request in messages."""
         self.limits = limits
         """Limits of a batch; the cache memory is that of all engines together."""
-        self._held_at_once = max(1, limits.max_rows * len(engines) // 2)
+        self._held_at_once = max(1, limits.max_rows * len(engines) // 4)
         each = replace(limits, max_cache_bytes=limits.max_cache_bytes // len(engines))
         self._open = OpenTickets()
         self._queue: RequestQueue[Work[Task, News, Outcome]] = RequestQueue(max_queue, unit)

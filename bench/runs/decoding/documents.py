@@ -8,24 +8,25 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import serving
 from bench.errors import BenchError
-from bench.machine.load import Load, poisson_load
+from bench.machine.load import Load
 from bench.machine.stopwatch import time_process
 from bench.reports.report import Machine, head_lines, table_head, table_line
+from bench.runs.decoding.beside import LoadsBeside, latency_lines, loads_beside
 from bench.subjects.documents import WORDS_A_PAGE, report_of, subtitles_of
-from bench.systems.processes.document_server import DocumentServer
+from bench.systems.processes.background_server import BackgroundServer
 from bench.systems.processes.repetitions import Progress
 from serving.documents.recognition import recognised
 from serving.translation.reading import TextInSentences
 from serving.translation.translator import ModelTranslator, Translator, Wishes
 
-_RATE = 3.0
-"""Requests per second of the clients beside a document."""
+_BESIDE = "beside a document"
 _WARM_UP = 64
 """Number of sentences for warming up."""
 _MIB = 2**20
@@ -201,7 +202,8 @@ def documents_markdown(
     beside = (memory.document - memory.sentence) / _MIB
     lines.append(table_line(["document beside the model", f"{beside:.0f}"]))
     if result.alone:
-        lines += ["", *_latency_lines(plan, result)]
+        loads = LoadsBeside(result.alone, {_BESIDE: result.beside})
+        lines += ["", *latency_lines("without a document", loads, plan.seconds)]
     return "\n".join(lines)
 
 
@@ -246,39 +248,23 @@ def _loads(
     """Poisson arrivals at a server, in turns without and beside a document."""
     source, target = plan.languages
     bodies = [{"q": text, "source": source, "target": target} for text in plan.texts]
-    alone, beside = list[Load](), list[Load]()
-    with DocumentServer(plan.bundle, plan.threads, folder) as server:
-        url = f"{server.url}/translate"
-        poisson_load(url, bodies, _RATE, min(plan.seconds, 5.0), 0)  # warm-up
-        for repetition in range(plan.repetitions):
-            progress(f"latency: repetition {repetition + 1} of {plan.repetitions}")
-            alone.append(poisson_load(url, bodies, _RATE, plan.seconds, repetition))
-            id = server.submit(report, "report.docx", source, target)
-            beside.append(poisson_load(url, bodies, _RATE, plan.seconds, repetition))
-            state = server.state(id)
-            server.remove(id)
+    with BackgroundServer(plan.bundle, plan.threads, folder) as server:
+
+        @contextmanager
+        def document() -> Iterator[None]:
+            id = server.submit_document(report, "report.docx", source, target)
+            yield
+            state = server.document(id)
+            server.remove_document(id)
             if state["state"] != "translating":
                 raise BenchError(f"the document must outlast the load: more --pages; got {state}")
-    return alone, beside
 
-
-def _latency_lines(plan: DocumentsPlan, result: DocumentsResult) -> list[str]:
-    columns = ["clients of a server", "requests", "p50, ms", "p95, ms (min-max)", "failed"]
-    lines = table_head(columns)
-    for name, loads in (("without a document", result.alone), ("beside a document", result.beside)):
-        p95 = [load.percentile(95) for load in loads]
-        p50 = statistics.median(load.percentile(50) for load in loads)
-        count = sum(len(load.latencies_ms) for load in loads)
-        middle = f"{statistics.median(p95):.0f} ({min(p95):.0f}-{max(p95):.0f})"
-        failed = sum(load.failed for load in loads)
-        lines.append(table_line([name, str(count), f"{p50:.0f}", middle, str(failed)]))
-    pairs = zip(result.beside, result.alone, strict=True)
-    ratios = [b.percentile(95) / a.percentile(95) for b, a in pairs]
-    shown = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
-    lines.append(table_line(["ratio of the pairs", "", "", shown, ""]))
-    return [
-        f"{_RATE:g} requests/s of one sentence each, for {plan.seconds:g} s; latency from the "
-        "moment when a request is due.",
-        "",
-        *lines,
-    ]
+        found = loads_beside(
+            f"{server.url}/translate",
+            bodies,
+            {_BESIDE: document},
+            plan.seconds,
+            plan.repetitions,
+            progress,
+        )
+    return found.alone, found.beside[_BESIDE]

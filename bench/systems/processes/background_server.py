@@ -1,4 +1,4 @@
-"""A server of one bundle that takes documents, in a process of its own."""
+"""A server of one bundle that takes documents and batches, in a process of its own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,12 @@ _READY = "ready\n"
 _POLL_S = 0.05
 
 
-class DocumentServer:
+class BackgroundServer:
     """The parent's end: a server that is ready. Ends with `with`."""
 
-    def __init__(self, bundle: Path, threads: int, folder: Path) -> None:
-        """`folder` is empty; the server keeps what it needs there. Raises BenchError where it does
-        not start."""
+    def __init__(self, bundle: Path, threads: int, folder: Path, *, store: bool = False) -> None:
+        """`folder` is empty; the server keeps what it needs there, and with `store`, which batches
+        need, in a database, too. Raises BenchError where it does not start."""
         bundles = folder / "bundles"
         bundles.mkdir()
         (bundles / bundle.name).symlink_to(bundle.resolve())
@@ -40,6 +41,8 @@ class DocumentServer:
                 "MACARON_DOCUMENTS": str(folder / "documents"),
                 "MACARON_THREADS": str(threads),
             }
+            if store:
+                environment["MACARON_STORE"] = f"sqlite:///{folder / 'store.db'}"
             asked = {"fd": listener.fileno(), "environment": environment}
             self._process = start_child(__name__, asked, [listener.fileno()])
         assert self._process.stdout is not None
@@ -47,13 +50,13 @@ class DocumentServer:
             self._end()
             raise BenchError(f"the server of {bundle} did not start; see the messages above")
 
-    def __enter__(self) -> DocumentServer:
+    def __enter__(self) -> BackgroundServer:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._end()
 
-    def submit(self, content: bytes, name: str, source: str, target: str) -> str:
+    def submit_document(self, content: bytes, name: str, source: str, target: str) -> str:
         """Hand a document in; gives its id once it is being translated."""
         answer = httpx.post(
             f"{self.url}/documents",
@@ -63,19 +66,54 @@ class DocumentServer:
         state = answer.json()
         while state.get("state") == "queued":
             time.sleep(_POLL_S)
-            state = self.state(state["id"])
+            state = self.document(state["id"])
         if state.get("state") != "translating":
             raise BenchError(f"the document is not being translated: {state}")
         return str(state["id"])
 
-    def state(self, id: str) -> dict[str, Any]:
+    def document(self, id: str) -> dict[str, Any]:
         """What is known of a document."""
         found: dict[str, Any] = httpx.get(f"{self.url}/documents/{id}").json()
         return found
 
-    def remove(self, id: str) -> None:
+    def remove_document(self, id: str) -> None:
         """Delete a document, done or not."""
         httpx.delete(f"{self.url}/documents/{id}")
+
+    def submit_batch(self, bodies: Sequence[dict[str, Any]]) -> str:
+        """Hand in a batch, of which each line is a request to translate; gives its id once lines
+        are being answered."""
+        lines = (
+            {"custom_id": str(number), "method": "POST", "url": "/translate", "body": body}
+            for number, body in enumerate(bodies)
+        )
+        file = ("in.jsonl", "\n".join(map(json.dumps, lines)).encode())
+        sent = httpx.post(
+            f"{self.url}/v1/files", data={"purpose": "batch"}, files={"file": file}
+        ).json()
+        wishes = {
+            "input_file_id": sent.get("id"),
+            "endpoint": "/translate",
+            "completion_window": "24h",
+        }
+        state = httpx.post(f"{self.url}/v1/batches", json=wishes).json()
+        while state.get("status") == "validating":
+            time.sleep(_POLL_S)
+            state = self.batch(state["id"])
+        if state.get("status") != "in_progress":
+            raise BenchError(f"the batch is not being answered: {state}")
+        return str(state["id"])
+
+    def batch(self, id: str) -> dict[str, Any]:
+        """What is known of a batch."""
+        found: dict[str, Any] = httpx.get(f"{self.url}/v1/batches/{id}").json()
+        return found
+
+    def cancel_batch(self, id: str) -> None:
+        """End a batch, and wait until it has ended."""
+        httpx.post(f"{self.url}/v1/batches/{id}/cancel")
+        while self.batch(id)["status"] in ("in_progress", "cancelling"):
+            time.sleep(_POLL_S)
 
     def _end(self) -> None:
         self._process.terminate()
