@@ -29,13 +29,17 @@ class Masks:
         self._words = self._words or _free_words(self.source)
         return next(self._words)
 
+    def count(self) -> str:
+        """A mask for an object that is read as a number of things."""
+        self._figures = self._figures or _free_numbers(self.source, _FIGURES)
+        return next(self._figures)
+
     def figure(self, figure: str) -> str:
         """A mask for a figure that is read as a number or a time."""
         if is_time(figure):
             self._hours = self._hours or _free_numbers(self.source, _HOURS)
             return next(self._hours)
-        self._figures = self._figures or _free_numbers(self.source, _FIGURES)
-        return next(self._figures)
+        return self.count()
 
 
 def mask_pattern(mask: str) -> str:

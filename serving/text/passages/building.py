@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from serving.text.alignment import Span
+from serving.text.kept.counts import counts
 from serving.text.kept.masks import Masks
 from serving.text.kept.placeholders import Placeholder, is_plain, placeholders
 from serving.text.kept.spelling import Unspelt, with_unspelt
@@ -187,16 +188,20 @@ class Builder:
     def kept(
         self, span: Span, parts: Iterable[Passage | str] = (), *, figure: bool = False
     ) -> None:
-        """Append a kept object, which the model reads as a mask: a word, or a number for a
-        figure."""
+        """Append a kept object, which the model reads as a mask: a number for a figure and for what
+        counts the next word, otherwise a word."""
         begin, end = self._seen(span)
         self._flush("a")
-        mask = self._masks.figure(self._source[begin:end]) if figure else self._masks.word()
+        written = self._source[begin:end]
+        if figure:
+            mask = self._masks.figure(written)
+        else:
+            mask = self._masks.count() if counts(self._source, span) else self._masks.word()
         self._part(begin)
         inline = Inline(
             self._length,
             self._length + len(mask),
-            self._source[begin:end],
+            written,
             masked=True,
             figure=figure,
             parts=list(parts),

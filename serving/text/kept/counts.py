@@ -1,0 +1,47 @@
+"""Placeholders that count what the next word names, by the type or the name that they have."""
+
+from __future__ import annotations
+
+import re
+
+from serving.text.alignment import Span
+
+_PRINTF = re.compile(r"%(?:\(\w+\)|\d+\$)?[-+,']*\d*(?:hh|h|ll|l|z|j|t|q)?[diu]")
+_NAMED = re.compile(
+    r"[^\w|]*(?:[A-Za-z_]\w*\.)*(?P<name>[A-Za-z_]\w*)\s*(?:\|[^{}]*)?\W*(?<![})\s][%€$])"
+)
+_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_COUNTS = frozenset(
+    """
+    count counter num number total amount quantity qty nb length anzahl zahl nombre cantidad
+    seconds minutes hours days weeks months years
+    """.split()  # noqa: SIM905
+)
+_COUNTED = re.compile(
+    r"(?:</[^<>]*>|[*_]+)*[ \u00a0\u202f]+"
+    r"(?:(?P<part>(?:of|out|from|von|aus|sur|de|du|des|del)\b)|[^\W\d_])"
+)
+"""A word behind a number of things. `of` and its like make a part of it, as in `page 3 of 4`."""
+_WORD = re.compile(r"[^\W\d_]")
+_AROUND = re.compile(r"</?[A-Za-z][^<>]*>|\*+")
+_LONGEST = 60
+"""More characters than this are no name of a number."""
+
+
+def counts(source: str, span: Span) -> bool:
+    """Whether a placeholder of the source is a whole number before what it counts: `%d files`,
+    `{{count}} items`. Such are `%d`, `%lld` and what is called `n` or has a name that begins or
+    ends with a word such as `count`. `{0}` and `%s` may stand for anything."""
+    behind = _COUNTED.match(source, span[1])
+    if behind is None or (behind["part"] and _WORD.search(source, 0, span[0])):
+        return False
+    placeholder = _AROUND.sub("", source[slice(*span)])
+    if len(placeholder) > _LONGEST:
+        return False
+    if _PRINTF.fullmatch(placeholder):
+        return True
+    named = _NAMED.fullmatch(placeholder)
+    if named is None or named["name"] == placeholder:
+        return False
+    parts = [part.lower() for part in _PARTS.findall(named["name"])]
+    return parts == ["n"] or bool(parts and {parts[0], parts[-1]} & _COUNTS)
