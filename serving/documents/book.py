@@ -24,7 +24,7 @@ _RECORD = re.compile(r"\.opf\Z", re.IGNORECASE)
 _ITEM = re.compile(r"<(?:\w+:)?item\s[^>]*>")
 _ADDRESS = re.compile(r"""\shref\s*=\s*(["'])(.*?)\1""")
 _PAGE = re.compile(r"""\smedia-type\s*=\s*["']application/xhtml\+xml["']""")
-_TITLE = re.compile(r"<dc:title(?:\s[^>]*)?>([^<]*)</")
+_SHOWN = re.compile(r"<dc:(?:title|description)(?:\s[^>]*)?>([^<]*)</")
 _LANGUAGE = re.compile(r"(<dc:language(?:\s[^>]*)?>)[^<]*(</)")
 _SPINE = re.compile(r"<(?:\w+:)?spine\b[^>]*?(?=\s*/?>)")
 _PROGRESSION = re.compile(r"""\spage-progression-direction\s*=\s*(?:"[^"]*"|'[^']*')""")
@@ -40,9 +40,9 @@ class _Part:
 
 
 def read_epub(content: bytes, target: str = "") -> FileInUnits:
-    """The chapters of a book as pages of HTML, the labels of its table of contents, and its title.
-    The book says that it is in the `target` language, and its pages turn the way of that. Raises
-    DocumentError for a book whose text is locked."""
+    """The chapters of a book as pages of HTML, the labels of its table of contents, its title and
+    its description. The book says that it is in the `target` language, and its pages turn the way
+    of that. Raises DocumentError for a book whose text is locked."""
     archive = Archive(content)
     if _RIGHTS in archive.names and any(
         not _FONTS.search(method) for method in _METHOD.findall(archive.read(_RIGHTS))
@@ -76,7 +76,7 @@ def _parts(archive: Archive, target: str) -> Iterator[_Part]:
         elif _RECORD.search(name):
             record = decoded(archive.read(name))
             text = _in_language(record.text, target) if target else record.text
-            yield _Part(name, _of_slots(record.encoded(text).content, _TITLE))
+            yield _Part(name, _of_slots(record.encoded(text).content, _SHOWN))
 
 
 def _chapters(archive: Archive) -> Iterator[str]:

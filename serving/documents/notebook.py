@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from serving.documents.raw.encoding import decoded
+from serving.documents.texts.asides import aside_units, markdown_asides, with_asides
 from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
 from serving.errors import DocumentError
 
@@ -14,21 +15,25 @@ _NEW_LAYOUT = "The file was not laid out as notebooks are; its JSON is written a
 
 
 def read_notebook(content: bytes) -> FileInUnits:
-    """Each cell in Markdown is a unit; code, outputs and metadata stay. Raises DocumentError for
-    what is no notebook."""
+    """Each cell in Markdown is a unit, and so is what stands for a picture; code, outputs and
+    metadata stay. Raises DocumentError for what is no notebook."""
     source = decoded(content)
     if not source.text.strip():
         return FileInUnits([], lambda _: WrittenFile(content))
     tree = _tree(source.text)
     crlf = "\r\n" in source.text
     indent, ascii = _layout(source.text.replace("\r\n", "\n"), tree)
-    units = [Unit(_text(cell), "markdown") for cell in _cells(tree)]
+    cells = [Unit(_text(cell), "markdown") for cell in _cells(tree)]
+    asides = aside_units([cell.text for cell in cells], markdown_asides)
+    units = [*cells, *asides]
     check_lengths(units)
 
     def write(translations: Sequence[Translated]) -> WrittenFile:
         other = _tree(source.text)
-        for cell, translation in zip(_cells(other), translations, strict=True):
-            text = translation.text
+        texts = [translation.text for translation in translations]
+        own = dict(zip(asides, texts[len(cells) :], strict=True))
+        for cell, words in zip(_cells(other), texts[: len(cells)], strict=True):
+            text = with_asides(words, markdown_asides, own)
             in_lines = isinstance(cell["source"], list)
             cell["source"] = text.splitlines(keepends=True) if in_lines else text
         if indent is None:

@@ -7,6 +7,13 @@ from collections.abc import Sequence
 from xml.sax.saxutils import quoteattr
 
 from serving.documents.raw.encoding import decoded
+from serving.documents.texts.asides import (
+    Find,
+    aside_units,
+    html_asides,
+    markdown_asides,
+    with_asides,
+)
 from serving.documents.texts.direction import is_right_to_left
 from serving.documents.texts.pieces import html_units, markdown_units
 from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
@@ -44,28 +51,31 @@ def read_text(content: bytes) -> FileInUnits:
 
 
 def read_markdown(content: bytes) -> FileInUnits:
-    """The blocks of a Markdown file, several in a unit."""
+    """The blocks of a Markdown file, several in a unit, and what stands for its pictures."""
     source = decoded(content)
     parts = markdown_units(source.text)
+    asides = aside_units([source.text], markdown_asides)
 
     def write(translations: Sequence[Translated]) -> WrittenFile:
-        return source.encoded(_filled(parts, translations))
+        return source.encoded(_filled(parts, asides, markdown_asides, translations))
 
-    return FileInUnits(_units(parts), write)
+    return FileInUnits(_units(parts, asides), write)
 
 
 def read_html(content: bytes, target: str = "") -> FileInUnits:
-    """The blocks of a page, several in a unit. The page says that it is in the `target` language,
-    if it says its language, and runs the way of that."""
+    """The blocks of a page, several in a unit, and attributes that a reader sees or hears. The page
+    says that it is in the `target` language, if it says its language, and runs the way of that."""
     declared = _CHARSET.search(content[:4096])
     source = decoded(content, declared[1].decode() if declared else None)
-    parts = html_units(_in_language(source.text, target) if target else source.text)
+    page = _in_language(source.text, target) if target else source.text
+    parts = html_units(page)
+    asides = aside_units([page], html_asides)
 
     def write(translations: Sequence[Translated]) -> WrittenFile:
-        text = _filled(parts, translations)
+        text = _filled(parts, asides, html_asides, translations)
         return WrittenFile(source.mark + text.encode(source.encoding, "xmlcharrefreplace"))
 
-    return FileInUnits(_units(parts), write)
+    return FileInUnits(_units(parts, asides), write)
 
 
 def _in_language(text: str, target: str) -> str:
@@ -81,13 +91,22 @@ def _in_language(text: str, target: str) -> str:
     return text[: root.start()] + tag + text[root.end() :]
 
 
-def _units(parts: Sequence[str | Unit]) -> list[Unit]:
-    """Those of the parts that are to be translated; raises TooLongError."""
-    units = [part for part in parts if isinstance(part, Unit)]
+def _units(parts: Sequence[str | Unit], asides: Sequence[Unit]) -> list[Unit]:
+    """Those of the parts that are to be translated, and the texts in markup; raises
+    TooLongError."""
+    units = [*(part for part in parts if isinstance(part, Unit)), *asides]
     check_lengths(units)
     return units
 
 
-def _filled(parts: Sequence[str | Unit], translations: Sequence[Translated]) -> str:
+def _filled(
+    parts: Sequence[str | Unit],
+    asides: Sequence[Unit],
+    find: Find,
+    translations: Sequence[Translated],
+) -> str:
+    """A page with the translations of its parts, and then of the texts in markup."""
     given = iter(translations)
-    return "".join(part if isinstance(part, str) else next(given).text for part in parts)
+    text = "".join(part if isinstance(part, str) else next(given).text for part in parts)
+    own = {unit: translation.text for unit, translation in zip(asides, given, strict=True)}
+    return with_asides(text, find, own)

@@ -38,6 +38,9 @@ _FORMULA = re.compile(
     r"(?!\d[\d.,]*\s)[^$\n]{1,200}(?<![\s\\])\$(?![\w$])"
 )
 _WIKI = re.compile(r"!?\[\[[^\[\]|\n]{1,200}\\?\|(?P<text>[^\[\]|\n]{1,200})\]\](?!\()")
+_INNER = r"(?:[^\[\]\\\n]|\\.)"
+_LABEL = re.compile(rf"(?:{_INNER}|\[(?:{_INNER}|\[{_INNER}*\])*\])*\](?=[(\[])")
+"""What stands for a picture, with its closing bracket; others in it have their partners."""
 _FAR = 64
 """Tokens after a tag that are searched for the one that closes it."""
 _SPAN = "span"
@@ -72,6 +75,17 @@ def markdown_tokens(source: str) -> list[Token]:
                 found += _inline(source, block, places)
         before = block.type
     return list(_covering(found, len(source)))
+
+
+def picture_texts(source: str) -> Iterator[Span]:
+    """The spans of what stands for pictures, `![here](address)` or `![here][name]`, on one line;
+    not of `![name]`, by which the address is found elsewhere."""
+    for token in markdown_tokens(source):
+        begin, end = token.span
+        if token.kind == "thing" and source.startswith("![", begin):
+            label = _LABEL.match(source, begin + 2, end)
+            if label and (source[label.end()] == "(" or label.end() + 2 < end):
+                yield begin + 2, label.end() - 1
 
 
 def block_starts(source: str) -> list[int]:

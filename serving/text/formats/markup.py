@@ -46,7 +46,7 @@ def html_tokens(source: str, ignored: Collection[str] = ()) -> Iterator[Token]:
     while index < len(pieces):
         piece = pieces[index]
         if is_verbatim(piece, ignored):
-            last = _end_of_element(pieces, index)
+            last = end_of_element(pieces, index)
             span = (piece.span[0], pieces[last].span[1])
             yield Token(_verbatim_kind(pieces[index : last + 1]), span)
             index = last
@@ -100,7 +100,7 @@ def _verbatim_kind(element: Sequence[HtmlPiece]) -> Literal["thing", "kept", "bo
     return "kept" if closed and not divides else "boundary"
 
 
-def _end_of_element(pieces: Sequence[HtmlPiece], start: int) -> int:
+def end_of_element(pieces: Sequence[HtmlPiece], start: int) -> int:
     """Index of the piece that ends an element; that of the last piece if none does."""
     name, depth = pieces[start].name, 0
     for index in range(start, len(pieces)):
@@ -115,9 +115,13 @@ def is_verbatim(piece: HtmlPiece, ignored: Collection[str]) -> bool:
     """Whether the content of an opened element is not translated."""
     if piece.kind != "start" or piece.name in _VOID:
         return False
+    return piece.name in _VERBATIM_BLOCKS | _VERBATIM or piece.name in ignored or stays(piece)
+
+
+def stays(piece: HtmlPiece) -> bool:
+    """Whether a tag says that its element, with all attributes, is not to be translated."""
     return (
-        piece.name in _UNSEEN | _VERBATIM_BLOCKS | _VERBATIM
-        or piece.name in ignored
+        piece.name in _UNSEEN
         or piece.attribute("translate").lower() == "no"
         or "notranslate" in piece.attribute("class").split()
     )

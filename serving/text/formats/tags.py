@@ -55,6 +55,17 @@ class HtmlPiece:
                 return unescape(value)
         return ""
 
+    def values(self) -> Iterator[tuple[str, Span]]:
+        """The attributes of a tag that have a value, the first of each name: that in small letters,
+        and the span of the value in the source, with its quotation marks."""
+        begin = self.span[1] - 1 - len(self.attributes)
+        seen: set[str] = set()
+        for match in _NAMED.finditer(self.attributes):
+            name = match[1].lower()
+            if match[2] and name not in seen:
+                yield name, (begin + match.start(2), begin + match.end(2))
+            seen.add(name)
+
 
 def html_pieces(source: str) -> Iterator[HtmlPiece]:
     """All pieces of a text."""

@@ -21,12 +21,18 @@ CONTENTS = (
 )
 
 
+RECORD = (
+    "<package><dc:title>Ein Buch</dc:title><dc:creator>Anna Muster</dc:creator><dc:description>"
+    "&lt;p&gt;Von einem &lt;b&gt;Haus &amp; mehr&lt;/b&gt;.&lt;/p&gt;</dc:description></package>"
+)
+
+
 def book(**more: str) -> bytes:
     return zipped(
         {
             "mimetype": "application/epub+zip",
             "META-INF/container.xml": "<container/>",
-            "OEBPS/content.opf": "<package><dc:title>Ein Buch</dc:title></package>",
+            "OEBPS/content.opf": RECORD,
             "OEBPS/a.xhtml": CHAPTER,
             "OEBPS/toc.ncx": CONTENTS,
             "OEBPS/a.png": b"\x89PNG",
@@ -45,9 +51,15 @@ def test_chapters_and_contents_are_translated_and_all_else_stays() -> None:
         "OEBPS/a.xhtml",
         "OEBPS/toc.ncx",
     }
-    assert b"<dc:title>EIN BUCH</dc:title>" in after["OEBPS/content.opf"]
-    assert after["OEBPS/a.xhtml"].decode() == CHAPTER.replace("Erstes", "ERSTES").replace(
-        "Das <i>rote</i> Haus", "DAS <i>ROTE</i> HAUS"
+    assert after["OEBPS/content.opf"].decode() == (
+        RECORD.replace("Ein Buch", "EIN BUCH")
+        .replace("Von einem", "VON EINEM")
+        .replace("Haus &amp; mehr", "HAUS &amp; MEHR")
+    )
+    assert after["OEBPS/a.xhtml"].decode() == (
+        CHAPTER.replace("Erstes", "ERSTES")
+        .replace("Das <i>rote</i> Haus", "DAS <i>ROTE</i> HAUS")
+        .replace('alt="x"', 'alt="X"')
     )
     assert after["OEBPS/toc.ncx"].decode() == (
         CONTENTS.replace("Ein Buch", "EIN BUCH")

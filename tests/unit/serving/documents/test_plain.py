@@ -41,7 +41,7 @@ def test_markdown_keeps_its_marks() -> None:
 def test_html_keeps_its_tags_and_the_encoding_that_it_declares() -> None:
     source = '<meta charset="iso-8859-1"><p title="x">Schöne <b>Häuser</b></p>'.encode("latin-1")
     assert translated(source, "a.html") == (
-        '<meta charset="iso-8859-1"><p title="x">SCHÖNE <b>HÄUSER</b></p>'.encode("latin-1")
+        '<meta charset="iso-8859-1"><p title="X">SCHÖNE <b>HÄUSER</b></p>'.encode("latin-1")
     )
 
 

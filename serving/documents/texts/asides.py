@@ -1,0 +1,95 @@
+"""Texts within markup that stand beside the words of a page: attributes of HTML that are read out
+or shown, and what stands for a picture in Markdown.
+
+Markup comes out of a translation as it was, so these texts are found in it again by what they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from serving.documents.texts.slots import Slot
+from serving.documents.unit import Unit
+from serving.text.formats.markup import end_of_element, is_verbatim, stays
+from serving.text.formats.tags import HtmlPiece, html_pieces
+
+Find = Callable[[str], Iterable[Slot]]
+"""Finds the texts in a page, in order."""
+
+_ATTRIBUTES = frozenset(("alt", "title", "placeholder", "aria-label"))
+
+
+def aside_units(pages: Iterable[str], find: Find) -> list[Unit]:
+    """The texts with words that `find` sees in some pages, each once."""
+    return list(dict.fromkeys(slot.unit for page in pages for slot in find(page)))
+
+
+def with_asides(page: str, find: Find, translations: Mapping[Unit, str]) -> str:
+    """A translated page with the translations of its `aside_units` in their places."""
+    if not translations:
+        return page
+    written, done = [], 0
+    for slot in find(page):
+        text = translations.get(slot.unit, slot.unit.text)
+        if text != slot.unit.text:
+            written += [page[done : slot.begin], slot.written(text)]
+            done = slot.end
+    return "".join([*written, page[done:]])
+
+
+def html_asides(page: str) -> Iterator[Slot]:
+    """Attributes of HTML that a reader sees or hears: `alt`, `title`, `placeholder`, `aria-label`,
+    and the description of a page; not those of elements that are not to be translated."""
+    pieces = list(html_pieces(page))
+    index = 0
+    while index < len(pieces):
+        piece = pieces[index]
+        if piece.kind in ("start", "empty") and not stays(piece):
+            yield from _attributes(page, piece)
+        if is_verbatim(piece, ()):
+            index = end_of_element(pieces, index)
+        index += 1
+
+
+def _attributes(page: str, tag: HtmlPiece) -> Iterator[Slot]:
+    wanted = _ATTRIBUTES
+    if tag.name == "meta" and tag.attribute("name").lower() == "description":
+        wanted = frozenset(("content",))
+    for name, (begin, end) in tag.values():
+        if name not in wanted:
+            continue
+        written = page[begin:end]
+        quote = written[0] if written[:1] in ("'", '"') else ""
+        text = html.unescape(written[len(quote) : len(written) - len(quote)])
+        # What a template's code cuts in two is none.
+        if any(map(str.isalpha, text)) and text.count("{") == text.count("}"):
+            yield Slot(begin, end, Unit(text), functools.partial(_as_value, quote or '"'))
+
+
+def _as_value(quote: str, text: str) -> str:
+    shown = html.escape(text, quote=False)
+    return quote + shown.replace(quote, "&quot;" if quote == '"' else "&#39;") + quote
+
+
+def markdown_asides(page: str) -> Iterator[Slot]:
+    """What stands for the pictures of Markdown, `![here](address)`; a name by which the address is
+    defined elsewhere stays."""
+    if "![" not in page:
+        return
+    from serving.text.formats.markdown import picture_texts  # its parser takes a while to import
+
+    for begin, end in picture_texts(page):
+        text = page[begin:end]
+        if any(map(str.isalpha, text)):
+            yield Slot(begin, end, Unit(text, "markdown"), functools.partial(_as_label, text))
+
+
+def _as_label(source: str, text: str) -> str:
+    """A translation between brackets; the source where its brackets would end the picture's."""
+    inside = re.sub(r"\\.|[^\[\]]", "", text)
+    while "[]" in inside:
+        inside = inside.replace("[]", "")
+    return source if inside or "\n" in text else text
