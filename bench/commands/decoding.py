@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import sys
 import tempfile
 from dataclasses import replace
@@ -269,6 +270,27 @@ def store(options: argparse.Namespace) -> int:
     costs = measure_store(options.bundles, (source, target), options.before, rounds, requests, tell)
     machine = watched(machine)
     print(store_markdown(command_of(options), machine, rounds, requests, costs))
+    return status(machine, busy=options.busy)
+
+
+def translation_memory(options: argparse.Namespace) -> int:
+    """Measure the index of a translation memory; the table goes to stdout."""
+    from bench.runs.decoding.remembering import RecallPlan, measure_recall, recall_markdown
+    from training.corpora.pairs import iterate_lines
+
+    plan = RecallPlan(
+        segments=at_least_one("--segments", options.segments),
+        lookups=at_least_one("--lookups", options.lookups),
+        threshold=options.threshold,
+        seed=options.seed,
+    )
+    if not 1 <= plan.threshold <= 100:
+        raise BenchError(f"--threshold must be a percentage from 1 to 100, got {plan.threshold}")
+    machine = idle_machine(1, busy=options.busy)
+    lines = itertools.chain.from_iterable(map(iterate_lines, options.texts))
+    found = measure_recall(lines, plan, tell)
+    machine = watched(machine)
+    print(recall_markdown(command_of(options), machine, plan, found))
     return status(machine, busy=options.busy)
 
 

