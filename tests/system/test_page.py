@@ -570,6 +570,40 @@ def test_a_document_is_translated_and_fetched(visited: Visit, page: Page) -> Non
     assert ids
 
 
+DROP = """([name, text]) => {
+    const dropped = new DataTransfer();
+    if (name) dropped.items.add(new File([text], name, { type: "text/plain" }));
+    else dropped.setData("text/plain", text);
+    return dropped;
+}"""
+
+
+def test_a_file_that_is_dropped_is_translated(visited: Visit, page: Page) -> None:
+    panel = page.get_by_role("tabpanel", name="Translate")
+    dropped = page.evaluate_handle(DROP, ["brief.txt", GERMAN])
+    panel.dispatch_event("dragover", {"dataTransfer": dropped})
+    expect(panel).to_have_class(re.compile(r"\bdropping\b"))
+    panel.dispatch_event("dragleave", {"dataTransfer": dropped})
+    expect(panel).not_to_have_class(re.compile(r"\bdropping\b"))
+    panel.dispatch_event("dragover", {"dataTransfer": dropped})
+    panel.dispatch_event("drop", {"dataTransfer": dropped})
+    expect(panel).not_to_have_class(re.compile(r"\bdropping\b"))
+    expect(panel.get_by_text("brief.txt is translated.")).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download brief.en.txt").click()
+    assert "time" in download.value.path().read_text()
+    assert visited.bodies("/documents") == 1
+
+
+def test_a_text_that_is_dropped_is_no_document(visited: Visit, page: Page) -> None:
+    panel = page.get_by_role("tabpanel", name="Translate")
+    dropped = page.evaluate_handle(DROP, ["", GERMAN])
+    panel.dispatch_event("dragover", {"dataTransfer": dropped})
+    expect(panel).not_to_have_class(re.compile(r"\bdropping\b"))
+    panel.dispatch_event("drop", {"dataTransfer": dropped})
+    assert visited.bodies("/documents") == 0
+
+
 @pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
 def test_a_file_of_office_is_shown_before_and_after(page: Page) -> None:
     content = docx("<w:p><w:r><w:t>Guten Morgen!</w:t></w:r></w:p>")

@@ -147,6 +147,48 @@ def test_libretranslatepy_needs_a_key(server: Server, key: str | None, status: i
     assert "key" in json.load(refused.value)["error"]
 
 
+def test_files_are_translated_as_libretranslates_page_has_it_done(
+    server: Server, wanted: dict[str, str]
+) -> None:
+    # libretranslatepy 2.1.4 has no call for files: these are the requests of the page's app.js.
+    settings = requests.get(f"{server.url}/frontend/settings", timeout=30).json()
+    assert settings["filesTranslation"]
+    assert {".txt", ".docx", ".odt", ".pdf"} <= set(settings["supportedFilesFormat"])
+
+    def sent(name: str, content: bytes, **others: str) -> requests.Response:
+        fields = {"source": "de", "target": "en", "api_key": KEY, **others}
+        url = f"{server.url}/translate_file"
+        return requests.post(url, files={"file": (name, content)}, data=fields, timeout=60)
+
+    text = f"{GERMAN}\r\n\r\nGuten Morgen!\r\n"
+    done = sent("brief.txt", text.encode())
+    assert (done.status_code, list(done.json())) == (200, ["translatedFileUrl"])
+    address = done.json()["translatedFileUrl"]
+    assert re.fullmatch(rf"{re.escape(server.url)}/download_file/\w+\.txt", address)
+    fetched = requests.get(address, timeout=30)  # by a link, which brings no key
+    translated = text.replace(GERMAN, wanted[GERMAN])
+    assert fetched.content.decode() == translated.replace("Guten Morgen!", wanted["Guten Morgen!"])
+    assert "attachment" in fetched.headers["content-disposition"]
+    assert "brief.en.txt" in fetched.headers["content-disposition"]
+    assert requests.get(address, timeout=30).content == fetched.content
+    detected = sent("brief.txt", text.encode(), source="auto").json()["translatedFileUrl"]
+    assert requests.get(detected, timeout=30).content == fetched.content
+
+    for name, content, fields, status, message in (
+        ("a.exe", b"MZ", {}, 400, "must be of a known kind"),
+        ("a.txt", b"Ja", {"target": ""}, 400, "Invalid request: missing target parameter"),
+        ("a.txt", b"Ja", {"target": "xx"}, 400, "xx is not supported"),
+        ("a.csv", b"id,text\n", {}, 400, "in the field columns of /documents"),
+        ("a.txt", b"Ja", {"api_key": "another"}, 403, "key"),
+        ("a.docx", b"PK\x03\x04 broken", {}, 400, "broken zip file"),
+    ):
+        refused = sent(name, content, **fields)
+        assert refused.status_code == status
+        assert message in refused.json()["error"]
+    other = re.sub(r"\w+\.txt", f"{'0' * 32}.txt", address)
+    assert requests.get(other, timeout=30).status_code == 404
+
+
 def test_deepl_translates_files(
     client: deepl.DeepLClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
