@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from hashlib import sha256
 
 from serving.bundle.manifest import Manifest
 from serving.encoding.reader import TextReader
@@ -25,6 +26,11 @@ class _Model:
     def name(self) -> str:
         """The manifest's name, by which requests choose the model."""
         return self.manifest.name
+
+    @functools.cached_property
+    def made_by(self) -> str:
+        """SHA-256 of the manifest: what another model has made is told apart by it."""
+        return sha256(repr(self.manifest).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ State = Literal["queued", "translating", "done", "failed"]
 Picture = Literal["before", "after"]
 
 _ID = re.compile(r"[0-9a-f]{32}")
-_RECORD, _SOURCE, _RESULT, _PROGRESS = "record.json", "source", "result", "progress.jsonl"
+_RECORD, _SOURCE, _RESULT = "record.json", "source", "result"
+_PROGRESS, _SENTENCES = "progress.jsonl", "sentences.jsonl"
 _NAME_LENGTH = 200
 
 
@@ -60,11 +61,11 @@ class DocumentRecord:
     model: str | None = None
     bilingual: bool = False
     """Whether the source stays beside its translation."""
-    glossaries: tuple[str, ...] = ()
     retranslate: bool = False
     """Whether what has a translation already is translated anew."""
     columns: tuple[str, ...] = ()
     """Which columns of a table are translated, by name or by number from 1."""
+    glossaries: tuple[str, ...] = ()
     """Ids of stored glossaries whose terms are put in."""
     memory: str = ""
     """Id of a translation memory whose sentences are used; empty for none."""
@@ -163,6 +164,10 @@ class Shelf:
         """Where what has been translated so far lies, a line a unit."""
         return self._folder / record.id / _PROGRESS
 
+    def sentences(self, record: DocumentRecord) -> Path:
+        """Where the sentences lie that have been decoded so far, of finished units and others."""
+        return self._folder / record.id / _SENTENCES
+
     def file(self, record: DocumentRecord) -> Path:
         """Where the file lies as it was sent."""
         return self._folder / record.id / _SOURCE
@@ -251,13 +256,13 @@ class Shelf:
                 **fields,
                 "warnings": tuple(fields["warnings"]),
                 "glossaries": tuple(fields["glossaries"]),
+                # Records that an earlier version wrote have none.
+                "columns": tuple(fields.get("columns", ())),
             }
         )
 
 
 def unknown_document() -> UnknownDocumentError:
-                # Records that an earlier version wrote have none.
-                "columns": tuple(fields.get("columns", ())),
     """The error, in the same words whatever the reason."""
     return UnknownDocumentError(
         "there is no such document; it was never here, has been deleted, or its time is up"

@@ -1,5 +1,5 @@
 """Translates one document: its units in small groups, so that what clients wait for comes between
-them."""
+them. A sentence that several units have is decoded once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from serving.documents.raw.writing import write_whole
@@ -31,11 +31,12 @@ from serving.errors import (
 from serving.server.http.access_log import RequestContext
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
-from serving.server.work.courtesy import attentive, rest_s
+from serving.server.work.courtesy import attentive
 from serving.server.work.documents.shelf import DocumentRecord, Shelf
 from serving.server.work.stored.wishes import StoredWishes, with_stored
 from serving.server.work.translating.job import TextResult, TranslationJob
 from serving.server.work.translating.jobs import Jobs
+from serving.server.work.translating.sentences import DocumentSentences
 from serving.store.records.key import KeyLimits
 from serving.text.alignment import Link
 from serving.text.characters import counted_characters
@@ -54,6 +55,7 @@ _PAUSE_S = 1.0
 """Before a group that was refused is sent again, where the error does not say."""
 _LONGEST_PAUSE_S = 30.0
 _PASSING = (
+    CancelledError,  # by another group that waited for the same sentence
     OverloadedError,
     RateLimitedError,
     DeadlineExceededError,
@@ -70,6 +72,18 @@ class _Group:
     numbers: Sequence[int]
     """Which of the distinct units."""
     units: Sequence[Unit]
+
+
+@dataclass(frozen=True)
+class _Common:
+    """What all groups of a document have in common."""
+
+    record: DocumentRecord
+    sentences: DocumentSentences
+    links: bool
+    """Whether the models give word links."""
+    warnings: dict[str, None] = field(default_factory=dict)
+    """Of units that stay as they are, as they come."""
 
 
 class DocumentTranslation:
@@ -111,28 +125,41 @@ class DocumentTranslation:
             done=0,
         )
         known = await asyncio.to_thread(self._known, record, distinct)
-        warnings: dict[str, None] = {}
-        saved = 0.0
-        characters = sum(_characters(distinct[number]) for number in known)
-        groups = _groups(distinct, known)
-        async with aclosing(self._translated_groups(record, groups, links, warnings)) as finished:
+        path = self._shelf.sentences(record)
+        sentences = await asyncio.to_thread(DocumentSentences, path, record.id)
+        common = _Common(record, sentences, links)
+        try:
+            record = await self._translate_rest(common, distinct, known)
+        finally:
+            sentences.close()
+        of_unit = {unit: known[number] for number, unit in enumerate(distinct)}
+        written = await asyncio.to_thread(
+            self._write, record, file, [of_unit[unit] for unit in file.units]
+        )
+        every = dict.fromkeys([*record.warnings, *file.warnings, *common.warnings, *written])
+        done = dataclasses.replace(
+            record, state="done", ended=time.time(), done=record.total, warnings=tuple(every)
+        )
+        await asyncio.to_thread(self._shelf.save, done)
+
+    async def _translate_rest(
+        self, common: _Common, units: Sequence[Unit], known: dict[int, Translated]
+    ) -> DocumentRecord:
+        """Add the translations of distinct units that are not known yet; returns the record with
+        their number and characters."""
+        record, saved = common.record, 0.0
+        characters = sum(_characters(units[number]) for number in known)
+        groups = _groups(units, known)
+        async with aclosing(self._translated_groups(common, groups)) as finished:
             async for group, found in finished:
-                await asyncio.to_thread(self._keep, record, group, found)
+                await asyncio.to_thread(self._keep, common, group, found)
                 known.update(zip(group.numbers, found, strict=True))
                 characters += sum(map(_characters, group.units))
                 record = dataclasses.replace(record, done=len(known), characters=characters)
                 if time.monotonic() - saved > _SAVE_EVERY_S:
                     await asyncio.to_thread(self._shelf.save, record)
                     saved = time.monotonic()
-        of_unit = {unit: known[number] for number, unit in enumerate(distinct)}
-        written = await asyncio.to_thread(
-            self._write, record, file, [of_unit[unit] for unit in file.units]
-        )
-        every = dict.fromkeys([*record.warnings, *file.warnings, *warnings, *written])
-        done = dataclasses.replace(
-            record, state="done", ended=time.time(), done=record.total, warnings=tuple(every)
-        )
-        await asyncio.to_thread(self._shelf.save, done)
+        return record
 
     def _read(self, record: DocumentRecord) -> tuple[FileFormat, FileInUnits]:
         # Only here: reading files takes libraries that a server without documents has no use for.
@@ -179,11 +206,7 @@ class DocumentTranslation:
                 await asyncio.sleep(min(error.retry_after_s or _PAUSE_S, _LONGEST_PAUSE_S))
 
     async def _translated_groups(
-        self,
-        record: DocumentRecord,
-        groups: Iterator[_Group],
-        links: bool,
-        warnings: dict[str, None],
+        self, common: _Common, groups: Iterator[_Group]
     ) -> AsyncGenerator[tuple[_Group, list[Translated]]]:
         """The groups with their translations as they come, as many at once as batches are
         decoded."""
@@ -192,7 +215,7 @@ class DocumentTranslation:
             while True:
                 most = 1 if self._attentive else self._settings.threads
                 for group in itertools.islice(groups, max(0, most - len(running))):
-                    task = asyncio.create_task(self._group(record, group, links, warnings))
+                    task = asyncio.create_task(self._group(common, group))
                     running[task] = group
                 if not running:
                     return
@@ -204,37 +227,30 @@ class DocumentTranslation:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    async def _group(
-        self, record: DocumentRecord, group: _Group, links: bool, warnings: dict[str, None]
-    ) -> list[Translated]:
+    async def _group(self, common: _Common, group: _Group) -> list[Translated]:
         """The translations of a group; a unit that cannot be translated stays, with a warning.
 
-        While clients ask for something else, there is one unit at a time, and a rest after each.
+        While clients ask for something else, there is one unit at a time.
         """
         single = len(group.units) == 1
-        start = time.monotonic()
         try:
             if self._attentive and not single:
-                return await self._one_by_one(record, group, links, warnings)
-            results = await self._translated(record, group, links)
+                return await self._one_by_one(common, group)
+            results = await self._translated(common, group)
         except RequestError as error:
             if error.index is None and not isinstance(error, TooLongError):
                 raise
             if not single:
-                return await self._one_by_one(record, group, links, warnings)
+                return await self._one_by_one(common, group)
             text = group.units[0].text
-            warnings[f"left as it is: {text[:60]!r} ({error})"] = None
+            common.warnings[f"left as it is: {text[:60]!r} ({error})"] = None
             return [Translated(text)]
-        if self._attentive:
-            await asyncio.sleep(rest_s(time.monotonic() - start))
-        return [_of_result(result, links) for result in results]
+        return [_of_result(result, common.links) for result in results]
 
-    async def _one_by_one(
-        self, record: DocumentRecord, group: _Group, links: bool, warnings: dict[str, None]
-    ) -> list[Translated]:
+    async def _one_by_one(self, common: _Common, group: _Group) -> list[Translated]:
         found = []
         for number, unit in zip(group.numbers, group.units, strict=True):
-            found += await self._group(record, _Group([number], [unit]), links, warnings)
+            found += await self._group(common, _Group([number], [unit]))
         return found
 
     @property
@@ -242,17 +258,16 @@ class DocumentTranslation:
         """Whether clients ask for something that they wait for."""
         return attentive(self._jobs.idle_s)
 
-    async def _translated(
-        self, record: DocumentRecord, group: _Group, links: bool
-    ) -> Sequence[TextResult]:
-        first = group.units[0]
+    async def _translated(self, common: _Common, group: _Group) -> Sequence[TextResult]:
+        record, first = common.record, group.units[0]
         job = TranslationJob(
             texts=[unit.text for unit in group.units],
             source=record.source,
             target=record.target,
             model=record.model,
             format=first.format,
-            alignments=first.links and links,
+            alignments=first.links and common.links,
+            sentences=common.sentences,
             timeout_s=self._settings.max_timeout_s,
             task=_TASK,
         )
@@ -302,10 +317,11 @@ class DocumentTranslation:
                 found[number] = Translated(text, [_link(each) for each in links])
         return found
 
-    def _keep(self, record: DocumentRecord, group: _Group, found: Sequence[Translated]) -> None:
-        if not self._shelf.is_there(record):
+    def _keep(self, common: _Common, group: _Group, found: Sequence[Translated]) -> None:
+        if not self._shelf.is_there(common.record):
             raise CancelledError("the document has been deleted")
-        with self._shelf.progress(record).open("a", encoding="utf-8") as file:
+        common.sentences.save()
+        with self._shelf.progress(common.record).open("a", encoding="utf-8") as file:
             for number, unit, each in zip(group.numbers, group.units, found, strict=True):
                 links = [dataclasses.astuple(link) for link in each.links]
                 file.write(json.dumps([number, _digest(unit), each.text, links]) + "\n")
@@ -324,6 +340,7 @@ class DocumentTranslation:
         written = write(translations)
         write_whole(self._shelf.result(record), written.content)
         self._shelf.progress(record).unlink(missing_ok=True)
+        self._shelf.sentences(record).unlink(missing_ok=True)
         return written.warnings
 
 

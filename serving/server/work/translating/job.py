@@ -9,6 +9,7 @@ from typing import Any
 from serving.checking.repairs import Repair
 from serving.queue.ticket import RequestTiming
 from serving.server.models.served import ServedTranslator
+from serving.server.work.translating.sentences import DocumentSentences
 from serving.text.document import Format
 from serving.text.glossary import TermIndex
 from serving.text.memory.segments import MemoryUse, Recalled
@@ -45,6 +46,8 @@ class TranslationJob:
     memory: MemoryUse | None = None
     """A memory of these languages: the sentences that it has are not decoded, or begin as it has
     them. Where the source is left open, texts of other languages do without it, with a warning."""
+    sentences: DocumentSentences | None = None
+    """Where the jobs of one document share sentences, each of which is decoded once."""
     timeout_s: float | None = None
     task: str = "translate"
     """As which its characters are counted."""

@@ -5,6 +5,7 @@ A dialect parses its request into a `TranslationJob` and formats the `JobResult`
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
@@ -202,9 +203,10 @@ class Jobs:
     def _caller(
         self, job: TranslationJob, context: RequestContext, receive: Receive | None
     ) -> Caller:
-        """Who asks; with infinite characters, for another thread, if a memory is asked or terms are
-        forbidden, of which all ways to write them are looked for."""
-        elsewhere = job.memory is not None or job.terms.forbidden
+        """Who asks; with infinite characters, for another thread, if a memory or the sentences of a
+        document are asked, or terms are forbidden, of which all ways to write them are looked
+        for."""
+        elsewhere = job.memory is not None or job.sentences is not None or job.terms.forbidden
         size = math.inf if elsewhere else sum(map(len, job.texts))
         return Caller(context, size, receive, self._planner.loads(job))
 
@@ -259,10 +261,15 @@ def _submit(
                 for n, (_, plan, request) in enumerate(asked)
                 if plan.model is model and isinstance(request, Request)
             }
+            submit = functools.partial(
+                model.scheduler.submit_all, max_wait_s=limit.max_wait_s, held=limit.held
+            )
+            new = list(own.values())
             try:
-                submitted = model.scheduler.submit_all(
-                    list(own.values()), limit.max_wait_s, limit.held
-                )
+                if job.sentences is None:
+                    submitted = submit(new)
+                else:
+                    submitted = job.sentences.submit_all(new, model.made_by, submit)
             except RequestError as error:
                 if error.index is not None:
                     error.index = asked[list(own)[error.index]][0]
