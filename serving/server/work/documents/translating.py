@@ -303,12 +303,16 @@ class DocumentTranslation:
     def _known(self, record: DocumentRecord, units: Sequence[Unit]) -> dict[int, Translated]:
         """The translations that an earlier process has kept of these units; one that has divided
         the document in another way has numbered others."""
+        path = self._shelf.progress(record)
         try:
-            lines = self._shelf.progress(record).read_text(encoding="utf-8").splitlines()
+            text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             return {}
+        if not text.endswith("\n"):  # else the next line would be lost with the last
+            with path.open("a", encoding="utf-8") as file:
+                file.write("\n")
         found: dict[int, Translated] = {}
-        for line in lines:
+        for line in text.splitlines():
             try:
                 number, digest, text, links = json.loads(line)
             except ValueError:  # the process ended while it wrote this line, or was an older one
