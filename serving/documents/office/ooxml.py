@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from lxml import etree
 
+from serving.documents.office.bilingual import leave_out_repeated, put_source_before
 from serving.documents.office.paragraph import (
     MACROS,
     SIGNED,
@@ -15,6 +17,7 @@ from serving.documents.office.paragraph import (
     PartReading,
     office_file,
 )
+from serving.documents.office.printed import PRINTED, printed_parts
 from serving.documents.office.runs import PHONETIC, RunReader
 from serving.documents.office.turning import (
     turn_drawing,
@@ -33,7 +36,7 @@ _RELATIONS = "_rels/.rels"
 _WORDS = frozenset(
     """
     document footnotes endnotes comments header footer slide notesSlide chart chartex diagramData
-    diagramDrawing drawing sharedStrings template worksheet threadedcomments
+    diagramDrawing drawing sharedStrings template worksheet chartsheet threadedcomments
     """.split()  # noqa: SIM905
 )
 """The kinds of parts that hold words, as their content types name them."""
@@ -55,8 +58,9 @@ _STRICT = {
 
 
 def read_ooxml(content: bytes, target: str = "") -> FileInUnits:
-    """The paragraphs, cells, notes and comments of a file of Word, PowerPoint or Excel. With a
-    `target` language paragraphs and sheets that would run the wrong way are turned."""
+    """The paragraphs, cells, notes, comments and printed headers of a file of Word, PowerPoint or
+    Excel. With a `target` language paragraphs and sheets that would run the wrong way are
+    turned."""
     archive = Archive(content)
     names = _parts_with_words(archive)
     kept = _names_of_columns(archive)
@@ -68,8 +72,8 @@ def read_ooxml(content: bytes, target: str = "") -> FileInUnits:
     signed = [name for name in archive.names if _SIGNATURE.match(name)]
     right = turn("\n".join(unit.text for unit in file.units), target)
 
-    def write(translations: Sequence[Translated]) -> WrittenFile:
-        others: dict[str, Iterable[bytes]] = {**file.written(translations)}
+    def write(translations: Sequence[Translated], *, bilingual: bool = False) -> WrittenFile:
+        others: dict[str, Iterable[bytes]] = {**file.written(translations, bilingual=bilingual)}
         for name in archive.names:
             turned = next((turned for parts, turned in _TURNED if parts.match(name)), None)
             if turned and right is not None:
@@ -82,7 +86,10 @@ def read_ooxml(content: bytes, target: str = "") -> FileInUnits:
         warnings.append(SIGNED)
     if any(name.endswith("vbaProject.bin") for name in archive.names):
         warnings.append(MACROS)
-    return FileInUnits(file.units, write, warnings=tuple(warnings))
+    # Slides and cells have no room for both.
+    of_word = any("wordprocessingml" in kind for _, kind in _content_types(archive))
+    both = functools.partial(write, bilingual=True) if of_word else None
+    return FileInUnits(file.units, write, both, tuple(warnings))
 
 
 def _content_types(archive: Archive) -> Iterator[tuple[str, str]]:
@@ -133,7 +140,7 @@ def _unsigned(archive: Archive, signed: Sequence[str]) -> dict[str, Iterator[byt
     return written
 
 
-def _kind(tag: str) -> Literal["runs", "item", "text"] | None:
+def _kind(tag: str) -> Literal["runs", "item", "text", "printed"] | None:
     """How the words of an element are read."""
     namespace, end, name = tag.rpartition("}")
     usual = _STRICT.get(namespace + end, namespace + end)
@@ -141,6 +148,8 @@ def _kind(tag: str) -> Literal["runs", "item", "text"] | None:
         return "runs"
     if usual == _SHEET and name in ("si", "is", "text"):
         return "item"
+    if usual == _SHEET and name in PRINTED:
+        return "printed"
     if name == "text" and ("threadedcomments" in namespace or "presentationml" in namespace):
         return "text"
     return None
@@ -154,6 +163,9 @@ def _paragraphs(root: etree._Element, kept: Collection[str], target: str) -> Ite
     for element in root.iter():
         kind = _kind(element.tag) if isinstance(element.tag, str) else None
         if kind is None:
+            continue
+        if kind == "printed":
+            yield from (part for part in printed_parts(element) if part.line.has_words)
             continue
         namespace = element.tag[: -len(local(element))]
         plain = element if kind == "text" else element.find(f"{namespace}t")
@@ -178,7 +190,13 @@ def _of_runs(element: etree._Element, namespace: str, target: str) -> Paragraph:
         elif _STRICT.get(namespace, namespace) == _DRAWING:
             turn_drawing(element, namespace, right=right)
 
-    return Paragraph(line, fill)
+    def follow(inlines: Sequence[Inline]) -> None:
+        put_source_before(element)
+        fill(inlines)
+        leave_out_repeated(element, namespace)
+
+    of_word = _STRICT.get(namespace, namespace) == _WORD
+    return Paragraph(line, fill, follow if of_word else None)
 
 
 def _of_text(element: etree._Element) -> Paragraph:

@@ -24,6 +24,8 @@ class Paragraph:
     line: Line
     fill: Callable[[Sequence[Inline]], None]
     """Gives the element other inlines; each thing and each wrap of it has to come once."""
+    follow: Callable[[Sequence[Inline]], None] | None = None
+    """The same, with the element as it was before it; None where there is no room for both."""
 
 
 @dataclass(frozen=True)
@@ -45,19 +47,23 @@ class OfficeFile:
     blocks: Mapping[str, Sequence[tuple[OfficeBlock, int]]]
     """Of each part those with words, and how many units each has."""
 
-    def written(self, translations: Sequence[Translated]) -> dict[str, Iterator[bytes]]:
-        """The parts with their translations, piece by piece; where no word changes, no byte
-        does."""
+    def written(
+        self, translations: Sequence[Translated], *, bilingual: bool = False
+    ) -> dict[str, Iterator[bytes]]:
+        """The parts with their translations, piece by piece, and with `bilingual` with the source
+        before each of them; where no word changes, no byte does."""
         pairs = list(zip(self.units, translations, strict=True))
         written, done = {}, 0
         for name, blocks in self.blocks.items():
             own = pairs[done : done + sum(count for _, count in blocks)]
             done += len(own)
             if any(unit.text != translation.text for unit, translation in own):
-                written[name] = self._pieces(name, iter(own))
+                written[name] = self._pieces(name, iter(own), bilingual)
         return written
 
-    def _pieces(self, name: str, pairs: Iterator[tuple[Unit, Translated]]) -> Iterator[bytes]:
+    def _pieces(
+        self, name: str, pairs: Iterator[tuple[Unit, Translated]], bilingual: bool
+    ) -> Iterator[bytes]:
         content = in_utf_8(self.archive.read(name), name)
         at = 0
         for block, count in self.blocks[name]:
@@ -65,12 +71,13 @@ class OfficeFile:
             if all(unit.text == translation.text for unit, translation in own):
                 continue
             tree = block.tree(content, name)
-            # All of them before any changes, for one may lie within another.
-            for paragraph, (unit, translation) in zip(
-                list(self.reading.paragraphs(tree)), own, strict=True
-            ):
+            # All of them before any changes, for one may lie within another: the inner one comes
+            # later, and has to be done first, to be in the source of the outer one.
+            found = list(zip(self.reading.paragraphs(tree), own, strict=True))
+            for paragraph, (unit, translation) in reversed(found):
                 if translation.text != unit.text:
-                    paragraph.fill(paragraph.line.translated(translation.text))
+                    put = (bilingual and paragraph.follow) or paragraph.fill
+                    put(paragraph.line.translated(translation.text))
             yield content[at : block.begin]
             yield block_as_bytes(tree)
             at = block.end
