@@ -149,6 +149,10 @@ def recognised(content: bytes, name: str) -> FileFormat:
             return format
     for format in FORMATS:
         if not endings_of(name).isdisjoint(format.suffixes):
+            if not content and format in (*_OF_ZIP, PDF):
+                raise DocumentError(
+                    f"{name}: the file is empty (0 bytes); save it anew and try again"
+                )
             return format
     suffix = PurePath(name).suffix.lower()
     # Tests of DeepL's clients look for the words "file extension".

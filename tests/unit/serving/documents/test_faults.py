@@ -81,6 +81,11 @@ def test_parts_that_declare_entities_are_refused(xml: str) -> None:
     refused(zipped(content), "declares entities")
 
 
+@pytest.mark.parametrize("name", ["a.docx", "a.PPTX", "a.xlsm", "a.odt", "a.epub", "a.pdf"])
+def test_a_file_without_a_byte_is_said_to_be_empty(name: str) -> None:
+    refused(b"", rf"^{name}: the file is empty \(0 bytes\)", name)
+
+
 @pytest.mark.parametrize("cut", [30, 300, 600])
 def test_a_zip_file_that_is_cut_off_is_refused(cut: int) -> None:
     refused(docx(PARAGRAPH)[:-cut], "broken zip file")

@@ -28,6 +28,8 @@ from serving.server.work.documents import translating
 from serving.server.work.documents.shelf import DocumentRecord, Shelf, clean_name, new_id
 from serving.server.work.documents.translating import DocumentTranslation
 from serving.server.work.translating.jobs import Jobs
+from tests.unit.serving.documents.fakes import parts
+from tests.unit.serving.documents.test_minified import PLACEHOLDER, minified, report, words
 from tests.unit.serving.documents.test_pdf import pdf
 from tests.unit.serving.echo import EchoTranslator, served, wait_until
 
@@ -156,6 +158,7 @@ def test_the_source_is_found_by_the_whole_document(client: TestClient) -> None:
         (b"MZ", "a.exe", {}, 400, "got the file extension .exe; save it"),
         (b"MZ", "a", {}, 400, "got no file extension; save it"),
         (b"", "", {}, 400, "the file must be of a known kind|a document is missing"),
+        (b"", "a.docx", {}, 400, "a.docx: the file is empty (0 bytes)"),
         (TEXT, "a.txt", {"target": ""}, 400, "target is missing"),
         (TEXT, "a.txt", {"target": "zz"}, 400, "zz is not supported"),
         (TEXT, "a.txt", {"source": "zz"}, 400, "zz is not supported"),
@@ -363,6 +366,19 @@ def test_deepls_client_works_unmodified(url: str, monkeypatch: pytest.MonkeyPatc
             deepl_client.translate_document_upload(
                 TEXT, target_lang="EN-US", filename="a.txt", **cast(Any, wish)
             )
+
+
+def test_a_document_whose_media_deepls_clients_have_taken_out_is_translated(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleep = time.sleep
+    monkeypatch.setattr("deepl.translator.time.sleep", lambda _: sleep(0.05))
+    source, out = minified(report()), io.BytesIO()
+    deepl.DeepLClient("any-key", server_url=url).translate_document(
+        io.BytesIO(source), out, source_lang="DE", target_lang="EN-US", filename="a.docx"
+    )
+    assert parts(out.getvalue())["word/media/image1.png"] == PLACEHOLDER
+    assert words(out.getvalue(), "a.docx") == "ein Haus"
 
 
 def test_the_sentences_of_a_stored_memory_are_not_decoded(tmp_path: Path) -> None:
