@@ -14,6 +14,7 @@ from serving.documents.texts.asides import (
     markdown_asides,
     with_asides,
 )
+from serving.documents.texts.beside import html_beside
 from serving.documents.texts.direction import is_right_to_left
 from serving.documents.texts.pieces import html_units, markdown_units
 from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
@@ -75,7 +76,13 @@ def read_html(content: bytes, target: str = "") -> FileInUnits:
         text = _filled(parts, asides, html_asides, translations)
         return WrittenFile(source.mark + text.encode(source.encoding, "xmlcharrefreplace"))
 
-    return FileInUnits(_units(parts, asides), write)
+    def write_bilingual(translations: Sequence[Translated]) -> WrittenFile:
+        both = list(translations)
+        for place, unit in enumerate(part for part in parts if isinstance(part, Unit)):
+            both[place] = Translated(html_beside(unit.text, translations[place].text))
+        return write(both)
+
+    return FileInUnits(_units(parts, asides), write, write_bilingual)
 
 
 def _in_language(text: str, target: str) -> str:

@@ -64,10 +64,10 @@ def test_a_disk_that_fills_up_leaves_nothing_half_written(
 
 
 def test_where_there_is_no_room_for_the_source_that_is_said(tmp_path: Path) -> None:
-    source = tmp_path / "a.html"
-    source.write_text("<p>Ein Haus.</p>")
-    with pytest.raises(InvalidOptionError, match="a html file has no room for the source"):
-        translate_file(source, tmp_path / "b.html", upper, FileWishes(bilingual=True))
+    source = tmp_path / "a.md"
+    source.write_text("Ein Haus.")
+    with pytest.raises(InvalidOptionError, match="a markdown file has no room for the source"):
+        translate_file(source, tmp_path / "b.md", upper, FileWishes(bilingual=True))
 
 
 def test_a_folder_means_its_files_of_known_kinds_at_the_same_places(tmp_path: Path) -> None:
