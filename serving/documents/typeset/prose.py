@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from serving.documents.raw.encoding import Decoded
 from serving.documents.texts.markup import Inline, Line, Thing, Words, Wrap, line_of
@@ -35,7 +35,7 @@ class Syntax:
 class Signs:
     """The markup of a paragraph, by the numbers that its things and wraps have."""
 
-    things: list[tuple[str, Prose | None, str]] = field(default_factory=list)
+    things: list[tuple[str, ProseBlock | None, str]] = field(default_factory=list)
     """What is written before the text of a note, that text, and what is written behind it."""
     wraps: list[tuple[str, str]] = field(default_factory=list)
 
@@ -46,7 +46,7 @@ class Signs:
     def note(
         self,
         before: str,
-        text: Prose | None,
+        text: ProseBlock | None,
         behind: str,
         *,
         word: str = "",
@@ -123,13 +123,25 @@ def prose_of(inlines: Sequence[Inline], signs: Signs, syntax: Syntax) -> Prose:
     return Prose(line_of(inlines), signs, syntax)
 
 
+class ProseBlock(Protocol):
+    """A paragraph, or several that are written together, as those of a table."""
+
+    def proses(self) -> Iterator[Prose]:
+        """The paragraphs with words, in order."""
+        ...
+
+    def written(self, texts: Iterator[str]) -> str:
+        """It with translations, which come in the order of `proses`."""
+        ...
+
+
 @dataclass(frozen=True)
 class ProsePlace:
     """Where a paragraph stands in a file."""
 
     begin: int
     end: int
-    prose: Prose
+    prose: ProseBlock
     laid_out: Callable[[str], str] = str
     """How a translation is written there."""
 
@@ -144,23 +156,28 @@ def file_with_prose(
     source: Decoded, places: Sequence[ProsePlace], warnings: Sequence[str] = ()
 ) -> FileInUnits:
     """A file whose paragraphs, in order, are translated; what is between them stays."""
-    proses = [list(place.prose.proses()) for place in places]
-    units: list[Unit] = [prose.line.unit for found in proses for prose in found]
+    units: list[Unit] = [prose.line.unit for place in places for prose in place.prose.proses()]
     check_lengths(units)
 
     def write(translations: Sequence[Translated]) -> WrittenFile:
-        rest = iter(zip(units, translations, strict=True))
-        written, done = [], 0
-        for place, found in zip(places, proses, strict=True):
-            own = [next(rest) for _ in found]
-            if all(unit.text == translation.text for unit, translation in own):
-                continue
-            text = place.prose.written(iter([translation.text for _, translation in own]))
-            written += [source.text[done : place.begin], _apart(place.laid_out(text))]
-            done = place.end
-        return source.encoded("".join([*written, source.text[done:]]))
+        texts = iter([translation.text for translation in translations])
+        return source.encoded(with_places(source.text, places, texts))
 
-    return dataclasses.replace(FileInUnits(units, write), warnings=tuple(warnings))
+    return FileInUnits(units, write, warnings=tuple(warnings))
+
+
+def with_places(text: str, places: Sequence[ProsePlace], texts: Iterator[str]) -> str:
+    """A text with translations in its places, in the order of their `proses`; a place whose words
+    stay is written as it was."""
+    written, done = [], 0
+    for place in places:
+        own = [(prose.line.unit.text, next(texts)) for prose in place.prose.proses()]
+        if all(before == after for before, after in own):
+            continue
+        block = place.prose.written(iter([after for _, after in own]))
+        written += [text[done : place.begin], _apart(place.laid_out(block))]
+        done = place.end
+    return "".join([*written, text[done:]])
 
 
 _BLANK, _BREAK = "\ue0f0", "\ue0f1"
@@ -183,12 +200,13 @@ def width(text: str) -> int:
     )
 
 
-def filled(text: str, source: str, indent: str) -> str:
-    """A text on lines as long as those of the source, if that has several; the first is begun."""
+def filled(text: str, source: str, indent: str, least: int = 60) -> str:
+    """A text on lines as long as those of the source, and no shorter than `least`, if that has
+    several; the first is begun."""
     lines = source.splitlines()
     if len(lines) < 2:
         return text
-    longest = max(60, *(width(line.strip()) for line in lines))
+    longest = max(least, *(width(line.strip()) for line in lines))
     written: list[str] = []
     for word in text.split(" "):
         # What is no letter could be a sign at the beginning of a line.

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from serving.documents.raw.encoding import decoded
 from serving.documents.texts.markup import Inline, Words
+from serving.documents.typeset.drawn import drawn_table
 from serving.documents.typeset.prose import (
     Prose,
     ProsePiece,
@@ -22,7 +23,12 @@ from serving.documents.typeset.prose import (
 )
 from serving.documents.unit import FileInUnits
 
-_TABLES = "Tables drawn in reStructuredText stay as they are; tables that are lists are translated."
+_TABLES = (
+    "Tables of reStructuredText between lines of `=`, and drawn ones with cells over several "
+    "columns or rows, stay as they are; other drawn tables and those that are lists are translated."
+)
+_LEAST = 60
+"""Columns that a line of a paragraph on several lines may have in any case."""
 _READ = frozenset(
     """
     attention caution danger error hint important note tip warning admonition seealso todo topic
@@ -75,7 +81,8 @@ _BEHIND = frozenset(" \n'\")]}>-/\\:.,;!?…”\u2019“»")
 
 def read_rst(content: bytes) -> FileInUnits:
     """Paragraphs, titles, lists, definitions, fields, notes and the content of directives such as
-    `note`; literal blocks, code, comments, targets and drawn tables stay."""
+    `note`, cells of tables that are drawn with `+`; literal blocks, code, comments, targets and
+    other tables stay."""
     source = decoded(content)
     reader = _Reader(source.text)
     places = list(reader.places())
@@ -85,8 +92,8 @@ def read_rst(content: bytes) -> FileInUnits:
 class _Reader:
     """Goes through the lines of a text once."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, text: str, least: int = _LEAST) -> None:
+        self.text, self._least = text, least
         self.tables = False
         self._lines, self._begins = lines_of(text)
 
@@ -107,12 +114,38 @@ class _Reader:
                 number += 2
             elif _ADORNMENT.match(shown) and len(shown) > 3:
                 number += 1  # a title with one above, too, is read at its own line
-            elif re.match(r"\+[-=+]{3,}|={2,} +=|>>> ", shown):
+            elif re.match(r"\+[-=+]{3,}", shown):
+                end = self._blank(number)
+                yield from self._drawn(number, end, indent)
+                number = end
+            elif re.match(r"={2,} +=|>>> ", shown):
                 self.tables = self.tables or not shown.startswith(">>>")
                 number = self._blank(number) if shown[0] != "=" else self._end_of_table(number)
             else:
                 place, number = self._paragraph(number, indent)
                 yield from place
+
+    def _drawn(self, first: int, end: int, indent: int) -> Iterator[ProsePlace]:
+        """The table on these lines, if its cells can be read."""
+        lines = self._lines[first:end]
+        head = lines[0][:indent]
+        whole = len(lines[0].rstrip("\r\n"))
+        table = None
+        if all(line.startswith(head) for line in lines):
+            shown = [line[indent:].rstrip() for line in lines]
+            table = drawn_table(shown, lines[0][whole:] + head, self._cell)
+        if table is None:
+            self.tables = True
+        else:
+            begin = self._begins[first] + indent
+            stop = self._begins[end - 1] + len(lines[-1].rstrip())
+            yield ProsePlace(begin, stop, table)
+
+    def _cell(self, text: str, wide: int) -> list[ProsePlace]:
+        reader = _Reader(text, wide)
+        places = list(reader.places())
+        self.tables = self.tables or reader.tables
+        return places
 
     def _is_title(self, number: int) -> bool:
         below = self._lines[number + 1].rstrip() if number + 1 < len(self._lines) else ""
@@ -261,9 +294,8 @@ class _Reader:
             source = source[:-2].rstrip()  # a blank before them says that no colon is shown
             stop = start + len(source)
         space = self._lines[last - 1][:inside] if last > first + 1 else " " * inside
-        return ProsePlace(
-            start, stop, _prose(source), functools.partial(filled, source=source, indent=space)
-        )
+        laid_out = functools.partial(filled, source=source, indent=space, least=self._least)
+        return ProsePlace(start, stop, _prose(source), laid_out)
 
 
 def _indent(line: str) -> int:

@@ -114,10 +114,59 @@ def test_a_title_of_wide_letters_has_a_line_as_wide() -> None:
     assert result == "見出し語\n========\n"
 
 
-def test_drawn_tables_stay_with_a_warning() -> None:
-    source = "+----+\n| ab |\n+----+\n\n===  ===\nab   cd\n===  ===\n\nText\n"
+@pytest.mark.parametrize(
+    "table",
+    [
+        "===  ===\nab   cd\n===  ===\n",
+        "+----+----+\n| ab | cd |\n+----+----+\n| ab cd   |\n+---------+\n",
+        "+----+----+\n| ab | cd |\n|    +----+\n|    | ef |\n+----+----+\n",
+        "+----+\n| ab\n+----+\n",
+        "+-----+\n| 見  |\n+-----+\n",
+    ],
+    ids=["lines of =", "a wide cell", "a high cell", "broken", "wide letters"],
+)
+def test_other_tables_stay_with_a_warning(table: str) -> None:
+    source = f"{table}\nText\n"
     assert rst(source) == source.replace("Text", "TEXT")
     assert "Tables" in recognised(source.encode(), "a.rst").read(source.encode()).warnings[0]
+
+
+def test_cells_of_a_drawn_table_are_translated_and_its_lines_fit() -> None:
+    source = (
+        ".. table:: Titel\n\n"
+        "   +------+----------+\n"
+        "   | Kopf | **zwei** |\n"
+        "   +======+==========+\n"
+        "   | groß | - ein    |\n"
+        "   |      |   Punkt  |\n"
+        "   |      | - ``da`` |\n"
+        "   +------+----------+\n"
+        "   | 12   |          |\n"
+        "   +------+----------+\n\nText\n"
+    )
+    assert rst(source) == (
+        ".. table:: TITEL\n\n"
+        "   +-------+----------+\n"
+        "   | KOPF  | **ZWEI** |\n"
+        "   +=======+==========+\n"
+        "   | GROSS | - EIN    |\n"
+        "   |       |   PUNKT  |\n"
+        "   |       | - ``da`` |\n"
+        "   +-------+----------+\n"
+        "   | 12    |          |\n"
+        "   +-------+----------+\n\nTEXT\n"
+    )
+    assert not recognised(source.encode(), "a.rst").read(source.encode()).warnings
+
+
+def test_a_drawn_table_whose_words_stay_is_as_it_was() -> None:
+    source = "+-----+\r\n|  A1 |\r\n|     |\r\n+-----+\r\n"
+    assert rst(source) == source
+
+
+def test_bars_in_a_translation_do_not_divide_a_drawn_cell() -> None:
+    result = translated(b"+----+\n| ab |\n+----+\n", "a.rst", lambda _: Translated("x | y"))
+    assert result.decode() == "+--------+\n| x \\| y |\n+--------+\n"
 
 
 def test_cells_of_a_table_that_is_a_list_stay_apart() -> None:
