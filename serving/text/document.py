@@ -16,6 +16,7 @@ from serving.errors import InvalidOptionError
 from serving.text.alignment import Link, Span
 from serving.text.formats.markup import html_tokens
 from serving.text.formats.xml import xml_tokens
+from serving.text.kept.conjunctions import SIGN, conjunction
 from serving.text.kept.figures import in_convention
 from serving.text.kept.masks import mask_pattern
 from serving.text.kept.placeholders import LONGEST_WORD
@@ -83,9 +84,14 @@ class Document:
         """
         self._languages = (language, target)
         others = (passage.text for passage in self._passages if not passage.text.isascii())
+        find = None
         if spells and any(unspelt(text, spells) for text in others):
             find = functools.partial(unspelt, spells=spells)
-            self._parts = read_parts(self._source, self._tokens, self._escaped, unspelt=find)
+        joins = conjunction(language, target) if SIGN.search(self._source) else None
+        if find or joins:
+            self._parts = read_parts(
+                self._source, self._tokens, self._escaped, unspelt=find, conjunction=joins
+            )
         for passage in self._passages:
             text = passage.text
             kept = [(thing.begin, thing.end) for thing in passage.masked]
@@ -146,7 +152,7 @@ class Document:
         things = {
             passage.text[thing.begin : thing.end]: thing.opening
             for thing in passage.masked
-            if begin <= thing.begin < end
+            if begin <= thing.begin < end and not thing.found_as
         }
         if not things:
             return words
@@ -165,11 +171,11 @@ class Document:
     def take(self, number: int, translation: str) -> str | None:
         """Accept an existing translation of `as_given`; returns it with masks in place of the kept
         objects, as a model would write it. Returns None, and accepts nothing, if it does not
-        contain each object as often as the sentence. Figures stay as written in it."""
+        contain each object as often as the sentence. Figures and `&` stay as written in it."""
         passage, span = self._places[number]
         masks: dict[str, list[str]] = {}
         for thing in self._things(number):
-            if not thing.figure:
+            if not (thing.figure or thing.found_as):
                 masks.setdefault(thing.opening, []).append(passage.text[thing.begin : thing.end])
         edits: list[tuple[Span, str]] = []
         for opening, words in masks.items():
@@ -308,8 +314,12 @@ def _passages(parts: Sequence[Passage | str]) -> Iterator[Passage]:
 
 
 def _drop_figures(inlines: list[Inline], span: Span) -> None:
-    """Drop the recorded figures of a sentence: its translation has its own."""
-    inlines[:] = [each for each in inlines if not (each.figure and span[0] <= each.begin < span[1])]
+    """Drop the recorded figures of a sentence, and `&`: its translation has its own."""
+    inlines[:] = [
+        each
+        for each in inlines
+        if not ((each.figure or each.found_as) and span[0] <= each.begin < span[1])
+    ]
     for each in inlines:
         _drop_figures(each.children, span)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from serving.text.alignment import Span
+from serving.text.kept.conjunctions import Conjunction, joins_words
 from serving.text.kept.counts import counts
 from serving.text.kept.masks import Masks
 from serving.text.kept.placeholders import Placeholder, is_plain, placeholders
@@ -22,6 +23,8 @@ from serving.text.symbols import BIDI, BLANKS, CLOSING_SIGNS, INVISIBLE, OPENING
 _PAIR = ("open", "close")
 _LEADING_BLANKS = re.compile(rf"[{BLANKS}]*")
 _ENDS_OF_LINES = frozenset("\n\t\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
+_LOOKED_AT = 3
+"""So many parts of the text before a symbol tell whether a word and a blank stand there."""
 _MOST_CONTROLS = 32
 """Most nested stretches with a text direction of their own; deeper controls are dropped."""
 _BIDI = re.compile(BIDI)
@@ -36,18 +39,27 @@ def read_parts(
     depth: int = 0,
     *,
     unspelt: Unspelt | None = None,
+    conjunction: Conjunction | None = None,
 ) -> list[Passage | str]:
     """The passages and the text between them. `depth` is the number of ICU messages around the
-    tokens; `unspelt` finds text that the vocabulary cannot spell."""
+    tokens; `unspelt` finds text that the vocabulary cannot spell; `conjunction` says how `&`
+    between words is read, which is left out otherwise."""
     parts: list[Passage | str] = []
     masks = masks or Masks(source)
-    builder = Builder(source, masks, markup, in_message=depth > 0, unspelt=unspelt)
+    reading = partial(
+        Builder,
+        source,
+        masks,
+        in_message=depth > 0,
+        unspelt=unspelt,
+        conjunction=conjunction,
+    )
+    builder = reading(markup)
     for token in tokens:
         span, kind = token.span, token.kind
         if kind == "boundary":
             parts += [*builder.finished(), source[slice(*span)]]
-            markup_after = token.markup or markup
-            builder = Builder(source, masks, markup_after, in_message=depth > 0, unspelt=unspelt)
+            builder = reading(token.markup or markup)
         elif kind == "text":
             builder.text(span)
         elif kind == "space":
@@ -62,7 +74,12 @@ def read_parts(
             builder.script(span)
         else:
             branches = partial(
-                read_parts, markup=markup, masks=masks, depth=depth + 1, unspelt=unspelt
+                read_parts,
+                markup=markup,
+                masks=masks,
+                depth=depth + 1,
+                unspelt=unspelt,
+                conjunction=conjunction,
             )
             builder.kept(span, _branches(source, token, branches), figure=token.figure)
     return parts + builder.finished()
@@ -110,11 +127,13 @@ class Builder:
         *,
         in_message: bool = False,
         unspelt: Unspelt | None = None,
+        conjunction: Conjunction | None = None,
     ) -> None:
         """`in_message`: within an ICU message, where `#` is a number. `unspelt` finds text that the
-        vocabulary cannot spell."""
+        vocabulary cannot spell; `conjunction` says how `&` between words is read."""
         self._source, self._masks, self._markup = source, masks, markup
         self._in_message, self._unspelt = in_message, unspelt
+        self._conjunction = conjunction
         self._text: list[str] = []
         self._length = 0
         self._origins: list[Span] = []
@@ -191,25 +210,25 @@ class Builder:
         """Append a kept object, which the model reads as a mask: a number for a figure and for what
         counts the next word, otherwise a word."""
         begin, end = self._seen(span)
-        self._flush("a")
-        written = self._source[begin:end]
         if figure:
-            mask = self._masks.figure(written)
+            mask = self._masks.figure(self._source[begin:end])
         else:
             mask = self._masks.count() if counts(self._source, span) else self._masks.word()
-        self._part(begin)
+        self._mask(mask, (begin, end)).figure = figure
+        self._masked[-1].parts = list(parts)
+
+    def _mask(self, mask: str, span: Span) -> Inline:
+        """Append an object that the model reads as `mask`."""
+        self._flush("a")
+        self._part(span[0])
         inline = Inline(
-            self._length,
-            self._length + len(mask),
-            written,
-            masked=True,
-            figure=figure,
-            parts=list(parts),
+            self._length, self._length + len(mask), self._source[slice(*span)], masked=True
         )
         self._open[-1].children.append(inline)
         self._masked.append(inline)
-        self._push(mask, [(begin, end)] * len(mask))
+        self._push(mask, [span] * len(mask))
         self._after_mask = True
+        return inline
 
     def finished(self) -> list[Passage | str]:
         """The finished passage; its source text if there is nothing to translate; [] if it is
@@ -285,7 +304,7 @@ class Builder:
             if placeholder.kind == "script":
                 self.script(span)
             elif placeholder.kind == "symbol":
-                self.thing(span, symbol=True)
+                self._symbol(span)
             elif placeholder.kind == "open":
                 if self._ended == span[0]:
                     self._part(span[0])
@@ -296,6 +315,14 @@ class Builder:
                 self.kept(span, figure=placeholder.kind == "figure")
             done = last
         self._plain(text, origins, (done, len(text)), paired)
+
+    def _symbol(self, span: Span) -> None:
+        """Append a symbol: `&` between words is read as a word where that is known."""
+        known, before = self._conjunction, "".join(self._text[-_LOOKED_AT:])
+        if known and joins_words(before, self._source, span):
+            self._mask(known.word, self._seen(span)).found_as = known.found_as
+        else:
+            self.thing(span, symbol=True)
 
     def _plain(self, text: str, origins: list[Span], span: Span, paired: frozenset[int]) -> None:
         """Append text without placeholders and remove invisible characters. `paired` are the

@@ -45,6 +45,9 @@ class Inline:
     sentence."""
     figure: bool = False
     """The object is a number in the format of its language."""
+    found_as: frozenset[str] = frozenset()
+    """Words of a translation that stand for the object instead of its mask, in small letters: the
+    object is `&`, and its mask a word for it. A translation may have none."""
     before: str = ""
     after: str = ""
     """White space beside an object without words; the text does not contain it."""

@@ -145,13 +145,16 @@ class _Placement:
         """Yield the target span of each object's mask, or None. Superfluous masks are removed."""
         begin, end = piece.target
         occurrences: dict[str, list[Span]] = {}
-        for mask in {self._text[i.begin : i.end] for i in inside}:
+        for mask in {self._text[i.begin : i.end] for i in inside if not i.found_as}:
             found = re.finditer(mask_pattern(mask), self.placed.target[begin:end], re.IGNORECASE)
             occurrences[mask] = [(begin + match.start(), begin + match.end()) for match in found]
         taken = {
             index for spans in occurrences.values() for span in spans for index in range(*span)
         }
         for inline in inside:
+            if inline.found_as:
+                yield self._conjunction(inline, source_words, target_words, linked)
+                continue
             exact = occurrences[self._text[inline.begin : inline.end]]
             if exact:
                 yield exact.pop(0)
@@ -168,6 +171,28 @@ class _Placement:
                 self.placed.restored = True
                 first -= self.placed.target[begin:first].endswith(" ")
                 self.placed.replaced[first] = (last, "")
+
+    def _conjunction(
+        self,
+        inline: Inline,
+        source_words: Sequence[Span],
+        target_words: Sequence[Span],
+        linked: Mapping[int, int],
+    ) -> Span | None:
+        """The target span of the word that stands for `&`: the one that is linked to it, or the one
+        of the same number where there are as many; None where the translation has none."""
+        own = overlapping(source_words, (inline.begin, inline.end))[0]
+        mask = self._text[inline.begin : inline.end]
+        asked = [n for n, word in enumerate(source_words) if self._text[slice(*word)] == mask]
+        found = [
+            n
+            for n, word in enumerate(target_words)
+            if self.placed.target[slice(*word)].lower() in inline.found_as
+        ]
+        number = next((n for n in found if linked.get(n) == own), None)
+        if number is None and len(found) == len(asked):
+            number = found[asked.index(own)]
+        return None if number is None else target_words[number]
 
     def _arranged(self, inlines: Sequence[Inline], words: range) -> list[_Place]:
         """The places of sibling elements, in order, within a range of target words."""
