@@ -110,7 +110,8 @@ def _gatekeeper(settings: Settings, store: Store | None) -> Gatekeeper:
     try:
         meter = UsageMeter(store.usage)
         required = bool(settings.admin_key.get_secret_value()) or store.keys.any()
-        gatekeeper = Gatekeeper(settings, Accounts(store, meter), meter, required=required)
+        accounts = Accounts(store, meter)
+        gatekeeper = Gatekeeper(settings, accounts, meter, store.rates, required=required)
         for owner in ("", *gatekeeper.keys.owners):
             meter.know(owner)
     except BaseException:

@@ -13,6 +13,7 @@ from serving.store.jobs import JobQueue
 from serving.store.keys import StoredKeys
 from serving.store.memories import Memories
 from serving.store.memory_jobs import MemoryJobs
+from serving.store.rates import StoredRates
 from serving.store.suggestions import Suggestions
 from serving.store.usage import StoredUsage
 
@@ -28,6 +29,7 @@ class Store:
         self.memories = Memories(self.database)
         self.memory_jobs = MemoryJobs(self.database)
         self.usage = StoredUsage(self.database)
+        self.rates = StoredRates(self.database)
         self.audit = AuditLog(self.database)
         self.suggestions = Suggestions(self.database)
         self.evaluations = StoredEvaluations(self.database)

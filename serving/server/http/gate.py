@@ -36,7 +36,9 @@ from serving.store.records.key import NO_LIMITS, KeyLimits, StoredKey, UsageCoun
 
 if TYPE_CHECKING:
     from serving.server.http.accounts import Accounts
+    from serving.server.http.rates import SharedRates
     from serving.server.http.usage import UsageMeter
+    from serving.store.rates import StoredRates
 
 _LEAST_ADMIN_LENGTH = 16
 ADMIN = "admin"
@@ -70,6 +72,8 @@ class RateLimit:
 
     A request passes if the bucket is not empty, and then takes its whole cost. A cost above the
     capacity leaves a debt, so that such a request is delayed rather than refused forever.
+
+    With a store its servers have these buckets in common, as `SharedRates` says.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class RateLimit:
         setting: str | None,
         per_minute: int,
         clock: Callable[[], float] = time.monotonic,
+        stored: StoredRates | None = None,
     ) -> None:
         """`unit` is the plural noun for what is counted; `setting` is the settings field of the
         limit, if there is one; a `per_minute` of 0 sets no limit."""
@@ -85,6 +90,12 @@ class RateLimit:
         self._clock, self._lock = clock, threading.Lock()
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """Level of each bucket, and when it was computed; the last client seen is at the end."""
+        self._shared: SharedRates | None = None
+        if stored is not None:
+            # Only here: it is of no use without a store.
+            from serving.server.http.rates import SharedRates
+
+            self._shared = SharedRates(unit, stored, self._learn)
 
     def charge(self, client: str, cost: int, own: int | None = None) -> None:
         """Take `cost` from a client's bucket; raises RateLimitedError, with the time to wait, if it
@@ -97,10 +108,17 @@ class RateLimit:
             if client in self._buckets:
                 held, when = self._buckets[client]
                 self._buckets[client] = min(held + cost, float(self._per_minute)), when
+                if self._shared is not None:
+                    self._shared.note(client, -cost, self._per_minute)
 
     def check(self, client: str) -> None:
         """Raise RateLimitedError if a client's bucket is empty; takes nothing."""
         self._take(client, 0, 1, None)
+
+    def close(self) -> None:
+        """Tell other servers nothing any more."""
+        if self._shared is not None:
+            self._shared.close()
 
     def _take(self, client: str, cost: int, least: int, own: int | None) -> None:
         """Take `cost` if the bucket holds at least `least`."""
@@ -116,6 +134,8 @@ class RateLimit:
             self._buckets[client] = held - (0 if empty else cost), now
             if len(self._buckets) > MOST_CLIENTS:
                 self._buckets.popitem(last=False)
+            if self._shared is not None and not empty:
+                self._shared.note(client, cost, per_minute)
         if empty:
             named = f" ({variable(self._setting)})" if self._setting and own is None else ""
             error = RateLimitedError(
@@ -124,6 +144,20 @@ class RateLimit:
             )
             error.retry_after_s = (1 - held) / pace
             raise error
+
+    def _learn(self, client: str, missing: float, per_minute: int) -> bool:
+        """Take over how much is missing from a client's bucket on all servers; returns whether that
+        is anything."""
+        assert self._shared is not None
+        with self._lock:
+            if client not in self._buckets:
+                return False
+            held, when = self._buckets[client]
+            now, known = self._clock(), per_minute - missing - self._shared.noted(client)
+            # The lower one: the store knows nothing of what was taken while it was away.
+            level = min(held + (now - when) * per_minute / 60, known)
+            self._buckets[client] = level, now
+            return level < per_minute
 
 
 class Gatekeeper:
@@ -134,11 +168,12 @@ class Gatekeeper:
         settings: Settings,
         accounts: Accounts | None = None,
         meter: UsageMeter | None = None,
+        rates: StoredRates | None = None,
         *,
         required: bool = False,
     ) -> None:
-        """`accounts` and `meter` belong to the store, if there is one. If `required` is set,
-        requests need a key even if the settings have none.
+        """`accounts`, `meter` and `rates` belong to the store, if there is one. If `required` is
+        set, requests need a key even if the settings have none.
 
         Raises SettingsError if the API keys or the admin key are unusable.
         """
@@ -150,10 +185,10 @@ class Gatekeeper:
         """Whether requests need a key."""
         self._asked_at = -math.inf
         self._requests = RateLimit(
-            "requests", "max_requests_per_minute", settings.max_requests_per_minute
+            "requests", "max_requests_per_minute", settings.max_requests_per_minute, stored=rates
         )
         self._characters = RateLimit(
-            "characters", "max_chars_per_minute", settings.max_chars_per_minute
+            "characters", "max_chars_per_minute", settings.max_chars_per_minute, stored=rates
         )
         self._wrong_keys = RateLimit("wrong keys", None, _WRONG_KEYS_PER_MINUTE)
         self._wrong_admin_keys = RateLimit("wrong admin keys", None, _WRONG_ADMIN_KEYS_PER_MINUTE)
@@ -248,6 +283,8 @@ class Gatekeeper:
     def close(self) -> None:
         """Send the remaining counts to the store and admit nothing more; raises
         StoreUnavailableError."""
+        for rate in (self._requests, self._characters):
+            rate.close()
         if self._accounts is not None:
             self._accounts.close()
         if self._meter is not None:

@@ -44,8 +44,8 @@ class Settings(BaseModel):
     bundles: Path = Field(Path("models"), validate_default=True)
     """Folder that holds the bundles, one folder each; relative to the repository root."""
     workers: int = Field(1, ge=1, le=64)
-    """Server processes; each loads its own copy of every model, and batches and counts apart from
-    the others."""
+    """Server processes; each loads its own copy of every model, batches apart from the others, and
+    without a store counts apart from them, too."""
     threads: int = Field(default_factory=_share_of_threads, ge=1, le=1024)
     """Threads that each model may use; by default the processors at hand, shared among workers."""
     preset: Preset = "throughput"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import calendar
 import functools
-import logging
 import threading
 import time
 import uuid
@@ -17,16 +16,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from serving.errors import QuotaExceededError, ServingError
+from serving.errors import QuotaExceededError
+from serving.server.http.every_second import EverySecond
 from serving.store.records.key import UsageBatch, UsageCount, UsagePlace
 from serving.store.usage import StoredUsage
 
-_EVERY_S = 1.0
 _MOST_OWNERS = 10_000
 """Most owners in memory; of those without unsent counts, the one unused for longest is dropped."""
 _NOTHING = UsageCount()
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -55,8 +52,7 @@ class UsageMeter:
         self._writer, self._number = uuid.uuid4().hex, 0
         self._today = -1, ""
         """The current day, as days since 1970 and as text."""
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._sending = EverySecond("usage", self.flush, "usage is kept until the store answers")
 
     def spend(self, owner: str, task: str, count: UsageCount, limit: int) -> Callable[[], None]:
         """Count usage of an owner; returns a function that undoes it.
@@ -72,9 +68,7 @@ class UsageMeter:
                 raise self._over(before, count.characters, limit)
             found.unsaved += count.characters
             self._counts[place] = self._counts.get(place, _NOTHING).and_also(*count)
-            if self._thread is None and not self._ended.is_set():
-                self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
-                self._thread.start()
+        self._sending.begin()
         return functools.partial(self._take_back, place, count)
 
     def used(self, owner: str) -> int:
@@ -113,9 +107,7 @@ class UsageMeter:
 
     def close(self) -> None:
         """Send the remaining counts to the store; raises StoreUnavailableError."""
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._sending.close()
         self.flush()
 
     def _send(self, batch: UsageBatch) -> None:
@@ -191,19 +183,6 @@ class UsageMeter:
                 found = self._months.get(owner)
                 if found is not None and found.name == month:
                     found.stored = characters
-
-    def _run(self) -> None:
-        warned = False
-        while not self._ended.wait(_EVERY_S):
-            try:
-                self.flush()
-                warned = False
-            except ServingError as error:
-                if not warned:  # once for each outage
-                    logger.warning("usage is kept until the store answers: %s", error)
-                warned = True
-            except Exception:
-                logger.exception("usage could not be brought to the store")
 
 
 def _rest_of_month(now: float) -> float:

@@ -27,7 +27,7 @@ MIGRATIONS = Path(str(migrations.__file__)).parent
 STEPS = tuple(ScriptDirectory(str(MIGRATIONS)).walk_revisions())[::-1]
 VERSION = "alembic_version"
 NOTES_A_STEP = (f"INSERT INTO {VERSION}", f"UPDATE {VERSION}")
-CHANGES = {"0001": 5, "0002": 6, "0003": 6, "0004": 8, "0005": 5}
+CHANGES = {"0001": 5, "0002": 6, "0003": 6, "0004": 8, "0005": 5, "0006": 2}
 """Statements of each step that change something, that which notes the step included."""
 
 

@@ -155,7 +155,7 @@ def test_characters_that_are_not_accepted_do_not_count(monkeypatch: pytest.Monke
     with served(settings=Settings(max_chars_per_minute=5)) as (client, registry):
         scheduler = registry.translators[0].scheduler
 
-        def refuse(*_: object) -> None:
+        def refuse(*_: object, **__: object) -> None:
             raise OverloadedError("the queue is full; try again later")
 
         with monkeypatch.context() as full:

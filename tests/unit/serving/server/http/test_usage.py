@@ -16,29 +16,9 @@ from serving.server.http.usage import UsageMeter
 from serving.store.records.key import UsageBatch, UsageCount, UsageQuery
 from serving.store.store import Store
 from serving.store.usage import StoredUsage
-from tests.stores import fresh_database
 
 EVER = UsageQuery("1970-01-01", "2999-12-31")
 NOON = float(calendar.timegm((2026, 11, 30, 12, 0, 0)))
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Store]]:
-    """Opens one database again and again."""
-    url = f"sqlite:///{tmp_path / 'store.db'}"
-    if request.param == "postgresql":
-        server = request.getfixturevalue("postgresql")
-        if server is None:
-            pytest.skip("needs the programs of PostgreSQL")
-        url = fresh_database(server)
-    with contextlib.ExitStack() as stack:
-
-        def open_store() -> Store:
-            store = Store(url, tmp_path)
-            stack.callback(store.close)
-            return store
-
-        yield open_store
 
 
 @pytest.fixture
