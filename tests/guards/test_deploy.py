@@ -247,6 +247,10 @@ def replicas() -> dict[str, Any]:
     return services
 
 
+def named_volumes() -> set[str]:
+    return set(yaml.safe_load((DEPLOY / "compose.replicas.yaml").read_text())["volumes"])
+
+
 def test_replicas_are_the_same_server_with_a_store() -> None:
     first, second = replicas()["macaron-1"], replicas()["macaron-2"]
     assert first == second
@@ -263,9 +267,11 @@ def test_replicas_are_the_same_server_with_a_store() -> None:
     }
     settings = Settings.from_environment(given)
     assert compose()["environment"].items() <= given.items()
-    assert first["volumes"] == [f"files:{settings.files}"]
+    # Each in a volume that both servers have, at a folder that the image gives to their user.
+    assert first["volumes"] == [f"files:{settings.files}", f"documents:{settings.documents}"]
+    assert {mount.partition(":")[0] for mount in first["volumes"]} <= named_volumes()
     assert (
-        f"install -d -o 10001 -g 10001 -m 700 {settings.files}\n"
+        f"install -d -o 10001 -g 10001 -m 700 {settings.files} {settings.documents}\n"
         in (DEPLOY / "Containerfile").read_text()
     )
     assert len(settings.admin_key.get_secret_value()) == 16
@@ -292,6 +298,7 @@ def test_replicas_are_reached_by_their_proxy_alone() -> None:
         "proxy_read_timeout",
         "proxy_buffering",
         "X-Forwarded-For",
+        "Host",
     ):
         (own,) = re.findall(rf"^ *(.*{line}.*;)$", text, re.MULTILINE)
         assert own in alone
