@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
 PAIR = {"source": "de", "target": "en"}
@@ -35,6 +36,19 @@ class Server:
     def ask(self, q: object, **fields: Any) -> httpx.Response:
         """Request a translation."""
         return httpx.post(f"{self.url}/translate", json={"q": q, **PAIR, **fields}, timeout=120)
+
+    def processes(self) -> list[psutil.Process]:
+        """The server's processes, of which not all are in its group."""
+        own = psutil.Process(self.process.pid)
+        return [own, *own.children(recursive=True)]
+
+    def kill(self) -> None:
+        """End all of them, as a machine that fails does."""
+        processes = self.processes()
+        for process in processes:
+            process.kill()
+        self.process.wait()
+        psutil.wait_procs(processes, 30)  # none of them takes a connection any more
 
     def send(self, data: bytes, *, read: bool = True) -> bytes:
         """Send raw bytes over one connection; returns the answer up to the server's close."""

@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 from playwright.sync_api import expect
 
 from tests.system.browser import NAMES, chromium, find_chromium, visit
+from tests.system.proxy import NGINX, running_nginx
 from tests.system.server import ROOT, Server, free_port, running
-
-# In Debian it is not on the PATH of everybody.
-NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 if find_chromium() is None or NGINX is None:
     pytest.skip(
         f"the page is not tested behind a proxy: nginx or all of {', '.join(NAMES)} are missing",
         allow_module_level=True,
     )
-
-HTTP = """
-daemon off;
-worker_processes 1;
-pid nginx.pid;
-error_log stderr;
-events {{}}
-http {{
-    types {{ text/html html; }}
-    access_log off;
-    client_body_temp_path body; proxy_temp_path proxy;
-    fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
-    {site}
-}}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -58,29 +37,9 @@ def proxy(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     site = site.replace("listen 443 ssl;", f"listen 127.0.0.1:{port};")
     site = re.sub(r"ssl_certificate\w* .*;", "", site)
     site = site.replace("127.0.0.1:3000", f"127.0.0.1:{server.port}")
-    (folder / "nginx.conf").write_text(HTTP.format(site=site))
-    with (folder / "log.txt").open("wb") as log:
-        process = subprocess.Popen(
-            [str(NGINX), "-p", str(folder), "-e", "stderr", "-c", "nginx.conf"], stderr=log
-        )
-    try:
-        wait_for(f"http://127.0.0.1:{port}/macaron/livez", folder / "log.txt")
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def wait_for(address: str, log: Path) -> None:
-    end = time.monotonic() + 30
-    while True:
-        try:
-            if httpx.get(address, timeout=5).is_success:
-                return
-        except httpx.TransportError:
-            pass
-        assert time.monotonic() < end, log.read_text()
-        time.sleep(0.1)
+    address = f"http://127.0.0.1:{port}"
+    with running_nginx(site, folder, f"{address}/macaron/livez"):
+        yield address
 
 
 @pytest.mark.parametrize("prefix", ["/macaron/", "/"])

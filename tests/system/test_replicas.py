@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import openai
-import psutil
 import psycopg
 import pytest
 
@@ -29,14 +28,6 @@ TAKEN_OVER_S = 60.0
 
 def client_of(server: Server) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0)
-
-
-def kill(server: Server) -> None:
-    """All processes of a server, of which not all are in its group."""
-    own = psutil.Process(server.process.pid)
-    for process in (own, *own.children(recursive=True)):
-        process.kill()
-    server.process.wait()
 
 
 def lines() -> bytes:
@@ -86,7 +77,7 @@ def test_a_batch_whose_server_is_killed_is_ended_by_another(
         )
         # The server that was asked has begun it at once; the other looks every two seconds.
         wait_until(lambda: _done(store, id) >= 5, 60)
-        kill(first)
+        first.kill()
         before, killed = _done(store, id), time.monotonic()
         assert before < LINES
         client = client_of(second)
