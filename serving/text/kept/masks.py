@@ -49,6 +49,12 @@ def mask_pattern(mask: str) -> str:
     return rf"(?<!\w){re.escape(mask)}(?!\w\w)"
 
 
+def compound_pattern(mask: str) -> str:
+    """Pattern of a mask to which a translation has joined another word, `Tomtür`; with its first
+    letter, the group `joined`. An inflected one is none: Londoners."""
+    return rf"(?<!\w){re.escape(mask)}(?!ern\b|ers\b|isch)(?P<joined>[^\W\d_])(?=[^\W\d_]{{2}})"
+
+
 def _free_words(source: str) -> Iterator[str]:
     small = source.lower()
     return itertools.cycle(

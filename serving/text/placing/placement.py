@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from serving.text.alignment import Link, Span, word_spans
-from serving.text.kept.masks import mask_pattern
+from serving.text.kept.masks import compound_pattern, mask_pattern
 from serving.text.passages.passage import CDATA, Inline, Passage, escaped
 from serving.text.placing.links import completed_words, linked_words, overlapping, with_signs
 from serving.text.symbols import CLOSING_SIGNS
@@ -98,6 +98,8 @@ class _Placement:
         """Index of the source word of each target word."""
         self._found: dict[int, Span] = {}
         """Span of each mask in the target, by the begin of its object in the passage."""
+        self._joined: dict[int, str] = {}
+        """What follows an object to which a word is joined, by the begin of its mask."""
         if passage.inlines:
             for piece in found:
                 if piece.translated is not None:
@@ -159,6 +161,11 @@ class _Placement:
             if exact:
                 yield exact.pop(0)
                 continue
+            compound = self._compound(inline, piece.target)
+            if compound is not None and taken.isdisjoint(range(*compound)):
+                taken.update(range(*compound))
+                yield compound
+                continue
             self.placed.restored = True
             source = overlapping(source_words, (inline.begin, inline.end))[0]
             words = (target_words[number] for number, word in linked.items() if word == source)
@@ -171,6 +178,17 @@ class _Placement:
                 self.placed.restored = True
                 first -= self.placed.target[begin:first].endswith(" ")
                 self.placed.replaced[first] = (last, "")
+
+    def _compound(self, inline: Inline, target: Span) -> Span | None:
+        """The target span of an object's mask in front of a word that is joined to it; that gets a
+        hyphen before it."""
+        mask = self._text[inline.begin : inline.end]
+        pattern = re.compile(compound_pattern(mask), re.IGNORECASE)
+        found = pattern.search(self.placed.target, *target) if mask.isalpha() else None
+        if found is None:
+            return None
+        self._joined[found.start()] = f"-{found['joined'].upper()}"
+        return found.span()
 
     def _conjunction(
         self,
@@ -340,11 +358,12 @@ class _Placement:
                 self.placed.replaced[begin] = (begin + inline.end - inline.begin, opening)
         elif self._found.get(inline.begin, (-1, 0))[0] == begin and place.end <= end:
             last = place.end + (inline.figure and _again(opening, target, place.end))
-            self.placed.replaced[begin] = (last, opening)
+            self.placed.replaced[begin] = (last, opening + self._joined.get(begin, ""))
             begin = last
         else:
             if inline.begin in self._found:
-                self.placed.replaced[place.begin] = (place.end, "")
+                joined = self._joined.get(place.begin, "").removeprefix("-")
+                self.placed.replaced[place.begin] = (place.end, joined)
             self.placed.marks.append((begin, self._spaced(opening, begin)))
         return begin
 
