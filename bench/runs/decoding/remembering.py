@@ -174,9 +174,9 @@ def recall_markdown(command: str, machine: Machine, plan: RecallPlan, found: Rec
     """The index in a sentence, and a row for each kind of sentence."""
     text = (
         f"{plan.segments:,} segments of {found.characters:.0f} characters on average. Their index "
-        f"has {found.index_bytes / 1e6:.0f} MB, by which the process has grown by "
-        f"{found.grown_bytes / 1e6:.0f} MB, and was made in {found.seconds:.1f} s "
-        f"({found.processor_seconds:.1f} s of a processor). {plan.lookups:,} lookups of each kind, "
+        f"has {found.index_bytes / 1e6:.0f} MB and was made in {found.seconds:.1f} s "
+        f"({found.processor_seconds:.1f} s of a processor), with which the process has grown by "
+        f"{found.grown_bytes / 1e6:.0f} MB. {plan.lookups:,} lookups of each kind, "
         f"from {plan.threshold:g} % on, one at a time."
     )
     lines = [*head_lines(command, machine, text), ""]
