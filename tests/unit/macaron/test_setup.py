@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -28,6 +30,23 @@ MODULES = sorted(
     for folder in ("macaron", *setup.FOLDERS)
     for path in (ROOT / folder).rglob("*.py")
 )
+
+
+@pytest.mark.parametrize(
+    ("words", "built"),
+    [
+        (["--archs", "x86_64"], "cp311-manylinux_x86_64"),
+        (["--archs", "aarch64"], "cp311-manylinux_aarch64"),
+    ],
+)
+def test_cibuildwheel_understands_its_settings(words: list[str], built: str) -> None:
+    program = Path(sys.executable).with_name("cibuildwheel")
+    done = subprocess.run(
+        [program, "--print-build-identifiers", "--platform", "linux", *words, ROOT],
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout.split()) == (0, [built]), done.stderr
 
 
 def rename(source: str) -> str:
