@@ -59,7 +59,7 @@ test-fast: $(VENV)/dev.stamp
 test-slow: $(VENV)/dev.stamp ## run the slow tests: benches, long trainings, whole chains of commands
 	$(PYTEST) -m slow
 
-soak: $(VENV)/dev.stamp ## the long run of the fault suite: a quarter of an hour on a machine that does nothing else
+soak: $(VENV)/dev.stamp ## the long run of the fault suite: twenty minutes on a machine that does nothing else
 	$(BIN)/python -m tests.soak --write
 
 docs: $(VENV)/docs.stamp ## build the pages of docs/ into site/; a warning is an error

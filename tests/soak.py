@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,7 +23,8 @@ from bench.reports.measurement import MeasuredTable, Measurement, rendered, writ
 from bench.reports.report import versions
 from bench.reports.tables import MEASUREMENTS
 from export.bundles.folder import commit
-from tests.system import faults
+from tests.stores import PostgreSQL, fresh_database, stoppable_postgresql
+from tests.system import faults, kept_faults
 from tests.system.kept_traffic import ADMIN_KEY, kept_traffic, kill_in_batch
 from tests.system.server import ROOT, Server, running
 
@@ -138,7 +139,7 @@ def mixed(server: Server, scale: float) -> Row:
 
 def kept(server: Server, scale: float) -> Row:
     """What is kept in a store, made, used and deleted."""
-    rounds = max(20, int(1000 * scale))
+    rounds = max(20, int(600 * scale))
     found = kept_traffic(server, rounds)
     warm, last = found.prints[len(found.prints) // 2], found.prints[-1]
     asked = sum(found.statuses.values())
@@ -171,6 +172,111 @@ def batch_death(server: Server, scale: float) -> Row:
     )
 
 
+def hostile(server: Server, scale: float) -> Row:
+    """Content that is made to do harm."""
+    count, megabytes = max(6, int(200 * scale)), max(5, int(100 * scale))
+    found = kept_faults.hostile_content(server, count, megabytes)
+    return _survived(
+        f"SQL in {2 * count} names; {count} TMX with entity bombs; {megabytes} MB of CSV",
+        found,
+        "names are kept as they are; 400 and 413; memory stays",
+    )
+
+
+def failing_webhooks(server: Server, scale: float) -> Row:
+    """Receivers of webhooks that are none."""
+    count = max(2, int(6 * scale))
+    return _survived(
+        f"{count} webhooks that are never answered, {count} sent on inward, {count} good ones",
+        kept_faults.failing_webhooks(server, count),
+        "batches end; the good ones are told; nothing goes inward",
+    )
+
+
+def ending_keys(server: Server, scale: float) -> Row:
+    """Keys that are deleted while they are used."""
+    count = max(8, int(80 * scale))
+    return _survived(
+        f"{count} keys deleted while a request of theirs is decoded",
+        kept_faults.ending_keys(server, count),
+        "an answer or 401; refused afterwards",
+    )
+
+
+def many_glossaries(server: Server, scale: float, store: str) -> Row:
+    """A store that is full."""
+    count = int(100_000 * scale)
+    return _survived(
+        f"{count} glossaries in the store",
+        kept_faults.many_glossaries(server, store, count),
+        "translation as fast as before; lists and new ones within 0.5 s",
+    )
+
+
+def shared_batches(servers: Sequence[Server], scale: float) -> Row:
+    """One batch, two servers."""
+    count, lines = max(2, int(12 * scale)), 20
+    return _survived(
+        f"{count} batches of {lines} lines that two servers of a store try to claim",
+        kept_faults.shared_batches(servers, count, lines),
+        "each line is answered and counted once",
+    )
+
+
+def store_that_goes(server: Server, scale: float, store: PostgreSQL) -> Row:
+    """A store that goes away and comes back."""
+    rounds = max(1, int(5 * scale))
+    return _survived(
+        f"PostgreSQL stopped and started again under 4 clients, {rounds}x",
+        kept_faults.store_that_goes(server, store, rounds),
+        "translation goes on; what needs the store is 503 with Retry-After; usage exact",
+    )
+
+
+def full_disk(server: Server, scale: float, disk: Path) -> Row:
+    """A disk without room."""
+    rounds = max(1, int(5 * scale))
+    return _survived(
+        f"the disk of the store filled, {rounds}x",
+        kept_faults.full_disk(server, disk, rounds),
+        "translation goes on; what would be kept is 503 with Retry-After; usage exact",
+    )
+
+
+def interrupted_migrations(scale: float, postgresql: str) -> Row:
+    """SIGKILL of a process that brings a store up to date."""
+    count = max(3, int(30 * scale))
+    with tempfile.TemporaryDirectory() as folder:
+        files = [f"sqlite:///{folder}/{number}.db" for number in range(count)]
+        schemas = [fresh_database(postgresql) for _ in range(count)]
+        found = kept_faults.interrupted_migrations([*files, *schemas], Path(folder))
+    return _survived(
+        f"{2 * count} migrations of SQLite and PostgreSQL killed at some moment",
+        found,
+        "the next process goes on, and nothing is missing",
+    )
+
+
+def jumping_clock(server: Server, scale: float, clock: Path) -> Row:
+    """A clock that jumps."""
+    lines = max(300, int(1000 * scale))
+    return _survived(
+        f"the clock of two workers jumps by two hours and back in a batch of {lines} lines",
+        kept_faults.jumping_clock(server, clock, lines),
+        "requests are answered; each line once",
+    )
+
+
+def _survived(fault: str, found: kept_faults.Survived, promise: str) -> Row:
+    """The row of a fault of what is kept; what was wrong goes to stderr."""
+    for wrong in found.wrong[:20]:
+        print(f"wrong: {wrong}", file=sys.stderr)
+    said = f"{_counts(found.statuses)}; {found.said}"
+    if found.wrong:
+        said += f"; {len(found.wrong)} not as promised"
+    return Row(fault, said, promise, not found.wrong)
+
+
 def worker_death(server: Server, scale: float) -> Row:
     """SIGKILL of one of two workers."""
     found = faults.kill_one(server, faults.worker_pids, max(15.0, 60 * scale))
@@ -200,6 +306,9 @@ def _counts(found: Counter[int] | Counter[str]) -> str:
 
 
 ONE_WORKER = (overload, killed_clients, malformed, paths, slow, mixed, decoder_death)
+WITH_STORE = (kept, batch_death, hostile, failing_webhooks, ending_keys)
+KEPT = {"MACARON_ADMIN_KEY": ADMIN_KEY, "MACARON_WEBHOOK_HOSTS": "127.0.0.1"}
+"""Settings of a server with a store."""
 
 
 @contextmanager
@@ -239,6 +348,61 @@ def show(found: Measurement) -> None:
     DOCUMENT.write_text(text, encoding="utf-8")
 
 
+def run(bundles: Path, scale: float, postgresql: PostgreSQL) -> Iterator[Row]:
+    """All rows as they come."""
+    with served(bundles, MACARON_CLIENT_TIMEOUT_S=str(CLIENT_TIMEOUT_S)) as server:
+        for test in ONE_WORKER:
+            yield test(server, scale)
+    with served(bundles, MACARON_WORKERS="2") as server:
+        faults.seconds_until(lambda: len(faults.worker_pids(server)) == 2, 60)
+        yield worker_death(server, scale)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        only = folder / "bundles"
+        only.mkdir()
+        (only / "macaron-de-en").symlink_to((bundles / "macaron-de-en").resolve())
+        store = f"sqlite:///{folder}/store.db"
+        with served(only, **KEPT, MACARON_STORE=store) as server:
+            for test in WITH_STORE:
+                yield test(server, scale)
+            yield many_glossaries(server, scale, store)
+        yield from _with_postgresql(only, scale, postgresql, folder)
+        yield from _with_small_disk(only, scale, folder)
+        yield from _with_own_clock(only, scale, folder)
+
+
+def _with_postgresql(
+    bundles: Path, scale: float, postgresql: PostgreSQL, folder: Path
+) -> Iterator[Row]:
+    files, url = str(folder / "files"), fresh_database(postgresql.url)
+    shared = {**KEPT, "MACARON_STORE": url, "MACARON_FILES": files}
+    with served(bundles, **shared) as server:
+        with served(bundles, **shared) as other:
+            yield shared_batches((server, other), scale)
+        yield store_that_goes(server, scale, postgresql)
+    yield interrupted_migrations(scale, postgresql.url)
+
+
+def _with_small_disk(bundles: Path, scale: float, folder: Path) -> Iterator[Row]:
+    disk = folder / "disk"
+    disk.mkdir()
+    with kept_faults.small_disk(disk, 16) as mounted:
+        if not mounted:
+            print("left out: a full disk, for nothing can be mounted here")
+            return
+        with served(bundles, **KEPT, MACARON_STORE=f"sqlite:///{disk}/store.db") as server:
+            yield full_disk(server, scale, disk)
+
+
+def _with_own_clock(bundles: Path, scale: float, folder: Path) -> Iterator[Row]:
+    (folder / "sitecustomize.py").write_text(kept_faults.CLOCK)
+    clock, store = folder / "clock", f"sqlite:///{folder}/clock.db"
+    own = {"PYTHONPATH": str(folder), "SOAK_CLOCK": str(clock)}
+    with served(bundles, **KEPT, **own, MACARON_STORE=store, MACARON_WORKERS="2") as server:
+        faults.seconds_until(lambda: len(faults.worker_pids(server)) == 2, 60)
+        yield jumping_clock(server, scale, clock)
+
+
 def main() -> None:
     """Run everything; the exit status says whether every promise was kept."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -248,30 +412,12 @@ def main() -> None:
     arguments = parser.parse_args()
     load = os.getloadavg()[0]
     rows: list[Row] = []
-
-    def note(test: Callable[[Server, float], Row], server: Server) -> None:
-        rows.append(test(server, arguments.scale))
-        print(f"{'kept  ' if rows[-1].kept else 'BROKEN'} {rows[-1].fault}: {rows[-1].found}")
-        sys.stdout.flush()
-
-    with served(
-        arguments.bundles,
-        MACARON_CLIENT_TIMEOUT_S=str(CLIENT_TIMEOUT_S),
-    ) as server:
-        for test in ONE_WORKER:
-            note(test, server)
-    with tempfile.TemporaryDirectory() as folder:
-        store = {
-            "MACARON_STORE": f"sqlite:///{folder}/store.db",
-            "MACARON_ADMIN_KEY": ADMIN_KEY,
-            "MACARON_WEBHOOK_HOSTS": "127.0.0.1",
-        }
-        with served(arguments.bundles, **store) as server:
-            note(kept, server)
-            note(batch_death, server)
-    with served(arguments.bundles, MACARON_WORKERS="2") as server:
-        faults.seconds_until(lambda: len(faults.worker_pids(server)) == 2, 60)
-        note(worker_death, server)
+    with stoppable_postgresql() as postgresql:
+        if postgresql is None:
+            parser.exit(1, "it needs PostgreSQL's programs: apt-get install postgresql\n")
+        for row in run(arguments.bundles, arguments.scale, postgresql):
+            rows.append(row)
+            print(f"{'kept  ' if row.kept else 'BROKEN'} {row.fault}: {row.found}", flush=True)
     found = measured(rows, arguments.scale, load)
     print(f"\n{rendered(found)}")
     if arguments.write:

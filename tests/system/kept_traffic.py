@@ -21,7 +21,7 @@ from tests.system.server import PAIR, Server
 
 ADMIN_KEY = "an-admin-key-of-the-soak"
 BATCH_LINES = 10
-_ENDED = ("completed", "failed", "expired", "cancelled")
+ENDED = ("completed", "failed", "expired", "cancelled")
 
 
 @dataclass
@@ -80,7 +80,7 @@ def kept_traffic(server: Server, rounds: int) -> KeptTraffic:
     a store, ADMIN_KEY, and 127.0.0.1 among its hosts for webhooks."""
     found = KeptTraffic()
     with _told() as told, httpx.Client(base_url=server.url, timeout=120) as client:
-        asking = _Asking(client, found, _new_key(client, "counted"))
+        asking = _Asking(client, found, new_key(client, "counted"))
         for number in range(rounds):
             if number % max(1, rounds // 20) == 0:
                 found.prints.append(footprint(server, number))
@@ -99,7 +99,8 @@ def kept_traffic(server: Server, rounds: int) -> KeptTraffic:
     return found
 
 
-def _new_key(client: httpx.Client, label: str) -> str:
+def new_key(client: httpx.Client, label: str) -> str:
+    """A key with this label, of a server with ADMIN_KEY."""
     head = {"Authorization": f"DeepL-Auth-Key {ADMIN_KEY}"}
     made = client.post("/v2/admin/developer-keys", json={"label": label}, headers=head).json()
     return str(made["key"])
@@ -122,8 +123,8 @@ class BatchKill:
 def kill_in_batch(server: Server, lines: int) -> BatchKill:
     """SIGKILL the only worker in the middle of a batch; the next one goes on."""
     with httpx.Client(base_url=server.url, timeout=120) as client:
-        head = {"Authorization": f"Bearer {_new_key(client, 'batch')}"}
-        path = _begun(client, head, [f"Haus {line} ist rot." for line in range(lines)])
+        head = {"Authorization": f"Bearer {new_key(client, 'batch')}"}
+        path = begun(client, head, [f"Haus {line} ist rot." for line in range(lines)])
         counts = lambda: client.get(path, headers=head).json()["request_counts"]  # noqa: E731
         seconds_until(lambda: counts()["completed"] > 5, 60)
         os.kill(worker_pids(server)[0], signal.SIGKILL)
@@ -135,16 +136,21 @@ def kill_in_batch(server: Server, lines: int) -> BatchKill:
             except (httpx.TransportError, KeyError, ValueError):  # it starts anew
                 return ""
 
-        seconds_until(lambda: status() in _ENDED, 600)
+        seconds_until(lambda: status() in ENDED, 600)
         seconds = time.monotonic() - begin
         batch = client.get(path, headers=head).json()
-        content = client.get(f"/v1/files/{batch['output_file_id']}/content", headers=head).text
-        ids = Counter(json.loads(line)["custom_id"] for line in content.splitlines())
+        ids = answered(client, head, batch)
         twice = sum(count > 1 for count in ids.values())
         return BatchKill(lines, len(ids), twice, batch["status"], seconds)
 
 
-def _begun(client: httpx.Client, head: dict[str, str], texts: list[str], **wishes: Any) -> str:
+def answered(client: httpx.Client, head: dict[str, str], batch: dict[str, Any]) -> Counter[str]:
+    """How many answers each line of a batch has that has ended."""
+    content = client.get(f"/v1/files/{batch['output_file_id']}/content", headers=head).text
+    return Counter(json.loads(line)["custom_id"] for line in content.splitlines())
+
+
+def begun(client: httpx.Client, head: dict[str, str], texts: list[str], **wishes: Any) -> str:
     """The path of a batch of texts that was begun."""
     lines = (
         {"custom_id": text, "method": "POST", "url": "/translate", "body": {"q": text, **PAIR}}
@@ -168,7 +174,7 @@ class _Asking:
     def __init__(self, client: httpx.Client, found: KeptTraffic, key: str) -> None:
         self._client, self._found = client, found
         self.head = {"Authorization": f"DeepL-Auth-Key {key}"}
-        self._other = {"Authorization": f"Bearer {_new_key(client, 'others')}"}
+        self._other = {"Authorization": f"Bearer {new_key(client, 'others')}"}
         """Of what is counted otherwise than by what a request holds."""
 
     def ask(self, method: str, path: str, head: dict[str, str], **given: Any) -> httpx.Response:
@@ -231,9 +237,9 @@ class _Asking:
     def batch(self, number: int, url: str) -> None:
         texts = [f"Zeile {line} von {number}." for line in range(BATCH_LINES)]
         webhook = {"url": url, "secret": "a-secret-of-the-soak"}
-        path = _begun(self._client, self.head, texts, webhook=webhook)
+        path = begun(self._client, self.head, texts, webhook=webhook)
         end = time.monotonic() + 120
-        while (batch := self.ask("GET", path, self.head).json())["status"] not in _ENDED:
+        while (batch := self.ask("GET", path, self.head).json())["status"] not in ENDED:
             if time.monotonic() > end:
                 break
             time.sleep(0.1)
