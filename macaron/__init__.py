@@ -1,6 +1,6 @@
 """Fast Transformer variants: `Translator` and `Generator` decode with bundles, `Embedder` and
-`Classifier` read with them, `Client` and `AsyncClient` ask a server; the command is `macaron`.
 `Classifier` read with them, `Client` and `AsyncClient` call a server; the command is `macaron`.
+
 This package only holds the entry points of the others. In a checkout these are the folders beside
 it; an installed package contains them (setup.py renames the imports).
 """
