@@ -1,4 +1,5 @@
-"""Placeholders that count what the next word names, by the type or the name that they have."""
+"""Placeholders that models read as a number, as they would take the word behind a name for a part
+of it: those that count it, by their type or name, and those before the subject of a sentence."""
 
 from __future__ import annotations
 
@@ -25,7 +26,33 @@ _COUNTED = re.compile(
 _WORD = re.compile(r"[^\W\d_]")
 _AROUND = re.compile(r"</?[A-Za-z][^<>]*>|\*+")
 _LONGEST = 60
-"""More characters than this are no name of a number."""
+"""More characters than this are no variable."""
+_FUNCTION = (
+    r"(?!(?:and|or|but|also|who|which|that|this|it|there|he|she|they|you|we|now|then|here|just|only"
+    r"|still|not|never|always|already|to|of|for|from|in|on|at|by|with|as|if|when|is|are|was|were|has"
+    r"|have|had|will|can|must|should|does|do|did|a|an|the)\b)"
+)
+_SUBJECT = re.compile(
+    rf"[ \u00a0](?:{_FUNCTION}[a-z]+[ ]){{1,2}}(?:is|are|was|were|has|have|had|will|would|can"
+    r"|cannot|could|must|should|may|does|do|did)(?:n['\u2019]t)?\b(?![-'\u2019])"
+)
+"""What follows a placeholder with which the subject of an English sentence begins."""
+_VARIABLE = re.compile(r"[{%$#@\[<\\:](?!.*://)")
+
+
+def reads_as_number(source: str, span: Span) -> bool:
+    """Whether models read a number for a placeholder of the source: it `counts`, or a subject
+    begins with it, as in `{name} item was found`."""
+    return counts(source, span) or _begins_subject(source, span)
+
+
+def _begins_subject(source: str, span: Span) -> bool:
+    begin, end = span
+    if not _SUBJECT.match(source, end) or end - begin > _LONGEST:
+        return False
+    before = source[max(0, begin - 3) : begin].rstrip(" \u00a0\"'(\u201c")
+    starts = not before or before[-1] in ".!?:;\n>"
+    return starts and _VARIABLE.match(source[begin:end]) is not None
 
 
 def counts(source: str, span: Span) -> bool:

@@ -11,7 +11,7 @@ from functools import partial
 
 from serving.text.alignment import Span
 from serving.text.kept.conjunctions import Conjunction, joins_words
-from serving.text.kept.counts import counts
+from serving.text.kept.counts import reads_as_number
 from serving.text.kept.masks import Masks
 from serving.text.kept.placeholders import Placeholder, is_plain, placeholders
 from serving.text.kept.spelling import Unspelt, with_unspelt
@@ -207,13 +207,15 @@ class Builder:
     def kept(
         self, span: Span, parts: Iterable[Passage | str] = (), *, figure: bool = False
     ) -> None:
-        """Append a kept object, which the model reads as a mask: a number for a figure and for what
-        counts the next word, otherwise a word."""
+        """Append a kept object, which the model reads as a mask: a number for a figure and where
+        a name would take the next word, otherwise a word."""
         begin, end = self._seen(span)
         if figure:
             mask = self._masks.figure(self._source[begin:end])
         else:
-            mask = self._masks.count() if counts(self._source, span) else self._masks.word()
+            mask = (
+                self._masks.count() if reads_as_number(self._source, span) else self._masks.word()
+            )
         self._mask(mask, (begin, end)).figure = figure
         self._masked[-1].parts = list(parts)
 

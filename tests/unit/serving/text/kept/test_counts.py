@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from serving.text.document import Document, Format
-from serving.text.kept.counts import counts
+from serving.text.kept.counts import counts, reads_as_number
 
 
 def counted(before: str, placeholder: str, behind: str) -> bool:
@@ -45,6 +45,50 @@ def test_what_may_stand_for_anything_does_not_count(placeholder: str) -> None:
 )
 def test_what_stands_beside_it_tells(before: str, behind: str, expected: bool) -> None:
     assert counted(before, "%d", behind) is expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| item was found",
+        "| user account isn't there",
+        "Well. | files have been moved",
+        "Error: | file could not be read",
+        '"| page has been printed"',
+    ],
+)
+@pytest.mark.parametrize("placeholder", ["{name}", "%s", "{0}", "%1$@", "$app", "{{ user.name }}"])
+def test_any_placeholder_with_which_a_subject_begins_is_read_as_a_number(
+    text: str, placeholder: str
+) -> None:
+    before, behind = text.split("|")
+    span = (len(before), len(before + placeholder))
+    assert reads_as_number(before + placeholder + behind, span)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| is online",
+        "| and Anna are online",
+        "| who was here left",
+        "| joined the group",
+        "| settings",
+        "The | field is required",
+        "|-file was found",
+        "| Datei wurde gefunden",
+    ],
+)
+def test_a_placeholder_that_may_be_the_subject_itself_is_read_as_a_name(text: str) -> None:
+    before, behind = text.split("|")
+    placeholder = "{name}"
+    span = (len(before), len(before + placeholder))
+    assert not reads_as_number(before + placeholder + behind, span)
+
+
+@pytest.mark.parametrize("kept", ["https://a.org/x", "a@b.org", "AT&T", "report.pdf"])
+def test_what_is_no_placeholder_is_no_number(kept: str) -> None:
+    assert not reads_as_number(f"{kept} page was printed", (0, len(kept)))
 
 
 @pytest.mark.parametrize(
