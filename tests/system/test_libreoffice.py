@@ -23,7 +23,9 @@ from openpyxl.chart import BarChart, Reference
 from pptx.util import Inches
 
 from serving.server.work.documents.pictures import Pictures
-from tests.unit.serving.documents.fakes import translated
+from tests.integration.serving.document_readers import differences, small_words
+from tests.integration.serving.real_documents import REAL
+from tests.unit.serving.documents.fakes import parts, translated
 
 OFFICE = shutil.which("soffice")
 pytestmark = [
@@ -136,6 +138,7 @@ RUNS = frozenset((f"{TEXT}span", f"{TEXT}s", f"{TEXT}bookmark", f"{TEXT}bookmark
 OF_OFFICE = frozenset(("<number>", "<date/time>", "<footer>", "<header>", "Column B"))
 """What LibreOffice itself shows."""
 DELETED = f"{TEXT}tracked-changes"
+PICTURE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}binary-data"
 
 
 def bodies(
@@ -143,10 +146,12 @@ def bodies(
 ) -> list[etree._Element]:
     """What LibreOffice makes of documents: the bodies of flat files of OpenDocument."""
     parser = etree.XMLParser(huge_tree=True)
-    return [
-        next(e for e in etree.fromstring(flat, parser) if etree.QName(e).localname == "body")
-        for flat in converted(contents, ending, FLAT[own], folder, profile)
-    ]
+    found = []
+    for flat in converted(contents, ending, FLAT[own], folder, profile):
+        root = etree.fromstring(flat, parser)
+        etree.strip_elements(root, PICTURE, with_tail=False)
+        found.append(next(e for e in root if etree.QName(e).localname == "body"))
+    return found
 
 
 def paragraphs(body: etree._Element) -> list[str]:
@@ -182,6 +187,44 @@ def test_each_word_is_translated_and_each_stays_in_its_place(
     assert structure(after) == structure(before)
     expected = [text if text in OF_OFFICE else text.upper() for text in paragraphs(before)]
     assert paragraphs(after) == [text.replace("WEG", "weg") for text in expected]
+
+
+@pytest.mark.parametrize("kind", ["odt", "ods", "odp"])
+def test_real_documents_keep_their_structure_and_all_their_words(
+    kind: str, tmp_path: Path, profile: Path
+) -> None:
+    [package] = [each for each in REAL if each.ending == kind]
+    sources = [content for _, content in package.documents()]
+    if not sources:
+        pytest.skip(f"{package.place} is not here")
+    files = [*sources, *(translated(source, f"a.{kind}") for source in sources)]
+    own = {"odt": "docx", "ods": "xlsx", "odp": "pptx"}[kind]
+    seen = bodies(files, kind, own, tmp_path, profile)
+    for before, after in zip(seen[: len(sources)], seen[len(sources) :], strict=True):
+        assert structure(after) == structure(before)
+        texts = paragraphs(before), paragraphs(after)
+        assert [t.casefold() for t in texts[1]] == [t.casefold() for t in texts[0]]
+        assert not [text for text in texts[1] if small_words(text) >= 3]
+
+
+def test_a_book_of_libreoffice_keeps_its_structure_and_all_its_words(
+    tmp_path: Path, profile: Path
+) -> None:
+    document = docx.Document()
+    document.add_heading("Erstes Kapitel & mehr", 1)
+    document.add_paragraph("Das ist ").add_run("fett").bold = True
+    document.add_paragraph("ein Punkt", style="List Bullet")
+    document.add_table(1, 1).cell(0, 0).text = "eine Zelle"
+    document.add_heading("Zweites Kapitel", 1)
+    out = BytesIO()
+    document.save(out)
+    [book] = converted([out.getvalue()], "docx", "epub", tmp_path, profile)
+    before, after = parts(book), parts(translated(book, "a.epub"))
+    chapters = [name for name in before if name.endswith(".xhtml")]
+    assert list(after) == list(before)
+    assert chapters
+    for name in chapters:
+        assert differences(before[name], after[name], "html") == [], name
 
 
 def test_the_first_page_is_drawn_and_nothing_is_fetched_for_it(tmp_path: Path) -> None:

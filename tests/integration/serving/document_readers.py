@@ -398,16 +398,17 @@ _NO_WORD = re.compile(r"\S*[\d/.@_{}%<>:=&()\[\]]\S*")
 _SMALL_WORD = re.compile(r"\b[a-zà-öø-ÿ]{2,}\b")
 
 
-def _count_of_small_words(text: str) -> int:
+def small_words(text: str) -> int:
+    """How many words of a text are in small letters, but for those with the signs of code."""
     return len(_SMALL_WORD.findall(_NO_WORD.sub("", _PLACEHOLDER.sub("", text))))
 
 
-def differences(before: bytes, after: bytes, ending: str, small_words: int = 3) -> list[object]:
+def differences(before: bytes, after: bytes, ending: str, most: int = 3) -> list[object]:
     """What is wrong with a document in capitals as the translation of another one: pairs of what
     differs, and texts that are not translated.
 
-    A sentence may be divided among its cues at another word. What has at least so many words in
-    small letters, and without the signs of code, addresses and placeholders, is not translated.
+    A sentence may be divided among its cues at another word. What has `most` words or more in small
+    letters is not translated, but for those with the signs of code, addresses and placeholders.
     """
     read = READERS[ending]
     source, result = read(before), read(after)
@@ -421,5 +422,5 @@ def differences(before: bytes, after: bytes, ending: str, small_words: int = 3) 
             for pair in zip_longest(expected, found, fillvalue="")
             if pair[0].casefold() != pair[1].casefold()
         ),
-        *(text for text in found if _count_of_small_words(text) >= small_words),
+        *(text for text in found if small_words(text) >= most),
     ]

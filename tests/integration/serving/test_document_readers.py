@@ -304,7 +304,7 @@ def test_another_reader_finds_everything_in_its_place_and_each_text_translated(
 ) -> None:
     content = MADE[ending].replace("\n", line_end).encode()
     result = written(content, f"a.{ending}", wishes=ReadingWishes(retranslate=True))
-    assert differences(content, result.content, ending, small_words=1) == []
+    assert differences(content, result.content, ending, most=1) == []
 
 
 @pytest.mark.parametrize("translate", [same, losing])
@@ -312,4 +312,4 @@ def test_another_reader_finds_everything_in_its_place_and_each_text_translated(
 def test_a_reader_sees_what_is_lost_or_not_translated(ending: str, translate: Translator) -> None:
     content = MADE[ending].encode()
     result = written(content, f"a.{ending}", translate, wishes=ReadingWishes(retranslate=True))
-    assert differences(content, result.content, ending, small_words=1)
+    assert differences(content, result.content, ending, most=1)
