@@ -21,7 +21,7 @@ bool exact(int64_t count, int64_t inputs, int64_t outputs, int zero_point, std::
   std::vector<int8_t> weights(inputs * outputs);
   for (auto& x : rows) x = random() % 4 ? random() : random() % 2 * 255;  // extremes, too
   for (auto& w : weights) w = random() % 4 ? random() : random() % 2 * 255 - 128;
-  macaron::PackedWeight packed;
+  macaron::PackedWeight packed(macaron::PanelOrder::kFours);
   packed.pack(weights.data(), inputs, outputs, [](const int8_t*, bool) {});
   const float one = 1.0f;
   const Scales scales{&one, false, &one, false, nullptr, zero_point};
