@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -27,11 +28,6 @@ def attentive(idle_s: float) -> bool:
     return idle_s < _ATTENTION_S
 
 
-def rest_s(took_s: float) -> float:
-    """Seconds to rest after a piece of work that took so long, while clients ask."""
-    return min(_REST * took_s, _LONGEST_REST_S)
-
-
 @dataclass
 class _Turnstile:
     """Lets the works of all requests in that nobody waits for; used on one event loop only."""
@@ -52,7 +48,7 @@ class _Turnstile:
     def leave(self, took_s: float) -> None:
         """Note that a work has ended, so many seconds after it was queued."""
         self.inside -= 1
-        self.rested = time.monotonic() + rest_s(took_s)
+        self.rested = time.monotonic() + min(_REST * took_s, _LONGEST_REST_S)
 
 
 _TURNSTILE: RunVar[_Turnstile] = RunVar("_TURNSTILE")
@@ -82,7 +78,8 @@ async def hand_over(held: Sequence[HeldWork], idle_s: Callable[[], float]) -> No
         turnstile.inside += 1
 
         def leave(_: BaseException | None, begin: float = begin) -> None:
-            loop.call_soon_threadsafe(turnstile.leave, time.monotonic() - begin)
+            with contextlib.suppress(RuntimeError):  # the loop has been closed
+                loop.call_soon_threadsafe(turnstile.leave, time.monotonic() - begin)
 
         work.ticket.when_done(leave)
 

@@ -307,7 +307,7 @@ def test_a_line_of_many_texts_leaves_room_for_clients_and_is_answered_as_a_reque
         while client.batches.retrieve(batch.id).status not in ("completed", "failed"):
             assert http.post("/translate", json=TEXTS, headers=head).status_code == 200
             deepest = max(deepest, scheduler.queue_depth + scheduler.num_held)
-        assert deepest <= 1
+        assert deepest <= 2  # one of the batch, and one that has just been answered
         [found] = content(client, client.batches.retrieve(batch.id).output_file_id)
         asked = http.post("/translate", json=body, headers=head).json()
     assert found["response"]["body"]["translatedText"] == asked["translatedText"]
