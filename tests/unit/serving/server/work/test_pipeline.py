@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 import time
 from typing import Any
@@ -204,3 +205,16 @@ def test_the_first_error_of_many_texts_ends_the_request_and_gives_up_the_rest() 
 
     asyncio.run(scenario())
     assert all(ticket.done for ticket in tickets)
+
+
+def test_what_nobody_waits_for_is_held_and_has_no_limit_but_its_own() -> None:
+    settings = Settings()
+    pipeline = Pipeline(settings, Gatekeeper(settings))
+    background, waiting = RequestContext("id", background=True), RequestContext("id")
+    limit = pipeline.limit(None, background)
+    assert (limit.timeout_s, limit.max_wait_s, limit.held) == (math.inf, None, [])
+    assert limit.rest().timeout_s == math.inf
+    assert limit.rest().held is not limit.held
+    assert pipeline.limit(3.0, background).timeout_s == 3.0
+    assert pipeline.limit(None, waiting).timeout_s == settings.default_timeout_s
+    assert pipeline.limit(None, waiting).held is None
