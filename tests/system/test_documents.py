@@ -22,15 +22,17 @@ pytestmark = pytest.mark.slow
 
 MODEL = "macaron-de-en"
 SHARED = "Die Tür war wie immer offen."
-PARAGRAPHS = 300
+PARAGRAPHS = 600
 
 
 def own_sentences() -> list[str]:
     """A different one for each paragraph, without figures, which are no part of what is decoded."""
     who = ("Anna", "Peter", "Maria", "Thomas", "Julia", "Karl", "Sophie", "Max", "Laura", "Jan")
+    does = ("kauft", "verkauft")
     what = ("Brot", "Milch", "Äpfel", "Käse", "Fisch", "Wein")
     where = ("Berlin", "Hamburg", "Bremen", "Köln", "Leipzig")
-    return [f"{a} kauft {b} in {c}." for a, b, c in itertools.product(who, what, where)]
+    every = itertools.product(who, does, what, where)
+    return [f"{a} {b} {c} in {d}." for a, b, c, d in every]
 
 
 def state_of(server: Server, id: str) -> Any:
