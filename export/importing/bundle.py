@@ -22,7 +22,11 @@ from export.importing.hugging_face.mbart import read_mbart
 from export.importing.hugging_face.pegasus import read_pegasus
 from export.importing.hugging_face.t5 import read_t5
 from export.importing.hugging_face.t5gemma import read_t5gemma
-from export.importing.language_models.families.gemma import read_gemma2, read_gemma3
+from export.importing.language_models.families.gemma import (
+    read_gemma2,
+    read_gemma3,
+    read_gemma3_with_pictures,
+)
 from export.importing.language_models.families.gpt2 import read_gpt2
 from export.importing.language_models.families.gpt_neox import read_gpt_neox
 from export.importing.language_models.families.llama import read_llama
@@ -117,6 +121,7 @@ READERS = (
     _language_model("phi3", read_phi3),
     _language_model("gemma2", read_gemma2),
     _language_model("gemma3_text", read_gemma3),
+    _language_model("gemma3", read_gemma3_with_pictures),
     _language_model("olmo2", read_olmo2),
     _language_model("gpt_neox", read_gpt_neox),
     _language_model("smollm3", read_smollm3),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import pickle
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +167,12 @@ class Weights:
         """Whether two optional tensors both exist and are equal."""
         pair = self._tensors.get(name), self._tensors.get(other)
         return pair[0] is not None and pair[1] is not None and torch.equal(pair[0], pair[1])
+
+    def renamed(self, name: Callable[[str], str | None]) -> Weights:
+        """The same tensors by other names; those whose name becomes None are left out."""
+        named = {name(old): tensor for old, tensor in self._tensors.items()}
+        kept = {new: tensor for new, tensor in named.items() if new is not None}
+        return Weights(self.path, kept, self._described_by)
 
     def take(self, name: str, *shape: int) -> Tensor:
         """A tensor of that shape in fp32; raises ExportError if it is missing or differs."""

@@ -82,9 +82,23 @@ def write_llama(folder: Path, kind: str = "Llama", **changed: Any) -> Any:
     }
     torch.manual_seed(5)
     told = {name: value for name, value in options.items() if value is not None}
+    if kind == "Gemma3":
+        return _saved(_with_pictures(told), folder)
     config = getattr(transformers, f"{kind}Config")(**told)
     model = getattr(transformers, f"{kind.removesuffix('Text')}ForCausalLM")(config).eval()
     return _saved(model, folder)
+
+
+def _with_pictures(text: dict[str, Any]) -> Any:
+    """A Gemma 3 with these options of its texts, and a tower of one layer that sees pictures."""
+    from transformers import Gemma3Config, Gemma3ForConditionalGeneration
+
+    sees = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1}
+    shapes = {"num_attention_heads": 2, "image_size": 28, "patch_size": 14}
+    vision = {"model_type": "siglip_vision_model", "vision_use_head": False, **sees, **shapes}
+    ends = {"eos_token_id": [text["eos_token_id"], 1]}
+    config = Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4, **ends)
+    return Gemma3ForConditionalGeneration(config).eval()
 
 
 def _saved(model: Any, folder: Path) -> Any:

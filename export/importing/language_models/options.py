@@ -3,12 +3,12 @@ layer sees."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from export.errors import ExportError
-from export.importing.folder import Options, read_weights
+from export.importing.folder import Options, Weights, read_weights
 from export.importing.language_models.model import (
     HARMLESS,
     ImportedLanguageModel,
@@ -104,6 +104,7 @@ def read_decoder(
     kind: str,
     longest: int,
     harmless: Sequence[str] = (),
+    weights_of: Callable[[Path], Weights] = read_weights,
 ) -> ImportedLanguageModel:
     """The model of a folder whose options have been read into `sizes`. Raises ExportError for an
     option that nobody has read and that is not `harmless`, and for what is wrong with its files."""
@@ -113,7 +114,7 @@ def read_decoder(
     longest, factor = stretched(options, longest)
     options.must_be(False, "is_encoder_decoder")
     options.finish({*HARMLESS, *harmless})
-    weights = read_weights(folder)
+    weights = weights_of(folder)
     for number in range(sizes["num_decoder_layers"]):  # computed here
         for place in _COMPUTED:
             weights.drop(place.format(number))

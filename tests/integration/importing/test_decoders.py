@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from export.bundles.subject import Form
 from export.errors import ExportError
@@ -88,6 +89,16 @@ MODELS: dict[str, dict[str, Any]] = {
     },
     "gemma3": {
         "kind": "Gemma3Text",
+        "head_dim": 16,
+        "query_pre_attn_scalar": 24,
+        **SLIDING,
+        "rope_parameters": {
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 500.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
+        },
+    },
+    "gemma3 with pictures": {
+        "kind": "Gemma3",
         "head_dim": 16,
         "query_pre_attn_scalar": 24,
         **SLIDING,
@@ -181,6 +192,52 @@ def test_every_option_of_its_configuration_is_known(case: Case, tmp_path: Path) 
     told["qk_norms"] = True
     (folder / "config.json").write_text(json.dumps(told, default=str))
     with pytest.raises(ExportError, match=r"'qk_norms' .True. is not known"):
+        recognise(folder).read(folder, NOTHING_DECLARED)
+
+
+@pytest.fixture(scope="module")
+def pictured(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return made("gemma3 with pictures", tmp_path_factory)
+
+
+def test_of_a_model_that_sees_pictures_the_text_part_is_read(pictured: Case) -> None:
+    assert "pictures are not read" in pictured.imported.kind
+    assert (pictured.imported.special_ids.eos, pictured.imported.other_ends) == (2, (1,))
+
+
+def test_newer_files_have_other_names_of_the_text_part(pictured: Case, tmp_path: Path) -> None:
+    folder = shutil.copytree(pictured.folder, tmp_path / "model")
+    newer = {}
+    for name, tensor in load_file(folder / "model.safetensors").items():
+        text = name.startswith("language_model.model.")
+        there = name.replace("language_model.model.", "model.language_model.")
+        newer[there if text else f"model.{name}"] = tensor
+    newer["lm_head.weight"] = newer["model.language_model.embed_tokens.weight"].clone()
+    save_file(newer, folder / "model.safetensors")
+    found = recognise(folder).read(folder, NOTHING_DECLARED).model.state_dict()
+    torch.testing.assert_close(found, pictured.imported.model.state_dict(), atol=0, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ({"hidden_size": 2560}, r"embed_tokens.weight' must be \[262208, 2560\] by config\.json"),
+        (
+            {"hidden_size": 32, "vocab_size": ROWS, "intermediate_size": 48, "head_dim": 16},
+            r"self_attn\.q_proj\.weight' must be \[128, 32\] by config\.json",  # of 8 heads
+        ),
+        ({"model_type": "gemma2"}, "model_type 'gemma2' is not supported"),
+        ({"experts": 2}, r"the option 'experts' \(2\) is not known"),
+        (None, "text_config must be of the type dict, got nothing"),
+    ],
+)
+def test_what_is_left_out_of_a_text_config_has_its_default(
+    pictured: Case, tmp_path: Path, text: dict[str, Any] | None, words: str
+) -> None:
+    folder = shutil.copytree(pictured.folder, tmp_path / "model")
+    told = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(told | {"text_config": text}))
+    with pytest.raises(ExportError, match=words):
         recognise(folder).read(folder, NOTHING_DECLARED)
 
 

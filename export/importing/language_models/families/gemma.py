@@ -1,17 +1,19 @@
-"""Gemma 2 and the texts of Gemma 3 (Gemma Team 2024, "Gemma 2"; 2025, "Gemma 3 Technical Report"),
-from Hugging Face `transformers`."""
+"""Gemma 2 and the text part of Gemma 3, from Hugging Face `transformers` (Gemma Team 2024,
+"Gemma 2"; 2025, "Gemma 3 Technical Report")."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from export.errors import ExportError
-from export.importing.folder import Options
+from export.importing.folder import Options, Weights, read_weights
 from export.importing.language_models.families.llama import NAMES
-from export.importing.language_models.model import ImportedLanguageModel
+from export.importing.language_models.model import HARMLESS, ImportedLanguageModel
 from export.importing.language_models.options import (
     FULL,
     SLIDING,
@@ -46,6 +48,33 @@ SIZES: dict[str, Any] = {
 }
 """What both have in common."""
 _HARMLESS = ("cache_implementation",)
+_OF_PICTURES = frozenset(
+    {
+        "boi_token_id",
+        "boi_token_index",
+        "eoi_token_id",
+        "eoi_token_index",
+        "image_token_id",
+        "image_token_index",
+        "mm_tokens_per_image",
+        "vision_config",
+    }
+)
+"""Options that say how pictures are read."""
+_PICTURES = re.compile(r"(model\.)?(vision_tower|multi_modal_projector)\.")
+"""How the tensors that read pictures begin, in newer files and in older ones."""
+_TEXTS = re.compile(r"^(model\.language_model|language_model\.model)\.")
+_IDS = {"bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0}
+"""Unless a file says otherwise: beside its `text_config`, or in it."""
+_LEFT_OUT = {
+    "vocab_size": 262_208,
+    "hidden_size": 2304,
+    "intermediate_size": 9216,
+    "num_hidden_layers": 26,
+    "num_attention_heads": 8,
+    "max_position_embeddings": 131_072,
+}
+"""Sizes that `transformers` does not write into a `text_config`, since they are its defaults."""
 GLOBAL_BASE, LOCAL_BASE = 1_000_000.0, 10_000.0
 """Of rotary positions in Gemma 3, in layers that see all and in those that see a window."""
 
@@ -66,7 +95,41 @@ def read_gemma2(folder: Path) -> ImportedLanguageModel:
 def read_gemma3(folder: Path) -> ImportedLanguageModel:
     """Read a folder of a Gemma 3 that reads texts alone; raises ExportError, with file and entry,
     for what is not supported."""
-    options = read_options(folder)
+    return _read_gemma3(folder, read_options(folder), "Gemma 3")
+
+
+def read_gemma3_with_pictures(folder: Path) -> ImportedLanguageModel:
+    """Read the text part of a folder of a Gemma 3 that sees pictures, too. What reads pictures is
+    left out. Raises ExportError, with file and entry, for what is not supported."""
+    whole = read_options(folder)
+    whole.must_be(True, "tie_word_embeddings")
+    whole.must_be(False, "is_encoder_decoder")
+    text = Options(whole.path, whole.need("text_config", dict))
+    text.must_be("gemma3_text", "model_type")
+    ids = {name: whole.get(name, text.get(name, value)) for name, value in _IDS.items()}
+    whole.finish(HARMLESS | _OF_PICTURES)
+    options = Options(whole.path, _LEFT_OUT | whole.need("text_config", dict) | ids)
+    kind = "Gemma 3 (its text part; pictures are not read)"
+    return _read_gemma3(folder, options, kind, _without_pictures)
+
+
+def _without_pictures(folder: Path) -> Weights:
+    """The weights of the text part, by the names that a model for texts alone has."""
+
+    def name(old: str) -> str | None:
+        if _PICTURES.match(old):
+            return None
+        return _TEXTS.sub("model.", old).removeprefix("language_model.")
+
+    return read_weights(folder).renamed(name)
+
+
+def _read_gemma3(
+    folder: Path,
+    options: Options,
+    kind: str,
+    weights_of: Callable[[Path], Weights] = read_weights,
+) -> ImportedLanguageModel:
     sizes, longest = _read_sizes(options)
     count, each = sizes["num_decoder_layers"], options.get("sliding_window_pattern", 6)
     if type(each) is not int or each < 1:
@@ -81,7 +144,7 @@ def read_gemma3(folder: Path) -> ImportedLanguageModel:
     sizes |= windows_of(kinds, width) | {"query_key_norm": "head"}
     sizes |= both_rotary(options, kinds)
     sizes |= _caps(options, attention=0.0, logits=0.0)
-    return _read(folder, options, sizes, GEMMA3_NAMES, "Gemma 3", longest)
+    return _read(folder, options, sizes, GEMMA3_NAMES, kind, longest, weights_of)
 
 
 def _read_sizes(options: Options) -> tuple[dict[str, Any], int]:
@@ -131,11 +194,12 @@ def _read(
     names: Names,
     kind: str,
     longest: int,
+    weights_of: Callable[[Path], Weights] = read_weights,
 ) -> ImportedLanguageModel:
     """Scores are divided by the root of a number of its own, not of a head's width: by what that is
     more or less, queries are multiplied."""
     scalar = options.get("query_pre_attn_scalar", 256)
-    read = read_decoder(folder, options, sizes, names, kind, longest, _HARMLESS)
+    read = read_decoder(folder, options, sizes, names, kind, longest, _HARMLESS, weights_of)
     scale_queries(read, math.sqrt(read.model.config.head_width / scalar))
     return read
 

@@ -32,6 +32,7 @@ def test_each_family_has_one_reader() -> None:
         ([], "mt5", "mt5"),
         ([], "mistral", "mistral"),
         ([], "gemma3_text", "gemma3_text"),
+        ([], "gemma3", "gemma3"),
         ([], "bert", "bert"),
         (["model.npz"], "", "marian-nmt"),
         (["model.pt"], "", "opennmt-py"),

@@ -169,6 +169,12 @@ def test_a_tensor_that_nothing_has_taken_is_refused() -> None:
     found.finish()
 
 
+def test_tensors_are_renamed_and_those_without_a_name_left_out() -> None:
+    found = weights(a=MATRIX, b=MATRIX + 1).renamed({"a": "c", "b": None}.get)
+    assert torch.equal(found.take("c", 2, 3), MATRIX)
+    found.finish()
+
+
 def write(folder: Path, form: str) -> None:
     """Tensors `a` and `b` in one of the forms that a folder may have."""
     tensors = {"a": MATRIX, "b": MATRIX + 1}
