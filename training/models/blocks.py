@@ -233,6 +233,7 @@ def source_attention(config: ModelConfig) -> SourceAttention:
         config.model_dim,
         config.num_heads,
         config.attention_dropout,
+        source_dim=config.source_width,
         head_dim=config.head_width,
         bias=config.attention_bias,
     )

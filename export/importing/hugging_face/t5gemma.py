@@ -41,6 +41,12 @@ _OUTPUT = "lm_head.out_proj.weight"
 _LEAST_WINDOW = 4096
 """A window that is as wide as a text may be hides nothing."""
 _BEGIN = "<bos>"
+_OF_ENCODER = {
+    "encoder_dim": "model_dim",
+    "encoder_heads": "num_heads",
+    "encoder_ffn_dim": "ffn_dim",
+}
+"""Sizes of an encoder that are not the decoder's, and what each is the other of."""
 _HARMLESS = HARMLESS | {
     "cache_implementation",
     "classifier_dropout_rate",
@@ -56,18 +62,18 @@ _IDS = frozenset({"bos_token_id", "eos_token_id", "pad_token_id"})
 
 
 def read_t5gemma(folder: Path, choice: LanguageChoice) -> Imported:
-    """Read a folder of a T5Gemma whose sides have one size; raises ExportError, with file and
-    entry, for what is not supported. Without a choice it reads and writes English."""
+    """Read a folder of a T5Gemma; raises ExportError, with file and entry, for what is not
+    supported. Without a choice it reads and writes English."""
     options, generation = read_options(folder), generation_options(folder)
     weights = read_weights(folder)
     sides = {side: Options(options.path, options.need(side, dict)) for side in _SIDES}
     read = {side: _read_side(own, side) for side, own in sides.items()}
-    if read["encoder"][0] != read["decoder"][0]:
-        raise ExportError(
-            f"{options.path}: encoder and decoder must have equal sizes, got "
-            f"{_differing(read['encoder'][0], read['decoder'][0])}"
-        )
     sizes = read["decoder"][0]
+    if read["encoder"][0] != sizes:
+        raise ExportError(
+            f"{options.path}: encoder and decoder must have equal {', '.join(sizes)}, got "
+            f"{_differing(read['encoder'][0], sizes)}"
+        )
     ids = _special_ids(sides["decoder"], sizes["vocab_size"])
     options.must("is_encoder_decoder", True, default=True)
     options.must("vocab_size", sizes["vocab_size"], default=sizes["vocab_size"])
@@ -88,8 +94,8 @@ def read_t5gemma(folder: Path, choice: LanguageChoice) -> Imported:
     )
 
 
-def _read_side(options: Options, side: str) -> tuple[dict[str, Any], dict[str, float]]:
-    """The sizes that both sides must share, and what each has of its own: layers, heads of keys and
+def _read_side(options: Options, side: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What both sides must share, and what each has of its own: sizes, layers, heads of keys and
     values, and the number whose root divides scores."""
     options.must("model_type", "t5_gemma_module", "gemma2", default="t5_gemma_module")
     options.must("hidden_activation", _ACTIVATION, default=_ACTIVATION)
@@ -113,15 +119,15 @@ def _read_side(options: Options, side: str) -> tuple[dict[str, Any], dict[str, f
                 f"with a base of 10000, got {rotary!r} and {base!r}"
             )
     sizes = {
-        "model_dim": options.integer("hidden_size"),
-        "num_heads": options.integer("num_attention_heads"),
         "head_dim": options.get("head_dim", 256),
-        "ffn_dim": options.integer("intermediate_size"),
         "vocab_size": options.integer("vocab_size"),
         "norm_eps": options.get("rms_norm_eps", 1e-6),
         "attention_soft_cap": float(options.given("attn_logit_softcapping", 50.0) or 0.0),
     }
     own = {
+        "model_dim": options.integer("hidden_size"),
+        "num_heads": options.integer("num_attention_heads"),
+        "ffn_dim": options.integer("intermediate_size"),
         "layers": options.integer("num_hidden_layers"),
         "kv_heads": options.get("num_key_value_heads", 4),
         "scalar": options.get("query_pre_attn_scalar", 256),
@@ -129,10 +135,10 @@ def _read_side(options: Options, side: str) -> tuple[dict[str, Any], dict[str, f
         "logit_soft_cap": float(options.given("final_logit_softcapping", 30.0) or 0.0),
     }
     kv_heads = own["kv_heads"]
-    if type(kv_heads) is not int or kv_heads < 1 or sizes["num_heads"] % kv_heads:
+    if type(kv_heads) is not int or kv_heads < 1 or own["num_heads"] % kv_heads:
         raise ExportError(
             f"{options.path}: num_key_value_heads of the {side} must divide "
-            f"{sizes['num_heads']}, got {kv_heads!r}"
+            f"{own['num_heads']}, got {kv_heads!r}"
         )
     return sizes, own
 
@@ -148,18 +154,25 @@ def _differing(encoder: dict[str, Any], decoder: dict[str, Any]) -> str:
 def _config(
     options: Options,
     sizes: dict[str, Any],
-    read: dict[str, tuple[dict[str, Any], dict[str, float]]],
+    read: dict[str, tuple[dict[str, Any], dict[str, Any]]],
     weights: Weights,
 ) -> TransformerConfig:
+    encoder, decoder = (read[side][1] for side in _SIDES)
     tied = options.get("tie_word_embeddings", True)
     shared = weights.same(_EMBEDDINGS["encoder"], _EMBEDDINGS["decoder"])
     try:
         return TransformerConfig(
             **sizes,
-            num_encoder_layers=int(read["encoder"][1]["layers"]),
-            num_decoder_layers=int(read["decoder"][1]["layers"]),
+            **{name: decoder[name] for name in _OF_ENCODER.values()},
+            **{
+                name: encoder[other]
+                for name, other in _OF_ENCODER.items()
+                if encoder[other] != decoder[other]
+            },
+            num_encoder_layers=encoder["layers"],
+            num_decoder_layers=decoder["layers"],
             source_vocab_size=0 if shared else sizes["vocab_size"],
-            logit_soft_cap=read["decoder"][1]["logit_soft_cap"],
+            logit_soft_cap=decoder["logit_soft_cap"],
             activation="geglu_tanh",
             positions="rotary",
             norm="sandwich",
@@ -213,11 +226,13 @@ def _languages(choice: LanguageChoice, *, begins: bool) -> Languages:
     return Languages(source=source, target=target, pairs=pairs, prefixes=prefixes)
 
 
-def _state(weights: Weights, config: TransformerConfig, own: dict[str, dict[str, float]]) -> State:
+def _state(weights: Weights, config: TransformerConfig, own: dict[str, dict[str, Any]]) -> State:
     shape = (config.vocab_size, config.model_dim)
     state: State = {}
     if config.source_vocab_size:
-        state["source_embedding.weight"] = weights.take(_EMBEDDINGS["encoder"], *shape)
+        state["source_embedding.weight"] = weights.take(
+            _EMBEDDINGS["encoder"], config.source_vocab_size, config.source_width
+        )
     else:
         weights.drop(_EMBEDDINGS["encoder"])
     if config.tie_embeddings:
@@ -229,7 +244,7 @@ def _state(weights: Weights, config: TransformerConfig, own: dict[str, dict[str,
         layers = _Layers(weights, config, side, own)
         for number in range(getattr(config, f"num_{side}_layers")):
             state |= layers.read(number)
-        gain = weights.take(f"model.{side}.norm.weight", config.model_dim)
+        gain = weights.take(f"model.{side}.norm.weight", own[side]["model_dim"])
         state[f"{side}_norm.weight"] = 1.0 + gain
     weights.finish()
     return state
@@ -244,28 +259,29 @@ class _Layers:
         weights: Weights,
         config: TransformerConfig,
         side: str,
-        own: dict[str, dict[str, float]],
+        own: dict[str, dict[str, Any]],
     ) -> None:
-        self._weights, self._config, self._side = weights, config, side
-        self._kv_heads = int(own[side]["kv_heads"])
+        self._weights, self._side, self._source_dim = weights, side, config.source_width
+        self._config = config.of_encoder() if side == "encoder" else config
+        self._kv_heads = own[side]["kv_heads"]
         self._factor = math.sqrt(config.head_width / own[side]["scalar"])
 
     def read(self, number: int) -> State:
         """The state of one layer."""
         there, here = f"model.{self._side}.layers.{number}", f"{self._side}.{number}"
-        query, key, value, out = self._attention(f"{there}.self_attn")
+        dim, wide = self._config.model_dim, self._config.ffn_dim
+        query, key, value, out = self._attention(f"{there}.self_attn", dim)
         state = {
             f"{here}.self_attention.in_proj.weight": torch.cat([query, key, value]),
             f"{here}.self_attention.out_proj.weight": out,
         }
         norms = {"self_attention": "self_attn", "ffn": "feedforward"}
         if self._side == "decoder":
-            query, key, value, out = self._attention(f"{there}.cross_attn")
+            query, key, value, out = self._attention(f"{there}.cross_attn", self._source_dim)
             state[f"{here}.source_attention.query_proj.weight"] = query
             state[f"{here}.source_attention.key_value_proj.weight"] = torch.cat([key, value])
             state[f"{here}.source_attention.out_proj.weight"] = out
             norms["source_attention"] = "cross_attn"
-        dim, wide = self._config.model_dim, self._config.ffn_dim
         take = self._weights.take
         state[f"{here}.ffn.up_proj.weight"] = torch.cat(
             [take(f"{there}.mlp.{part}_proj.weight", wide, dim) for part in ("gate", "up")]
@@ -277,16 +293,17 @@ class _Layers:
                 state[f"{here}.{ours}_residual.{norm}.weight"] = 1.0 + gain
         return state
 
-    def _attention(self, name: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Queries, keys and values, each for all heads of queries, and the output."""
+    def _attention(self, name: str, source_dim: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Queries, keys and values, each for all heads of queries, and the output. Keys and values
+        are of a state of `source_dim` features."""
         config, take = self._config, self._weights.take
         dim, width, heads = config.model_dim, config.head_width, config.num_heads
         query = take(f"{name}.q_proj.weight", heads * width, dim) * self._factor
         key, value = (
-            take(f"{name}.{part}_proj.weight", self._kv_heads * width, dim)
-            .reshape(self._kv_heads, width, dim)
+            take(f"{name}.{part}_proj.weight", self._kv_heads * width, source_dim)
+            .reshape(self._kv_heads, width, source_dim)
             .repeat_interleave(heads // self._kv_heads, 0)
-            .reshape(heads * width, dim)
+            .reshape(heads * width, source_dim)
             for part in "kv"
         )
         return query, key, value, take(f"{name}.o_proj.weight", dim, heads * width)

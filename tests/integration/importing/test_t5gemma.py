@@ -25,10 +25,16 @@ from training.decoding.stepper import TorchStepper
 pytestmark = pytest.mark.usefixtures("traced_once", "one_thread")
 
 BOS, EOS = 2, 1
+LARGE: dict[str, Any] = {
+    "hidden_size": 48, "intermediate_size": 80, "num_attention_heads": 6, "num_key_value_heads": 3,
+    "num_hidden_layers": 4,
+}  # fmt: skip
+"""An encoder whose sizes are not the decoder's, as in 9b-2b."""
 TEXTS = [*(source for source, _ in toy_pairs(5, seed=11)), " ".join(["das haus"] * 14)]
 MODELS: dict[str, dict[str, Any]] = {
     "plain": {},
     "shared": {"shared": True},
+    "large encoder": {"encoder": LARGE},
     "untied": {"tied": False, "encoder": {"num_key_value_heads": 4, "num_hidden_layers": 1}},
 }
 
@@ -87,11 +93,13 @@ def test_searches_find_what_its_own_library_finds(case: Case, beams: int) -> Non
         assert ours == generated(case.theirs, ids, beams)
 
 
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory, traced_once: None) -> tuple[Path, Any]:
+@pytest.fixture(scope="module", params=["plain", "large encoder"])
+def bundle(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, traced_once: None
+) -> tuple[Path, Any]:
     """A bundle, and the model of its checkpoint."""
     folder = tmp_path_factory.mktemp("bundle")
-    theirs = write_t5gemma(folder / "toy")
+    theirs = write_t5gemma(folder / "toy", **MODELS[request.param])
     choice = Declared(languages=LanguageChoice(("de",), ("en",)))
     import_bundle(folder / "toy", folder / "bundle", Form("fp32"), declared=choice)
     return folder / "bundle", theirs
@@ -111,7 +119,7 @@ def test_a_bundle_translates_as_its_own_library_does(bundle: tuple[Path, Any]) -
 
 
 def test_eight_bits_lose_little(tmp_path: Path) -> None:
-    write_t5gemma(tmp_path / "toy")
+    write_t5gemma(tmp_path / "toy", LARGE)
     manifest = import_bundle(tmp_path / "toy", tmp_path / "bundle", Form("int8"))
     assert manifest.precision == "int8"
     assert manifest.languages.trained == (("en", "en"),)
@@ -121,11 +129,11 @@ def test_eight_bits_lose_little(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("side", "changed", "words"),
     [
-        ("encoder", {"hidden_size": 64}, "must have equal sizes, got model_dim 64 and 32"),
+        ("encoder", {"head_dim": 8}, "must have equal head_dim, .*, got head_dim 8 and 12"),
         ("decoder", {"sliding_window": 100}, "sliding_window of the decoder must be at least 4096"),
         ("decoder", {"eos_token_id": [1, 5]}, "eos_token_id of the decoder must be one id in"),
         ("decoder", {"rope_parameters": {"rope_theta": 5.0}}, "with a base of 10000"),
-        ("encoder", {"num_key_value_heads": 3}, "num_key_value_heads of the encoder must divide 4"),
+        ("encoder", {"num_key_value_heads": 5}, "num_key_value_heads of the encoder must divide"),
         ("encoder", {"hidden_activation": "gelu"}, "hidden_activation 'gelu' is not supported"),
         ("encoder", {"experts": 2}, r"the option 'experts' \(2\) is not known"),
     ],

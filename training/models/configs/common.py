@@ -220,6 +220,11 @@ class ModelConfig(ABC):
         return self.num_heads * self.head_width
 
     @property
+    def source_width(self) -> int:
+        """Features of what an attention to the source reads."""
+        return self.model_dim
+
+    @property
     @abstractmethod
     def family(self) -> str:
         """The name of this kind of model in a bundle's manifest."""

@@ -71,6 +71,12 @@ class TransformerConfig(ModelConfig):
     source_vocab_size: int = 0
     """Size of a separate source vocabulary with its own embedding; 0 shares the target's.
     `vocab_size` is then that of the target."""
+    encoder_dim: int = 0
+    """Width of the encoder and of the source's embedding (T5Gemma 9b-2b); 0 is `model_dim`."""
+    encoder_heads: int = 0
+    """Heads of the encoder's attention; 0 is `num_heads`."""
+    encoder_ffn_dim: int = 0
+    """Inner size of the encoder's feed-forward; 0 is `ffn_dim`."""
     share_layers: bool = False
     """Use one layer's weights for all `num_encoder_layers` or `num_decoder_layers` steps of a side
     (Universal Transformer; Dehghani et al. 2018)."""
@@ -102,6 +108,7 @@ class TransformerConfig(ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_embeddings()
+        self._check_encoder()
         self._check_steps()
         self._check_heads()
         self._check_caps()
@@ -151,6 +158,26 @@ class TransformerConfig(ModelConfig):
         if self.source_vocab_size < 0:
             raise ConfigError(f"source_vocab_size must be >= 0, got {self.source_vocab_size}")
         self._check_fix_norm(self.tie_embeddings)
+
+    def _check_encoder(self) -> None:
+        """Raise ConfigError for sizes of the encoder that do not fit the others."""
+        own = {name: getattr(self, name) for name in ("encoder_dim", "encoder_heads")}
+        for name, value in (own | {"encoder_ffn_dim": self.encoder_ffn_dim}).items():
+            if value < 0:
+                raise ConfigError(f"{name} must be >= 0, got {value}")
+        if self.encoder_dim % 2 or 0 < self.encoder_dim < 4:
+            raise ConfigError(f"encoder_dim must be 0, or even and >= 4, got {self.encoder_dim}")
+        if any(own.values()) and (not self.head_dim or self.share_layers):
+            raise ConfigError(
+                f"{' and '.join(name for name in own if own[name])} needs head_dim > 0, the width "
+                f"of heads on both sides, and share_layers: false, got head_dim: {self.head_dim} "
+                f"and share_layers: {str(self.share_layers).lower()}"
+            )
+        if self.encoder_dim and not self.source_vocab_size:
+            raise ConfigError(
+                f"encoder_dim: {self.encoder_dim} needs an embedding of the source's own, got "
+                "source_vocab_size: 0; set it to the number of the source's pieces"
+            )
 
     def _check_steps(self) -> None:
         self._check_block(self.block)
@@ -270,6 +297,22 @@ class TransformerConfig(ModelConfig):
         if not sizes:
             return self
         return replace(self, num_encoder_layers=1, num_decoder_layers=1, **sizes)  # type: ignore[arg-type]
+
+    def of_encoder(self) -> TransformerConfig:
+        """The configuration with the encoder's sizes as those of both sides."""
+        return replace(
+            self,
+            model_dim=self.source_width,
+            num_heads=self.encoder_heads or self.num_heads,
+            ffn_dim=self.encoder_ffn_dim or self.ffn_dim,
+            encoder_dim=0,
+            encoder_heads=0,
+            encoder_ffn_dim=0,
+        )
+
+    @property
+    def source_width(self) -> int:
+        return self.encoder_dim or self.model_dim
 
     @property
     def head_width(self) -> int:

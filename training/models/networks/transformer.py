@@ -51,21 +51,22 @@ class Transformer(TranslationModel):
         self.config: TransformerConfig = config
         # Where layers are shared, each step adds the positions anew.
         positions = "none" if config.share_layers else config.positions
+        of_encoder = config.of_encoder()
         self.embedding = TokenEmbedding(config, positions)
-        self.encoder = make_stack(config, "encoder", block.encoder_layer)
+        self.encoder = make_stack(of_encoder, "encoder", block.encoder_layer)
         self.decoder = make_stack(config, "decoder", block.decoder_layer)
         self.encoder_halting, self.decoder_halting = make_halting(config), make_halting(config)
-        self.encoder_norm = make_norm(config, "pre", "sandwich")
+        self.encoder_norm = make_norm(of_encoder, "pre", "sandwich")
         self.decoder_norm = make_output_norm(config, "pre", "sandwich")
         self.logit_soft_cap = config.logit_soft_cap
-        self.encoder_side, self.decoder_side = SideEmbedding(config), SideEmbedding(config)
-        self.encoder_bias = make_bias(config, sees_ahead=True)
+        self.encoder_side, self.decoder_side = SideEmbedding(of_encoder), SideEmbedding(config)
+        self.encoder_bias = make_bias(of_encoder, sees_ahead=True)
         self.decoder_bias = make_bias(config, sees_ahead=False)
         if config.output_bias:
             self.output_bias = nn.Parameter(torch.zeros(config.vocab_size))
         self.source_embedding: TokenEmbedding | None = None
         if config.source_vocab_size:
-            own = replace(config, vocab_size=config.source_vocab_size)
+            own = replace(of_encoder, vocab_size=config.source_vocab_size)
             self.source_embedding = TokenEmbedding(own, positions)
         self.register_parameter("output_matrix", None)
         if not config.tie_embeddings:

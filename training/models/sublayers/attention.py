@@ -289,15 +289,17 @@ class SourceAttention(nn.Module):
         num_heads: int,
         dropout: float,
         *,
+        source_dim: int | None = None,
         head_dim: int | None = None,
         bias: bool = True,
     ) -> None:
-        """`head_dim` defaults to the model's width over the number of heads."""
+        """`source_dim`, the width of the encoder's output, defaults to the model's, and `head_dim`
+        to the model's over the number of heads."""
         super().__init__()
         self.num_heads, self.dropout = num_heads, dropout
         width = num_heads * (head_dim or model_dim // num_heads)
         self.query_proj = nn.Linear(model_dim, width, bias=bias)
-        self.key_value_proj = nn.Linear(model_dim, 2 * width, bias=bias)
+        self.key_value_proj = nn.Linear(source_dim or model_dim, 2 * width, bias=bias)
         self.out_proj: nn.Module = nn.Linear(width, model_dim, bias=bias)
         self.head_dropout = HeadDropout(num_heads)
         self._attention: Callable[..., Tensor] = attention

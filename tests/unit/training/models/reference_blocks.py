@@ -400,7 +400,7 @@ def logits(source: list[int], target: list[int], model: Any) -> Array:
             (target, table),
         )
     )
-    memory = run_layers(memory, None, weights, config)
+    memory = run_layers(memory, None, weights, config.of_encoder())
     if config.norm == "pre":
         memory = normalise(memory, part(weights, "encoder_norm"), config)
     x = run_layers(x, memory, weights, config)

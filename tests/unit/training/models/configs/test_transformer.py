@@ -14,6 +14,16 @@ EMBEDDINGS = [
     ({"source_vocab_size": -1}, "source_vocab_size must be >= 0, got -1"),
     ({"tie_embeddings": False, "fix_norm": True}, "fix_norm needs tie_embeddings: true"),
 ]
+ENCODER = [
+    ({"encoder_ffn_dim": -1}, "encoder_ffn_dim must be >= 0, got -1"),
+    ({"encoder_dim": 7}, "encoder_dim must be 0, or even and >= 4, got 7"),
+    ({"encoder_heads": 4}, "encoder_heads needs head_dim > 0.* got head_dim: 0"),
+    (
+        {"encoder_dim": 24, "encoder_heads": 4, "head_dim": 6, "share_layers": True},
+        "encoder_dim and encoder_heads needs .*share_layers: true",
+    ),
+    ({"encoder_dim": 24, "head_dim": 6}, "encoder_dim: 24 needs .* source_vocab_size: 0"),
+]
 HEADS = [
     ({"head_dim": 5}, "head_dim must be 0 or even, got 5"),
     ({"head_dim": 6, "block": "weighted"}, "block: weighted .*head_dim: 6"),
@@ -68,7 +78,7 @@ CONVOLUTIONS = [
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"), [*EMBEDDINGS, *HEADS, *STEPS, *POSITIONS, *CONVOLUTIONS]
+    ("changes", "message"), [*EMBEDDINGS, *ENCODER, *HEADS, *STEPS, *POSITIONS, *CONVOLUTIONS]
 )
 def test_what_cannot_work_is_one_error_that_names_it(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):

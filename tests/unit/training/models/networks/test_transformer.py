@@ -44,6 +44,15 @@ PAPERS: dict[str, TransformerConfig] = {
     "relative_bias_universal": replace(
         TINY, positions="relative_bias", num_buckets=4, max_distance=3, share_layers=True
     ),
+    "t5gemma": replace(
+        TINY,
+        encoder_dim=20,
+        encoder_heads=3,
+        encoder_ffn_dim=28,
+        head_dim=6,
+        source_vocab_size=37,
+        positions="rotary",
+    ),
     "t5": replace(
         TINY,
         positions="relative_bias",
