@@ -187,14 +187,17 @@ def _config(
 
 
 def _special_ids(options: Options, size: int) -> SpecialIds:
-    """The decoder's; raises ExportError for several ends, of which a translation has one."""
+    """The decoder's; raises ExportError for several ends. Models for chats have these, and nothing
+    here puts the turns of a chat around a source."""
     found = {"pad": options.get("pad_token_id", 0), "bos": options.get("bos_token_id", 2),
              "eos": options.get("eos_token_id", 1)}  # fmt: skip
     for name, value in found.items():
+        chats = "; models for chats (-it) are not read, take the one without -it"
+        hint = chats if isinstance(value, list) else ""
         if type(value) is not int or not 0 <= value < size:
             raise ExportError(
                 f"{options.path}: {name}_token_id of the decoder must be one id in "
-                f"[0, {size - 1}], got {value!r}"
+                f"[0, {size - 1}], got {value!r}{hint}"
             )
     return SpecialIds(**found)
 

@@ -131,7 +131,12 @@ def test_eight_bits_lose_little(tmp_path: Path) -> None:
     [
         ("encoder", {"head_dim": 8}, "must have equal head_dim, .*, got head_dim 8 and 12"),
         ("decoder", {"sliding_window": 100}, "sliding_window of the decoder must be at least 4096"),
-        ("decoder", {"eos_token_id": [1, 5]}, "eos_token_id of the decoder must be one id in"),
+        (
+            "decoder",
+            {"eos_token_id": 200},
+            r"eos_token_id of the decoder must be one id in .* 200$",
+        ),
+        ("decoder", {"eos_token_id": [1, 5]}, "one id in .*take the one without -it"),
         ("decoder", {"rope_parameters": {"rope_theta": 5.0}}, "with a base of 10000"),
         ("encoder", {"num_key_value_heads": 5}, "num_key_value_heads of the encoder must divide"),
         ("encoder", {"hidden_activation": "gelu"}, "hidden_activation 'gelu' is not supported"),
