@@ -24,6 +24,7 @@ from bench.subjects.job import BenchJob, LoadedSystem, Search, token_id
 from bench.systems.by_kind import load
 from bench.systems.processes.child import start_child
 from serving.bundle.folder import read_manifest
+from serving.queue.ticket import HeldWork
 from serving.search.ids import EOS_ID
 from serving.server.app import create_app
 from serving.server.http.settings import Settings
@@ -67,11 +68,15 @@ class PeerScheduler:
             thread.start()
 
     def submit_all(
-        self, requests: Sequence[Request], max_wait_s: float | None = None
+        self,
+        requests: Sequence[Request],
+        max_wait_s: float | None = None,
+        held: list[HeldWork] | None = None,
     ) -> list[TranslationTicket]:
         """Queue requests of one sentence each, which wait as long as it takes; a worker takes those
-        that wait, as one batch."""
+        that wait, as one batch. Clients of a bench wait for all of them, so that none is `held`."""
         del max_wait_s
+        assert held is None
         tickets = [TranslationTicket(request.timeout_s) for request in requests]
         texts = [request.text for request in requests]
         sources = texts if self._texts else [_ids(text) for text in texts]
