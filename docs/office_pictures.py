@@ -1,6 +1,7 @@
 """The pictures of docs/how-to/documents.md: a report and a slide, before and after.
 
-`PYTHONPATH=. python docs/office_pictures.py` from the repository's root; needs LibreOffice and `pdftoppm`.
+`PYTHONPATH=. python docs/office_pictures.py` from the repository's root; needs LibreOffice and
+`pdftoppm`.
 """
 
 from __future__ import annotations

@@ -44,7 +44,6 @@ from serving.server.work.batches.worker import BatchWorker
 from serving.store.records.job import KeptFile, KeptJob
 from serving.store.records.key import NO_LIMITS
 from serving.store.store import Store
-from tests.stores import fresh_database
 from tests.unit.serving.echo import wait_until
 
 LINES = 60
@@ -52,17 +51,6 @@ SERVERS = multiprocessing.get_context("forkserver")
 """Makes processes that have imported this module already."""
 SERVERS.set_forkserver_preload([__name__])
 Answer = Callable[[int], Awaitable[Response]]
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'store.db'}"
-    server = request.getfixturevalue("postgresql")
-    if server is None:
-        pytest.skip("needs the programs of PostgreSQL")
-    return fresh_database(server)
 
 
 @pytest.fixture
