@@ -12,7 +12,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.system.browser import NAMES, Visit, chromium, find_chromium, visit
-from tests.system.server import ROOT, Server, running
+from tests.system.faults import seconds_until
+from tests.system.server import ROOT, Server, is_ready, running
 from tests.toy.hub import ToyHub, environment, toy_hub
 
 if find_chromium() is None:
@@ -42,6 +43,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         hub.add("toy/closed", ROOT / "models" / "intents", gated=True)
         settings = {"MACARON_ADMIN_KEY": KEY, "MACARON_MODEL_IMPORTS": "on", "MACARON_WORKERS": "2"}
         with running(bundles, scratch, **settings, **environment(hub, scratch)) as server:
+            # One worker may be ready before the other: either answers a connection.
+            seconds_until(lambda: all(is_ready(server) for _ in range(20)), 60)
             yield Place(server, hub, bundles)
 
 
