@@ -130,7 +130,9 @@ def test_who_waits_for_a_model_to_be_loaded_holds_up_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """There are far more of them than there are threads for all requests."""
-    registry, loading = Registry(Settings()), threading.Event()
+    # All of them wait at once: a machine that pauses for a moment must not look overloaded.
+    settings = Settings(max_wait_s=600, default_timeout_s=600, max_timeout_s=600)
+    registry, loading = Registry(settings), threading.Event()
     registry.start([EchoTranslator(), EchoTranslator("b", "fr", "en")])
     there = next(model for model in registry.translators if model.name == "b")
     registry._put(StoredTranslator(there.manifest))
@@ -142,7 +144,7 @@ def test_who_waits_for_a_model_to_be_loaded_holds_up_no_other(
     monkeypatch.setattr(registry, "_load_stored", load)
 
     async def scenario() -> None:
-        app = create_app(registry, Settings())
+        app = create_app(registry, settings)
         waiting = [Client(app, f"Texte {number}", source="fr") for number in range(60)]
         tasks = [asyncio.create_task(client.ask()) for client in waiting]
         await asyncio.sleep(0.2)
