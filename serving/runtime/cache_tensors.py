@@ -1,8 +1,9 @@
-"""The tensors of a running batch on the CPU: what caches take, the memory that they get, and their
-layout, which changes with rows and slots; its sources; and what is bound to them.
+"""The tensors of a running batch on the CPU: sizes of a model's caches, the pool that their memory
+comes from, their layout, which changes with rows and slots, the encoded sources, and the bindings
+of graphs to all of these.
 
-Shape letters: T cache tensors (keys and values, or states, of each decoder layer), R cache rows,
-C slots, B sentences, S source positions, D model.
+Shape letters: T cache tensors (keys and values, or states, of each decoder layer), R cache rows, C
+slots, B sentences, S source positions, D model.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ from serving.search.prefix_tree import (
 )
 
 MOST_JOINT_STATES = 256
-"""One or two sentences at beam 5. Their matrix products are large enough, and their states fit into
-the processor's cache (docs/background/decisions.md)."""
+"""Rows x beams x source positions beyond which a batch of a joint model gets no faster: one or two
+sentences at beam 5. Their matrix products are large enough, and their states fit into the
+processor's cache (docs/background/decisions.md)."""
 _MAPPED_BYTES = 1 << 18
-"""Size from which memory for caches is asked of the system."""
+"""Size in bytes from which memory for caches is requested from the operating system directly."""
 _PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 _GROWTH = 1.5
 """A new block is larger than asked for, so that a growing cache does not need one at each step."""
@@ -46,8 +48,8 @@ def round_up(length: int) -> int:
 
 
 class CacheSizes:
-    """How much memory a model's caches take, and how large its batches should be, from the manifest
-    alone. So a process that only fills batches needs no session."""
+    """The memory that a model's caches take, and how large its batches should be. Both follow from
+    the manifest alone, so a process that only fills batches needs no session."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._kind, self._target = manifest.decoder_kind, manifest.target
@@ -81,7 +83,7 @@ class BlockPool:
     """
 
     def __init__(self, dtype: DTypeLike = np.float32) -> None:
-        """Of numbers of that type, fp32 or fp16; both are called `Floats` here."""
+        """Create a pool for numbers of this type, fp32 or fp16; both are called `Floats` here."""
         self.dtype = np.dtype(dtype)
         self._lock = threading.Lock()
         self._most_kept = 1
@@ -119,7 +121,8 @@ class BlockPool:
                 self._lock.release()
 
     def _sort_in(self) -> None:
-        """Keep of what was given back, and of the rest, the largest; for who holds the lock."""
+        """Sort the returned blocks in with the others, and keep only the largest. The caller holds
+        the lock."""
         if not self._given:
             return
         while self._given:
@@ -162,7 +165,7 @@ class Caches:
 
     @property
     def capacity(self) -> int:
-        """How many slots each row has."""
+        """Number of slots of each row."""
         return int(self.arrays[0].shape[1])
 
     def resize(self, capacity: int) -> None:
@@ -249,7 +252,8 @@ class Caches:
         self._lay_out(rows, capacity, fill)
 
     def _lay_out(self, rows: int, capacity: int, fill: Callable[[Floats, Floats], None]) -> None:
-        """Give each tensor that shape in another block, which `fill(new, old)` writes in whole."""
+        """Give each tensor this shape in another block, which `fill(new, old)` writes
+        completely."""
         shape = (rows, capacity, self.arrays[0].shape[2])
         size = math.prod(shape)
         for number, (old, left) in enumerate(zip(self.arrays, self._blocks, strict=True)):
@@ -262,8 +266,8 @@ class Caches:
 
 
 def _fresh(size: int, dtype: np.dtype[Any]) -> Floats:
-    """So many zeros. A large block is mapped: it goes back to the system once it is dropped, where
-    an allocator would keep it for what is asked for next."""
+    """Returns this many zeros. A large block is mapped: it returns to the system as soon as it is
+    dropped, while an allocator would keep it for later requests."""
     count = size * dtype.itemsize
     if count < _MAPPED_BYTES:
         return np.zeros(size, dtype)
@@ -271,7 +275,7 @@ def _fresh(size: int, dtype: np.dtype[Any]) -> Floats:
 
 
 def _put(new: Floats, old: Floats) -> None:
-    """Rows and slots from the first on, as many as both have; the rest is zero."""
+    """Copy rows and slots from the first on, as many as both arrays have; the rest becomes zero."""
     rows, slots = (min(sizes) for sizes in zip(new.shape[:2], old.shape[:2], strict=True))
     new[:rows, :slots] = old[:rows, :slots]
     new[:rows, slots:] = 0.0
@@ -279,7 +283,7 @@ def _put(new: Floats, old: Floats) -> None:
 
 
 class CacheGroups:
-    """Caches whose tensors are not all of one shape and type, as one; see `CacheMemory`."""
+    """Caches whose tensors differ in shape or type, used as one; see `CacheMemory`."""
 
     def __init__(self, groups: Sequence[Any], order: Sequence[int]) -> None:
         """`order` says for each tensor, in the order of the graph, in which group it is."""
@@ -299,7 +303,7 @@ class CacheGroups:
 
     @property
     def capacity(self) -> int:
-        """How many slots each row has."""
+        """Number of slots of each row."""
         capacity: int = self._groups[0].capacity
         return capacity
 
@@ -351,7 +355,8 @@ class StepMemory:
 
 
 class Sources:
-    """What the encoder made of the sources of a batch, as arrays that are replaced, not moved."""
+    """The encoder's outputs for the sources of a batch. Their arrays are replaced rather than
+    moved."""
 
     def __init__(self, tensors: list[Floats], mask_BS: Floats) -> None:
         self.tensors, self.mask_BS = tensors, mask_BS
@@ -360,8 +365,8 @@ class Sources:
 
     @classmethod
     def merged(cls, parts: Sequence[Sources], groups: Sequence[Sequence[int]]) -> Sources:
-        """Row n of a part becomes row `groups[part][n]`; shorter ones are padded to the first's
-        length."""
+        """Merge several batches: row n of a part becomes row `groups[part][n]`. Shorter sources are
+        padded to the length of the first part's."""
         first = parts[0]
         shape = sum(map(len, groups)), first.mask_BS.shape[1]
         tensors = [np.zeros((*shape, *each.shape[2:]), each.dtype) for each in first.tensors]
@@ -402,7 +407,7 @@ class Sources:
         return tensor_RSD
 
     def free(self) -> None:
-        """Nothing to give back: the arrays go with this."""
+        """Does nothing: the arrays are freed together with this object."""
 
     def _replace(self, tensors: list[Floats], mask_BS: Floats) -> None:
         self.tensors, self.mask_BS = tensors, mask_BS
@@ -417,26 +422,26 @@ class Bindings:
         self._made: dict[Hashable, Binding] = {}
 
     def of(self, layout: Hashable) -> dict[Hashable, Binding]:
-        """Those to memory of that layout, to which further ones may be added."""
+        """The bindings to memory of this layout; the caller may add further ones."""
         if layout != self._layout:
             self._made.clear()
             self._layout = layout
         return self._made
 
     def resize(self, caches: CacheMemory, capacity: int) -> None:
-        """Grow or shrink caches to so many slots. Where that moves them, what was bound to them is
-        forgotten first: it would keep the memory that they leave."""
+        """Grow or shrink caches to this many slots. If that moves them, their bindings are dropped
+        first, because these would keep the old memory alive."""
         if caches.capacity != capacity:
             self._made.clear()
         caches.resize(capacity)
 
     def repack(self, caches: CacheMemory, repack: Repack) -> None:
-        """Keep the given rows and slots of caches; forgets as `resize` does."""
+        """Keep the given rows and slots of caches; drops bindings as `resize` does."""
         if not repack.in_place:
             self._made.clear()
         caches.repack(repack)
 
     def clear(self) -> None:
-        """Forget all bindings, as must be done before the caches' memory is given back: they hold
-        pointers into it."""
+        """Drop all bindings. This must happen before the caches' memory is given back, because
+        bindings hold pointers into it."""
         self._made.clear()

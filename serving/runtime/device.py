@@ -12,16 +12,17 @@ from serving.runtime.ort import CpuDevice
 from serving.runtime.session import ON_CPU, Device, DeviceUse
 
 SWITCH = "MACARON_DEVICE"
-"""The environment variable that says what bundles may run on. `auto`: on the device for which they
-were exported, by their engines where they have some; `cpu`: on the CPU, whatever they were exported
-for; `cuda`: on a GPU without engines; `tensorrt`: with them. A GPU refuses bundles for the CPU."""
+"""The environment variable that selects where bundles run. `auto`: on the device for which they
+were exported, with their engines if they have any; `cpu`: on the CPU, whatever they were exported
+for; `cuda`: on a GPU without engines; `tensorrt`: on a GPU with engines. A GPU refuses bundles for
+the CPU."""
 _SWITCHES = ("auto", "cpu", "cuda", "tensorrt")
 
 
 def runs_on_cpu(precision: str) -> bool:
-    """Whether the CPU can run graphs of a precision, whatever device they were exported for.
+    """Whether the CPU can run graphs of this precision, whatever device they were exported for.
 
-    All except bf16: ONNX Runtime's CPU provider has no attention for it.
+    It runs all except bf16, for which ONNX Runtime's CPU provider has no attention.
     """
     return precision != "bf16"
 

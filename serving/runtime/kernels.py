@@ -1,5 +1,6 @@
-"""This project's own operators for ONNX Runtime: compiled once for a machine, with its compiler,
-or beforehand for any machine (`python -m serving.runtime.kernels`), as wheels and images have them.
+"""This project's own operators for ONNX Runtime. They are compiled once on a machine, with its
+compiler, or beforehand for any machine (`python -m serving.runtime.kernels`), as in wheels and
+images.
 
 Without them every bundle decodes the same, a little more slowly: see docs/background/engine.md.
 """
@@ -25,11 +26,11 @@ from serving.errors import SettingsError
 from serving.folders import cache_folder
 
 SWITCH = "MACARON_NATIVE_KERNELS"
-"""The environment variable that turns them off."""
+"""The environment variable that turns the operators off."""
 SHIPPED = Path(__file__).parents[1] / "native" / "built"
-"""Where wheels and images have the library that `ship_library` makes."""
+"""The folder in which wheels and images have the library that `ship_library` makes."""
 SOURCES = Path(__file__).parents[1] / "native"
-"""Where the operators are written."""
+"""The folder with the source code of the operators."""
 _OPERATORS = SOURCES / "operators.cpp"
 _COMPILERS = ("c++", "g++", "clang++")
 # Hidden, or a process that loads two libraries would have one of what is inline in both.
@@ -43,18 +44,20 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "x86_64": ("x86-64-v4", "x86-64-v3", "x86-64"),
     "aarch64": ("armv8.2-a+dotprod+i8mm", "armv8.2-a+dotprod", "armv8-a"),
 }
-"""By machine: what is compiled beforehand, each for -march; see serving/native/levels.cpp."""
+"""Values of -march for which the shipped library is compiled, by machine; see
+serving/native/levels.cpp."""
 
 logger = logging.getLogger(__name__)
 
 
 @functools.cache
 def native_library() -> Path | None:
-    """The compiled operators; None where they are turned off or cannot be compiled, and where
-    the system is not Linux.
+    """The compiled operators. None if they are turned off or cannot be compiled, or if the system
+    is not Linux.
 
-    One that was shipped comes first. What is compiled stays in the user's cache folder, by
-    everything that it depends on. Raises SettingsError where the switch is neither on nor off.
+    A shipped library comes first. A compiled one stays in the user's cache folder, under a name
+    made from everything that it depends on. Raises SettingsError if the switch is neither on nor
+    off.
     """
     if not _wanted() or sys.platform != "linux":
         return None
@@ -135,7 +138,7 @@ def shipped_library(folder: Path, sources: Path = SOURCES) -> Path | None:
 
 
 def _wanted() -> bool:
-    """Whether the switch is on; raises SettingsError."""
+    """Whether the switch is on. Raises SettingsError if it is neither on nor off."""
     switch = os.environ.get(SWITCH, "").strip().lower() or "on"
     if switch not in ("on", "off"):
         raise SettingsError(f"{SWITCH} must be on or off, got {switch!r}")
@@ -149,7 +152,8 @@ def _shipped(folder: Path, sources: Path, machine: str) -> Path:
 
 
 def _digest(sources: Path, *parts: str) -> str:
-    """Of the sources, the flags and whatever else a library depends on."""
+    """First 16 hexadecimal digits of a SHA-256 of the sources, the flags and `parts`, which are the
+    other things that a library depends on."""
     known = hashlib.sha256()
     for part in (*parts, *_FLAGS, *_ARITHMETIC):
         known.update(part.encode() + b"\0")
@@ -160,9 +164,10 @@ def _digest(sources: Path, *parts: str) -> str:
 
 @contextlib.contextmanager
 def _place_for(library: Path) -> Iterator[Path]:
-    """Where a library is to be made, in a folder for that alone; it is moved when it is done.
+    """Yield a file to write the library to, in a temporary folder of its own; it is moved to its
+    place afterwards.
 
-    Others may make it at the same time: whoever is last puts the same thing there.
+    Several processes may do so at the same time: all make the same file, and the last one stays.
     """
     library.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=library.parent) as place:
@@ -173,7 +178,8 @@ def _place_for(library: Path) -> Iterator[Path]:
 
 
 def compile_level(compiler: str, level: str, folder: Path) -> Path:
-    """The operators for one level of processors, as an object of which only the entry is seen."""
+    """Compile the operators for one level of processors, as an object file that exports only its
+    entry function."""
     made, entry = folder / f"{level}.o", entry_of(level)
     flags = (*_FLAGS, *_ARITHMETIC, *_ALONE, f"-march={level}", f"-DMACARON_ENTRY={entry}")
     _run(compiler, *flags, _OPERATORS, to=made)
@@ -194,8 +200,8 @@ def _run(program: str, *arguments: str | Path, to: Path | None = None) -> str:
 
 
 def processor_features() -> str:
-    """What the compiler may make use of, in the system's words, with spaces between: code for one
-    processor need not run on another."""
+    """The processor's features, in the system's words and separated by spaces. The compiler may use
+    all of them, so the code need not run on another processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -36,7 +36,7 @@ from serving.search.stepper import (
 )
 
 SCORED_LOGITS = 1 << 21
-"""Numbers that the logits of tokens scored at once may be, on a CPU: 8 MiB."""
+"""Largest number of logits of tokens that are scored at once on a CPU: 8 MiB."""
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class LanguageState:
     rows: int
     caches: CacheMemory
     bindings: Bindings = field(default_factory=Bindings)
-    """By number of queries, of queries with outputs and of likeliest tokens."""
+    """Bindings by the number of queries, of queries with outputs, and of likeliest tokens."""
 
 
 Reading = Generator[None, None, tuple[Prompted, PromptScores | None]]
@@ -150,7 +150,8 @@ class LanguageStepper(CacheSizes):
         want_logits: bool,
         attention_rows: Sequence[int] = (),
     ) -> StepOutputs:
-        """One step of beam search; there is no source, so the outputs have no attention to it."""
+        """Run one step of beam search. The outputs have no attention, because there is no
+        source."""
         del attention_rows
         count = self._kept * inputs.token_ids_BQ.shape[1]
         outputs = self._run(state, inputs, count)
@@ -179,7 +180,7 @@ class LanguageStepper(CacheSizes):
         return PrefillOutputs(scores.labels_BP)
 
     def bind(self, state: LanguageState, beams: BeamArrays) -> None:
-        """Beams of a language model are chosen in NumPy."""
+        """Returns None: beams of a language model are chosen in NumPy."""
 
     def repack(self, state: LanguageState, repack: Repack) -> None:
         """Keep the given rows and slots, in the given order."""
@@ -194,7 +195,7 @@ class LanguageStepper(CacheSizes):
         state.rows += other.rows - len(rows)
 
     def trim(self, state: LanguageState, source_length: int) -> None:
-        """Nothing to cut: a language model has no source."""
+        """Does nothing: a language model has no source."""
 
     def free(self, state: LanguageState) -> None:
         """Forget bindings, which hold pointers into the caches, and give their memory back."""
@@ -207,7 +208,7 @@ class LanguageStepper(CacheSizes):
     def _read(
         self, prompts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]] | None
     ) -> Generator[None, None, tuple[Prompted, PromptScores]]:
-        """What `read` does; the scores are without meaning where there are no labels."""
+        """Read prompts as `read` does. Without labels the scores have no meaning."""
         state = self._empty(len(prompts))
         try:
             first, scores = yield from self._fill(state, prompts, labels, keep=self.reach)
@@ -269,8 +270,8 @@ class LanguageStepper(CacheSizes):
         used: int,
         size: int,
     ) -> dict[str, NDArray[Any]]:
-        """Put a part of prompts, which begins with position `start`, into the slots from `used` on;
-        returns the scores of its labels, none if there are no labels."""
+        """Put a part of the prompts, which begins at position `start`, into the slots from `used`
+        on. Returns the scores of its labels, or none if there are no labels."""
         state.bindings.resize(state.caches, round_capacity(used + size))
         outputs, top = (1, 1) if labels is None else (size, TOP)
         binding = self._binding(state, size, outputs, top)
@@ -326,8 +327,8 @@ class LanguageStepper(CacheSizes):
 
 
 def _scored_together(logits: int) -> int:
-    """How many tokens of a prompt are scored at once, where each has so many logits: a part of a
-    chunk."""
+    """Number of tokens of a prompt that are scored at once, if each has `logits` logits: a chunk or
+    a part of it."""
     size = CHUNK
     while size > ALIGNMENT and size * logits > SCORED_LOGITS:
         size //= 2
@@ -335,7 +336,7 @@ def _scored_together(logits: int) -> int:
 
 
 def _next_outputs(outputs: Mapping[str, Any]) -> LanguageOutputs:
-    """Those of a step with one query a row."""
+    """The outputs of a step with one query per row."""
     return LanguageOutputs(
         outputs["top_score"][:, 0], outputs["top_token"][:, 0], outputs["logits"]
     )
@@ -346,7 +347,8 @@ def _best_candidates(
 ) -> tuple[Floats, Int32s, Int32s]:
     """The best `count` (or all) continuations (score, token, parent), each [B,N], best first.
 
-    Exact, as T is `count`, or all. Scores that are not numbers make a row's all so.
+    The result is exact, because T is `count` or all. If a row has a score that is not a number, all
+    scores of that row become so.
     """
     rows, _, top = top_scores_BKT.shape
     total_BX = (scores_BK[:, :, None] + top_scores_BKT).reshape(rows, -1)
@@ -358,7 +360,7 @@ def _best_candidates(
 
 
 def _finish(steps: Generator[None, None, T]) -> T:
-    """Run a generator to its end; returns what it returns."""
+    """Run a generator to its end; returns the generator's return value."""
     while True:
         try:
             next(steps)

@@ -1,5 +1,5 @@
-"""Steps of a running batch between which native code does what the search does in NumPy, on the
-search's own arrays and on those that are bound to the step graph (serving/native/beams.h)."""
+"""Steps of a running batch with native code between them. It does the same as the search does in
+NumPy, on the search's own arrays and on those bound to the step graph (serving/native/beams.h)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OWN = (
     ("first_end", "int64"),
 )
 _PLACES = len(_OWN) - 2
-"""How many of them are arrays of `BeamArrays`, in its order."""
+"""Number of entries of `_OWN` that are arrays of `BeamArrays`, in its order."""
 _INPUTS = (
     ("token", "int64"),
     ("position", "int64"),
@@ -57,7 +57,7 @@ _KEPT = (("tokens", "int32"), ("parents", "int32"), ("scores", "float32"))
 
 
 class _Arrays(ctypes.Structure):
-    """`Beams` of serving/native/beams.h: counts, then addresses in this order."""
+    """The struct `Beams` of serving/native/beams.h: counts, then addresses in this order."""
 
     _fields_ = (
         [(name, ctypes.c_int64) for name in _COUNTS]
@@ -72,7 +72,8 @@ class _Arrays(ctypes.Structure):
 
 @functools.cache
 def _library() -> ctypes.PyDLL | None:
-    """The functions; None where there are no kernels. They are short, and keep Python's lock."""
+    """The native functions; None if there are no kernels. They are short, so they keep Python's
+    lock."""
     path = native_library()
     if path is None:
         return None
@@ -169,7 +170,7 @@ class NativeSteps:
 
 
 def _address(array: NDArray[Any]) -> int:
-    """Where an array lies; half as long as `array.ctypes.data`."""
+    """The address of an array. This takes half as long as `array.ctypes.data`."""
     address: int = array.__array_interface__["data"][0]
     return address
 
@@ -177,7 +178,7 @@ def _address(array: NDArray[Any]) -> int:
 def _checked(
     kinds: Sequence[tuple[str, str]], arrays: Sequence[NDArray[Any] | None]
 ) -> Sequence[NDArray[Any] | None]:
-    """The same arrays; raises TypeError where one has other numbers or lies in several pieces."""
+    """The same arrays. Raises TypeError if one has another type of numbers or is not contiguous."""
     for (name, dtype), array in zip(kinds, arrays, strict=True):
         if array is not None and (array.dtype != dtype or not array.flags.c_contiguous):
             raise TypeError(f"{name} must be {dtype} in one piece, got {array.dtype}")
@@ -187,6 +188,6 @@ def _checked(
 def native_steps(
     beams: BeamArrays, binding: CpuBinding, current: Callable[[], bool]
 ) -> NativeSteps | None:
-    """Steps on these arrays and that binding of the CPU; None where there are no kernels."""
+    """Native steps on these arrays and this binding of the CPU; None if there are no kernels."""
     library = _library()
     return None if library is None else NativeSteps(library, beams, binding, current)

@@ -36,14 +36,18 @@ _TYPES: dict[str, DType] = {
 }
 """Types of numbers by the names that ONNX Runtime has for them."""
 _INT8_PRODUCTS = "macaron.int8_products"
-"""The entry of a session's options that serving/native/operators.cpp looks for."""
+"""The entry of a session's options that tells serving/native/operators.cpp that the graph has int8
+products."""
 _MAPPED_FILE = "macaron.mapped_file"
-"""That which serving/native/mapped.h reads: address and bytes of the file with the weights."""
+"""The entry of a session's options that serving/native/mapped.h reads: the address and the size in
+bytes of the mapped file with the weights."""
 _FOLDER = "session.model_external_initializers_file_folder_path"
-"""Where files lie that a graph of bytes refers to."""
+"""The entry of a session's options with the folder of the files that a graph loaded from bytes
+refers to."""
 EXACT_PRODUCTS = "session.x64quantprecision"
-"""ONNX Runtime's own int8 products are exact on any processor where this is 1, and slower without
-VNNI. serving/native/operators.cpp sets it, too, where it has no product of this project's own."""
+"""The entry of a session's options that makes ONNX Runtime's own int8 products exact on any
+processor when it is 1, but slower without VNNI. serving/native/operators.cpp sets it as well if it
+has no product of this project's own."""
 
 
 class CpuBinding:
@@ -57,8 +61,8 @@ class CpuBinding:
         caches: Sequence[Floats],
         held: Sequence[NDArray[Any]],
     ) -> None:
-        """`caches` and `held` are arrays of which the binding knows only addresses: they must live
-        as long as it does."""
+        """`caches` and `held` are arrays of which the binding knows only the addresses, so they
+        must live as long as it does."""
         self.io = session.io_binding()
         self.inputs, self.outputs, self.caches = inputs, outputs, caches
         self._held = held
@@ -158,8 +162,8 @@ class CpuDevice:
         int8: bool,
         profile_prefix: Path | None = None,
     ) -> CpuSession:
-        """A graph with that many intra-op threads; see `load_graph`. Raises BundleError, too, where
-        its inputs or outputs are not those that the manifest names."""
+        """Load a graph with this many intra-op threads; see `load_graph`. Raises BundleError, too,
+        if its inputs or outputs are not those that the manifest names."""
         session = load_graph(folder, graph.file, threads, int8=int8, profile_prefix=profile_prefix)
         _check_tensors(folder / graph.file, graph.inputs, session.get_inputs(), "inputs")
         _check_tensors(folder / graph.file, graph.outputs, session.get_outputs(), "outputs")
@@ -170,19 +174,19 @@ class CpuDevice:
         return BlockPool(dtype)
 
     def merge(self, parts: Sequence[Sources], groups: Sequence[Sequence[int]]) -> Sources:
-        """One batch of sources from several."""
+        """Merge several batches of sources into one."""
         return Sources.merged(parts, groups)
 
 
 def write_positions(binding: Binding, slot_positions_BC: Ints) -> None:
-    """Put the positions of slots into the input of that role; nobody sees slots that a device's
-    caches have beyond these."""
+    """Put the positions of slots into the input of this role. A device's caches may have more slots
+    than these; no query sees them."""
     binding.inputs["slot_position"][:, : slot_positions_BC.shape[1]] = slot_positions_BC
 
 
 def write_visible(binding: Binding, visible_BQC: Floats) -> None:
-    """Put what queries may see into the input of that role. A device's caches may have more slots
-    than the search knows of: nobody sees these."""
+    """Put what queries may see into the input of this role. A device's caches may have more slots
+    than the search knows of; no query sees them."""
     target_BQC = binding.inputs["visible"][:, 0]
     slots = visible_BQC.shape[-1]
     target_BQC[..., :slots] = visible_BQC
@@ -202,14 +206,14 @@ def _shape(axes: Sequence[str | int], sizes: Mapping[str, int]) -> list[int]:
 
 
 def has_kernels() -> bool:
-    """Whether sessions have this project's own operators."""
+    """Whether sessions use this project's own operators."""
     return native_library() is not None
 
 
 def register_kernels(options: onnxruntime.SessionOptions, *, int8: bool) -> None:
-    """Have a session use this project's own operators where there are any, and exact products.
+    """Let a session use this project's own operators if there are any, and exact products.
 
-    `int8` where its graph has int8 products: these have a kernel in ONNX Runtime's own domain,
+    `int8` is whether its graph has int8 products: these have a kernel in ONNX Runtime's own domain,
     which a graph that does not import that domain could then not use at all.
     """
     library = native_library()
@@ -224,9 +228,9 @@ def register_kernels(options: onnxruntime.SessionOptions, *, int8: bool) -> None
 def load_graph(
     folder: Path, file: str, threads: int, *, int8: bool, profile_prefix: Path | None = None
 ) -> onnxruntime.InferenceSession:
-    """One graph with that many intra-op threads; raises BundleError where it is refused.
+    """Load one graph with this many intra-op threads. Raises BundleError if it is refused.
 
-    `int8` says whether it has int8 products. With `profile_prefix` ONNX Runtime writes a profile of
+    `int8` is whether it has int8 products. With `profile_prefix`, ONNX Runtime writes a profile of
     all runs when the session ends.
     """
     import onnxruntime
@@ -266,8 +270,9 @@ def load_graph(
 
 @contextlib.contextmanager
 def trying_out(folder: Path) -> Iterator[None]:
-    """For one small call of a bundle's graphs on the CPU, as it is loaded: what fails in it would
-    fail at the first request. Raises BundleError for whatever is raised within."""
+    """A context for one small call of a bundle's graphs on the CPU while the bundle is loaded: a
+    fault that shows there would make the first request fail. Raises BundleError for any exception
+    raised within."""
     try:
         yield
     except BundleError:
@@ -302,8 +307,8 @@ def _check_tensors(
 
 
 def _agree(named: str | int, found: str | int | None) -> bool:
-    """Whether an axis of a graph may be one that is named: fixed sizes are the same, and an open
-    axis, which has a letter, may be of any size that the graph knows."""
+    """Whether an axis of a graph may be the one that the manifest names. A fixed size must be the
+    same; an axis with a letter may have any size that the graph knows."""
     return named == found if isinstance(named, int) else True
 
 

@@ -1,8 +1,9 @@
-"""What the steppers ask of a device: sessions of graphs, and memory for the tensors of a batch.
+"""The interface between the steppers and a device: sessions of graphs, and memory for the tensors
+of a batch.
 
-`serving.runtime.ort` and `serving.runtime.cache_tensors` are this on the CPU, with NumPy arrays
-that graphs read and write in place; on another device only what a step is given and what it chooses
-crosses to the host.
+On the CPU `serving.runtime.ort` and `serving.runtime.cache_tensors` implement it, with NumPy arrays
+that graphs read and write in place. On another device only the inputs of a step and its choices
+cross to the host.
 
 Shape letters: B sentences, R some of them, S source positions, D model, W numbers read from each.
 """
@@ -25,28 +26,29 @@ Self = TypeVar("Self")
 
 @dataclass(frozen=True)
 class DeviceUse:
-    """The device that a bundle runs on, and why it is no other."""
+    """The device that a bundle runs on, and the reason why it is not another."""
 
     name: str
     """`cpu`, `cuda` or `tensorrt`."""
     reason: str
-    """One line for people who run the service."""
+    """One line for the people who run the service."""
 
 
 ON_CPU = DeviceUse("cpu", "the bundle is for the CPU; --target cuda exports one for a GPU")
 
 
 class CacheMemory(Protocol):
-    """The caches of a running batch: cache tensors of cache rows of slots of features."""
+    """The caches of a running batch: each cache tensor has cache rows, and each row has slots of
+    features."""
 
     @property
     def layout(self) -> int:
-        """The number of the present layout: what was bound to an earlier one is void."""
+        """The number of the present layout. Bindings to an earlier layout are void."""
         ...
 
     @property
     def capacity(self) -> int:
-        """How many slots each row has; a device may give more than were asked for."""
+        """Number of slots of each row. A device may give more slots than were requested."""
         ...
 
     def resize(self, capacity: int) -> None:
@@ -72,12 +74,12 @@ class CacheMemory(Protocol):
 
 
 class SourceMemory(Protocol):
-    """What an encoder made of the sources of a batch: tensors [B,S,D], and a mask."""
+    """The encoder's outputs for the sources of a batch: tensors [B,S,D], and a mask."""
 
     mask_BS: Floats
     """0 at ids and -inf behind them, on the host."""
     layout: int
-    """As that of caches."""
+    """The number of the present layout, as in `CacheMemory.layout`."""
 
     def keep(self, rows: Ints) -> None:
         """Keep these rows, in this order."""
@@ -93,7 +95,7 @@ class SourceMemory(Protocol):
         ...
 
     def read(self, number: int, rows: Sequence[int]) -> Floats:
-        """Some rows of one tensor, in fp32 and on the host."""
+        """Copy some rows of one tensor to the host, in fp32."""
         ...
 
     def free(self) -> None:
@@ -110,19 +112,20 @@ class TensorMemory(Protocol):
 
 
 class Binding(Protocol):
-    """What is bound to a graph's inputs and outputs: a run reads and writes it."""
+    """A graph with arrays bound to its inputs and outputs, which each run reads and writes."""
 
     inputs: dict[str, NDArray[Any]]
-    """By role; the caller writes them before each run."""
+    """Input arrays by role; the caller fills them before each run."""
 
     @property
     def outputs(self) -> Mapping[str, Any]:
-        """Arrays by role; each run writes them anew. On another device than the CPU what nobody
-        looks at does not cross to the host, and logits cross when they are indexed or reshaped."""
+        """Output arrays by role; each run overwrites them. On a device other than the CPU, an
+        output crosses to the host only when it is looked at, and logits only when they are indexed
+        or reshaped."""
         ...
 
     def run(self) -> None:
-        """Run the graph on what `inputs` hold."""
+        """Run the graph on the present contents of `inputs`."""
         ...
 
 
@@ -146,12 +149,13 @@ class GraphSession(Protocol):
         ...
 
     def encode(self, ids_BS: Ints, mask_BS: Floats) -> Any:
-        """Run an encoder's graph: the sources of a batch in the device's memory."""
+        """Run an encoder's graph; returns the encoded sources of a batch, in the device's
+        memory."""
         ...
 
     def read(self, packed: Mapping[str, NDArray[Any]]) -> Floats:
-        """Run the graph of an encoder alone over packed texts, which are given by role
-        (`serving.runtime.text_encoder.Packed`): what is read from each, [B,W]."""
+        """Run the graph of an encoder alone over packed texts, given by role
+        (`serving.runtime.text_encoder.Packed`). Returns the numbers read from each text, [B,W]."""
         ...
 
 
@@ -169,8 +173,8 @@ class Device(Protocol):
         int8: bool,
         profile_prefix: Path | None = None,
     ) -> GraphSession:
-        """One graph of a bundle, as `serving.runtime.ort.load_graph` does; raises BundleError where
-        it is refused."""
+        """Load one graph of a bundle, as `serving.runtime.ort.load_graph` does. Raises BundleError
+        if it is refused."""
         ...
 
     def memory(self, dtype: DType) -> TensorMemory:
@@ -178,6 +182,7 @@ class Device(Protocol):
         ...
 
     def merge(self, parts: Sequence[Any], groups: Sequence[Sequence[int]]) -> Any:
-        """One batch of sources from several: row n of a part is row `groups[part][n]` of the whole.
-        The first part has the longest sources; the parts are not to be used afterwards."""
+        """Merge several batches of sources: row n of a part becomes row `groups[part][n]` of the
+        whole. The first part must have the longest sources. The parts must not be used
+        afterwards."""
         ...

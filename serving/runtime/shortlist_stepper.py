@@ -37,13 +37,13 @@ class ShortlistState:
 
     batch: OnnxState
     column_BL: Ints
-    """Pieces in order, with -1 behind the last; an input of the step graph."""
+    """The pieces of each sentence in order, with -1 after the last; an input of the step graph."""
 
 
 class ShortlistStepper(CacheSizes):
     """Decodes sentences that have no prefix and need no whole distribution.
 
-    An `OnnxStepper` of the bundle's other step graph does the work; what is added are the lists.
+    An `OnnxStepper` of the bundle's other step graph does the work; this class adds the lists.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class ShortlistStepper(CacheSizes):
         )
 
     def encode(self, sources: Sequence[Sequence[int]]) -> ShortlistState:
-        """Run the encoder and look up what the sources may become."""
+        """Run the encoder, and look up the target pieces that the sources may become."""
         lists = [self._shortlist.of(source) for source in sources]
         column_BL = np.full((len(lists), _room(max(map(len, lists)))), -1, dtype=np.int64)
         for row, pieces in enumerate(lists):
@@ -97,7 +97,8 @@ class ShortlistStepper(CacheSizes):
         *,
         want_attention: bool = False,
     ) -> PrefillOutputs:
-        """There is none, as a label may lie outside the list; raises ValueError."""
+        """Raises ValueError: a sentence with a shortlist has no prefix, because a label may lie
+        outside the list."""
         raise ValueError("a sentence with a prefix is decoded without shortlist")
 
     def step(
@@ -108,7 +109,7 @@ class ShortlistStepper(CacheSizes):
         want_logits: bool,
         attention_rows: Sequence[int] = (),
     ) -> StepOutputs:
-        """One step of all beams; the candidates are pieces of each sentence's list."""
+        """Run one step of all beams; the candidates are pieces of each sentence's list."""
         return self._stepper.step(
             state.batch, inputs, want_logits=want_logits, attention_rows=attention_rows
         )
@@ -152,5 +153,5 @@ def _bind(state: ShortlistState) -> None:
 
 
 def _room(pieces: int) -> int:
-    """Columns for so many pieces."""
+    """Number of columns for lists of this many pieces."""
     return -(-pieces // _UNIT) * _UNIT

@@ -1,4 +1,4 @@
-"""An encoder's graph over packed texts: products see no padding.
+"""An encoder's graph over packed texts, whose matrix products see no padding.
 
 Shape letters: B texts, S ids of the longest, M ids of all, W numbers read from each.
 """
@@ -24,17 +24,18 @@ from serving.runtime.session import Device
 from serving.search.ids import PAD_ID
 
 CALL_TOKENS = 512
-"""Ids of one call, unless a single text has more: beyond it a call is no faster a token, and what
-passes between its operators outgrows the processor's cache."""
+"""Largest number of ids in one call, unless a single text has more. A larger call takes no less
+time per token, and the tensors between its operators outgrow the processor's cache."""
 GPU_CALL_TOKENS = 16_384
-"""Texts x ids of the longest of one call on a GPU, whose attention reads what is padded."""
+"""Largest number of texts times ids of the longest text in one call on a GPU, where attention also
+reads the padding."""
 _WIDE = 8
-"""Times a model's features that an id takes in a call: feed-forwards, usually of four times the
-width, before and behind their activation."""
+"""Memory that an id takes in a call, as a multiple of the model's features: the feed-forward,
+usually four times as wide as the model, before and after its activation."""
 
 
 class EncoderInput(Protocol):
-    """The ids that an encoder reads, and of which part of the text each is."""
+    """The ids that an encoder reads, and the segment of the text that each belongs to."""
 
     @property
     def ids(self) -> Sequence[int]: ...
@@ -65,9 +66,10 @@ class TextEncoder:
                 self._read([EncodedText((PAD_ID,), (0,))])
 
     def run(self, texts: Sequence[EncoderInput]) -> Floats:
-        """What is read from each text, [B,W]: on a CPU it does not depend on the other texts.
+        """Encode texts; returns the numbers read from each, [B,W]. On a CPU a text's numbers do not
+        depend on the other texts.
 
-        Raises DeviceMemoryError where a call does not fit the device's memory.
+        Raises DeviceMemoryError if a call does not fit into the device's memory.
         """
         if len(texts) == 1:
             return self._read(texts)
@@ -78,12 +80,12 @@ class TextEncoder:
         return found_BW
 
     def _read(self, texts: Sequence[EncoderInput]) -> Floats:
-        """[B,W], in one call."""
+        """Encode texts in one call; returns [B,W]."""
         return self._session.read(pack(texts)._asdict())
 
 
 def batch_bytes(manifest: Manifest) -> int:
-    """Memory of a GPU that one call may take, roughly."""
+    """Bytes of GPU memory that one call may take, roughly."""
     return GPU_CALL_TOKENS * _WIDE * manifest.sizes.model_dim * FLOAT_BYTES["float32"]
 
 
@@ -97,9 +99,9 @@ class Packed(NamedTuple):
     segment: Ints
     """[1,M]"""
     slot: Ints
-    """[B,S]: the place of each text's ids in M, behind its end that of its last one."""
+    """[B,S]: the place of each text's ids in M; after a text's end, the place of its last id."""
     source_mask: Floats
-    """[B,S]: 0 at ids, -inf behind them."""
+    """[B,S]: 0 at ids, -inf after them."""
     packed_row: Ints
     """[M]: the place of each id in B * S."""
 
@@ -114,7 +116,7 @@ class _Places(NamedTuple):
 
 
 def pack(texts: Sequence[EncoderInput]) -> Packed:
-    """Lay texts behind one another; S is a multiple of 8."""
+    """Put texts one after another; S is a multiple of 8."""
     lengths = tuple([len(text.ids) for text in texts])
     places = _alone(lengths[0]) if len(lengths) == 1 else _places(lengths)
     return Packed(
@@ -133,7 +135,8 @@ def _behind_one_another(texts: Sequence[Sequence[int]]) -> Ints:
 
 @functools.lru_cache(maxsize=512)
 def _alone(length: int) -> _Places:
-    """Of a text alone, whose read takes so little time that finding them would be a tenth of it."""
+    """The places of a single text. They are cached, because computing them would take a tenth of
+    the time that the encoder needs for so short a call."""
     return _places((length,))
 
 
@@ -152,7 +155,8 @@ def _places(lengths: tuple[int, ...]) -> _Places:
 
 
 def calls(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Which texts are read in one call, as lists of their numbers, the longest first."""
+    """Divide texts into calls of at most `CALL_TOKENS` ids: lists of the texts' numbers, the
+    longest texts first."""
     taken: list[int] = []
     tokens = 0
     for number in _longest_first(lengths):
@@ -166,7 +170,8 @@ def calls(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 def padded_calls(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """As `calls`, on a GPU: it is texts x ids of the longest that a call has not too many of."""
+    """Divide texts into calls as `calls` does, but for a GPU: the limit is on texts times ids of
+    the longest text."""
     ordered = _longest_first(lengths)
     while ordered:
         count = max(1, GPU_CALL_TOKENS // lengths[ordered[0]])

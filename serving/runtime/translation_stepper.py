@@ -1,5 +1,5 @@
-"""ONNX Runtime behind the `Stepper` protocol: a bundle's encoder, where sources of unlike length do
-not pad each other, and its step graph, with caches that are written in place.
+"""ONNX Runtime behind the `Stepper` protocol: a bundle's encoder and its step graph. Sources of
+very different length do not pad each other, and caches are written in place.
 
 Shape letters: B sentences, R some of them, S source positions, P prefix tokens, K beams, Q queries,
 C cache slots, D model, V vocabulary, N candidates.
@@ -42,15 +42,16 @@ from serving.search.stepper import (
 )
 
 PREFILL_CHUNK = {"cross": 64, "joint": 8}
-"""Tokens given to the step graph at once; with a joint model each costs S states."""
+"""Number of tokens given to the step graph at once; with a joint model each costs S states."""
 
 _WIDTH_KEPT = {"cross": 2.0, "joint": 1.25}
-"""Times the longest source that a batch may be wide before it is laid out anew, narrower: a joint
-model does nearly all of a step for each source position, others their source attention alone."""
+"""Width of a batch, as a multiple of its longest source, beyond which it is laid out anew,
+narrower. A joint model does nearly all of a step for each source position, others only their source
+attention."""
 
 _CANDIDATES = frozenset(("candidate_score", "candidate_token", "candidate_parent"))
 _CALL_TOKENS = 16
-"""Padding up to so many tokens takes less time than another call does."""
+"""Padding of up to this many tokens takes less time than another call does."""
 
 
 class Encoder:
@@ -100,14 +101,15 @@ class OnnxState:
     further: dict[str, list[Ints]] = field(default_factory=dict)
     """More inputs of the step graph that stay the same from step to step, by role."""
     bindings: Bindings = field(default_factory=Bindings)
-    """By numbers of queries and beams, and by whether logits and alignment queries are wanted."""
+    """Bindings by the numbers of queries and beams, and by whether logits and alignment queries are
+    wanted."""
 
 
 class OnnxStepper(CacheSizes):
     """A bundle's encoder and step graph."""
 
     reach: None = None
-    """A decoder sees all of its target."""
+    """None: a decoder sees all of its target."""
 
     def __init__(
         self,
@@ -217,7 +219,7 @@ class OnnxStepper(CacheSizes):
         want_logits: bool,
         attention_rows: Sequence[int] = (),
     ) -> StepOutputs:
-        """One step of all beams."""
+        """Run one step of all beams."""
         queries, beams = inputs.token_ids_BQ.shape[1], inputs.scores_BK.shape[1]
         slots = inputs.visible_BQC.shape[2]
         binding = self._binding(
@@ -300,7 +302,7 @@ class OnnxStepper(CacheSizes):
         want_logits: bool,
         want_attention: bool,
     ) -> Binding:
-        """The arrays of a call of the step graph, with so many slots in the caches."""
+        """The binding for a call of the step graph, with this many slots in the caches."""
         state.bindings.resize(state.caches, slots)
         key = (queries, beams, want_logits, want_attention)
         made = state.bindings.of((state.caches.layout, state.sources.layout))
@@ -345,9 +347,10 @@ class OnnxStepper(CacheSizes):
 
 
 def like_lengths(lengths: Sequence[int]) -> list[list[int]]:
-    """Which sources are encoded together, as lists of their numbers, the longest sources first.
+    """Divide sources into groups that are encoded together: lists of the sources' numbers, the
+    longest sources first.
 
-    Sources of another length go into another call where padding would cost more than the call.
+    Sources of another length go into another call if padding them would cost more than the call.
     """
     by_length: dict[int, list[int]] = {}
     for number, length in enumerate(lengths):

@@ -1,7 +1,8 @@
-"""The int8 weights of a graph, as they lie in its file, and the graph without them.
+"""The int8 weights of a graph, mapped from its file, and the graph without them.
 
-ONNX Runtime copies what it reads; a kernel that lays a weight out anew leaves that copy unused.
-Weights that are mapped from the file take no memory that could not be used for other things.
+ONNX Runtime copies the weights that it reads, and a kernel that rearranges a weight leaves that
+copy unused. Mapped weights need no memory of their own: the system can drop their pages and read
+them again.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LEAST_BYTES = 65536
-"""Smaller weights are not worth it."""
+"""Size in bytes below which mapping a weight is not worth it."""
 _DTYPES = {2: np.uint8, 3: np.int8}
-"""Of one byte, so that they may lie anywhere; by their numbers in onnx.proto."""
+"""Types whose numbers have one byte each, and so may lie at any address, by their numbers in
+onnx.proto."""
 # Fields of onnx.proto.
 _GRAPH, _INITIALIZER = 7, 5
 _DIMS, _DATA_TYPE, _NAME, _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 1, 2, 8, 9, 13, 14
@@ -29,30 +31,30 @@ _VARINT, _FIXED64, _DELIMITED = 0, 1, 2
 
 
 class _Field(NamedTuple):
-    """A field of a message, by the places of its bytes."""
+    """A field of a protobuf message, by the positions of its bytes in the file."""
 
     number: int
     key: int
-    """Where its key begins."""
+    """Position of the field's key."""
     begin: int
-    """Where what it holds begins; of a number the number itself."""
+    """Position of the field's content; the value itself if the field is a number."""
     end: int
-    """Where that ends; of a number -1."""
+    """Position after the content; -1 if the field is a number."""
 
 
 class _Cut(NamedTuple):
-    """An initializer whose numbers are left out."""
+    """An initializer whose data are left out of the graph."""
 
     tensor: _Field
     raw: _Field
 
 
 class MappedWeights:
-    """The larger weights of one byte an element that an ONNX file holds itself, by name."""
+    """The larger weights of one byte per element that an ONNX file contains itself, by name."""
 
     def __init__(self, file: Path) -> None:
-        """Map the file; raises OSError where it cannot be read. Of one that is no ONNX file there
-        are none."""
+        """Map the file. Raises OSError if it cannot be read. A file that is not an ONNX file has no
+        such weights."""
         self.arrays: dict[str, NDArray[Any]] = {}
         self._file, self._cuts = file, list[_Cut]()
         self._graphs: list[_Field] = []
@@ -66,21 +68,22 @@ class MappedWeights:
             self.arrays.clear()
 
     def release(self) -> None:
-        """Let the system take what has been read; it is read again where it is needed."""
+        """Let the system release the pages that have been read; they are read again when they are
+        needed."""
         if self.arrays and hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED)
 
     def place(self) -> tuple[int, int]:
-        """The address of the mapped file, and its bytes; both 0 where nothing was found in it."""
+        """The address of the mapped file, and its size in bytes; both are 0 if it has no such
+        weights."""
         if not self.arrays:
             return 0, 0
         whole = np.frombuffer(self._map, np.uint8)
         return whole.ctypes.data, whole.size
 
     def graph(self) -> bytes | None:
-        """The file's model with these weights as references to where they lie in the file: of one
-        that holds them ONNX Runtime would keep a copy while it loads. None where there are no
-        such weights."""
+        """The file's model with references to these weights in place of their data, because ONNX
+        Runtime would keep a copy of the data while it loads. None if there are no such weights."""
         if not self.arrays or len(self._graphs) != 1:
             return None
         data, [graph] = self._map, self._graphs
@@ -129,7 +132,7 @@ class MappedWeights:
 
 
 def _fields(data: mmap.mmap, begin: int, end: int) -> Iterator[_Field]:
-    """Each field but numbers of fixed width."""
+    """Yield each field, except numbers of fixed width."""
     while begin < end:
         key = begin
         tag, begin = _varint(data, begin)
@@ -174,10 +177,10 @@ def _number(value: int) -> bytes:
 
 
 def _message(number: int, content: bytes) -> bytes:
-    """A field that holds bytes."""
+    """A field that contains bytes."""
     return _number(number << 3 | _DELIMITED) + _number(len(content)) + content
 
 
 def _entry(key: str, value: str) -> bytes:
-    """One fact about where a tensor's numbers are."""
+    """One entry of the external data that say where a tensor's numbers are."""
     return _message(_EXTERNAL_DATA, _message(_KEY, key.encode()) + _message(_VALUE, value.encode()))

@@ -50,8 +50,8 @@ _WORD = 4
 """Bytes of the elements that are moved, whatever type they are parts of."""
 _FILES = {False: "rows.onnx", True: "rows_of_two.onnx"}
 _SHORT = ("Failed to allocate memory", "out of memory", "ALLOC_FAILED")
-"""One of these stands in every message of ONNX Runtime about a run that ended for lack of memory:
-those of its arena, CUDA, cuBLAS and cuDNN."""
+"""Parts of ONNX Runtime's messages about a run that ended for lack of memory. Each such message
+contains one of them, whether it comes from the arena, CUDA, cuBLAS or cuDNN."""
 
 T = TypeVar("T")
 

@@ -374,7 +374,7 @@ class CudaSession:
         return found_BW
 
     def _met(self, key: object, bind: Callable[[], Bound]) -> Bound:
-        """What this thread has bound by that key, or what `bind` binds now."""
+        """The binding that this thread keeps under `key`; otherwise a new one, made by `bind`."""
         bound = self._own.bound.get(key)
         if bound is None:
             bound = self._mover.with_room(bind)
@@ -465,8 +465,8 @@ def _check_slots(arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def _lay_out(arrays: Mapping[str, NDArray[Any]], packed: Mapping[str, NDArray[Any]]) -> None:
-    """Copy packed texts into inputs of a bucket's sizes. What fills these up is computed without
-    harm: further ids are those of padding, and further texts see the first id alone."""
+    """Copy packed texts into inputs of a bucket's sizes. The unused places are filled with harmless
+    values: further ids are padding, and further texts see the first id alone."""
     (rows, length), width = packed["slot"].shape, arrays["slot"].shape[1]
     ids = packed["token"].shape[1]
     for role, array in arrays.items():

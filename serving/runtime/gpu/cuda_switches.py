@@ -17,8 +17,8 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def graphs_wanted(environment: Mapping[str, str]) -> bool:
-    """Whether CUDA graphs are on, as they are unless the switch says otherwise; raises
-    SettingsError for another value than on and off."""
+    """Whether CUDA graphs are on, which is the default. Raises SettingsError for values other than
+    on and off."""
     switch = environment.get(GRAPHS_SWITCH, "").strip().lower() or "on"
     if switch not in ("on", "off"):
         raise SettingsError(f"{GRAPHS_SWITCH} must be on or off, got {switch!r}")
@@ -26,8 +26,8 @@ def graphs_wanted(environment: Mapping[str, str]) -> bool:
 
 
 def streams_wanted(environment: Mapping[str, str]) -> int:
-    """How many batches are computed at once; raises SettingsError for another value than a number
-    from 1 to 8."""
+    """Number of batches that are computed at once, 1 to 8. Raises SettingsError for any other
+    value."""
     switch = environment.get(STREAMS_SWITCH, "").strip() or "1"
     if not (switch.isascii() and switch.isdigit() and 1 <= int(switch) <= MOST_STREAMS):
         raise SettingsError(

@@ -72,8 +72,8 @@ def extended(own: Ints, other: Ints, rows: Ints) -> Ints:
 
 
 def merged(lengths: Sequence[tuple[int, int]], groups: Sequence[Sequence[int]]) -> list[Ints]:
-    """For each part of the sources: the places of its rows in the whole, as an index [B,S] with
-    zeros elsewhere."""
+    """One index [B,S] for each part of the sources, with the places of the part's rows in the
+    merged array and zeros elsewhere."""
     total, longest = sum(map(len, groups)), max(length for _, length in lengths)
     found = []
     for (count, length), rows in zip(lengths, groups, strict=True):
