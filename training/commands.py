@@ -128,7 +128,7 @@ def _launch(options: argparse.Namespace, recipe: Recipe, run: Path) -> int:
 
 
 def tokenizer(options: argparse.Namespace) -> int:
-    """Do all that `train` does before the first step; prints the vocabulary's path."""
+    """Do the work of `train` up to its first step, then print the path of the vocabulary."""
     recipe, run = _recipe_and_run(options)
     prepare_run(recipe, run)
     print(run / VOCABULARIES[recipe.tokenizer.kind])
@@ -136,7 +136,8 @@ def tokenizer(options: argparse.Namespace) -> int:
 
 
 def data(options: argparse.Namespace) -> int:
-    """Do as `tokenizer` does; prints what would be trained on, in tables or as one JSON object."""
+    """Prepare the data as `tokenizer` does, then print a report of the training data, as tables or
+    as one JSON object."""
     recipe, run = _recipe_and_run(options)
     print(report_data(recipe, run, as_json=options.json))
     return 0
@@ -187,7 +188,8 @@ def _evaluate_labels(options: argparse.Namespace) -> int:
 
 
 def _given_of_translation(options: argparse.Namespace) -> list[str]:
-    """What the command names that an evaluation of other models has no use for."""
+    """The given options that only the evaluation of a translation model has a use for, by their
+    names on the command line."""
     of_translation = {
         "reference": "reference",
         "output": "output",

@@ -40,7 +40,8 @@ class BrokenCheckpointError(CheckpointError):
 
 
 class RankLostError(TrainingError):
-    """Another of the processes that train together has ended; it reports the reason itself."""
+    """Another of the processes that train together has ended. That process reports the reason
+    itself."""
 
 
 class EndedError(TrainingError):
@@ -56,5 +57,6 @@ class DivergedError(TrainingError):
 
 
 def reason_of(error: Exception) -> str:
-    """What the system says, without the path, which a message begins with."""
+    """The reason that the operating system gives for an error, without the path: messages begin
+    with the path already."""
     return getattr(error, "strerror", None) or str(error)

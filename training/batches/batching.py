@@ -38,7 +38,7 @@ class PairBatch:
     source_BS: Tensor
     """Source pieces with eos behind them, then padding."""
     target_BT: Tensor
-    """What the decoder reads: bos and the target's pieces, then padding."""
+    """The decoder input [B,T]: bos and the target's pieces, then padding."""
     labels_BT: Tensor
     """Pieces and eos; padding is 0."""
     links_BTS: Tensor | None = None
@@ -68,7 +68,7 @@ class Chunk(NamedTuple):
 
     origin: int
     weight: float
-    """How often each pair comes in an epoch."""
+    """The number of times that each pair comes in an epoch."""
     texts: list[tuple[str, str]]
     ids: list[IdPair]
     """Source ids, tags included."""
@@ -81,7 +81,7 @@ class CorpusOptions:
     token_budget: int
     """Largest cost of a batch: rows times `cost`."""
     max_pieces: int
-    """Most pieces of a side, prefix included; a longer pair is dropped."""
+    """Largest number of pieces on a side, the prefix included; longer pairs are dropped."""
     cost: Cost = max
     subword_alpha: float = 0.0
     bpe_dropout: float = 0.0

@@ -22,11 +22,12 @@ Span = tuple[int, int]
 
 
 class MaskedText(NamedTuple):
-    """One input."""
+    """One masked input for pre-training: its ids, and what is to be predicted of them."""
 
     ids: Int32s
     segments: Int32s
-    """0 in the first part and its special ids, 1 in the second."""
+    """The number of the part that each id belongs to: 0 in the first part and its special ids, 1 in
+    the second."""
     places: Int32s
     """Positions of the ids to predict."""
     labels: Int32s
@@ -123,7 +124,8 @@ class DocumentCorpus:
         return int(random.choice(within) if len(within) else random.integers(low, high + 1))
 
     def _elsewhere(self, number: int, length: int, random: np.random.Generator) -> Span:
-        """At most so many ids from the start of a line in another document."""
+        """The span of up to `length` ids that starts with a random line of a random other
+        document."""
         other = int(random.integers(len(self._spans) - 1))
         other += other >= number
         start = int(random.choice(self._line_starts[other]))

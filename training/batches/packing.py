@@ -18,7 +18,7 @@ from training.models.sublayers.attention import Packing
 
 @dataclass(frozen=True, kw_only=True)
 class PackedTexts:
-    """What `Bert.encode_packed` and `TextModel.read_packed` read."""
+    """Packed texts, the input of `Bert.encode_packed` and `TextModel.read_packed`."""
 
     token_ids_1M: Tensor
     segment_ids_1M: Tensor

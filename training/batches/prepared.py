@@ -130,7 +130,8 @@ def _contents(files: ParallelFiles) -> Iterable[str]:
 
 
 def _maker(tokenizer: Tokenizer) -> str:
-    """What encodes texts."""
+    """A hash of all that determines the ids of a text: the tokenizer and the version of
+    sentencepiece."""
     content = tokenizer.serialized() + sentencepiece.__version__.encode()
     return hashlib.sha256(content).hexdigest()[:16]
 

@@ -48,13 +48,13 @@ class StoredText:
     corpora: list[tuple[WrittenRows, WrittenRows]]
 
     def pairs(self, origin: int, first: int, last: int) -> list[Pair]:
-        """Some pairs of one corpus."""
+        """Pairs `first` up to `last` (exclusive) of the corpus with number `origin`."""
         sides = (rows.read(first, last) for rows in self.corpora[origin])
         texts = ([row.tobytes().decode("utf-8", "surrogatepass") for row in side] for side in sides)
         return list(zip(*texts, strict=True))
 
     def texts(self) -> Iterator[str]:
-        """Both sides of every pair."""
+        """Iterate over all texts: the source, then the target of each pair."""
         for origin, (rows, _) in enumerate(self.corpora):
             for first, last in _spans(len(rows), _AT_ONCE):
                 for pair in self.pairs(origin, first, last):
@@ -134,7 +134,8 @@ def open_ids(folder: Path) -> StoredIds | None:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How often stored text comes, and how much of it is in memory."""
+    """How pairs are sampled from stored text: the weights of the corpora, the seed, and how many
+    pairs are in memory at once."""
 
     pairs_at_once: int
     weights: list[float]

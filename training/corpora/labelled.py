@@ -19,7 +19,7 @@ from training.recipe.checks import nearest
 from training.recipe.encoder_sections import CLASSES, KINDS, LabelledConfig
 
 Column = int | str
-"""By its number, counted from 1, or its name."""
+"""A column of a table, given by its number, counted from 1, or by its name."""
 
 _LABELS = (
     "label", "labels", "class", "category", "intent", "sentiment", "score", "similarity",
@@ -36,7 +36,8 @@ _NAMES = {*_LABELS, *_TEXTS, *(name for pair in _PAIRS for name in pair)}
 _HELD_OUT_SEED = 1
 """Runs that differ in their seed are compared on the same lines."""
 _MOST_RATINGS = 20
-"""Different whole numbers that are taken for classes rather than scores."""
+"""With up to this many different whole numbers as labels, these are taken for classes rather than
+scores."""
 
 
 class _Structured(str):
@@ -55,7 +56,7 @@ class LabelledLine:
     """A text or two with their label."""
 
     number: int
-    """Of the line in its file."""
+    """Number of the line in its file."""
     texts: tuple[str, ...]
     label: str
     """Empty where there are no labels."""
@@ -67,14 +68,15 @@ class Sheet:
 
     path: Path
     names: tuple[str, ...]
-    """Of the columns; none where the first line holds no names."""
+    """Names of the columns; empty if the first line holds no names."""
     rows: list[tuple[int, Sequence[str]]]
     """Cells with the number of their line."""
 
     def lines(self, columns: Sequence[Column], num_texts: int) -> list[LabelledLine]:
-        """Those columns of each row, the texts first.
+        """The given columns of each row as texts and a label: the first `num_texts` columns are the
+        texts.
 
-        Raises CorpusError, with the line, for a column that is missing, an empty text and a list
+        Raises CorpusError, with the line's number, for a missing column, an empty text, and a list
         or an object in place of a text or a label.
         """
         places = [self._place(column) for column in columns]

@@ -39,7 +39,8 @@ _SPELT_OUT = str.maketrans(
     {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss", "ẞ": "SS"}
 )
 _ACCENTED = re.compile("[\u00c0-\u024f\u1e00-\u1eff]")
-"""Of Latin script: elsewhere marks make other letters, as in й, or syllables, as in Hangul."""
+"""Accented letters of the Latin script. In other scripts marks make different letters, as in й, or
+syllables, as in Hangul."""
 _SHARP_S = str.maketrans({"ß": "ss", "ẞ": "SS"})
 _NUMBER = re.compile(r"(?<![\w.,:/+-])\d{2,}(?![\w:/-]|[.,]\d)")
 """Whole, by itself, and no 1, after which words are in the singular."""
@@ -165,15 +166,15 @@ def add_noise(
 
 
 def change_number(pair: Pair, draw: random.Random) -> Pair:
-    """Another number, of 2 to 12 digits, in the place of one that stands once on both sides."""
+    """Replace a number that stands once on both sides by a random one of 2 to 12 digits."""
     first = str(draw.randrange(1, 10))
     digits = "".join(str(draw.randrange(10)) for _ in range(draw.randrange(1, _MOST_DIGITS)))
     return _replace_shared(pair, _NUMBER, first + digits, draw)
 
 
 def change_unit(pair: Pair, draw: random.Random) -> Pair:
-    """Another whole number and a unit of the same kind in the place of the only quantity of both
-    sides, each with the space that was there."""
+    """Replace the only quantity of both sides by a random whole number and a unit of the same kind.
+    Each side keeps its space between number and unit."""
     sides = [list(_QUANTITY.finditer(text)) for text in pair]
     if any(len(found) != 1 for found in sides):
         return pair
@@ -238,10 +239,10 @@ def _shared_names(pair: Pair) -> list[str]:
 
 
 def put_name(pair: Pair, names: Sequence[str], draw: random.Random) -> Pair:
-    """Another name in the place of one that stands once on both sides: one of `names`, one made up
-    of the beginning and the end of two of them, or a first and a last name.
+    """Replace a name that stands once on both sides by another: one of `names`, a made-up name that
+    begins like one of them and ends like another, or a first and a last name.
 
-    A made-up name is one that no model has seen; it has to be copied.
+    No model has seen a made-up name, so it can only be copied.
     """
     found = _shared_names(pair)
     if not names or not found:
@@ -292,7 +293,7 @@ def _replace(pair: Pair, pattern: re.Pattern[str], old: str, new: str) -> Pair:
 
 
 def _shared(pair: Pair, pattern: re.Pattern[str]) -> list[str]:
-    """What the pattern finds exactly once on each side."""
+    """The matches of the pattern that occur exactly once on each side."""
     source, target = ([match[0] for match in pattern.finditer(text)] for text in pair)
     return [found for found in source if source.count(found) == target.count(found) == 1]
 
@@ -334,7 +335,8 @@ def drop_accents(text: str, *, spelt_out: bool) -> str:
 
 
 def mistype(text: str, draw: random.Random) -> str:
-    """One slip of the finger in a plain word; a text without a word of four letters stays."""
+    """Put one typing error into a plain word; a text without a word of at least four letters stays
+    as it is."""
     words = [
         (token.start() + word.start(), word[0])
         for token in _TOKEN.finditer(text)
@@ -348,7 +350,8 @@ def mistype(text: str, draw: random.Random) -> str:
 
 
 def drop_end_mark(pair: Pair) -> Pair:
-    """Both sides without their end mark where it is the same; a row of marks stays."""
+    """Remove the end mark from both sides if both have the same one; a row of several marks
+    stays."""
     ends = [_END.search(text) for text in pair]
     if ends[0] and ends[1] and ends[0][0] == ends[1][0]:
         return pair[0][:-1], pair[1][:-1]

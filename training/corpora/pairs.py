@@ -23,13 +23,13 @@ Pair = tuple[str, str]
 Item = TypeVar("Item", bound=tuple[Any, ...])
 """A pair, or a pair with more behind it."""
 _BLOCK_BYTES = 1 << 20
-"""Of a file that are read at once."""
+"""Number of bytes that are read from a file at once."""
 
 
 @dataclass
 class CorpusReport:
-    """How many pairs of one corpus were kept and dropped, by the filter that dropped them, with
-    the first line of each."""
+    """The numbers of pairs of one corpus that were kept and dropped, counted by the filter that
+    dropped them, and the first line that each filter dropped."""
 
     name: str
     pairs: int = 0
@@ -61,10 +61,10 @@ class CorpusReport:
 
 @dataclass
 class CleaningReport:
-    """What was kept and dropped of each corpus, in the order in which they were cleaned."""
+    """The pairs kept and dropped in each corpus, in the order in which the corpora were cleaned."""
 
     held_out: int = 0
-    """Of the pairs kept, those held out for validation."""
+    """The number of kept pairs that are held out for validation."""
     corpora: list[CorpusReport] = field(default_factory=list)
 
     @property
@@ -121,11 +121,11 @@ class Corpus:
 
     train: list[Pair]
     origins: list[int]
-    """Of each training pair, which of `data.corpora` it is from."""
+    """The index in `data.corpora` of the corpus that each training pair is from."""
     validation: list[Pair]
     report: CleaningReport
     validation_directions: list[int]
-    """Of each validation pair, which of `data.directions` it is."""
+    """The index in `data.directions` of the direction of each validation pair."""
 
 
 def _listing(dropped: Counter[str]) -> str:
@@ -285,6 +285,6 @@ def hold_out(pairs: list[Item], count: int, seed: int) -> tuple[list[Item], list
 
 
 def iterate_texts(pairs: list[Pair]) -> Iterator[str]:
-    """Both sides of every pair."""
+    """Iterate over the texts of all pairs: the source, then the target of each."""
     for pair in pairs:
         yield from pair

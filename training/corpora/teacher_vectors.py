@@ -43,7 +43,7 @@ class TeacherVectors:
             ) from error
 
     def content(self) -> bytes:
-        """What is in the file that `read` reads."""
+        """The bytes of an .npz file that `read` can read."""
         file = io.BytesIO()
         np.savez(file, hashes=self._hashes_N, vectors=self._vectors_ND)
         return file.getvalue()

@@ -26,7 +26,8 @@ _RULES = [
 
 
 def detokenise(line: str) -> str:
-    """One line of WikiText without the spaces that its tokeniser put around signs."""
+    """A line of WikiText as plain text: without the spaces that its tokeniser put around
+    punctuation."""
     text = line.strip()
     for tokenised, plain in _JOINED.items():
         text = text.replace(tokenised, plain)

@@ -39,7 +39,7 @@ class TorchStepper:
 
     @property
     def repack_every(self) -> int:
-        """As often as the bundle does."""
+        """The number of steps between two repackings, the same as in the exported bundle."""
         return REPACK_EVERY[self._model.decoder_kind]
 
     @property
@@ -64,7 +64,7 @@ class TorchStepper:
 
     @property
     def lookback(self) -> int:
-        """As many ancestors as the layers ask for."""
+        """The number of ancestors of each token that the layers ask for."""
         return self._model.step_needs.ancestors
 
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
@@ -128,7 +128,7 @@ class TorchStepper:
         want_logits: bool,
         attention_rows: Sequence[int] = (),
     ) -> StepOutputs:
-        """One step of all beams."""
+        """Run one decoding step for all beams."""
         scores, tokens, parents, _, logits, alignment, _ = self._call(
             state, inputs, np.zeros_like(inputs.token_ids_BQ)
         )
@@ -198,7 +198,7 @@ class TorchStepper:
         state.source_mask_BS = state.source_mask_BS[:, :source_length]
 
     def free(self, state: TorchState) -> None:
-        """Nothing to give back: tensors go with the state."""
+        """Do nothing: the tensors are freed together with the state."""
 
     def _call(
         self, state: TorchState, inputs: StepInputs, label_ids_BQ: NDArray[np.int64]
@@ -229,7 +229,8 @@ class TorchStepper:
         return result
 
     def _asked(self, inputs: StepInputs, hidden: int) -> dict[str, Tensor]:
-        """What the model's layers ask of a step; `hidden` slots are beyond those of the inputs."""
+        """The extra inputs that the model's layers need for a step: ancestors and positions of the
+        slots. `hidden` is the number of slots beyond those in the inputs."""
         needs, asked = self._model.step_needs, {}
         if needs.ancestors:
             assert inputs.ancestors_BQW is not None

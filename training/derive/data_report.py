@@ -35,7 +35,7 @@ def report_data(recipe: Recipe, run: Path, *, as_json: bool) -> str:
 
 
 def prepare_run(recipe: Recipe, run: Path) -> Prepared:
-    """Do everything that `train` does before the first step, without repeating what is done."""
+    """Do the work of `train` up to its first step; parts that are done already are not repeated."""
     check_claim(recipe, run)
     settled = recipe
     if isinstance(recipe, TranslationRecipe) and recipe.data.token_budget == AUTO:

@@ -49,8 +49,8 @@ class Workers:
 
 @dataclass(frozen=True)
 class Choice:
-    """Of how many translations of a row the one nearest to its reference is chosen, by a
-    sentence-level metric."""
+    """How one translation is chosen for each row: among the `n_best` translations, the one nearest
+    to the reference by a sentence-level metric."""
 
     n_best: int = 8
     metric: str = "chrf"
@@ -236,8 +236,8 @@ def chosen_direction(bundle: Path, direction: Direction) -> tuple[str, str]:
 
 
 def _nearest(rows: Sequence[tuple[list[str], str]], metric: str, workers: Workers) -> list[str]:
-    """For each list the text nearest to the reference, the first on a tie; empty for an empty
-    list."""
+    """The text of each list that is nearest to its reference: the first of equals, and an empty
+    text for an empty list."""
     parts = [rows[i : i + _ROWS_AT_ONCE] for i in range(0, len(rows), _ROWS_AT_ONCE)]
     if len(parts) < 2:
         return [text for part in parts for text in _nearest_of_part(part, metric)]

@@ -70,7 +70,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Trial:
-    """One combination."""
+    """One combination of settings in a grid search."""
 
     rate: float
     epochs: int

@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 SIDES = ("encoder", "decoder")
 MOST_CHOICES = 1000
-"""Most combinations of layers that a search tries for each side."""
+"""Largest number of combinations of layers that a search tries for each side."""
 _BESIDE = (
     *VOCABULARIES.values(),
     VALIDATION_SOURCE,

@@ -103,7 +103,7 @@ class _Pairs:
         self._held, self._seen = held, set[tuple[str, ...]]()
         self.lines: list[Pair] = []
         self.texts: dict[str, dict[str, None]] = {}
-        """Of each language, in the order in which they came."""
+        """The texts of each language, in the order in which they were added."""
         self.left_out = 0
 
     def add(self, pair: Pair, languages: Languages) -> None:
@@ -139,7 +139,7 @@ def _sample(
 
 
 def _paraphrases(recipe: TranslationRecipe, corpus: Corpus) -> Iterator[tuple[Pair, Languages]]:
-    """Two texts of a language for each text of another that both of them translate."""
+    """Pairs of paraphrases: two texts of one language that translate the same text of another."""
     directions = [recipe.data.direction(files) for files in recipe.data.corpora]
     alike: dict[tuple[Languages, str], dict[str, str]] = {}
     for (source, target), origin in zip(corpus.train, corpus.origins, strict=True):

@@ -35,7 +35,7 @@ class MadeVectors:
 
     out: Path
     texts: int
-    """Different texts that have a vector."""
+    """Number of different texts that have a vector."""
     width: int
     kept: float
     """The share of the teacher's squares that the narrower vectors keep; 1 at the same width."""

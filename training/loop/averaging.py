@@ -31,7 +31,8 @@ class WeightAverage:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Within the block the model uses the average; it must not be trained there."""
+        """Swap the average into the model for the duration of the block. The model must not be
+        trained in it."""
         self._swap()
         try:
             yield

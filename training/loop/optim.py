@@ -15,8 +15,9 @@ from training.recipe.config import OptimConfig
 
 
 def build_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optimizer:
-    """One optimiser over all parameters: AdamW (Loshchilov and Hutter 2019; with weight decay 0 it
-    is Adam), or SGD without momentum. The weights of a model's branches form a separate group."""
+    """The optimiser over all parameters: AdamW (Loshchilov and Hutter 2019; Adam if the weight
+    decay is 0), or SGD without momentum. The weights of a model's branches form a separate
+    group."""
     branches = [
         parameter
         for module in model.modules()

@@ -25,14 +25,16 @@ from training.errors import CheckpointError, RankLostError
 from training.runs.folder import find_device
 
 _LONGEST_WAIT = timedelta(hours=2)
-"""For rank 0 while it cleans text or validates; a process that has died is noticed at once."""
+"""Longest wait for rank 0 while it cleans text or validates; a process that has died is noticed at
+once."""
 
 RANK, SIZE, LOCAL_RANK = "RANK", "WORLD_SIZE", "LOCAL_RANK"
 ADDRESS, PORT = "MASTER_ADDR", "MASTER_PORT"
 
 
 class TrainingRanks:
-    """One process among those of a run; by default it is the only one, and asks nobody."""
+    """One of the processes that train together. By default it is the only one, and communicates
+    with no other."""
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
         self.rank, self.size = rank, size
@@ -73,7 +75,8 @@ class TrainingRanks:
         return f"cuda:{os.environ.get(LOCAL_RANK, 0)}" if name == "cuda" and self.size > 1 else name
 
     def share_of(self, batches: list[Any]) -> list[Any]:
-        """Those of an update's batches that this process computes; the last ones may have none."""
+        """The batches of an update that this process computes: every `size`-th one, possibly
+        none."""
         return batches[self.rank :: self.size]
 
     def seed(self, seed: int, step: int) -> None:
@@ -123,11 +126,11 @@ class TrainingRanks:
 
     @contextmanager
     def heeding_sigterm(self) -> Iterator[Callable[[], bool]]:
-        """Within the block SIGTERM ends none of several processes. Yields a function that returns
-        whether SIGTERM was sent to any of them; all processes must call it together and get the
-        same answer.
+        """Keep SIGTERM from ending any of several processes within the block. Yields a function
+        that tells whether one of them has received SIGTERM; all processes must call it together,
+        and all get the same answer.
 
-        A process alone is ended by it as ever.
+        With a single process SIGTERM works as always.
         """
         if self.size == 1:
             yield lambda: False

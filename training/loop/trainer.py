@@ -203,7 +203,7 @@ class Trainer:
             self.save()
 
     def update(self, update: Update) -> dict[str, float]:
-        """One optimiser update; the gradient is a mean over labels."""
+        """Do one optimiser update with the mean gradient over all labels."""
         optim = self.recipe.optim
         step, max_steps = self.step + 1, self.recipe.loop.max_steps
         rate = set_rates(self.optimizer, step, optim, max_steps)
@@ -344,7 +344,8 @@ class Trainer:
         logger.info("resumed %s at step %d", self.folder, self.step)
 
     def _machine(self) -> dict[str, str | int]:
-        """What decides the last bits of a loss besides the run folder."""
+        """The facts about this machine that change the last bits of a loss; the run folder holds
+        all other causes."""
         machine: dict[str, str | int] = {
             "torch": torch.__version__,
             "device": self.device.type,

@@ -66,7 +66,7 @@ def numbers_of(text: str) -> list[str]:
 
 
 def kept_of(wanted: list[str], found: list[str]) -> Iterator[bool]:
-    """For each wanted item whether it is found; each found item is used once."""
+    """Yield for each wanted item whether it was found. Each found item is used at most once."""
     left = Counter(found)
     for item in wanted:
         yield left[item] > 0

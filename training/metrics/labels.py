@@ -79,7 +79,8 @@ def matching_metrics(first_BD: Floats, second_BD: Floats) -> Figures:
 
 
 def _nearest(queries_BD: Floats, found_BD: Floats) -> np.ndarray:
-    """For each row of the first, the row of the second with the largest product."""
+    """The number of the row in `found_BD` that has the largest dot product with each row of
+    `queries_BD`, [B]."""
     blocks = range(0, len(queries_BD), _BLOCK)
     return np.concatenate(
         [(queries_BD[start : start + _BLOCK] @ found_BD.T).argmax(axis=1) for start in blocks]

@@ -30,14 +30,14 @@ class NewTokens(NamedTuple):
     write_index_B: Tensor
     """First of the Q cache slots that a sentence's tokens go into."""
     visible_B1QC: Tensor
-    """0 where a token sees slot c, -inf elsewhere."""
+    """Additive attention mask: 0 where a token sees slot c, -inf elsewhere."""
 
 
 class StepContext(NamedTuple):
     """Input of a translation step besides its new tokens."""
 
     source_mask_BS: Tensor
-    """0 at a source's pieces, -inf at padding."""
+    """Additive attention mask: 0 at the pieces of a source, -inf at padding."""
     caches: list[Tensor]
     """Caches in the order of `split_caches`."""
     sources: list[Tensor]
@@ -61,7 +61,7 @@ class DecodingStep(NamedTuple):
 
 
 class Cache(NamedTuple):
-    """One tensor of a step with an entry for each position."""
+    """A tensor that a decoding step reads and extends: it has one entry for each position."""
 
     name: str
     role: Literal["self", "state"]
@@ -152,7 +152,7 @@ class DecodingNetwork(Network):
     """Common part of translation and language models: a decoder with caches."""
 
     decoder_kind: ClassVar[Literal["cross", "joint", "lm"]]
-    """How the decoder sees the source, in the words of a bundle's manifest."""
+    """The way the decoder attends to the source, as named in a bundle's manifest."""
 
     @property
     @abstractmethod
@@ -162,11 +162,13 @@ class DecodingNetwork(Network):
     @property
     @abstractmethod
     def layer_needs(self) -> list[StepNeeds]:
-        """What each decoder layer caches per position and needs for a step."""
+        """The needs of each decoder layer for a step, among them what it caches for each
+        position."""
 
     @property
     def step_needs(self) -> StepNeeds:
-        """What all decoder layers together cache per position and need for a step."""
+        """The needs of all decoder layers together for a step, among them what they cache for each
+        position."""
         return sum(self.layer_needs, StepNeeds())
 
     @property

@@ -67,7 +67,8 @@ class Residual(nn.Module):
         return x + self.added(x, function)
 
     def added(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """What the sublayer adds to `x`, where its norm is none of the sum."""
+        """The value that is added to `x`: the normed and dropped-out output of the sublayer. It
+        does not apply to `norm: post`, which norms the sum."""
         return self.dropout(self.output_norm(function(self.norm(x))), self.scale)
 
 
@@ -137,7 +138,7 @@ class EncoderLayer(Layer):
 
 @runtime_checkable
 class Causal(Protocol):
-    """What may stand in a decoder in the place of self-attention."""
+    """A sublayer that can take the place of a decoder's self-attention."""
 
     def decode(self, x_BQD: Tensor, context: CacheContext) -> Tensor:
         """[B,Q,D] to [B,Q,D], of what comes before each position."""
@@ -217,8 +218,8 @@ def self_attention(config: ModelConfig) -> SelfAttention:
 
 
 def mixing(config: ModelConfig, side: str) -> SelfAttention | Convolution | Ssru:
-    """What brings the positions of a side together in a layer: self-attention, or what the layer's
-    configuration has in its place."""
+    """The sublayer in which the positions of a side exchange information: self-attention, or the
+    convolution or recurrence that the configuration has in its place."""
     if not isinstance(config, TransformerConfig):
         return self_attention(config)
     name = config.encoder_mixing if side == "encoder" else config.decoder_mixing

@@ -1,7 +1,7 @@
-"""What a decoder layer reads of the past in one call, and how it declares its needs.
+"""The context that a decoder layer reads in one call, and the layer's declaration of its needs.
 
-Shape letters: B sentences, Q queries, C cache slots, W ancestors, S source positions, T tokens,
-D width of a state.
+Shape letters: B sentences, Q queries, C cache slots, W ancestors, S source positions, T tokens, D
+width of a state.
 """
 
 from __future__ import annotations

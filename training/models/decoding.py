@@ -36,8 +36,8 @@ class EncoderGraph(nn.Module):
 
 
 class StepGraph(nn.Module):
-    """One decoding step: the N = 2K best continuations, log-probabilities of labels, and new
-    caches.
+    """One decoding step of a translation model. Its outputs are the N = 2K best continuations,
+    log-probabilities of labels, and new caches.
 
     The queries are all beams, or only the first beam while all others are dead.
     """
@@ -157,7 +157,8 @@ def group_width(vocab_size: int) -> int:
 
 
 class LanguageStepGraph(nn.Module):
-    """One step of a language model: new caches, and the output layer on some of the queries.
+    """One decoding step of a language model. Its outputs are new caches, and the output layer at
+    some of the queries.
 
     Further letters: R queries whose outputs are wanted, T most likely tokens.
     """

@@ -18,7 +18,7 @@ METRICS: dict[str, tuple[str, ...]] = {
     "regression": ("pearson", "spearman"),
     "contrastive": ("accuracy",),
 }
-"""By `kind`: the metrics of a validation, which `loop.best_by` may name."""
+"""The metrics of a validation for each `kind`; `loop.best_by` may name one of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,8 @@ class LabelledConfig:
     """`contrastive` only: a file of `python -m training vectors`. A text that is in it, and its
     pair if that is not, learns the teacher's vector (Reimers and Gurevych 2020)."""
     teacher_weight: float = 10.0
-    """Of 1 less the cosine with the teacher's vector, beside the loss of `contrastive`."""
+    """Weight of the distance to the teacher's vector (1 less the cosine) beside the loss of
+    `contrastive`."""
 
     def __post_init__(self) -> None:
         check_choice("data.kind", self.kind, KINDS)

@@ -30,7 +30,7 @@ VOCABULARIES = {
     "words": "vocab.txt",
     "wordpiece": "tokenizer.json",
 }
-"""By `tokenizer.kind`: the file of a run that holds the vocabulary."""
+"""The file of a run that holds the vocabulary, by `tokenizer.kind`."""
 _RESERVED = ("<s>", "<pad>", "<unk>")  # every vocabulary has these pieces
 _TABLES = (".tsv", ".tsv.gz", ".tsv.zst", ".parquet")
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]{2,8})?")
@@ -56,8 +56,9 @@ class ParallelFiles:
     `de>en`. Lines for another direction are left out, and counted as `empty`. A line may lack the
     column, or have nothing there: it is good for both."""
     weight: float = 1.0
-    """How often an epoch contains each training pair. With 2.5, each pair comes twice, and half of
-    the pairs, drawn anew each epoch, come a third time. Validation ignores it."""
+    """The number of times that an epoch contains each training pair. With 2.5, each pair comes
+    twice, and half of the pairs, drawn anew each epoch, come a third time. Validation ignores
+    it."""
     until_step: int | None = None
     """The last update that trains on this corpus. By default it is used to the end. Validation
     ignores it."""
@@ -413,7 +414,7 @@ class TextConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerConfig:
-    """How the vocabulary is made. Source and target share one, and its size is the model's
+    """Settings of the vocabulary. Source and target share one, and its size is the model's
     `vocab_size`."""
 
     kind: str = "sentencepiece"
@@ -494,7 +495,7 @@ class OptimConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class LoopConfig:
-    """How long to train, and how often to log, validate and save."""
+    """Settings of the training loop: its length, and how often it logs, validates and saves."""
 
     max_steps: int = 100_000
     log_every: int = 50
@@ -502,8 +503,8 @@ class LoopConfig:
     checkpoint_every: int = 500
     keep_checkpoints: int = 5
     keep_best: int = 0
-    """How many of the best validated checkpoints to keep beside the last `keep_checkpoints`. If it
-    is not 0, every validation saves a checkpoint."""
+    """The number of best validated checkpoints to keep beside the last `keep_checkpoints`. If it is
+    not 0, every validation saves a checkpoint."""
     best_by: str = "loss"
     """The measure that decides which validation is best. Every model has `loss`; translation models
     have `bleu` and `chrf` of the `bleu_sentences`; encoders with labels have their metrics."""

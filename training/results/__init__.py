@@ -1,1 +1,1 @@
-"""What came of runs: evaluation, comparisons and curves. It changes no run."""
+"""Results of runs: evaluation, comparisons and curves. Nothing here changes a run."""

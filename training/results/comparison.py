@@ -42,7 +42,8 @@ def compare_systems(sources: list[str], references: list[str], outputs: Outputs)
 
 
 def _figures(first: Any, result: Any) -> dict[str, float | None]:
-    """Of one metric: sacreBLEU's results of the first system and of the one in question."""
+    """The figures of one metric, from sacreBLEU's results of the first system and of the compared
+    one."""
     chance = result.p_value
     if chance is not None and result.score == first.score:
         chance = 1.0  # sacreBLEU takes no difference for a significant one

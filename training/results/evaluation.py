@@ -40,7 +40,7 @@ class EvaluationText:
     source: Path
     reference: Path
     languages: tuple[str | None, str | None] = (None, None)
-    """Those of `source` and `reference`, which a model of several directions needs."""
+    """Languages of `source` and `reference`; a model of several directions needs them."""
     tokenized: bool = False
     """Whether words and signs stand apart, by spaces."""
     domains: Path | None = None
@@ -110,7 +110,7 @@ def evaluate(
 
 
 def _scores(sources: list[str], references: list[str], translations: list[str]) -> dict[str, Any]:
-    """What is reported of every test set."""
+    """All figures that are reported for a test set."""
     return {
         **asdict(measure_quality(translations, references)),
         **asdict(measure_edit_rate(translations, references)),
@@ -126,8 +126,8 @@ def _analysis(
     counts: Counter[str],
     named: list[str] | None,
 ) -> dict[str, Sequence[Any]]:
-    """What is asked for of `ANALYSES`, and by domain where these are `named`; `counts` are those of
-    words in the training text."""
+    """The analyses named in `analyses`, and one by domain if `named` gives the domains. `counts`
+    are the counts of words in the training text."""
     analysis: dict[str, Sequence[Any]] = {}
     if "length" in analyses:
         analysis["length"] = quality_by_length(sources, references, translations)
@@ -180,9 +180,9 @@ def _checked(beam_size: int, analyses: Collection[str], bleu: Collection[str]) -
 
 
 def training_counts(recipe: Recipe) -> Counter[str]:
-    """How often each word occurs in the target text that a recipe trains on.
+    """Count how often each word occurs in the target text that a recipe trains on.
 
-    Raises ConfigError where that text cannot be read, or is that of a language model.
+    Raises ConfigError if that text cannot be read, or if the recipe is not of a translation model.
     """
     if not isinstance(recipe, TranslationRecipe):
         raise ConfigError(

@@ -39,17 +39,18 @@ PICTURE_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "font.size": 9,
 }
-"""Of matplotlib: the same picture for the same figures, and text that can be searched."""
+"""Settings of matplotlib: the same figures give the same picture, and text in it can be
+searched."""
 
 
 @dataclass(frozen=True)
 class RunCurves:
-    """What a run has logged, under the name that the report gives it."""
+    """The log of a run, under the name that the report gives to it."""
 
     name: str
     records: list[dict[str, Any]]
     seconds: float | None
-    """Of training; None where too little is logged."""
+    """Duration of the training; None if the log is too short."""
 
     def curve(self, kind: str, value: str) -> list[tuple[int, float]]:
         """Steps and values; empty where the run has none."""

@@ -267,7 +267,8 @@ def check_compiler(device: str) -> None:
 
 
 def missing_compiler(device: str) -> str | None:
-    """What `torch.compile` needs on a device and would not find here; None where it finds it."""
+    """The compiler that `torch.compile` needs on a device and cannot find on this machine; None if
+    it finds it."""
     if device.startswith("cuda"):
         return None if importlib.util.find_spec("triton") is not None else "Triton"
     compiler = os.environ.get("CXX") or "g++"

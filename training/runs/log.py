@@ -72,13 +72,14 @@ def lowest_validation_loss(run: Path) -> float:
 
 
 def training_seconds(run: Path) -> float:
-    """How long a run took, validations included, the time between two sessions left out.
+    """The duration of a run in seconds: validations are included, breaks between two sessions are
+    not.
 
-    It is the sum of labels / labels_per_second over the records of training. These do not hold
-    their labels, but all updates have about as many: the median of labels_per_second * (time since
-    the last record) / (updates since then), which only a break between two records raises. Time in
-    which the process itself was stopped counts. Raises CheckpointError where there are fewer than
-    two records.
+    It is the sum of labels / labels_per_second over the records of training. The records do not
+    hold their labels, but all updates have about as many: the median of labels_per_second * (time
+    since the last record) / (updates since then), which only a break between two records raises.
+    Time in which the process itself was stopped counts. Raises CheckpointError if there are fewer
+    than two records.
     """
     records = [r for r in read_metrics(run) if r["kind"] == "train"]
     if len(records) < 2:

@@ -21,8 +21,8 @@ def check_free(out: Path, read: Iterable[Path] = (), *, force: bool) -> None:
 
 
 def loses(out: Path, read: Iterable[Path]) -> str | None:
-    """What of the files and folders to `read` would be lost if what is at `out` were replaced: that
-    it `is` or `holds` one of them, or `lies in` it; None where nothing would."""
+    """The reason why replacing `out` would delete a file or folder that is to be `read`: `out` `is`
+    or `holds` one of them, or `lies in` it. None if nothing would be lost."""
     if not out.exists():
         return None
     place = out.resolve()

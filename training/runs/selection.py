@@ -1,4 +1,4 @@
-"""Which checkpoint is the best: by validation loss, or by BLEU or chrF of what is decoded."""
+"""Chooses the best checkpoint: by validation loss, or by BLEU or chrF of decoded text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class BestSoFar:
         return False
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps of it."""
+        """The state that a checkpoint stores, as a dictionary."""
         return {"best_by": self.by, "best_value": self.value, "stale": self.stale}
 
     def restore(self, state: Mapping[str, Any]) -> None:

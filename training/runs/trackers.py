@@ -1,7 +1,9 @@
-"""Where a run's figures are shown beside its own log: TensorBoard, and one tracker of the user's.
+"""Trackers, which show a run's figures beside its own log: TensorBoard, and one of the user's
+choice.
 
 `loop.tracker: module:Class` names a class that is made without arguments and has the three methods
-of `Tracker`. A tracker that fails is left out from there on, with one warning: no run ends for it.
+of `Tracker`. A tracker that fails gets nothing more, and one warning is logged: no run ends because
+of a tracker.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class Tracker(Protocol):
-    """What a run reports; rank 0 alone does."""
+    """The interface of a tracker, to which a run reports; only rank 0 calls it."""
 
     def start(self, recipe: dict[str, Any], run: Path, step: int) -> None:
         """A session begins behind this step, which is not 0 where it goes on with a run; `recipe`
@@ -39,7 +41,8 @@ class TensorBoard:
     """Event files in the run's folder."""
 
     def start(self, recipe: dict[str, Any], run: Path, step: int) -> None:
-        """What an earlier session has written of later steps is no longer shown."""
+        """Open TensorBoard's log; figures that an earlier session has written for later steps are
+        hidden."""
         from torch.utils.tensorboard import SummaryWriter
 
         self._writer = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1)
@@ -110,11 +113,11 @@ class Trackers:
                 self._left.append(tracker)
 
     def log(self, step: int, figures: dict[str, float]) -> None:
-        """As of each tracker."""
+        """Pass the figures of a step on to each tracker."""
         self._each(lambda tracker: tracker.log(step, figures))
 
     def finish(self, status: str) -> None:
-        """As of each tracker."""
+        """Tell each tracker that the run has ended, and how."""
         self._each(lambda tracker: tracker.finish(status))
 
     def _each(self, act: Callable[[Tracker], None]) -> None:

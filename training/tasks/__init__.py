@@ -1,2 +1,2 @@
-"""What each kind of model is trained on: its data, its loss and its validation. The loop, which
-asks them, is not theirs."""
+"""The training tasks, one for each kind of model: its data, its loss and its validation. The
+training loop is elsewhere and calls them."""

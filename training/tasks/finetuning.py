@@ -1,4 +1,4 @@
-"""What fitting an encoder to labelled text asks of it: classes, scores, or vectors of pairs.
+"""The task of fine-tuning an encoder on labelled text: classes, scores, or vectors of pairs.
 
 Shape letters: B lines, C classes, D features.
 """
@@ -45,7 +45,7 @@ class Example(NamedTuple):
     """A line as the model reads it."""
 
     inputs: tuple[EncodedText, ...]
-    """Of `contrastive` both texts, else one, which may hold two texts."""
+    """Both texts for `contrastive`; else one input, which may hold two texts."""
     target: float
     """The number of its class, or its score from 0 to 1."""
     taught: tuple[NDArray[np.float16], ...] = ()
@@ -53,7 +53,8 @@ class Example(NamedTuple):
 
 
 Batch = list[Example] | list[list[Example]]
-"""Of `contrastive` one group, which cannot be divided: its texts are compared with each other."""
+"""A batch of lines. For `contrastive` it is one group, which cannot be divided because its texts
+are compared with each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,12 +129,13 @@ def own_or_pairs(
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledData:
-    """What an encoder is fitted to and validated on; a `training.tasks.task.Task`."""
+    """The training and validation data of a fine-tuned encoder; a `training.tasks.task.Task`."""
 
     recipe: FineTuningRecipe
     train: list[Example]
     swapped: list[Example]
-    """With their texts in the other order; empty unless `data.symmetric`."""
+    """The training examples with their two texts exchanged; empty unless `data.symmetric` is
+    set."""
     validation: list[Example]
     validation_lines: list[LabelledLine]
     report: dict[str, Any]
@@ -154,7 +156,7 @@ class LabelledData:
         write_atomically(run / VALIDATION_TABLE, write_table(self.validation_lines).encode())
 
     def change_after(self, begun: int) -> None:
-        """Nothing changes while an encoder is fitted."""
+        """None: the text does not change while an encoder is fine-tuned."""
 
     def parts(self, begun: int) -> int:
         """An epoch has one."""
@@ -235,8 +237,8 @@ def _loss(
 
 
 def distance(vectors_BD: Tensor, taught_BD: Tensor) -> Tensor:
-    """1 less the cosine with the teacher's vectors, which have length one, summed over the rows
-    that have one (Reimers and Gurevych 2020, equation 1, for vectors of length one)."""
+    """1 less the cosine with the teacher's vector, which has length one, summed over the rows that
+    have one (Reimers and Gurevych 2020, equation 1, for vectors of length one)."""
     own_BD = nn.functional.normalize(vectors_BD.float())
     cosines_B = (own_BD * taught_BD.float()).sum(1)
     return (taught_BD.any(1).float() - cosines_B).sum()
@@ -272,8 +274,8 @@ def _stack_taught(examples: Sequence[Example]) -> tuple[Tensor, ...]:
 
 @torch.no_grad()
 def read_examples(model: TextModel, examples: Sequence[Example], *, bf16: bool) -> list[Floats]:
-    """What the model reads from each input of the lines, [B,C or D]; it is left in evaluation
-    mode."""
+    """The model's outputs for each input of the examples, each [B,C or D]. The model is left in
+    evaluation mode."""
     model.eval()
     device = next(model.parameters()).device
     found: list[Floats] = []

@@ -1,7 +1,8 @@
-"""Which source piece each target piece translates, to guide a model's attention in training.
+"""A word aligner that finds which source piece each target piece translates, to guide a model's
+attention in training.
 
-A word aligner of our own: IBM model 1 with a prior for the diagonal (Dyer et al. 2013, section 2),
-learnt in both directions, which must agree (Liang et al. 2006 multiply them as well).
+IBM model 1 with a prior for the diagonal (Dyer et al. 2013, section 2), learnt in both directions,
+which must agree (Liang et al. 2006 multiply them as well).
 
 Shape letters: B sentences, S source positions, T target positions, P pairs of pieces.
 """
@@ -20,11 +21,13 @@ from training.models.context import AttentionContext
 from training.tasks.lexicon import IdPair, Lexicon, diagonal_prior, learn_lexicon, links_of, turned
 
 TENSION = 4.0
-"""How much a link is held to the diagonal; Dyer et al. learn about this for most languages."""
+"""Strength of the pull of links towards the diagonal; Dyer et al. learn about this value for most
+languages."""
 _UNSEEN = 1e-9
 """The probability of pairs that the corpus never shows."""
 _LEAST_ATTENTION = 1e-9
-"""Its logarithm is finite where softmax has come to 0."""
+"""Lower bound of an attention weight, so that its logarithm is finite where softmax has come to
+0."""
 
 
 class Guide:
@@ -36,10 +39,10 @@ class Guide:
         self._backward = _Table(learn_lexicon(turned(pairs), TENSION))
 
     def links(self, source: Sequence[int], target: Sequence[int]) -> Doubles:
-        """How probable it is that target piece t translates source piece s, [T,S].
+        """The probability that target piece t translates source piece s, [T,S].
 
-        The geometric mean of both directions. A row's sum is at most 1; the rest is for pieces that
-        translate nothing, or of which the directions do not agree.
+        It is the geometric mean of both directions. A row's sum is at most 1; the rest belongs to
+        pieces that translate nothing, or on which the directions do not agree.
         """
         forward_TS = self._forward.posterior(source, target)
         backward_ST = self._backward.posterior(target, source)

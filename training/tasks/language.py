@@ -1,4 +1,4 @@
-"""From a recipe's text to a vocabulary and batched ids, and what training a language model asks."""
+"""The task of training a language model: from a recipe's text to a vocabulary and batched ids."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class TextBatch:
 
 @dataclass(frozen=True)
 class TextData:
-    """What a run of a language model trains and validates on; a `training.tasks.task.Task`."""
+    """The training and validation data of a language model; a `training.tasks.task.Task`."""
 
     recipe: LanguageRecipe
     tokenizer: TextTokenizer
@@ -65,7 +65,7 @@ class TextData:
     """The validation text, an eos after each document."""
     validation_documents: list[str]
     report: dict[str, Any]
-    """What cleaning kept and dropped."""
+    """The report of cleaning: how much was kept and dropped."""
 
     @property
     def digest(self) -> str:
@@ -84,7 +84,7 @@ class TextData:
         write_atomically(run / VALIDATION_TEXT, text.encode())
 
     def change_after(self, begun: int) -> None:
-        """Nothing changes while a language model is trained."""
+        """None: the text does not change while a language model is trained."""
 
     def parts(self, begun: int) -> int:
         """An epoch has one."""

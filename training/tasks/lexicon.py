@@ -18,7 +18,7 @@ MAX_LINKS = 20_000_000
 """Sentence pairs beyond are left out, evenly; training takes about 100 bytes a link."""
 _ITERATIONS = 5
 _EMPTY_WORD = 0.08
-"""As Dyer et al. have it."""
+"""Probability of the empty word, as chosen by Dyer et al."""
 
 IdPair = tuple[Sequence[int], Sequence[int]]
 
@@ -30,7 +30,8 @@ class Lexicon:
     source_P: Ints
     target_P: Ints
     probability_P: Doubles
-    """Of the target piece, given the source piece; those of one source piece sum to 1."""
+    """Probability of the target piece given the source piece; those of one source piece sum to
+    1."""
 
     @property
     def links(self) -> Ints:
@@ -60,8 +61,8 @@ def learn_lexicon(pairs: Sequence[IdPair], tension: float | None = None) -> Lexi
 
 
 def links_of(source: Sequence[int], target: Sequence[int]) -> Ints:
-    """Both pieces of each possible link in one number, the source's in the upper half, [T, 1 + S];
-    the empty word comes first."""
+    """A number for each possible link, [T, 1 + S]: it holds both pieces, the source piece in its
+    upper half. The empty word comes first."""
     source_1X = np.array([[PAD_ID, *source]], dtype=np.int64)
     links_TX: Ints = (source_1X << 32) + np.array(target, dtype=np.int64)[:, None]
     return links_TX
@@ -73,10 +74,10 @@ def turned(pairs: Sequence[IdPair]) -> list[IdPair]:
 
 
 def diagonal_prior(source_length: int, target_length: int, tension: float) -> Doubles:
-    """How likely a target position comes of the empty word and of each source position,
-    [T, 1 + S], before its piece is known (Dyer et al. 2013, equation 1).
+    """The prior probability that a target position comes from the empty word or from a source
+    position, [T, 1 + S], before its piece is known (Dyer et al. 2013, equation 1).
 
-    The empty word has a fixed share; the others fall off with the distance from the diagonal.
+    The empty word has a fixed share; the other shares fall off with the distance from the diagonal.
     """
     target_T1 = (np.arange(target_length) + 0.5)[:, None] / target_length
     source_1S = (np.arange(source_length) + 0.5)[None] / source_length

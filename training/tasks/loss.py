@@ -116,7 +116,7 @@ class _Output:
 
 
 class _Gradients:
-    """Of states, matrix and bias, summed chunk by chunk."""
+    """The gradients of states, matrix and bias, summed chunk by chunk."""
 
     def __init__(self, output: _Output, states_ND: Tensor, smoothing: float) -> None:
         weight_VD, bias_V = output.parameters
@@ -176,8 +176,8 @@ def _sum_loss(
 def _negative_log_likelihood(
     logits_NV: Tensor, probability_NV: Tensor, label_N: Tensor, exact: torch.dtype
 ) -> Tensor:
-    """Of each label, [N]: the logarithm of its probability, or, where that is too small to have
-    one, out of the logits."""
+    """The negative log-likelihood of each label, [N]. It is the logarithm of the probability, or is
+    computed from the logits where the probability is too small for that."""
     nll_N = -probability_NV.gather(1, label_N[:, None])[:, 0].to(exact).log()
     tiny = (nll_N > -math.log(_TINY)).nonzero()[:, 0]
     if len(tiny):

@@ -1,4 +1,5 @@
-"""What pre-training an encoder asks of its text: masked ids, and whether parts follow each other.
+"""The task of pre-training an encoder: masked ids, and whether the second part of a text follows
+the first.
 
 Devlin et al. 2019, section 3.1. Shape letters: B inputs, M ids of all, N masked ones, D model.
 """
@@ -47,10 +48,10 @@ class MaskedBatch:
 
     texts: PackedTexts
     places_N: Tensor
-    """Of the masked ids in M."""
+    """Places of the masked ids among the M ids."""
     labels_N: Tensor
     follows_B: Tensor | None
-    """1 where the second part follows the first, else 0; None where there is no second."""
+    """1 if the second part follows the first, else 0; None if there is no second part."""
 
     @property
     def num_labels(self) -> int:
@@ -80,7 +81,7 @@ class MaskedBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingData:
-    """What an encoder is pre-trained and validated on; a `training.tasks.task.Task`."""
+    """The training and validation data of a pre-trained encoder; a `training.tasks.task.Task`."""
 
     recipe: PretrainingRecipe
     tokenizer: FastTokenizer
@@ -88,7 +89,7 @@ class PretrainingData:
     validation: DocumentCorpus
     validation_documents: Documents
     report: dict[str, Any]
-    """What cleaning kept and dropped."""
+    """The report of cleaning: how much was kept and dropped."""
 
     @property
     def digest(self) -> str:
@@ -97,7 +98,8 @@ class PretrainingData:
 
     @property
     def validation_digest(self) -> str:
-        """Of the validation text: a run goes on only with the one it has begun with."""
+        """Signature of the validation text; a run can be resumed only on the text it has begun
+        with."""
         return self.validation.digest
 
     def write(self, run: Path) -> None:
@@ -107,7 +109,7 @@ class PretrainingData:
         write_atomically(run / VALIDATION_TEXT, text.encode())
 
     def change_after(self, begun: int) -> None:
-        """Nothing changes while an encoder is pre-trained."""
+        """None: the text does not change while an encoder is pre-trained."""
 
     def parts(self, begun: int) -> int:
         """An epoch has one."""

@@ -1,4 +1,4 @@
-"""What the training loop asks of the data: everything that differs between kinds of model."""
+"""The interface between the training loop and the data: all that differs between kinds of model."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Task(Protocol):
         ...
 
     def parts(self, begun: int) -> int:
-        """How many parts that epoch has."""
+        """Number of parts of an epoch that begins after so many steps."""
         ...
 
     def change_after(self, begun: int) -> int | None:

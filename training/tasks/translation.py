@@ -1,4 +1,5 @@
-"""From a recipe's files to clean pairs, a tokenizer and batched ids, once per run folder."""
+"""The task of training a translation model: from a recipe's files to clean pairs, a tokenizer and
+batched ids, once per run folder."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RunData:
-    """What a run trains and validates on; a `training.tasks.task.Task`."""
+    """The training and validation data of a translation model; a `training.tasks.task.Task`."""
 
     recipe: TranslationRecipe
     tokenizer: Tokenizer
@@ -66,9 +67,9 @@ class RunData:
     validation: list[Pair]
     report: CleaningReport
     validation_directions: list[int]
-    """Of each validation pair, which of `recipe.data.directions` it is."""
+    """The index in `recipe.data.directions` of the direction of each validation pair."""
     guide: Guide | None = None
-    """What attention is guided by, where the recipe asks for it."""
+    """The word alignments that guide attention; None unless the recipe asks for them."""
 
     @property
     def digest(self) -> str:
@@ -114,8 +115,8 @@ class RunData:
         return batches
 
     def parts(self, begun: int) -> int:
-        """How many parts an epoch has that begins after so many steps: one but for streamed
-        text."""
+        """Number of parts of an epoch that begins after so many steps: 1, unless the text is
+        streamed."""
         return self.train.parts(begun) if isinstance(self.train, StreamedCorpus) else 1
 
     def change_after(self, begun: int) -> int | None:
@@ -206,7 +207,7 @@ class _Cleaning:
 
 
 def _direction_numbers(data: DataConfig) -> list[int]:
-    """Of each corpus, which of `data.directions` it is."""
+    """The index in `data.directions` of the direction of each corpus."""
     return [data.directions.index(data.direction(files)) for files in data.corpora]
 
 
@@ -343,7 +344,8 @@ def _tokenizer(recipe: TranslationRecipe, run: Path, texts: Iterable[str]) -> To
 
 
 def corpus_options(recipe: TranslationRecipe, tokenizer: Tokenizer) -> CorpusOptions:
-    """What a recipe says of batches; raises ConfigError for a tag without a piece."""
+    """The options of batches in a recipe; raises ConfigError for a language tag that is not a piece
+    of the vocabulary."""
     return CorpusOptions(
         token_budget=recipe.data.budget,
         max_pieces=recipe.data.max_pieces,
@@ -367,8 +369,8 @@ def _prefixes(data: DataConfig, tokenizer: Tokenizer) -> list[list[int]]:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Without the garbage collector, which would count the millions of lists of a large corpus,
-    none of which is garbage, again and again: a sixth of the time."""
+    """Pause the garbage collector for the block. It would count the millions of lists of a large
+    corpus, none of which is garbage, again and again, which takes a sixth of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -379,10 +381,11 @@ def collector_paused() -> Iterator[None]:
 
 
 def corpus_weights(data: DataConfig, sizes: Mapping[int, int]) -> list[float]:
-    """How often the pairs of each corpus come in an epoch, given how many pairs each has.
+    """The number of times that the pairs of each corpus come in an epoch, given the corpora's
+    `sizes` in pairs.
 
-    With a temperature T shares are as size^(1/T), of several directions that of each one, and an
-    epoch has as many pairs as there are.
+    With a temperature T the shares are proportional to size^(1/T), where the size is that of the
+    direction if there are several; an epoch has as many pairs as there are.
     """
     if data.temperature is None:
         return [files.weight for files in data.corpora]

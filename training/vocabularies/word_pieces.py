@@ -17,7 +17,7 @@ SPECIAL = (PAD, UNK, CLS, SEP, MASK)
 CLS_ID, SEP_ID, MASK_ID = map(SPECIAL.index, (CLS, SEP, MASK))
 
 _MARK = "\u2581"
-"""Before each word while pieces are learnt."""
+"""Mark that stands before each word while pieces are learnt."""
 _MOST_LETTERS = 1000
 """Rarer ones are unknown."""
 

@@ -36,7 +36,8 @@ class BertConfig(ModelConfig):
     architecture: str = "bert"
     num_decoder_layers: int = 0
     block: str = "standard"
-    """As in a `TransformerConfig`; of a custom pair only the encoder layer is used."""
+    """The order of the sublayers, one of the blocks of `TransformerConfig`; of a custom pair only
+    the encoder layer is used."""
     norm: str = "post"
     norm_eps: float = 1e-12
     norm_affine: bool = True
@@ -68,8 +69,8 @@ class BertConfig(ModelConfig):
     window_rotary_base: float = 0.0
     """`rotary_base` of layers with a window; 0 uses that of the others."""
     embedding_norm: bool = False
-    """With `norm: pre`: a norm after the embedding instead of before the first attention, as in
-    ModernBERT."""
+    """Only with `norm: pre`: a norm after the embedding instead of before the first attention, as
+    in ModernBERT."""
     num_segments: int = 2
     """Number of segment vectors, which are added to the tokens of each part; 0 turns them off."""
     pooler: str = "tanh"
@@ -147,7 +148,7 @@ class ClassifierConfig(BertConfig):
 
     architecture: str = "classifier"
     num_classes: int = 2
-    """1 for regression."""
+    """The number of outputs; 1 for regression."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -64,8 +64,8 @@ class ModelConfig(ABC):
     norm_eps: float = 1e-5
     """Added to the variance (`rms`: to the mean square); for `scale` the smallest length."""
     embedding_scale: str = "token"
-    """What is multiplied by sqrt(model_dim): the `token` vector, its `sum` with the position, or
-    `none`."""
+    """The vectors that are multiplied by sqrt(model_dim): the `token` vector, its `sum` with the
+    position, or `none`."""
     positions: str = "sinusoid"
     """`sinusoid`: added to the embedding. In self-attention instead: `relative`, a vector per
     distance (Shaw et al. 2018), or `rotary` (Su et al. 2021)."""
@@ -75,7 +75,7 @@ class ModelConfig(ABC):
     """Vectors of unit length in the embedding and the output matrix, which must be shared (FixNorm;
     Nguyen and Salazar 2019)."""
     fix_norm_scale: bool = False
-    """With `fix_norm`: a learnt factor of the logits."""
+    """Only with `fix_norm`: multiply the logits by a learnt factor."""
     attention_init: str = "xavier"
     """`xavier`: uniform, as in fairseq; `small`: N(0, sqrt(2 / (5 model_dim))) (SmallInit; Nguyen
     and Salazar 2019)."""

@@ -63,8 +63,9 @@ class LanguageModelConfig(ModelConfig):
     logit_soft_cap: float = 0.0
     """Likewise for logits."""
     positions: str = "sinusoid"
-    """As in all models; `gluon`: as in the authors' code, whose columns do not pair up; `learnt`: a
-    table of `max_positions` rows; `none`: only causal attention shows the order."""
+    """The kinds that all models have, and three more: `gluon`, the sinusoids of the authors' code,
+    whose columns do not pair up; `learnt`, a table of `max_positions` rows; `none`, where only
+    causal attention shows the order."""
     max_positions: int = 0
     """Rows of a `learnt` table, which limits prompt and output together; 0 for other positions,
     which have no limit."""
@@ -84,8 +85,8 @@ class LanguageModelConfig(ModelConfig):
     rotary_dim: int = 0
     """Number of leading features of a head that are rotated; 0 rotates all."""
     rotary_layers: tuple[int, ...] = ()
-    """1 for layers with rotary positions, 0 for layers without, repeated cyclically; empty: all
-    have them."""
+    """A pattern of layers that is repeated: 1 for a layer with rotary positions, 0 for one without.
+    If it is empty, all layers have them."""
     window_rotary_base: float = 0.0
     """`rotary_base` of layers with a window, which are then not scaled; 0 uses that of the
     others."""
@@ -95,7 +96,7 @@ class LanguageModelConfig(ModelConfig):
     attention_bias: bool = True
     """Biases in the projections of attention; the authors have none."""
     attention_output_bias: bool = True
-    """With `attention_bias`: whether the output projection has a bias too."""
+    """Only with `attention_bias`: whether the output projection has a bias too."""
     ffn_bias: bool = True
     """Biases in the feed-forward."""
     tie_embeddings: bool = True

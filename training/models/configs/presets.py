@@ -55,7 +55,8 @@ def _attention_ffn_attention(baseline: TransformerConfig) -> TransformerConfig:
 
 
 def _two_hidden(baseline: TransformerConfig) -> TransformerConfig:
-    """Two hidden layers of F', a multiple of 8: 2 D F' + F'^2 is about the baseline's 2 D F."""
+    """The baseline with two hidden layers of size F', a multiple of 8, that keep its number of
+    weights: 2 D F' + F'^2 is about 2 D F."""
     dim = baseline.model_dim
     ffn_dim = math.sqrt(dim * dim + 2 * dim * baseline.ffn_dim) - dim
     return replace(baseline, ffn_hidden_layers=2, ffn_dim=8 * round(ffn_dim / 8))
@@ -72,8 +73,8 @@ def _relative(baseline: TransformerConfig) -> TransformerConfig:
 
 
 def _universal(baseline: TransformerConfig, model_dim: int, num_heads: int) -> TransformerConfig:
-    """One layer a side, so much wider that its parameters are those of all layers of the
-    baseline."""
+    """The baseline with one shared layer on each side, so much wider that it has as many parameters
+    as all layers of the baseline."""
     ratio = baseline.ffn_dim // baseline.model_dim
     return replace(
         baseline,

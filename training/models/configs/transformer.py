@@ -39,10 +39,11 @@ class TransformerConfig(ModelConfig):
     """A key of `blocks.ORDERS` (`standard`, `macaron`, `attention_ffn_attention`, `weighted`), or
     `package.module:name` of a pair (encoder layer, decoder layer)."""
     positions: str = "sinusoid"
-    """As in all models; `relative_bias`: self-attention adds a number per distance and head, shared
-    by all layers of a side (Raffel et al. 2020, "T5"); `marian`, `tensor2tensor` and `fairseq`:
-    variants of `sinusoid` that count positions or space frequencies differently; `interleaved`:
-    alternating sines and cosines; `learnt`: a table of `max_positions` rows per side."""
+    """The kinds that all models have, and more: `relative_bias`, where self-attention adds a number
+    per distance and head, shared by all layers of a side (Raffel et al. 2020, "T5"); `marian`,
+    `tensor2tensor` and `fairseq`, variants of `sinusoid` that count positions or space frequencies
+    differently; `interleaved`, with alternating sines and cosines; `learnt`, a table of
+    `max_positions` rows per side."""
     num_buckets: int = 32
     """`relative_bias`: number of distance buckets. Half are single distances, the others growing
     ranges; in the encoder each direction has half."""
@@ -81,14 +82,15 @@ class TransformerConfig(ModelConfig):
     """Use one layer's weights for all `num_encoder_layers` or `num_decoder_layers` steps of a side
     (Universal Transformer; Dehghani et al. 2018)."""
     halting: bool = False
-    """With shared layers: each position takes as many steps as it needs, up to that number."""
+    """Only with shared layers: each position takes as many steps as it needs, at most the number of
+    layers."""
     halting_threshold: float = 0.99
     """A position stops when its halting probabilities add up to this."""
     ponder_weight: float = 0.01
     """Weight of the mean number of steps per position, added to the loss of the labels."""
     encoder_mixing: str = "attention"
-    """How positions of a side exchange information: self-`attention`, `light_conv` or
-    `dynamic_conv` (Wu et al. 2019)."""
+    """The sublayer by which positions of a side exchange information: self-`attention`,
+    `light_conv` or `dynamic_conv` (Wu et al. 2019)."""
     decoder_mixing: str = "attention"
     """Likewise, or `ssru`, a recurrent cell (Kim et al. 2019)."""
     encoder_kernel_sizes: tuple[int, ...] = ()

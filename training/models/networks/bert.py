@@ -27,7 +27,7 @@ from training.models.sublayers.norms import make_norm, new_norm
 from training.models.sublayers.positions import RelativeBias, RelativePositions
 
 Pooling = Literal["cls", "mean"]
-"""How a text's vector is made: the state of its first token, or the mean of all."""
+"""How a text's vector is computed: the state of its first token, or the mean of all states."""
 
 
 class EncoderEmbedding(TokenEmbedding):
@@ -58,7 +58,7 @@ class EncoderEmbedding(TokenEmbedding):
 
 
 def _new_table(size: int, config: BertConfig) -> nn.Embedding:
-    """That many vectors from N(0, 0.02), one per position or segment."""
+    """A table of `size` vectors drawn from N(0, 0.02), one per position or segment."""
     table = nn.Embedding(size, config.model_dim)
     nn.init.normal_(table.weight, std=0.02)
     return table
@@ -169,7 +169,8 @@ class Pooler(nn.Module):
         self.norm = new_norm(config) if config.pooler == "gelu_norm" else nn.Identity()
 
     def forward(self, x_BD: Tensor) -> Tensor:
-        """What a text's vector [B,D] becomes, [B,D]."""
+        """Transform the vectors of texts, [B,D] to [B,D]; without a dense layer they stay as they
+        are."""
         return x_BD if self.dense is None else self.norm(self.activation(self.dense(x_BD)))
 
 
@@ -197,8 +198,8 @@ class Bert(Network):
         return self.encoder.embedding.vectors
 
     def states(self, token_ids_BS: Tensor, segment_ids_BS: Tensor | None = None) -> Tensor:
-        """What `output_logits` makes logits of, [B,S,D], at each token: too much for training,
-        which asks `masked_states`."""
+        """The input of `output_logits` at each token, [B,S,D]. Training needs it at masked tokens
+        only, and calls `masked_states`."""
         return self.masked_states(self.encode(token_ids_BS, segment_ids_BS))
 
     def encode(self, token_ids_BS: Tensor, segment_ids_BS: Tensor | None = None) -> Tensor:
@@ -300,7 +301,7 @@ class SentenceEmbedder(TextModel):
         return self.config.model_dim
 
     def extra_repr(self) -> str:
-        """What two modules may differ in besides their weights."""
+        """The settings in which two modules may differ besides their weights, for `repr`."""
         return f"pooling={self.pooling}, normalised={self.normalised}"
 
     def read(self, x_BSD: Tensor, mask_BS: Tensor) -> Tensor:

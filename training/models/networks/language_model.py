@@ -40,11 +40,11 @@ class PlacedTokens(NamedTuple):
     write_index_B: Tensor
     """The first of the cache slots into which the tokens of a row go, one each."""
     visible_B1QC: Tensor
-    """0 where a token may see slot c, -inf elsewhere."""
+    """Additive attention mask: 0 where a token may see slot c, -inf elsewhere."""
 
 
 class LanguageStep(NamedTuple):
-    """What a step of decoding makes of new tokens."""
+    """Output of a decoding step: states of the new tokens, and the extended caches."""
 
     x_BQD: Tensor
     """States of the new tokens, from which `output_logits` makes logits."""
@@ -97,7 +97,7 @@ class CausalLanguageModel(DecodingNetwork):
 
     @property
     def layer_needs(self) -> list[StepNeeds]:
-        """Of each layer."""
+        """The needs of each layer for a decoding step."""
         return [needs_of(layer) for layer in self.layers]
 
     @property

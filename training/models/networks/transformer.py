@@ -80,7 +80,8 @@ class Transformer(TranslationModel):
 
     @property
     def layer_needs(self) -> list[StepNeeds]:
-        """Of each decoder layer, wherever it runs."""
+        """The needs of each decoder layer for a decoding step; a shared layer is listed once for
+        each step that it takes."""
         return self._at_each_step([needs_of(layer) for layer in self.decoder])
 
     @property
@@ -96,7 +97,8 @@ class Transformer(TranslationModel):
 
     @property
     def _alignment_step(self) -> int:
-        """Where in the decoder `alignment_layer` runs, or last runs but once."""
+        """The step of the decoder whose source attention gives the alignment: the last but one, or
+        the only one."""
         return max(0, self.decoder.depth - 2)
 
     def encode_source(self, source_BS: Tensor, source_mask_BS: Tensor) -> list[Tensor]:
@@ -157,7 +159,8 @@ class Transformer(TranslationModel):
         return [layer.project_source(memory_BSD) for layer in self.decoder]  # type: ignore[operator]
 
     def _at_each_step(self, of_layers: list[T]) -> list[T]:
-        """What belongs to each layer, wherever it runs."""
+        """The values of the layers in the order in which layers run: shared layers come once for
+        each step."""
         return [of_layers[step % len(of_layers)] for step in range(self.decoder.depth)]
 
     def decode(
@@ -220,8 +223,9 @@ class Transformer(TranslationModel):
         return x_BTD, contexts[self._alignment_step]
 
     def _visible(self, positions_1T: Tensor) -> Tensor | None:
-        """What is added to the scores of the decoder's self-attention in training, [1,H,T,T]; None
-        where nothing is but what hides the positions ahead."""
+        """The values added to the scores of the decoder's self-attention in training, [1,H,T,T]:
+        the relative bias, and -inf at the positions ahead. None if the model has no bias; then only
+        the positions ahead are hidden."""
         if self.decoder_bias is None:
             return None
         distance_1TT = positions_1T[:, None] - positions_1T[..., None]
@@ -241,7 +245,8 @@ def make_stack(
 
 
 def make_bias(config: TransformerConfig, *, sees_ahead: bool) -> RelativeBias | None:
-    """What is added to the scores of a side's self-attention by distance, where anything is."""
+    """The relative bias of a side's self-attention; None if the configuration has another kind of
+    positions."""
     if config.positions != "relative_bias":
         return None
     return RelativeBias(

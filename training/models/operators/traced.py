@@ -13,9 +13,10 @@ from training.models.dropout import KEEP_ALL, WeightDropout
 
 OPSET = 24
 LISTED_LOGITS = "macaron::ListedLogits"
-"""What `listed_logits` is in a graph that `export.graphs.lowering` has not gone through."""
+"""Operator that stands for `listed_logits` in a graph until `export.graphs.lowering` replaces
+it."""
 ANCESTOR_CONVOLUTION = "macaron::AncestorConvolution"
-"""What `convolve_ancestors` is there."""
+"""Operator that stands for `convolve_ancestors` in such a graph."""
 
 
 def tensor_scatter(cache: Tensor, new: Tensor, write_index_B: Tensor) -> Tensor:

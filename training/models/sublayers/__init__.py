@@ -1,1 +1,2 @@
-"""What layers are put together of, each a module of its own; none knows a layer or a network."""
+"""The sublayers that layers are built from, each a module of its own. None of them knows layers or
+networks."""

@@ -35,7 +35,7 @@ class Packing:
     slots_BS: Tensor
     """Place in the row of each text's tokens; any place after its end, which is hidden."""
     mask_BS: Tensor
-    """0 at a text's tokens, -inf after its end."""
+    """Additive attention mask: 0 at a text's tokens, -inf after its end."""
     rows_M: Tensor
     """Place of each token in [B*S]."""
     positions_1M: Tensor
@@ -306,7 +306,7 @@ class SourceAttention(nn.Module):
         init_linear(self.query_proj, self.key_value_proj, self.out_proj)
 
     def cap_scores(self, cap: float) -> None:
-        """As in `SelfAttention`."""
+        """Cap the scores of attention, as `SelfAttention.cap_scores` does."""
         self._attention = with_cap(cap)
 
     def project(self, memory_BSD: Tensor) -> KeyValue:

@@ -16,11 +16,11 @@ from training.models.sublayers.feed_forward import FeedForward
 
 
 class Branches(nn.Module):
-    """What takes the place of attention's output projection and of the feed-forward behind it:
-    sum_i alpha_i FFN_i(kappa_i head_i W_i) (section 3, equations 5 to 7).
+    """A feed-forward for each attention head, in place of attention's output projection and the
+    feed-forward behind it: sum_i alpha_i FFN_i(kappa_i head_i W_i) (section 3, equations 5 to 7).
 
-    Each feed-forward is of inner size ffn_dim / M. kappa and alpha are each a softmax of what is
-    learnt: never below zero, of sum one, and all equal at first.
+    Each feed-forward has the inner size ffn_dim / M. kappa and alpha are each a softmax of learnt
+    numbers: never below zero, with the sum 1, and all equal at first.
     """
 
     def __init__(self, config: ModelConfig) -> None:

@@ -23,11 +23,13 @@ _LEAST_BLOCK = 16  # smaller products do not fill a core's registers
 
 
 def layer_offsets(config: LanguageModelConfig) -> list[tuple[int, ...] | None]:
-    """For each layer l, from 0, the ascending offsets that a query sees; None is all of them.
+    """The ascending offsets that a query sees, for each layer l from 0; None stands for all
+    offsets.
 
     `dilated`: {0, d^l, ..., (k-1) d^l}; `dilated_memory`: these and those of the layers below;
-    `cascade`: {0, ..., b m^l - 1} (section 3 of the paper; whether it counts layers from 0 or 1 it
-    does not say, the authors' code counts from 0); `windows`: as `layer_windows` gives for each.
+    `cascade`: {0, ..., b m^l - 1} (section 3 of the paper, which does not say whether it counts
+    layers from 0 or 1; the authors' code counts from 0); `windows`: the window that `layer_windows`
+    gives for each layer.
     """
     offsets: list[tuple[int, ...] | None] = []
     seen: set[int] = set()
@@ -51,9 +53,10 @@ def layer_offsets(config: LanguageModelConfig) -> list[tuple[int, ...] | None]:
 
 
 def layer_reach(config: LanguageModelConfig) -> list[int | None]:
-    """How many last positions, the query's own among them, each layer can see; None is all.
+    """The number of last positions, the query's own included, that each layer can see; None stands
+    for all.
 
-    A cache that keeps as many as the widest layer's loses nothing.
+    A cache loses nothing if it keeps as many positions as the widest layer sees.
     """
     return [None if o is None else o[-1] + 1 for o in layer_offsets(config)]
 
@@ -120,7 +123,8 @@ def _gathered(
     dropout: float,
     cap: float,
 ) -> Tensor:
-    """One product of vectors an offset: keys and values are shifted views, never copied together.
+    """Attention with one product of vectors per offset: keys and values are shifted views, and
+    never copied together.
 
     Returns [B,T,H,E].
     """

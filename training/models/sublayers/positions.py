@@ -1,4 +1,4 @@
-"""How self-attention knows positions that the embedding does not hold.
+"""Positions that self-attention computes itself, in place of positions in the embedding.
 
 Shape letters: B rows, Q queries, C keys or cache slots, D model, H heads, E head, R distances.
 """
@@ -77,13 +77,13 @@ class RotaryPositions(nn.Module):
 
 
 def rotary_slowing(config: LanguageModelConfig) -> Tensor | None:
-    """By how much each angle [E/2] of a head turns slower, so that a model reads more positions
-    than it was trained on; None where all are as they were.
+    """Factors by which the angles [E/2] of a head turn more slowly, so that a model reads more
+    positions than it was trained on; None if no angle changes.
 
-    `linear` divides all by one factor (Chen et al. 2023); `llama3` those that turn at most
-    `rotary_low_factor` times in `rotary_trained_length` positions, from `rotary_high_factor` times
-    on none, and between the two a part (the code of Llama 3.1); `listed` each by its own of
-    `rotary_factors`.
+    `linear` divides all angles by one factor (Chen et al. 2023). `llama3` fully divides those that
+    turn at most `rotary_low_factor` times in `rotary_trained_length` positions, leaves those that
+    turn at least `rotary_high_factor` times, and divides those between the two in part (the code of
+    Llama 3.1). `listed` divides each angle by its own number of `rotary_factors`.
     """
     if config.rotary_scaling == "none":
         return None
@@ -195,7 +195,8 @@ def _buckets(count: int, most: int, *, sees_ahead: bool) -> Tensor:
 
 
 def make_positions(config: ModelConfig) -> RotaryPositions | RelativePositions | None:
-    """What a self-attention of its own has of positions, by the configuration."""
+    """The module that adds positions to one self-attention, as configured; None if it has none of
+    its own."""
     if config.positions == "rotary":
         if isinstance(config, LanguageModelConfig):
             return RotaryPositions(
