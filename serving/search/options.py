@@ -33,7 +33,7 @@ RANGES: dict[str, tuple[float, float]] = {
 
 
 class Group(NamedTuple):
-    """What sentences that are decoded in one batch have in common."""
+    """Properties that all sentences of one batch have in common."""
 
     beam_size: int
     shortlisted: bool
@@ -41,7 +41,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """How one sentence is decoded; beam_size 1 is greedy search."""
+    """Options for decoding one sentence; beam_size 1 is greedy search."""
 
     # The OpenAPI document takes its descriptions from the docstrings below.
     __pydantic_config__ = {"use_attribute_docstrings": True, "extra": "forbid"}  # noqa: RUF012
@@ -61,14 +61,15 @@ class SearchOptions:
     repetition_penalty: float = 1.0
     """Values above 1 make tokens that were already used less likely."""
     no_repeat_ngram_size: int = 0
-    """No n-gram of this size occurs twice; 0 turns it off."""
+    """Size of the n-grams that must not occur twice; 0 turns it off."""
     min_length: int = 0
     """Number of tokens to generate before eos is allowed."""
     max_length: int | None = None
     """Largest number of generated tokens, eos included; the default is min(256, 2 * source pieces +
     10)."""
     patience: float = 1.0
-    """A sentence stops at round(beam_size * patience) finished hypotheses."""
+    """Multiple of beam_size at which a sentence stops: it stops at round(beam_size * patience)
+    finished hypotheses."""
     loop_guard: bool = True
     """Decode again without repeated trigrams if the output ends in a loop."""
     verify: bool = True

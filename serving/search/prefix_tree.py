@@ -28,8 +28,8 @@ REPACK_EVERY = {"cross": 8, "joint": 2, "lm": 16}
 """Steps between repacks by kind of decoder. Slots of a joint model are S times as large. Most rows
 of a language model have one query, so that their slots never die."""
 SPARE_SLOTS = {"cross": 48, "joint": 0, "lm": 48}
-"""Slots by kind of decoder that caches on a CPU are laid out with beyond those that are needed: a
-new layout copies them all, and has everything bound anew."""
+"""Spare slots that caches on a CPU are laid out with, by kind of decoder. A new layout copies all
+slots, and everything must be bound again."""
 ALIGNMENT = 8  # capacities and source lengths are multiples of this
 
 
@@ -73,7 +73,7 @@ class Repack:
     slots_BC: Ints
     used_B: Ints
     in_place: bool
-    """Whether all rows and the capacity stay."""
+    """Whether all rows stay, and the capacity too."""
 
     def moves(self) -> tuple[Ints, Ints, Ints]:
         """Row, old slot and new slot of every slot that moves, where `in_place`."""
@@ -131,10 +131,10 @@ def chain(used: int, queries: int, lookback: int) -> Ints:
 
 
 class BoundTree(Protocol):
-    """What moves slots in the arrays of a tree and in the caches, in place."""
+    """Moves slots in the arrays of a tree and in the caches, in place."""
 
     def plan(self, steps: int) -> tuple[int, int]:
-        """Look for dead slots after so many steps of the tree: returns how many slots are needed
+        """Look for dead slots after this many steps of the tree. Returns how many slots are needed
         until the next look, and the most steps that a row has done since it was due."""
         ...
 
@@ -214,8 +214,8 @@ class PrefixTree:
 
     @property
     def arrays(self) -> tuple[Floats, Ints, Ints, Ints, Ints, Ints, Ints]:
-        """What the tree consists of: `visible`, `slot_positions`, slots in use, positions of the
-        next tokens, most slots used before, steps before each sentence joined, `ancestors`."""
+        """The arrays of the tree: `visible`, `slot_positions`, slots in use, positions of the next
+        tokens, most slots used before, steps before each sentence joined, `ancestors`."""
         return (
             self.visible,
             self.slot_positions,
@@ -276,13 +276,13 @@ class PrefixTree:
         self.went_on()
 
     def went_on(self) -> None:
-        """Count a step whose move others have made in the arrays."""
+        """Count a step whose move native code has already made in the arrays."""
         self.num_steps += 1
         self._wait -= 1
 
     def repack_bound(self, bound: BoundTree) -> bool:
-        """Let what is bound to the arrays do what `repack` does of all rows, and move the slots of
-        the caches; returns False, and nothing is changed, where they must be laid out anew."""
+        """Let the bound steps do what `repack` does for all rows, and move the slots of the caches.
+        Returns False, and changes nothing, if the caches must be laid out anew."""
         needed, since = bound.plan(self.num_steps)
         if not self._fits(needed):
             return False

@@ -55,7 +55,7 @@ _SAMPLING_ONLY = (
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationOptions:
-    """How one prompt is continued.
+    """Options for the continuation of one prompt.
 
     The distribution is changed in this order: penalties, bias, temperature, top-k, top-p.
     """
@@ -63,9 +63,9 @@ class GenerationOptions:
     max_length: int = 64
     """Largest number of generated tokens, eos included."""
     min_length: int = 0
-    """Tokens generated before eos is allowed."""
+    """Number of tokens to generate before eos is allowed."""
     temperature: float = 1.0
-    """Divides the logits; 0 takes the likeliest token."""
+    """Divisor of the logits; 0 takes the likeliest token."""
     sampling_top_k: int = 0
     """Sample from the k likeliest tokens only; 0 samples from all."""
     sampling_top_p: float = 1.0
@@ -74,18 +74,19 @@ class GenerationOptions:
     repetition_penalty: float = 1.0
     """Values above 1 make tokens of prompt and output less likely (Keskar et al. 2019)."""
     presence_penalty: float = 0.0
-    """Subtracted from the logits of tokens that are in the output."""
+    """Value that is subtracted from the logits of tokens that are in the output."""
     frequency_penalty: float = 0.0
-    """Subtracted from a token's logit for each time that the output contains it."""
+    """Value that is subtracted from a token's logit for each time that the output contains it."""
     no_repeat_ngram_size: int = 0
-    """No n-gram of this size occurs twice in prompt and output; 0 turns it off."""
+    """Size of the n-grams that must not occur twice in prompt and output; 0 turns it off."""
     logit_bias: tuple[tuple[int, float], ...] = ()
     """Pairs of a token id and a value that is added to its logit; -100 and below forbids the
     token."""
     stop: tuple[str, ...] = ()
-    """The output ends before any of these texts."""
+    """Texts before any of which the output ends."""
     seed: int | None = None
-    """The same seed gives the same text in any batch. None draws a new seed."""
+    """Seed of the random numbers: the same seed gives the same text in any batch. None draws a new
+    seed."""
     num_hypotheses: int = 1
     """Number of outputs to return."""
     best_of: int | None = None
@@ -93,7 +94,7 @@ class GenerationOptions:
     num_logprobs: int = 0
     """Number of likeliest tokens to report beside each generated one."""
     beam_size: int = 1
-    """Above 1: beam search with this many beams instead of sampling."""
+    """Number of beams; above 1, beam search replaces sampling."""
     length_penalty: float = 1.0
     """Exponent of the length normalisation of beam search; sampling ignores it."""
 

@@ -1,7 +1,7 @@
-"""What the search asks of a model: one step of a batch, and care for its caches.
+"""The interface between the search and a model: one step of a batch, and care for its caches.
 
-Shape letters: B sentences, R some of them, K beams, Q queries, P prefix tokens, S source ids,
-C cache slots, W ancestors, V vocabulary, N candidates.
+Shape letters: B sentences, R some of them, K beams, Q queries, P prefix tokens, S source ids, C
+cache slots, W ancestors, V vocabulary, N candidates.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ keeps it between calls and hands it back; it never looks inside."""
 
 
 class StepInputs(NamedTuple):
-    """One call of the step graph: a query for each beam, or one for each sentence."""
+    """The inputs of one call of the step graph: a query for each beam, or one for each sentence."""
 
     token_ids_BQ: Ints
     positions_BQ: Ints
     write_index_B: Ints
-    """The first of the cache slots that the queries of a sentence write, one each."""
+    """The first cache slot that the queries of a sentence write to; each query takes one slot."""
     visible_BQC: Floats
     """0 where a query may see slot c, -inf elsewhere."""
     scores_BK: Floats
@@ -31,27 +31,27 @@ class StepInputs(NamedTuple):
     slot_positions_BC: Ints
     """Positions of the tokens in the slots."""
     ancestors_BQW: Ints | None = None
-    """The slots of each query's nearest ancestors, nearest first, -1 where there is none; None
-    where the model does not look back so (`Stepper.lookback`)."""
+    """The slots of each query's nearest ancestors, nearest first, -1 where there is none. None if
+    the model does not look back at its ancestors (`Stepper.lookback`)."""
 
 
 class StepOutputs(NamedTuple):
     """The best continuations of each sentence, best first; the next step may reuse the arrays."""
 
     scores_BN: Floats
-    """Cumulative log-probabilities, of the token too."""
+    """Cumulative log-probabilities, which include the token's."""
     tokens_BN: Int32s
     parents_BN: Int32s
     """The beam that each token continues."""
     logits_BQV: Floats | None = None
     """None unless the call wanted them."""
     attention_RQS: Floats | None = None
-    """Attention to the source, of one layer and the mean over its heads, for the sentences that
-    were asked for; None if there were none."""
+    """Attention to the source, from one layer and averaged over its heads, for the sentences in
+    `attention_rows`; None if there were none."""
 
 
 class PrefillOutputs(NamedTuple):
-    """What a model says of tokens that it was given."""
+    """A model's outputs for given tokens."""
 
     scores_BP: Floats
     """Log-probability of each token's label."""
@@ -80,14 +80,16 @@ class BeamArrays(NamedTuple):
     ends: Sequence[Collection[int]]
     """The ids that end a hypothesis of each row."""
     kept: tuple[Int32s, Int32s, Floats] | None = None
-    """Where tokens, parents and scores of the beams are kept, step after step, [..,B,K]."""
+    """Arrays [..,B,K] to which native code writes the tokens, parents and scores of the beams, step
+    after step."""
 
 
 class BoundSteps(BoundTree, Protocol):
-    """Steps of one batch without NumPy between them: equal to the search's own to the bit."""
+    """Steps of one batch without NumPy between them. Their results equal the search's own to the
+    bit."""
 
     def is_current(self) -> bool:
-        """Whether they may still be used: the memory of the batch is where it was."""
+        """Whether the steps may still be used, because the memory of the batch has not moved."""
         ...
 
     @property
@@ -100,9 +102,10 @@ class BoundSteps(BoundTree, Protocol):
         ...
 
     def go_on(self, place: int) -> bool:
-        """Take the best candidates as the next beams, as most steps do, move the tree, and keep the
-        beams at that place. False, and nothing is changed, where something happens in a row: an id
-        among the next beams ends a hypothesis, a score is not finite, or the last step was done."""
+        """Take the best candidates as the next beams, as most steps do, move the tree, and record
+        the beams at `place`. Returns False, and changes nothing, if something happens in a row: an
+        id among the next beams ends a hypothesis, a score is not finite, or it was the last
+        step."""
         ...
 
     def grow(self, parents_BK: Int32s) -> None:
@@ -111,7 +114,7 @@ class BoundSteps(BoundTree, Protocol):
 
 
 class CacheCosts(Protocol):
-    """What a batch takes of a model's caches, by which batches are filled."""
+    """The part of a model's caches that a batch takes, by which the size of a batch is chosen."""
 
     @property
     def repack_every(self) -> int:
@@ -120,17 +123,17 @@ class CacheCosts(Protocol):
 
     @property
     def spare_slots(self) -> int:
-        """Slots that caches are laid out with beyond those that are needed."""
+        """Number of slots that caches are laid out with beyond those that are needed."""
         ...
 
     @property
     def most_states(self) -> int | None:
-        """A bound on rows x beams x source positions beyond which a batch is no faster; None where
-        every further row is a gain."""
+        """Rows x beams x source positions beyond which a batch gets no faster; None if every
+        further row is a gain."""
         ...
 
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
-        """Bytes that caches of that size take, the spare copy that a repack writes included."""
+        """Bytes that caches of this size take, including the spare copy that a repack writes."""
         ...
 
 
@@ -143,22 +146,23 @@ class Stepper(CacheCosts, Protocol):
 
     @property
     def reach(self) -> int | None:
-        """A query sees no slot so many positions or more before it; None where it sees all."""
+        """Number of positions that a query sees, its own included: it sees no slot this many or
+        more positions before it. None if it sees all."""
         ...
 
     @property
     def lookback(self) -> int:
-        """How many slots of its nearest ancestors each query is given (W); 0 where none."""
+        """Number of nearest ancestors whose slots each query gets, W; 0 if it gets none."""
         ...
 
     @property
     def one_query_first(self) -> bool:
-        """Whether a step may have one query a sentence, its first beam's, while all its other beams
-        are dead."""
+        """Whether a step may have one query per sentence, that of its first beam, while all its
+        other beams are dead."""
         ...
 
     def encode(self, sources: Sequence[Sequence[int]]) -> State:
-        """A new batch of these sources, each with eos at its end, with empty caches."""
+        """Start a new batch of these sources, each with eos at its end, with empty caches."""
         ...
 
     def prefill(
@@ -176,13 +180,13 @@ class Stepper(CacheCosts, Protocol):
         want_logits: bool,
         attention_rows: Sequence[int] = (),
     ) -> StepOutputs:
-        """Run each query and return the best continuations; `attention_rows` are the sentences
-        whose attention to the source is wanted."""
+        """Run each query and return the best continuations. `attention_rows` are the sentences for
+        which the attention to the source is wanted."""
         ...
 
     def bind(self, state: State, beams: BeamArrays) -> BoundSteps | None:
-        """Steps of all beams on these arrays, for as long as they and the memory of the batch stay
-        where they are; None where the stepper has none."""
+        """Native steps of all beams on these arrays, valid as long as the arrays and the memory of
+        the batch stay in place. None if the stepper has none."""
         ...
 
     def repack(self, state: State, repack: Repack) -> None:
@@ -190,12 +194,13 @@ class Stepper(CacheCosts, Protocol):
         ...
 
     def extend(self, state: State, other: State, rows: Ints) -> None:
-        """Put another state's sentences into these idle rows, as far as the rows go, and the rest
-        behind all; the other state is not used afterwards."""
+        """Put another state's sentences into these idle rows, as far as there are enough, and the
+        rest at the end. The other state must not be used afterwards."""
         ...
 
     def trim(self, state: State, source_length: int) -> None:
-        """The longest source that still matters has so many ids; longer ones may be cut."""
+        """Cut longer sources to this length, which is that of the longest source still being
+        decoded."""
         ...
 
     def free(self, state: State) -> None:

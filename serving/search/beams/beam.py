@@ -26,8 +26,8 @@ from serving.search.beams.sentence_search import SentenceSearch
 from serving.search.stepper import BoundSteps, State, Stepper
 
 _LEAST_ALONE = 4
-"""With at least this many sentences, the first step has one query per sentence: computing the dead
-beams would cost more than a step of another shape."""
+"""Smallest number of sentences for which the first step has one query per sentence. For fewer
+sentences, computing the dead beams costs less than a step of another shape."""
 
 
 class BeamSearch:

@@ -29,12 +29,13 @@ class Original:
     noteworthy: bool
     """Whether the text has more than words to preserve, so that other hypotheses may be needed."""
     first: object = None
-    """The result of the first search, if this is the second search because of a fault in it."""
+    """The result of the first search, if this is a second search because of a fault in the
+    first."""
 
 
 class Drafted(NamedTuple):
-    """A draft for a sentence: another sentence with a given translation. The sentence's translation
-    may begin like it."""
+    """A draft for a sentence: another sentence whose translation is given. The sentence's
+    translation may begin like it."""
 
     sentence: Sentence
     changed: tuple[int, int]
@@ -61,7 +62,7 @@ class Sentence:
     start: int = BOS_ID
     """The id that the decoder is given before the prefix."""
     ends: tuple[int, ...] = (EOS_ID,)
-    """Any of these ids ends a hypothesis. A given output ends with the first of them."""
+    """The ids that end a hypothesis. A given output ends with the first of them."""
     text: str | None = None
     """The text of the source, if the hypotheses need their attention to it. The text itself does
     not affect the result."""
@@ -83,7 +84,7 @@ class Sentence:
     draft_of: Drafted | None = None
     """The sentence for which this one, whose output is `given`, is a draft; None for any other."""
     beginning: Beginning | None = None
-    """If the sentence had a draft: the part of it that is in the prefix."""
+    """The part of the draft that is in the prefix, if the sentence had a draft."""
 
     @functools.cached_property
     def key(self) -> tuple[object, ...]:

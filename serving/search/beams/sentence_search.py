@@ -45,7 +45,7 @@ class _Ended(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, float]:
-        """Hypotheses are sorted by this: the lowest rank is the best hypothesis."""
+        """The sort key of hypotheses: the lowest rank is the best hypothesis."""
         return self.missing, -self.score
 
 

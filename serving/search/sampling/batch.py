@@ -54,8 +54,8 @@ class SamplingStepper(Stepper, Protocol):
     def bind_next(
         self, state: State, rows: BeamArrays, top: int
     ) -> tuple[BoundSteps, LanguageOutputs] | None:
-        """Steps on these arrays that do what `next` does, and where each run puts what it gives;
-        None where the stepper has none."""
+        """Steps on these arrays that do what `next` does, and the arrays that each run writes its
+        outputs to; None if the stepper has none."""
         ...
 
     @property
@@ -94,14 +94,14 @@ class SampledOutput:
     uniforms: Uniforms
     """The random numbers for its tokens, one per step."""
     ends: tuple[int, ...] = (EOS_ID,)
-    """The ids any of which ends a text."""
+    """The ids that end a text."""
     tokens: list[int] = field(default_factory=list)
     """The tokens sampled so far."""
     listed: int = field(init=False)
-    """How many of the likeliest tokens a draw considers, even if a step lists more for other
+    """Number of the likeliest tokens that a draw considers, even if a step lists more for other
     outputs."""
     always_listed: bool = field(init=False)
-    """Whether that many suffice at every step, whatever the distribution."""
+    """Whether this many tokens suffice at every step, whatever the distribution."""
     lookahead: Lookahead = field(init=False, default_factory=Lookahead)
     """The guesses at the next tokens."""
 
@@ -118,7 +118,8 @@ class GenerationBatch:
     """The slots of each row. Without a state it is the tree of the last output."""
 
     def __init__(self, stepper: SamplingStepper, *, guesses: bool = False) -> None:
-        """With `guesses`, tokens are guessed if the stepper can check them."""
+        """Create an empty batch. With `guesses`, tokens are guessed if the stepper can check
+        them."""
         self._stepper, self._guesses = stepper, guesses and stepper.checks_guesses
         self._outputs: list[SampledOutput | None] = []
         """The output of each row; None for an idle row."""
@@ -247,7 +248,7 @@ class GenerationBatch:
         return bool(bound and bound.holds(standing, tree) and tree.repack_bound(bound.steps))
 
     def _bind(self, state: State, standing: _Standing) -> _Bound | None:
-        """Steps on the present arrays; None where the stepper has none."""
+        """Steps on the present arrays; None if the stepper has none."""
         tree = self._tree
         if not self._may_bind or (self._bound and self._bound.holds(standing, tree)):
             return self._bound
@@ -327,7 +328,7 @@ class GenerationBatch:
 
 
 class _Standing:
-    """What a step needs to know about its outputs. It is computed once while the rows stay the
+    """Data that a step needs about its outputs. It is computed once while the rows stay the
     same."""
 
     def __init__(self, outputs: Sequence[SampledOutput | None]) -> None:
@@ -351,16 +352,16 @@ class _Standing:
 
 @dataclass(frozen=True)
 class _Bound:
-    """Steps on the arrays of outputs and of a layout of the tree."""
+    """Steps bound to the arrays of the present outputs and to one layout of the tree."""
 
     steps: BoundSteps
     found: LanguageOutputs
-    """What each run gives anew."""
+    """The outputs, which each run overwrites."""
     standing: _Standing
     layout: int
 
     def holds(self, standing: _Standing, tree: PrefixTree) -> bool:
-        """Whether the arrays are still those, and the caches where they were."""
+        """Whether the arrays are still the same ones, and the caches still in the same place."""
         same = standing is self.standing and tree.layout == self.layout
         return same and self.steps.is_current()
 

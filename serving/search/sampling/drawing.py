@@ -44,7 +44,7 @@ class Uniforms:
 
 
 def listed_tokens(options: GenerationOptions) -> int:
-    """How many of the likeliest tokens a draw considers: 1, 16 or `TOP`. There are only three
+    """Number of the likeliest tokens that a draw considers: 1, 16 or `TOP`. There are only three
     values, so that outputs with different options usually share one shape of the step."""
     wanted = max(1, options.num_logprobs)
     if options.edits_logits:

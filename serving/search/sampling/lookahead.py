@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 GUESSED = 4
-"""Number of tokens per guess. A step with this many more took 1.6 times as long."""
+"""Number of tokens per guess. In a measurement, a step with this many more took 1.6 times as
+long."""
 _GRAM = 3
 """Number of tokens that must have occurred together before."""
 _LONGEST_PAUSE = 64

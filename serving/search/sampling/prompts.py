@@ -19,10 +19,10 @@ CHUNK = 64
 
 @dataclass(frozen=True)
 class PromptScores:
-    """How likely a model finds the token after each token of some prompts."""
+    """Scores of the token that follows each token of some prompts, under a language model."""
 
     labels_BP: Floats
-    """Log-probability of the token that follows."""
+    """Log-probability of the token that actually follows."""
     top_scores_BPT: Floats
     """Log-probabilities of the likeliest tokens, best first."""
     top_tokens_BPT: Int32s
