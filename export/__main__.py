@@ -81,7 +81,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
 
 
 def _add_engine(engine: argparse.ArgumentParser) -> None:
-    """Which engines are built, and with what."""
+    """Add the arguments that say which engines are built, and from which bundle."""
     engine.add_argument("bundle", type=Path, help="a bundle that was exported with --target cuda")
     engine.add_argument("out", type=Path, help="the bundle with engines; its last part is its name")
     engine.add_argument(
@@ -106,7 +106,7 @@ def _add_engine(engine: argparse.ArgumentParser) -> None:
 
 
 def _add_form(bundle: argparse.ArgumentParser, precisions: str, default: str) -> None:
-    """In what arithmetic a bundle computes, for which machine, and with which graphs."""
+    """Add the options of a bundle's form: its precision, the machine it is for, and its graphs."""
     bundle.add_argument(
         "--precision",
         default=default,
@@ -130,7 +130,8 @@ def _add_form(bundle: argparse.ArgumentParser, precisions: str, default: str) ->
 
 
 def _add_import(imported: argparse.ArgumentParser) -> None:
-    """What is imported, and what its checkpoint does not say."""
+    """Add the arguments that say what is imported, and the facts that the checkpoint itself does
+    not state."""
     imported.add_argument(
         "source",
         help="the checkpoint's folder, a GGUF file, or a model's name: OWNER/NAME[@REVISION] of a "
@@ -178,7 +179,7 @@ def _add_import(imported: argparse.ArgumentParser) -> None:
 
 
 def _add_texts(bundle: argparse.ArgumentParser) -> None:
-    """What a bundle is compared on, and what the figures in its manifest are of."""
+    """Add the options that name the texts on which a bundle is compared and scored."""
     _add_pairs(bundle, "text to compare on (default: the run's validation pairs)")
     bundle.add_argument(
         "--text",

@@ -1,4 +1,4 @@
-"""How far an import has come and how long it will still take, for whoever waits."""
+"""The progress of an import, shown to whoever waits for it: the step, and the time that is left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STEPS = {"reading": 0.06, "fitting": 0.32, "graphs": 0.30, "comparing": 0.32}
 of 16 bits."""
 _EVERY_S = 1.0
 _NEARLY = 0.95
-"""Of a step of which nothing is heard, this share counts as done at most."""
+"""Largest share of a step that counts as done as long as the step itself reports nothing."""
 
 logger = logging.getLogger(__name__)
 
@@ -26,8 +26,8 @@ class ImportProgress:
     begins the whole again."""
 
     def __init__(self, stream: TextIO, *, live: bool, now: Callable[[], float]) -> None:
-        """With `live`, one line of the stream is written over and over; otherwise each step has a
-        line in the log. `now` gives seconds."""
+        """With `live`, one line of the stream is rewritten again and again; otherwise each step
+        logs a line. `now` gives seconds."""
         self._stream, self._live, self._now = stream, live, now
         self._lock = threading.Lock()
         self._start = self._since = now()
@@ -79,17 +79,17 @@ class ImportProgress:
 
 
 _shown: list[ImportProgress] = []
-"""Of this process: one, or none where nobody looks."""
+"""The progress that this process shows: one entry, or none if nobody watches."""
 
 
 def begin(step: str) -> None:
-    """As `ImportProgress.begin`, of that which is shown."""
+    """Call `ImportProgress.begin` of the progress that is shown, if any."""
     for progress in _shown:
         progress.begin(step)
 
 
 def part(done: int, of: int) -> None:
-    """As `ImportProgress.part`, of that which is shown."""
+    """Call `ImportProgress.part` of the progress that is shown, if any."""
     for progress in _shown:
         progress.part(done, of)
 

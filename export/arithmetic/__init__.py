@@ -1,2 +1,2 @@
-"""What a precision makes of a model: the quantised or rounded twin, and what it is fitted to. It
-writes no graph."""
+"""The arithmetic of each precision: the quantised or rounded twin of a model, and its fitting to a
+text. Nothing here writes a graph."""

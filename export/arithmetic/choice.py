@@ -18,7 +18,7 @@ from training.models import Network
 
 @dataclass(frozen=True)
 class Fitting(Generic[ModuleT]):
-    """How a model's arithmetic is fitted to a text."""
+    """The functions and limits with which a model's arithmetic is fitted to a text."""
 
     run: Callable[[ModuleT], object]
     """Puts the text through a model or a twin; hooks measure ranges meanwhile."""
@@ -27,8 +27,8 @@ class Fitting(Generic[ModuleT]):
     limit: float
     """Largest sum of these changes: half of the limit for the whole comparison text."""
     run_batches: Callable[[ModuleT], object] | None = None
-    """As `run`, in larger batches: it gives magnitudes, and the inputs to which weights are
-    rounded. The default is `run`."""
+    """Does the same as `run` in larger batches. It gives magnitudes, and the inputs for which
+    weights are rounded. The default is `run`."""
     rounds_weights: bool = False
     """Whether weights are rounded to the text if all activations have 16 bits."""
     keeps_rows: bool = False

@@ -57,8 +57,9 @@ def keep_exact(twin: nn.Module, changes: Changes, limit: float) -> frozenset[byt
 
 
 def keep_rows(twin: nn.Module, changes: Changes, limit: float) -> frozenset[bytes]:
-    """As `keep_exact`, with milder means: static activations are replaced by a scale for each
-    row."""
+    """Replace static activations by a scale for each row in as many products as needed. This is a
+    milder remedy than that of `keep_exact`, with the same result: the keys of the changed
+    products."""
     ranges = {product: product.range for product in _products(twin) if product.range is not None}
 
     def mend(product: QuantizedLinear, *, mended: bool) -> None:

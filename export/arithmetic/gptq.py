@@ -17,9 +17,11 @@ from export.arithmetic.quantize import LEVELS, SMALLEST, ModuleT, quantize_colum
 from export.errors import ParityError
 
 DAMPING = 0.01
-"""Of the mean of the Hessian's diagonal, added to all of it, as in section 4.1."""
+"""Share of the mean of the Hessian's diagonal that is added to the whole diagonal, as in section
+4.1."""
 _TOGETHER = 64
-"""After so many inputs the rest of the error is passed on; the number changes the time alone."""
+"""Number of inputs after which the rest of the error is passed on to later weights; it changes only
+the speed."""
 
 
 def rounded_weights(model: ModuleT, run: Callable[[], object]) -> ModuleT:

@@ -37,15 +37,15 @@ HALF_TYPES = {
     "bf16": HalfType(torch.bfloat16, TensorProto.BFLOAT16, "bfloat16"),
     "w8a16": HalfType(torch.float16, TensorProto.FLOAT16, "float16", int8_weights=True),
 }
-"""By precision."""
+"""The 16-bit types by precision."""
 LARGEST_FP16 = 65504.0
 MARGIN = 0.25
-"""Of the largest number of fp16: what comes nearer on the held-out text stays fp32, for other text
-may go further."""
+"""Share of the largest number of fp16. A product that exceeds it on the held-out text stays fp32,
+because other text may give larger values."""
 
 
 class RoundedLinear(nn.Module):
-    """What the 16-bit lowering of a Linear computes, in PyTorch: inputs, weights and outputs are
+    """The 16-bit lowering of a Linear, computed in PyTorch: inputs, weights and outputs are
     rounded, sums are not."""
 
     def __init__(self, weight_NK: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
@@ -66,7 +66,8 @@ class RoundedLinear(nn.Module):
 
 
 class BlockLinear(RoundedLinear):
-    """What a Linear with int8 weights computes: the product is rounded before the bias is added."""
+    """The lowering of a Linear with int8 weights, computed in PyTorch: the product is rounded
+    before the bias is added."""
 
     def __init__(self, weight_NK: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
         weight_KN = weight_NK.detach().numpy().T.astype(np.float16)
@@ -108,12 +109,12 @@ def linear_key(linear: nn.Linear) -> bytes:
 
 @dataclass(frozen=True)
 class HalfFit:
-    """What a precision of 16 bits comes to for one model."""
+    """The result of fitting a 16-bit precision to one model."""
 
     exact: frozenset[bytes]
     """Keys of the products that stay fp32."""
     report: dict[str, Any]
-    """For the manifest."""
+    """Findings for the manifest."""
 
 
 def fit_half(model: ModuleT, precision: str, run: Callable[[ModuleT], object]) -> HalfFit:

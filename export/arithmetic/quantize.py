@@ -38,7 +38,8 @@ last, against fp64."""
 _EXACT = 1 << 24
 """Integers of that size and less are fp32 numbers, and so are all sums on the way to one."""
 _ON_LEVEL = 1e-3
-"""Of the distance between two levels: weights so near to one were made of it."""
+"""Tolerance as a share of the distance between two levels: weights that are so near to a level were
+made from it."""
 
 
 def run_watched(run: Callable[[], object], hooks: Iterable[RemovableHandle]) -> None:
@@ -86,12 +87,13 @@ def weight_key(weight_KN: NDArray[np.generic]) -> bytes:
 
 @dataclass(frozen=True)
 class StaticRange:
-    """What the inputs of one product are, for one scale for all of them."""
+    """The range of the inputs of one product, from which one scale for all of them follows."""
 
     peak: float
     """Largest absolute value; what lies beyond is cut off."""
     signed: bool
-    """Without negative values, all 255 levels above zero are theirs."""
+    """Whether values can be negative. If not, all 255 levels above zero are used for positive
+    ones."""
 
     @property
     def scale(self) -> np.float32:
@@ -107,13 +109,13 @@ class StaticRange:
 
 @dataclass(frozen=True)
 class Products:
-    """What numbers the products of a bundle read, where its precision leaves that open; the keys
-    are those of their weights."""
+    """The number types that the products of a bundle read, as far as the precision leaves a choice.
+    Products are named by the keys of their weights."""
 
     ranges: Mapping[bytes, StaticRange] | None = None
-    """Of those with static activations in int8; None where none has them."""
+    """The ranges of the int8 products with static activations; None if no product has them."""
     exact: frozenset[bytes] = frozenset()
-    """Those that stay fp32 in a bundle of int8 or fp16."""
+    """The products that stay fp32 in a bundle of int8 or fp16."""
     wide: bool = False
     """Whether activations in int8 have 16 bits; then there are no ranges."""
 
@@ -130,7 +132,7 @@ ALIKE = Products()
 
 
 class QuantizedLinear(nn.Module):
-    """What the int8 lowering of a Linear computes, in PyTorch."""
+    """The int8 lowering of a Linear, computed in PyTorch."""
 
     def __init__(self, weight_NK: Tensor, bias: Tensor | None, *, wide: bool = False) -> None:
         super().__init__()

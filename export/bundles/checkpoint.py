@@ -53,14 +53,14 @@ from training.runs.checkpoint import save_weights
 _Model = TranslationModel | CausalLanguageModel | TextModel
 
 _MOST_FACTORS = 3
-"""Most factors of one constant: queries, keys and values may each have their own."""
+"""Largest number of factors of one constant: queries, keys and values may each have their own."""
 _FEW = 2 * _MOST_FACTORS
 _EQUAL = 1e-4
 """Relative tolerance; a product of two fp32 numbers is far more accurate."""
 _MOST_APART = 1.0
-"""How far what a bundle computes may be from what its weights do: nats of a log-probability in the
-mean, or of vectors the share of their size. int8 moves that by some hundredths, a joint model with
-static scales by 0.4, as ids drawn at random go beyond these."""
+"""Largest distance between the outputs of a bundle and those of the weights recovered from it: nats
+of a mean log-probability, or for vectors a share of their size. int8 causes some hundredths, and a
+joint model with static scales 0.4, because ids drawn at random exceed its ranges."""
 _CHECKED, _LENGTH = 8, 12
 """Texts of random ids on which both are compared, and the ids of each."""
 
@@ -74,9 +74,10 @@ class _Place:
     file: str
     shape: Shape
     index: int
-    """Which of the constants of that shape, in the order in which the graph uses them."""
+    """The number of the constant among those of its shape, in the order in which the graph uses
+    them."""
     of: int
-    """How many the graph has of that shape."""
+    """The number of constants of that shape in the graph."""
     transposed: bool
     factor: Floats
     """Factor of the stored values: one number, or one for each column."""

@@ -165,7 +165,7 @@ class EncoderSubject:
 
 
 def fitting_to(model: TextModel, texts: Sequence[EncodedText]) -> Fitting[TextModel]:
-    """How an encoder is fitted to texts."""
+    """The fitting of an encoder's arithmetic to texts."""
 
     def changes_of(twin: TextModel) -> Changes:
         wanted = read_all(model, texts)

@@ -61,7 +61,7 @@ class Subject(Protocol[ModuleT]):
         """Name of the comparison text."""
 
     def fitting(self) -> Fitting[ModuleT]:
-        """How its arithmetic is fitted to a text."""
+        """The fitting of the model's arithmetic to a text."""
 
     def write_graphs(
         self, arithmetic: Arithmetic[ModuleT], folder: Path, name: str, form: Form

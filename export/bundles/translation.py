@@ -85,13 +85,13 @@ class TranslationSubject:
 
     @property
     def text_name(self) -> str:
-        """Of the text on which the bundle is compared."""
+        """The name of the text on which the bundle is compared."""
         return self.text.name
 
     @cached_property
     def outputs(self) -> list[tuple[int, ...]]:
-        """What the checkpoint itself writes for each sentence that bundles are compared on, without
-        the loop guard."""
+        """The checkpoint's own outputs for each sentence that bundles are compared on, searched
+        without the loop guard."""
         options = SearchOptions(loop_guard=False)
         return search_all(
             TorchStepper(self.model), self.text.dev.sentences(self.vocabulary, options)
@@ -186,8 +186,8 @@ def log_prob_changes(
     sentences: list[Sentence],
     outputs: list[tuple[int, ...]],
 ) -> Changes:
-    """How a twin changes the log-probability of what the model itself writes, its `outputs`; nats
-    a token."""
+    """Measure how a twin changes the log-probability of `outputs`, the model's own, in nats per
+    token."""
     checkpoint, stepper = TorchStepper(model), TorchStepper(twin)
     own = total_log_probs(checkpoint, sentences, outputs)
     tokens = sum(len(output) + 1 for output in outputs)

@@ -30,7 +30,7 @@ from training.metrics.bleu import measure_quality
 TIE = 1e-3
 """Outputs may differ where the checkpoint scores both within this."""
 MAX_LOGIT_DIFFERENCE = 1e-3
-"""Of fp32 against the checkpoint: any logit of any step."""
+"""Largest difference of any logit of any step between fp32 and the checkpoint."""
 MAX_TWIN_DIFFERENCE: dict[DecoderKind, float] = {"cross": 0.005, "lm": 0.005, "joint": 0.01}
 """int8 against the same arithmetic in PyTorch, mean over logits. Rounding flips levels: relative
 noise of 2e-7 in the norms moves the twin itself by 0.002 (cross, 3+3) to 0.006 (joint, 4+4)."""
@@ -45,33 +45,35 @@ MAX_LOG_PROB_CHANGE = 0.01
 LOGIT_SENTENCES = 64
 NOISE_SENTENCES = 256
 NOISE_DRAWS = 4
-"""Which sentences flips move is chance: where noise decides, it is drawn several times, and the
-bundle and the noise are both measured on more sentences."""
+"""Number of times that the noise is drawn where it decides. It is a matter of chance which
+sentences a flip changes; then bundle and noise are also both measured on more sentences."""
 _ROWS = 32
 
 
 @dataclass(frozen=True)
 class Parity:
-    """What was found; the manifest keeps it."""
+    """The figures of a comparison of bundle and checkpoint, which the manifest keeps."""
 
     sentences: int
     identical: int
     """Outputs equal to the checkpoint's, token for token."""
     ties: int
-    """Different outputs which the checkpoint scores within `TIE`."""
+    """Number of outputs that differ from the checkpoint's but that it scores within `TIE` of its
+    own."""
     logits_max_difference: float
     logits_mean_difference: float
-    """Over all steps of a beam search; int8 is compared with the same arithmetic in PyTorch."""
+    """Mean over all steps of a beam search; int8 is compared with the same arithmetic in
+    PyTorch."""
     bleu_checkpoint: float
     bleu_bundle: float
     bleu_change: BleuChange
     log_prob_change: float
     signature: str
     references: Literal["given", "checkpoint"] = "given"
-    """What BLEU compares with; where it is the checkpoint's own outputs, BLEU has no limit."""
+    """The references of BLEU. If they are the checkpoint's own outputs, BLEU has no limit."""
     twin_noise: float | None = None
-    """What noise of rounding moves the logits of the twin itself, in the mean; measured where that
-    decides."""
+    """Mean difference that rounding noise alone causes in the logits of the twin; measured only
+    where it decides."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, rounded for reading."""
@@ -166,8 +168,8 @@ def measure_noise(
 def check_logits(
     kind: DecoderKind, precision: str, largest: float, mean: float, noise: float = 0.0
 ) -> list[str]:
-    """What is wrong with differences of step logits, which must lie within the limits; `noise` is
-    what rounding moves the twin of int8 by itself."""
+    """Describe differences of step logits that exceed the limits, one message each. `noise` is the
+    difference that rounding alone causes in the twin of int8."""
     # Each condition is written so that NaN fails it.
     if precision == "fp32":
         if not largest <= MAX_LOGIT_DIFFERENCE:
@@ -246,17 +248,18 @@ class PairedStepper:
 
     @property
     def repack_every(self) -> int:
-        """Of the reference: both models are of one kind, and so is this."""
+        """Steps between repackings, as the reference asks; both models, and so this pair, are of
+        one kind."""
         return self._both[0].repack_every
 
     @property
     def spare_slots(self) -> int:
-        """Of the reference."""
+        """The number of spare slots of the reference."""
         return self._both[0].spare_slots
 
     @property
     def most_states(self) -> int | None:
-        """Of the second model: the one that may have a limit."""
+        """Largest number of states of the second model, the one that may have a limit."""
         return self._both[1].most_states
 
     @property
@@ -266,16 +269,16 @@ class PairedStepper:
 
     @property
     def reach(self) -> int | None:
-        """Of the reference, whose layers the second model has as well."""
+        """The reach of the reference; the second model has the same layers."""
         return self._both[0].reach
 
     @property
     def lookback(self) -> int:
-        """Of the reference, whose layers the second model has as well."""
+        """The lookback of the reference; the second model has the same layers."""
         return self._both[0].lookback
 
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
-        """What the caches of both models take together."""
+        """Bytes of the caches of both models together."""
         return sum(stepper.cache_bytes(rows, source_length, slots) for stepper in self._both)
 
     def encode(self, sources: Sequence[Sequence[int]]) -> tuple[Any, Any]:

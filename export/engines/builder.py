@@ -18,7 +18,7 @@ from training.runs.checkpoint import write_atomically
 Shapes = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """Smallest, usual and largest shape of an input."""
 _ATTENTION = "ATTENTION"
-"""In the types of layers."""
+"""Part of the name of each attention layer's type."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Plan:
-    """One engine to build."""
+    """One engine to build: its graph, the capacity of its caches, and the spans of its sizes."""
 
     graph: Graph
     capacity: int | None

@@ -39,7 +39,7 @@ class Sizes:
     beam: Span
     capacities: tuple[int, ...]
     chunk: int
-    """Most tokens of a prefix or prompt that are read at once."""
+    """Largest number of tokens of a prefix or prompt that are read at once."""
 
     def spans(self) -> dict[str, Span]:
         """Spans by axis letter."""

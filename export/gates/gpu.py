@@ -25,7 +25,7 @@ _SESSION = {
     True: f"the graphs in a session, with step logits, searches and test texts: {_NO_BF16}",
     False: f"the graph in a session: {_NO_BF16}",
 }
-"""By whether the model decodes."""
+"""The checks in a session that were not run, by whether the model decodes."""
 
 
 def check_tests(precision: str, tests: int) -> None:
@@ -86,9 +86,10 @@ def compare_in_reference(
 def compare_texts_in_reference(
     twin: TextModel, folder: Path, manifest: Manifest, texts: Sequence[EncoderInput]
 ) -> dict[str, Any]:
-    """As `compare_in_reference`, for an encoder: the beginnings of the first texts.
+    """Compare an encoder with its twin as `compare_in_reference` does for decoders, on the
+    beginnings of the first texts.
 
-    Raises ParityError where the outputs differ from the twin's by more than a limit of
+    Raises ParityError if the outputs differ from the twin's by more than a limit of
     `check_encoder`.
     """
     if manifest.precision not in HALF_TYPES:

@@ -39,8 +39,8 @@ TOKENS, SENTENCES = 8, 2
 _WIDEST = 32
 """Ids of a source, for the same reason."""
 MAX_DIFFERENCE = {"fp16": 0.01, "bf16": 0.08, "w8a16": 0.01}
-"""Of logits from those of the same arithmetic in PyTorch, in the mean. Attention rounds its scores
-here, which neither PyTorch's nor a GPU's does."""
+"""Largest mean difference of logits from the same arithmetic in PyTorch. The reference rounds the
+scores of attention, which neither PyTorch nor a GPU does."""
 
 Values = dict[str, NDArray[Any]]
 
@@ -62,7 +62,7 @@ class MatMulNBits(OpRun):
 
 @dataclass(frozen=True)
 class ReferenceRun:
-    """What was found; the manifest keeps it."""
+    """The figures of a comparison in ONNX's reference, which the manifest keeps."""
 
     tokens: int
     logits_max_difference: float
@@ -112,8 +112,8 @@ def _graph_logits(folder: Path, manifest: Manifest, values: Values) -> NDArray[n
 
 
 def _calls(manifest: Manifest, values: Values) -> Iterator[Values]:
-    """What differs between the calls that read the tokens: one call, or, where a state is computed
-    from that of the token before, one for each."""
+    """The inputs of each call that reads the tokens. There is one call; or one for each token, if a
+    state is computed from that of the token before."""
     size = 1 if manifest.sizes.recurrent else TOKENS
     for start in range(0, TOKENS, size):
         call = {
@@ -139,8 +139,8 @@ def _by_sentence(logits: list[NDArray[np.float32]]) -> NDArray[np.float32]:
 
 
 def evaluate(model: onnx.ModelProto, outputs: list[str], values: Values) -> Values:
-    """Some outputs of a graph, by what they need alone: its choice of candidates gathers from more
-    places than the reference's NumPy can. The model is changed."""
+    """Compute only the named outputs of a graph and the nodes that they need: the choice of
+    candidates gathers from more places than the reference's NumPy can. The model is changed."""
     graph = model.graph
     nodes = live_nodes(list(graph.node), set(outputs))
     needed = {name for node in nodes for name in node.input}
@@ -159,7 +159,7 @@ def evaluate(model: onnx.ModelProto, outputs: list[str], values: Values) -> Valu
 
 
 def beginnings(texts: Sequence[EncoderInput]) -> list[EncodedText]:
-    """As much of texts as is read here."""
+    """The beginnings of texts, as long as they are read here."""
     return [EncodedText(tuple(t.ids[:_WIDEST]), tuple(t.segments[:_WIDEST])) for t in texts]
 
 

@@ -41,7 +41,7 @@ _STEP_INPUTS = (
     _tensor("visible", "float32", ("B", 1, "Q", "C"), "visible"),
     _tensor("scores", "float32", ("B", "K"), "score"),
 )
-"""What every step of a translation model begins with."""
+"""The first inputs of every step of a translation model."""
 _CANDIDATES = (
     _tensor("candidate_scores", "float32", ("B", "N"), "candidate_score"),
     _tensor("candidate_tokens", "int32", ("B", "N"), "candidate_token"),
@@ -172,7 +172,7 @@ def _step_arguments() -> tuple[torch.Tensor, ...]:
 
 
 def _memory_inputs(model: TranslationModel) -> tuple[Tensor, ...]:
-    """What a translation model's step reads beside its tokens."""
+    """The inputs of a translation model's step beside its tokens."""
     dim = model.config.attention_width
     return (
         _tensor("source_mask", "float32", ("B", "S"), "source_mask"),
@@ -216,7 +216,7 @@ def _cache_arguments(model: DecodingNetwork) -> list[torch.Tensor]:
 
 
 def _asked_inputs(model: DecodingNetwork) -> tuple[Tensor, ...]:
-    """What the model's layers ask of a step; the graphs of others have no such inputs."""
+    """The inputs that only some layers ask for; graphs of other models do not have them."""
     needs, found = model.step_needs, []
     if needs.ancestors:
         found.append(_tensor("ancestors", "int64", ("B", "Q", needs.ancestors), "ancestor"))

@@ -12,7 +12,8 @@ from onnx.external_data_helper import set_external_data
 LEAST_BYTES = 1 << 16
 """Least size of a weight that is stored outside, in bytes."""
 MOST_BYTES = (1 << 31) - (1 << 24)
-"""Most bytes of weights in a graph's own file: protobuf writes less than 2 GiB, nodes included."""
+"""Largest number of bytes of weights in a graph's own file: protobuf writes less than 2 GiB, nodes
+included."""
 _PAGE = 4096
 """Alignment: data that starts at a page is read in place."""
 

@@ -29,7 +29,7 @@ FILE = "shortlist.npz"
 COMMON = 128
 """Number of common pieces: the most frequent ones of the target text."""
 BEST = 32
-"""Most translations of one source piece."""
+"""Largest number of translations of one source piece."""
 LEAST_PROBABILITY = 1e-3
 """Least probability of a translation in the lexicon."""
 

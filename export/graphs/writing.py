@@ -174,8 +174,8 @@ def write_language_graphs(
     products: Products = ALIKE,
     max_positions: int | None = None,
 ) -> Manifest:
-    """As `write_graphs`, for a language model, which has a step graph only. Its length is open
-    unless it has learnt positions or `max_positions` bounds it."""
+    """Write the graphs of a language model, as `write_graphs` does for translation; it has a step
+    graph only. Its length is open unless it has learnt positions or `max_positions` bounds it."""
     check_precision(precision, target)
     check_heads(model.config, target)
     check_groups(model.config, target)
@@ -225,8 +225,8 @@ def write_text_graph(
     max_length: int,
     labels: tuple[str, ...] = (),
 ) -> Manifest:
-    """As `write_graphs`, for an encoder, which has one graph of packed texts. With `labels` the
-    outputs are class logits; `max_length` counts special ids."""
+    """Write the graph of an encoder, as `write_graphs` does for translation; it has one graph, of
+    packed texts. With `labels` the outputs are class logits; `max_length` counts special ids."""
     check_precision(precision, target)
     check_heads(model.config, target)
     check_caps(model.config, target)
@@ -311,7 +311,7 @@ def _with_half_memory(graph: Graph, dtype: DType) -> Graph:
 
 
 def _save_probe(folder: Path, precision: str) -> None:
-    """For int8: save the graph that shows whether a machine computes it exactly."""
+    """Save for int8 the graph that shows whether a machine computes int8 exactly."""
     if precision == "int8":
         _save(probe_model(), folder / PROBE_FILE)
 

@@ -87,7 +87,8 @@ def take_norm(weights: Weights, there: str, here: str, dim: int) -> State:
 
 
 def _mixing(weights: Weights, there: str, here: str, config: TransformerConfig, side: str) -> State:
-    """What brings the positions of a side together; the configuration is that of one layer."""
+    """The weights of the sublayer by which positions of a side exchange information; `config` is
+    that of one layer."""
     dim, place = config.model_dim, f"{here}.self_attention"
     mixing = config.encoder_mixing if side == "encoder" else config.decoder_mixing
     if mixing == "attention":
@@ -141,7 +142,7 @@ _SOURCE = {
     "key_value_proj": ("k_proj", "v_proj"),
     "out_proj": ("out_proj",),
 }
-"""Which of their products stand in one of ours, row behind row."""
+"""The products of a checkpoint that form one product here, row below row."""
 
 
 def _products(

@@ -1,4 +1,4 @@
-"""What readers of foreign checkpoints return: a model of `training.models` and its text side."""
+"""The result of readers of foreign checkpoints: a model of `training.models` and its text side."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ AS_TOLD = LanguageChoice()
 
 @dataclass(frozen=True)
 class Declared:
-    """What the user says about a checkpoint, where it says nothing or something else."""
+    """Facts that the user states about a checkpoint, where it states nothing or something else."""
 
     family: str | None = None
     languages: LanguageChoice = AS_TOLD
     licence: str | None = None
     pooling: Pooling | None = None
     attribution: str = ""
-    """Of an encoder: its origin and licence."""
+    """The origin and licence of an encoder."""
     origin: str | None = None
-    """Where it comes from, with its revision; None is the name of its folder."""
+    """The model's origin with its revision; None stands for the name of its folder."""
 
 
 NOTHING_DECLARED = Declared()
@@ -82,7 +82,7 @@ class Pieces:
     """The source's written forms, if its ids differ from the target's."""
     source_control: frozenset[int] = frozenset()
     moses: tuple[bytes, bytes] | None = None
-    """With BPE codes: the content of the bundle's `moses` files for source and target."""
+    """The content of the bundle's `moses` files for source and target; only with BPE codes."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Imported:
     """A checkpoint after reading."""
 
     kind: str
-    """Its description, for people."""
+    """Description of the checkpoint for people."""
     model: TranslationModel
     pieces: Pieces | FastTokenizerFile
     special_ids: SpecialIds

@@ -25,7 +25,7 @@ def refuse_pointer(path: Path) -> None:
 
 
 def pointed(path: Path) -> ExportError:
-    """What to raise for a pointer."""
+    """The error to raise for a pointer of Git LFS."""
     return ExportError(
         f"{path}: is a pointer of Git LFS, not the file itself; fetch it with `git lfs pull` in "
         "its folder, or download the checkpoint anew"

@@ -47,7 +47,7 @@ from serving.bundle.tokenizer import ids_of_pieces
 from training.corpora.pairs import read_lines
 
 _PAIRS = 16
-"""Of languages, for which a text is read in turn."""
+"""Number of pairs of languages for which a text is read in turn."""
 _WINDOW = 128
 """Tokens that are read at once where a language model's bundle and checkpoint are compared."""
 
@@ -56,7 +56,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Source:
-    """What is imported: from where, into what form, with what else the user says of it."""
+    """The thing that is imported: its path, the form of the bundle, texts, and what else the user
+    says about it."""
 
     path: Path
     form: Form
@@ -65,11 +66,11 @@ class Source:
 
     @property
     def label(self) -> str:
-        """What people know it by: its name, or its path where it has none."""
+        """Name of the model in messages: its origin, or its path if it has none."""
         return self.declared.origin or str(self.path)
 
     def origin(self, kind: str, licence: str | None) -> dict[str, Any]:
-        """What the manifest says of where a model comes from."""
+        """The model's origin as the manifest states it."""
         name = self.declared.origin or self.path.resolve().name
         weights = (
             f"Licence of the weights: {licence}." if licence else "It names no licence of them."
@@ -82,13 +83,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Kind:
-    """What the families of one task have in common."""
+    """The common part of all model families of one task."""
 
     name: str
     options: frozenset[str]
-    """Those of `export import` that are of use to it, beside what is of use to all."""
+    """The options of `export import` that the task has a use for, beside those that all tasks
+    use."""
     subject: Callable[[Any, Source], Subject[Any]]
-    """Of what a reader gives."""
+    """Makes the subject of an export from the result of a reader."""
 
     def refuse_others(self, source: Source) -> None:
         """Raise ExportError for an option that the task has no use for."""

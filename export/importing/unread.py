@@ -1,4 +1,4 @@
-"""What a thing is that no reader reads, and what to do with it."""
+"""Describes files and folders that no reader reads, and says what to do with them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ ADAPTER = "adapter_config.json"
 _ARGOS = ".argosmodel"
 _ARCHIVES = frozenset((_ARGOS, ".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar"))
 _UNPACKERS = {".gz": "gunzip", ".bz2": "bunzip2", ".xz": "unxz", ".zst": "unzstd"}
-"""Of what packs one file, unless that is a `.tar`."""
+"""The programs that unpack a single packed file, unless it is a `.tar`."""
 _PARTS = frozenset((".safetensors", ".json", ".spm", ".model", ".h5", ".msgpack", ".ot"))
-"""How files end of which none is a checkpoint by itself."""
+"""Endings of files of which none is a checkpoint by itself."""
 _PICKLES = frozenset((".pt", ".pth", ".pkl", ".pickle", ".ckpt"))
-"""How files of PyTorch and of Python's own end."""
+"""Endings of the files of PyTorch and of Python's own pickles."""
 _OF_TOKENIZERS = re.compile(
     r"(tokenizer|special_tokens|added_tokens|vocab|merges|chat_template|spiece|source|target"
     r"|sentencepiece|preprocessor|README|LICENSE).*"
@@ -32,9 +32,9 @@ _HEADS = {
     "ForSequenceClassification": "a classifier on a model that writes texts",
     "EncoderModel": "the encoder of a translation model alone",
 }
-"""What a model is for, by the ending of its architecture."""
+"""The purpose of a model, by the ending of its architecture's name."""
 _WHOLE_TEXTS = "ForSequenceClassification"
-"""What an encoder of whole texts may be."""
+"""The ending of architectures that an encoder of whole texts may have."""
 
 
 def refuse_missing(source: Path) -> None:
@@ -88,8 +88,8 @@ def refuse_head(source: Path, *, reads_whole_texts: bool) -> None:
 
 
 def unknown(source: Path, supported: str) -> ExportError:
-    """What to raise for a file or folder that no reader knows and whose `config.json`, if it has
-    one, names no family; `supported` lists those that are."""
+    """The error to raise for a file or folder that no reader knows and whose `config.json`, if it
+    has one, names no family. `supported` lists the supported families."""
     pointer = next(filter(is_pointer, _inside(source) if source.is_dir() else [source]), None)
     if pointer is not None:
         return pointed(pointer)
@@ -166,7 +166,7 @@ def _folder(source: Path, supported: str) -> ExportError:
 
 
 def _inside(folder: Path) -> list[Path]:
-    """What lies in a folder, but what is hidden."""
+    """The files and folders in a folder, without hidden ones."""
     return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
 
 
@@ -175,7 +175,7 @@ def _is_archive(path: Path) -> bool:
 
 
 def _packed(path: Path) -> str:
-    """What an archive is, and how it is unpacked."""
+    """Describe an archive, and how to unpack it."""
     suffix = path.suffix.lower()
     if suffix == _ARGOS:
         return (

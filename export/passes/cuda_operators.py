@@ -78,5 +78,5 @@ def _takes(kernel: Mapping[str, list[str]], bound: Mapping[str, str]) -> bool:
 
 
 def _type_name(element: int) -> str:
-    """As in the table, which has ONNX's own names."""
+    """The name of a type in the table, which is ONNX's own in small letters."""
     return TensorProto.DataType.Name(element).lower()  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Who reads each value of a graph, and which nodes are read at all."""
+"""The readers of each value of a graph, and the nodes that are read at all."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import onnx
 from onnx import helper
 
 _MOST_BYTES = 1 << 16
-"""Of a constant that may hold a shape; larger ones are weights."""
+"""Largest size of a constant that may hold a shape; larger ones are weights."""
 
 
 def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -16,8 +16,8 @@ MASK_FILL: dict[int, float] = {
     TensorProto.BFLOAT16: -1e30,
     TensorProto.FLOAT16: -3e4,
 }
-"""What stands for -inf in the masks of attention, by the type of these: ONNX Runtime's
-memory-efficient kernels make NaN of less. In fp16 a score can be added without an overflow."""
+"""The value that replaces -inf in masks of attention, by their type: ONNX Runtime's
+memory-efficient kernels make NaN of lower ones. In fp16 a score can be added without overflow."""
 _PRODUCTS = ("MatMul", "Gemm")
 _MOVING = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Expand", "Split")
 """Operators that only move what their first input holds."""
@@ -65,7 +65,7 @@ class _Typing:
         self._half = {i.name for i in model.graph.input} & self._interface
         """Values that are made in 16 bits, and have their name."""
         self._cast: dict[str, str] = {}
-        """By the name of each value that is needed in the other type as well, that of its cast."""
+        """The name of the cast of each value that is needed in the other type as well."""
         self._masks: dict[tuple[str, int], str] = {}
         """Masks without -inf, by the name of the mask and the type of its attention."""
         self._wide: set[str] = set()

@@ -18,10 +18,10 @@ class DevSet:
 
     sources: list[str]
     references: list[str] | None
-    """None where there are none: the checkpoint's outputs replace them, and BLEU measures how
-    much a bundle agrees with it."""
+    """The references; if None, the checkpoint's outputs replace them, and BLEU measures how much a
+    bundle agrees with it."""
     languages: list[Direction] | None = None
-    """Of source and reference of each pair, if known."""
+    """Languages of the source and the reference of each pair, if known."""
     prefixes: list[list[int]] | None = None
     """The ids before each source, if the model needs a language there."""
     target_prefixes: list[list[int]] | None = None

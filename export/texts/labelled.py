@@ -26,7 +26,8 @@ class LabelledTask:
     name: str
     metric: str
     texts: list[list[EncodedText]]
-    """What is read: of pairs that are compared by their vectors, the first texts and the second."""
+    """The texts to read. For pairs compared by their vectors, these are the first texts and the
+    second texts."""
     lines: int
     measured: Callable[[Sequence[Floats]], float]
     """The metric, from 0 to 1, of what was read from each of `texts`."""

@@ -26,14 +26,15 @@ from training.runs.folder import (
 from training.tasks.language import read_documents
 
 _SCORED_TOKENS = 40_000
-"""Of a validation text; a bundle scores so many in a minute or so."""
+"""Number of tokens of a validation text that are scored; a bundle scores them in about a minute."""
 
 _FITTED_SENTENCES, _FITTED_WINDOWS = 64, 32
-"""To which int8 is fitted: they give the ranges, and say which products it would spoil."""
+"""Numbers of sentences and windows to which int8 is fitted. They give the ranges, and show which
+products int8 would spoil."""
 LOGIT_WINDOWS = 8
 """Windows, the first ones, whose logits are compared step by step."""
 _MEASURED_SENTENCES = 256
-"""To which fp16 is fitted: they give the magnitudes."""
+"""Number of sentences to which fp16 is fitted. They give the magnitudes."""
 SENTENCES = Path(__file__).with_name("sentences.json")
 """A few by language, each language the same. They are too few to judge a model by; the searches of
 checkpoint and bundle must agree on them."""
@@ -41,23 +42,25 @@ PASSAGE = Path(__file__).with_name("passage.txt")
 """English of this project's own, a paragraph a line, some two thousand tokens: a language model's
 perplexity on a dozen sentences would be a matter of chance."""
 LEAST_SENTENCES, LEAST_TOKENS = 8, 128
-"""Under which ranges and magnitudes would be a matter of chance, and what is out of them is cut off
-or overflows; the figures of parity would not show it, for they are of the same few."""
+"""Least sizes of a text for fitting. With less text, ranges and magnitudes would be a matter of
+chance: values outside them are cut off or overflow, and the figures of parity would not show it
+because they are measured on the same text."""
 _UNFITTED = {"int8": "fp32", "fp16": "bf16 or fp32", "w8a16": "bf16 or fp32"}
 """The precisions that are fitted to a text, and what can be exported without one."""
 
 
 @dataclass(frozen=True)
 class TextPair:
-    """Two line-aligned files, plain or .gz, under a name."""
+    """A pair of line-aligned files, plain or .gz, under a name."""
 
     name: str
     source: Path
     reference: Path
     languages: Direction = (None, None)
-    """Of source and reference, where the model translates in several directions."""
+    """The languages of source and reference; needed if the model translates in several
+    directions."""
     languages_file: Path | None = None
-    """Or a file with those of each line, a space between."""
+    """A file with the languages of each line, separated by a space, in place of `languages`."""
 
     def read(self) -> DevSet:
         """The lines of both.
@@ -122,17 +125,18 @@ class DocumentsFile:
 
 @dataclass(frozen=True)
 class Texts:
-    """What a bundle is compared and scored on; what is left out is found elsewhere: the held-out
-    text of a run, or what is built in. Each task has a use for some of them."""
+    """The texts on which a bundle is compared and scored. Those that are left out are found
+    elsewhere: the held-out text of a run, or a built-in text. Each task uses some of them."""
 
     dev: TextPair | None = None
-    """To compare translations on."""
+    """The pair of files to compare translations on."""
     text: Path | None = None
-    """To compare on: sources alone, documents, or the lines of an encoder, of a run labelled."""
+    """The text to compare on: sources alone, documents, or the lines of an encoder; labelled ones
+    for an encoder of a run."""
     tests: tuple[TextPair, ...] = ()
-    """To score translations on."""
+    """The pairs of files to score translations on."""
     test_texts: tuple[DocumentsFile, ...] = ()
-    """To score a language model on."""
+    """The documents to score a language model on."""
     task: Path | None = None
     """Labelled texts to score an encoder of others on."""
 
@@ -197,7 +201,7 @@ def validation_text(checkpoint: Path) -> DocumentsFile:
 
 
 class DocumentReader(NamedTuple):
-    """How a language model reads documents."""
+    """Reads documents in the way a language model does."""
 
     tokenizer: TextTokenizer
     length: int
@@ -207,7 +211,8 @@ class DocumentReader(NamedTuple):
 
     @classmethod
     def of(cls, trained: TrainedLanguageModel) -> DocumentReader:
-        """That of a model trained here, which reads as much as a segment of training has."""
+        """The reader of a model trained here; it reads as much at once as a training segment
+        holds."""
         return cls(trained.tokenizer, trained.recipe.data.segment_length)
 
 
@@ -262,5 +267,5 @@ def windows_of(reader: DocumentReader, file: Path, lines: list[str]) -> list[Win
 
 
 def run_folders(checkpoint: Path) -> Iterator[Path]:
-    """Where a run's files may lie: in the checkpoint's folder or in one of two above it."""
+    """The folders where a run's files may be: the checkpoint's folder, and the two above it."""
     yield from (checkpoint, checkpoint.parent, checkpoint.parent.parent)

@@ -1,4 +1,4 @@
-"""How the model that is exported reads and writes text."""
+"""The vocabulary of an exported model, with which it reads and writes text."""
 
 from __future__ import annotations
 

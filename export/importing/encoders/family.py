@@ -53,7 +53,7 @@ class EncoderFamily:
     norm: str = ""
     """The norm after all layers."""
     pooler: str = "tanh"
-    """As in a BertConfig."""
+    """The activation of the pooler, as in `BertConfig`."""
     segments: str = ""
     """Key of `config.json` with the number of token types; empty if there are none."""
     norm_eps: float | None = None

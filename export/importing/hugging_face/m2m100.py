@@ -28,7 +28,7 @@ _LANGUAGES = {"m2m100": _M2M100.split(), "wmt21": ["en", "ha", "is", "ja", "cs",
 _MOST_UNUSED = 8
 """Largest number of unused rows of the embedding."""
 _SHORT_TAG = re.compile(r"__([a-z]{2,3})__")
-"""Of M2M100."""
+"""The form of M2M100's language tags."""
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 MODEL = "sentencepiece.bpe.model"
 

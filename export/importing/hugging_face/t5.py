@@ -192,7 +192,8 @@ def _tagged(choice: LanguageChoice, tags: Mapping[str, str], vocabulary: _Vocabu
 
 
 def _tasks(options: Options) -> dict[Pair, str]:
-    """What is put before a source, by languages; a summary is one of English."""
+    """The text that goes before a source, by pair of languages; summarization counts as English to
+    English."""
     tree = options.get("task_specific_params", {})
     if not isinstance(tree, dict) or not all(isinstance(each, dict) for each in tree.values()):
         raise ExportError(f"{options.path}: task_specific_params must hold an object for each task")

@@ -58,7 +58,7 @@ _HARMLESS = HARMLESS | {
     "max_position_embeddings",
 }
 _IDS = frozenset({"bos_token_id", "eos_token_id", "pad_token_id"})
-"""What counts is what the decoder's options say of them."""
+"""Options that are ignored here: the special ids are those of the decoder's options."""
 
 
 def read_t5gemma(folder: Path, choice: LanguageChoice) -> Imported:
@@ -95,8 +95,8 @@ def read_t5gemma(folder: Path, choice: LanguageChoice) -> Imported:
 
 
 def _read_side(options: Options, side: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What both sides must share, and what each has of its own: sizes, layers, heads of keys and
-    values, and the number whose root divides scores."""
+    """The sizes that both sides must share, and those that each side has of its own: sizes, layers,
+    heads of keys and values, and the number whose root divides scores."""
     options.must("model_type", "t5_gemma_module", "gemma2", default="t5_gemma_module")
     options.must("hidden_activation", _ACTIVATION, default=_ACTIVATION)
     options.must("attention_bias", False, default=False)

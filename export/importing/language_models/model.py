@@ -1,5 +1,6 @@
-"""What all readers of foreign language models give: a model of `training.models`, its vocabulary
-and its chat template; and how a folder of `transformers` holds the last two."""
+"""The result of all readers of foreign language models: a model of `training.models`, its
+vocabulary and its chat template. Functions here also read the last two from a folder of
+`transformers`."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ class ImportedLanguageModel:
     """A checkpoint of a language model that has been read."""
 
     kind: str
-    """What it is, for people."""
+    """Description of the model for people."""
     model: CausalLanguageModel
     tokenizer: bytes
     """The content of a file of the `tokenizers` library."""
@@ -43,7 +44,7 @@ class ImportedLanguageModel:
     """Tokens of prompt and output together."""
     chat_template: str | None = None
     licence: str | None = None
-    """Of the weights, where the checkpoint itself names it."""
+    """The licence of the weights, if the checkpoint itself names it."""
     other_ends: tuple[int, ...] = ()
     """Ids that end a text as eos does."""
 

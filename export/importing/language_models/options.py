@@ -27,7 +27,7 @@ SIZES: dict[str, Any] = {
     "embedding_scale": "none",
     "positions": "rotary",
 }
-"""What all of them have in common."""
+"""Settings that all of these families have in common."""
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 
@@ -68,8 +68,8 @@ def windows_of(kinds: Sequence[str], width: int | None) -> dict[str, Any]:
 
 
 def layer_kinds(options: Options, count: int, default: Sequence[str]) -> list[str]:
-    """Which layers see a window, by `layer_types`, or as `default` says where it is not there;
-    raises ExportError for other kinds of layers."""
+    """The kind of each layer, one that sees a window or one that sees all: from `layer_types`, or
+    from `default` if that is missing. Raises ExportError for other kinds of layers."""
     kinds = options.get("layer_types") or list(default)
     if not isinstance(kinds, list) or len(kinds) != count or not set(kinds) <= {FULL, SLIDING}:
         raise ExportError(
@@ -138,4 +138,4 @@ _COMPUTED = (
     "gpt_neox.layers.{}.attention.bias",
     "gpt_neox.layers.{}.attention.masked_bias",
 )
-"""What older files have beside weights: frequencies and masks."""
+"""Tensors of older files that are not weights: frequencies and masks, which are computed here."""

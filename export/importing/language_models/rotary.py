@@ -27,9 +27,9 @@ _SCALED_BY: dict[str, dict[str, str]] = {
 """Ways to scale rotary positions: what each needs, and what we call it."""
 _YARN = "yarn"
 _OF_YARN = ("beta_fast", "beta_slow", "mscale", "mscale_all_dim", "attention_factor", "truncate")
-"""What its options may be beside the factor and the length of the first training."""
+"""The options of YaRN beside its factor and the length of the first training."""
 _ROTARY = frozenset({"type", "rope_type", "rope_theta", *_SCALED_BY["llama3"]})
-"""What their options may be beside `partial_rotary_factor`."""
+"""The options of all kinds of rotary positions beside `partial_rotary_factor`."""
 
 
 def rotary_options(options: Options) -> tuple[str, dict[str, Any]]:
@@ -63,8 +63,8 @@ def read_rotary(options: Options, width: int, base: float = 10000.0) -> dict[str
 
 
 def stretched(options: Options, longest: int) -> tuple[int, float]:
-    """How many positions a model reads that has `longest` of its own, and the factor of turned
-    queries and keys: more than these with `yarn` alone."""
+    """The number of positions that a model reads, and the factor of turned queries and keys. The
+    number is larger than `longest`, the model's own, with `yarn` only."""
     _, rope = rotary_options(options)
     if not _is_yarn(rope):
         return longest, 1.0
@@ -88,7 +88,7 @@ def _is_yarn(rope: dict[str, Any]) -> bool:
 
 
 def temperature(factor: float, share: float) -> float:
-    """By how much scores grow with the length of texts (Peng et al. 2023, equation 22)."""
+    """The factor by which scores grow with the length of texts (Peng et al. 2023, equation 22)."""
     return 0.1 * share * math.log(factor) + 1.0 if factor > 1.0 else 1.0
 
 
@@ -128,7 +128,7 @@ def yarn_sizes(
     the factor, others in part."""
 
     def place(turns: float) -> float:
-        """Where an angle would stand that turns so often."""
+        """The place of an angle that turns so often, among the angles of a head."""
         positions = numbers["original_max_position_embeddings"] / (turns * 2 * math.pi)
         return width * math.log(positions) / (2 * math.log(base))
 
@@ -177,8 +177,8 @@ def _check_whole(path: Path, name: str, rope: dict[str, Any]) -> None:
 
 
 def turned_features(path: Path, count: int, width: int) -> int:
-    """How many features of a head are turned, 0 for all; raises ExportError for a number that is
-    odd, none, or more than a head has."""
+    """The number of features of a head that are turned; 0 stands for all. Raises ExportError for a
+    number that is odd, below 2, or larger than the head's width."""
     if count % 2 or not 0 < count <= width:
         raise ExportError(
             f"{path}: rotary positions must turn an even number of the {width} features of a head, "

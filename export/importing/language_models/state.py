@@ -35,22 +35,23 @@ def one_more(gain: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Names:
-    """What a file calls the tensors of a decoder: those of a layer have its number in place of
-    `{}`. Of what has no name there is none."""
+    """The names of a decoder's tensors in a file; those of a layer have `{}` in place of its
+    number. A tensor with an empty name does not exist."""
 
     embedding: str
     output: str
     norm: str
     query_key_value: tuple[str, ...]
-    """Of three products, or of one that has the rows of all."""
+    """The names of three products, or of one that holds the rows of all three."""
     attention_output: str
     up: tuple[str, ...]
-    """Of the gate and what it is for, or of one product that has the rows of both."""
+    """The names of the gate and of what it multiplies, or of one product that holds the rows of
+    both."""
     down: str
     attention_norm: str = ""
     ffn_norm: str = ""
     attention_output_norm: str = ""
-    """Of what attention adds."""
+    """The name of the norm of attention's output, before it is added."""
     ffn_output_norm: str = ""
     query_norm: str = ""
     key_norm: str = ""
@@ -58,7 +59,7 @@ class Names:
     """Rows of queries or keys, or of all three in one, and their number of heads, to the order that
     they have here: by head, in halves that are turned together."""
     gain: Callable[[Tensor], Tensor] = as_it_is
-    """What a norm's gain is of what is stored."""
+    """Turns a stored value into the gain of a norm."""
 
 
 def decoder_state(weights: Weights, path: Path, sizes: dict[str, Any], names: Names) -> State:
@@ -99,7 +100,7 @@ class _Layers:
         return state
 
     def norms(self, number: int) -> State:
-        """Those around both sublayers."""
+        """The norms before and after both sublayers of a layer."""
         names, state = self.names, State()
         for place, there in (
             ("self_attention_residual.norm", names.attention_norm),
@@ -113,7 +114,7 @@ class _Layers:
         return state
 
     def attention(self, number: int) -> State:
-        """Its products and biases, and the norms of queries and keys."""
+        """The products and biases of a layer's attention, and the norms of its queries and keys."""
         config, names = self.config, self.names
         here, width = f"layers.{number}.self_attention", config.head_width
         counts = (config.num_heads, config.kv_heads, config.kv_heads)
@@ -135,7 +136,7 @@ class _Layers:
         return state
 
     def feed_forward(self, number: int) -> State:
-        """Its products, with biases where it has them."""
+        """The products of a layer's feed-forward, with its biases if it has any."""
         config, names = self.config, self.names
         here, state = f"layers.{number}.ffn", State()
         gated = 2 if config.activation in ("swiglu", "geglu", "geglu_tanh", "reglu") else 1
@@ -154,7 +155,7 @@ class _Layers:
         return self.weights.take(f"{name.format(number)}.{kind}", *shape)
 
     def _query_key_value(self, number: int, kind: str, counts: tuple[int, int, int]) -> Tensor:
-        """Those of queries, keys and values, row behind row."""
+        """The rows of queries, keys and values, one below the other."""
         width, dim, names = self.config.head_width, self.config.model_dim, self.names
         if len(names.query_key_value) == 1:
             rows = self._take(names.query_key_value[0], number, kind, sum(counts) * width, dim)

@@ -125,7 +125,7 @@ def _read_binary(path: Path, content: bytes) -> tuple[bytes, dict[str, Tensor]]:
 
 
 def _entries(content: bytes) -> Iterator[_Entry]:
-    """What a binary file holds.
+    """Iterate over the entries of a binary file.
 
     u64 version, u64 count; for each entry u64 length of name, type, number of axes, bytes; then all
     names, which end with 0; all axes, i32; u64 padding and so many bytes; the contents of all.

@@ -1,5 +1,5 @@
-"""Which files make up a model of Marian: its decoder's YAML names them, or a folder holds one of
-each; and their vocabulary."""
+"""Finds the files of a Marian model, and reads its vocabulary. The YAML of its decoder names the
+files, or a folder holds one of each."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _HARMLESS = frozenset(_NAMES.split())
 _MODELS = re.compile(r"^models[ \t]*:[ \t]*(\[|$)", re.MULTILINE)
 """A list of files; in a YAML of pieces a number would follow."""
 _PAIR = re.compile(r"(?:^|\.)([a-z]{2})([a-z]{2})(?:\.|$)")
-"""How models are named: `model.enpt.intgemm.alphas.bin`."""
+"""The pair of languages in the name of a model: `model.enpt.intgemm.alphas.bin`."""
 
 
 _SIDES = re.compile(r"(source|src)\S* (target|trg|tgt)\S*")
-"""How two vocabularies are named, in order: `srcvocab.enja.spm`, `trgvocab.enja.spm`."""
+"""The names of two vocabularies, in order: `srcvocab.enja.spm`, `trgvocab.enja.spm`."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _is_decoder(path: Path) -> bool:
 
 
 def find_files(source: Path) -> MarianFiles:
-    """What belongs to a model; raises ExportError where that is missing or not clear."""
+    """The files that belong to a model; raises ExportError if one is missing or not clear."""
     if not source.exists():
         raise ExportError(f"{source}: there is no such file or folder")
     folder = source if source.is_dir() else source.parent
@@ -139,7 +139,8 @@ def _paths(options: Options, name: str) -> list[Path]:
 
 
 def search_of(files: MarianFiles) -> dict[str, Any]:
-    """How the decoder searches; raises ExportError for an option of it that is not supported."""
+    """The search options of the decoder; raises ExportError for one of its options that is not
+    supported."""
     decoder = files.decoder
     normalize = decoder.get("normalize", 1.0)
     search = {

@@ -34,7 +34,7 @@ original-type output-approx-knn skip transformer-aan-activation transformer-aan-
 transformer-aan-nogate transformer-depth-scaling transformer-dim-aan
 transformer-guided-alignment-layer ulr-dim-emb ulr-trainable-transformation version"""
 _HARMLESS = frozenset(_NAMES.split())
-"""Of other kinds of models, and of training."""
+"""Options that are ignored here: those of other kinds of models, and of training."""
 _USUAL: dict[str, object] = {
     "factor-predictor": "",
     "factors-combine": "sum",
@@ -56,7 +56,7 @@ _USUAL: dict[str, object] = {
     "transformer-train-positions": False,
     "ulr": False,
 }
-"""What the architecture is without options that are not supported."""
+"""The values of the architecture's options without any feature that is not supported."""
 
 
 def read_marian_model(source: Path, choice: LanguageChoice) -> Imported:

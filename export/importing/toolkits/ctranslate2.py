@@ -34,7 +34,7 @@ from serving.search.ids import SpecialIds
 MODEL = "model.bin"
 _SPEC = "TransformerSpec"
 _UNUSED = re.compile(r"madeupword\d+")
-"""What CTranslate2's converter calls the rows of M2M100 that no piece has."""
+"""The names that CTranslate2's converter gives to rows of M2M100 without a piece."""
 _PADDING = ("<blank>", "<pad>", "[PAD]")
 
 

@@ -28,7 +28,7 @@ _TYPES = (
     torch.float16,
     torch.bfloat16,
 )
-"""In the order of their numbers."""
+"""The types in the order of their numbers in the file."""
 _SCALE = "_scale"
 _MOST_AXES = 8
 
@@ -47,14 +47,14 @@ def is_spec_file(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class SpecFile:
-    """What the file holds."""
+    """The contents of the file."""
 
     spec: str
-    """Which of CTranslate2's specifications it is."""
+    """The name of CTranslate2's specification that the file follows."""
     tensors: dict[str, Tensor]
-    """By name: matrices and vectors in fp32."""
+    """Matrices and vectors by name, in fp32."""
     options: dict[str, float]
-    """By name: numbers without axes."""
+    """Numbers without axes, by name."""
 
 
 def read_spec_file(path: Path) -> SpecFile:

@@ -26,9 +26,9 @@ from serving.search.ids import SpecialIds
 from training.models import TransformerConfig
 
 _SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
-"""Before the pieces that the files of the dictionary list."""
+"""The special pieces, which come before those that the files of the dictionary list."""
 _UNUSED_ROWS = 2
-"""Of a table of positions: those up to the padding's."""
+"""Number of unused rows at the start of a table of positions: those up to the padding's."""
 _ADVICE = (
     "save its weights and options again with the fairseq that trained it, without other objects"
 )
@@ -36,7 +36,7 @@ _NORMS = {
     "encoder": ("self_attn_layer_norm", "final_layer_norm", "macaron_layer_norm"),
     "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
 }
-"""What `layer_norms` was by number."""
+"""The norms that `layer_norms` used to number, in order."""
 _NUMBERED = re.compile(r"model\.(encoder|decoder)\.layers\.(\d+)\.layer_norms\.(\d)\.(weight|bias)")
 _JOINED = re.compile(r"(.*\.)in_proj_(weight|bias)")
 _CONVOLUTIONS = {"lightweight": "light_conv", "dynamic": "dynamic_conv"}
@@ -85,7 +85,7 @@ def read_fairseq(source: Path, choice: LanguageChoice) -> Imported:
 
 
 def _kind(config: TransformerConfig) -> str:
-    """What it is, for people."""
+    """Description of the model for people."""
     if config.encoder_mixing != "attention":
         names = {"light_conv": "LightConv", "dynamic_conv": "DynamicConv"}
         sides = dict.fromkeys(

@@ -27,12 +27,12 @@ _GATED = {"relu": "reglu", "silu": "swiglu", "gelu": "geglu"}
 _SOURCE = "encoder/embeddings_0/weight"
 _TARGET, _OUTPUT = "decoder/embeddings/weight", "decoder/projection/weight"
 _WITHOUT_MEANING = ("alignment_layer", "alignment_heads", "embeddings_merge")
-"""For logits, in a model with one embedding for each side."""
+"""Options without meaning for logits, in a model with one embedding for each side."""
 
 
 @dataclass(frozen=True)
 class _Positions:
-    """How a model knows positions; learnt ones have a table for each side."""
+    """The kind of positions of a model; learnt ones have a table for each side."""
 
     kind: str
     distances: int = 16
@@ -203,7 +203,7 @@ class SpecLayers:
         return state | self._ffn_state(f"{there}/ffn", f"{here}.ffn")
 
     def _products(self, there: str, here: str, rows: dict[str, int]) -> State:
-        """Of an attention: its products, by name and rows, and the norm of its residual."""
+        """The products of an attention, by name and rows, and the norm of its residual."""
         state = self._norm(f"{there}/layer_norm", f"{here}_residual.norm")
         for number, (name, size) in enumerate(rows.items()):
             state |= self._linear(f"{there}/linear_{number}", f"{here}.{name}", size, self._dim)

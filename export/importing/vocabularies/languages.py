@@ -68,9 +68,9 @@ class CheckpointLanguage:
     """A language that a checkpoint names."""
 
     code: tuple[str, ...]
-    """One, or none."""
+    """One code of a language, or none."""
     missing: str
-    """What is said where there is none."""
+    """The message for a checkpoint without a code."""
 
 
 def marian_languages(

@@ -15,7 +15,7 @@ _SHARED = ("bpecodes", "codes", "code")
 _GOES_ON, _HYPHEN = "@@", "@-@"
 _ESCAPED = ("&apos;", "&quot;", "&amp;", "&lt;", "&gt;", "&#124;", "&#91;", "&#93;")
 _VERSION = "#version: 0.2"
-"""How fastBPE marks the end of a word, too."""
+"""The version line of subword-nmt's codes; fastBPE marks the end of a word as this version does."""
 
 
 def is_cut_by_bpe(written: Iterable[str]) -> bool:
@@ -61,7 +61,7 @@ def read_codes(path: Path) -> str:
 
 
 def _parts(line: str) -> list[str]:
-    """What spaces divide on a line, as subword-nmt reads it: its end may have some."""
+    """The parts of a line between spaces, as subword-nmt reads it: the line may end with spaces."""
     return line.strip("\r ").split(" ")
 
 

@@ -1,5 +1,5 @@
-"""What toolkits leave to their users, for models of one pair of languages: to know the languages,
-and what cuts texts into pieces."""
+"""Finds what toolkits leave to their users, for models of one pair of languages: the languages, and
+the files that cut texts into pieces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from serving.bundle.languages import Languages
 _PAIR = ("source.spm", "target.spm")
 _SHARED = ("sentencepiece.model", "sentencepiece.bpe.model", "spm.model", "spiece.model")
 _TAG = re.compile(r">>.+<<|__[a-z]{2,3}__|[a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2}")
-"""What models of several languages know them by: of Marian, M2M100, NLLB and mBART."""
+"""The language tags of models of several languages: Marian, M2M100, NLLB and mBART."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
-"""How an imported translation model reads and writes text: its vocabulary, and the files of it that
-go into the bundle."""
+"""The text side of an imported translation model: its vocabulary, and the vocabulary's files for
+the bundle."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from serving.bundle.pieces import PieceVocabulary, vocabulary_file
 from serving.search.ids import SpecialIds
 
 TOKENIZER = "tokenizer.json"
-"""What a checkpoint and a bundle call a file of the `tokenizers` library."""
+"""Name of a file of the `tokenizers` library, in checkpoints and in bundles."""
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ _PUBLIC = {
 
 @dataclass(frozen=True)
 class Call:
-    """What stands in the place of a group."""
+    """The call of a function, which takes the place of a group of nodes."""
 
     name: str
-    """Of the function; one name has one body in a graph."""
+    """Name of the function; one name has one body in a graph."""
     inputs: Sequence[str]
     outputs: Sequence[str]
     same: Mapping[str, str] = field(default_factory=dict)

@@ -24,7 +24,7 @@ class RowRounding:
     """Nodes that round the rows of a value to 8 bits, each by a scale of its own."""
 
     group: list[NodeProto]
-    """In order."""
+    """The nodes, in the order in which they run."""
     rows: str
     """The value [M,K] that they round, after Relu where that is in the group."""
     signed: bool
@@ -45,13 +45,15 @@ class Groups:
         self._model, self._graph = model, model.graph
         self._functions: dict[str, FunctionProto] = {}
         self._nodes = list(model.graph.node)
-        """In order. The graph gets them at the end: it copies what it is given."""
+        """The nodes of the graph, in order. The graph gets them at the end, because it copies what
+        it is given."""
         self.producers = {output: node for node in self._nodes for output in node.output}
         self.users = users_by_value(model.graph)
         self._places: dict[str, tuple[int, ...]] = {
             node.output[0]: (place,) for place, node in enumerate(self._nodes)
         }
-        """Where each node stands, by its first output: what compares as the nodes follow."""
+        """The place of each node, by its first output. Places compare in the order in which nodes
+        follow each other."""
 
     def each(self, op_type: str, fuse_at: Callable[[Groups, NodeProto], None]) -> None:
         """Look for a group at each node of that kind."""

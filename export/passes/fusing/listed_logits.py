@@ -14,8 +14,8 @@ _LISTED = (
     ("Transpose", "Split", "Gather"),
     ("BitwiseXor", "Cast", "Transpose", "Gather"),
 )
-"""What leads, from the last on, to a product with rows of a table: of floats, of parts of them, of
-integers."""
+"""The operators before a product with listed rows of a table, from the last to the first: the
+product is of floats, of parts of them, or of integers."""
 
 
 def fuse_listed_logits(groups: Groups, node: NodeProto) -> None:

@@ -58,7 +58,8 @@ def fuse_post_norms(groups: Groups, node: NodeProto) -> None:
 
 
 def _residual(groups: Groups, norm: NodeProto) -> NodeProto | None:
-    """What a norm with gain and bias is of, where that is the sum of two values."""
+    """The sum of two values that is the input of a norm with gain and bias; None if its input is
+    something else."""
     if norm.op_type != "LayerNormalization" or len(norm.input) != 3:
         return None
     add: NodeProto | None = groups.producers.get(norm.input[0])

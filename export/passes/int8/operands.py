@@ -63,12 +63,12 @@ def quantize_rows(graph: Rewriting, name: str, axes: Shape) -> tuple[str, str]:
 
 
 def row_parts(graph: Rewriting, name: str, axes: Shape) -> list[tuple[str, str]]:
-    """What `quantize_rows` gives for a flat value and, where activations have 16 bits, for what its
-    rounding leaves, too; products of all parts are to be added up.
+    """The results of `quantize_rows` for a flat value; if activations have 16 bits, also for the
+    rest that its rounding leaves. The products of all parts are to be added up.
 
-    before    x [M,K]
-    after     x -> u8 rows and their scales -> Cast -> Sub 128 -> Mul -> Sub from x -> u8 rows and
-              their scales
+      before    x [M,K]
+      after     x -> u8 rows and their scales -> Cast -> Sub 128 -> Mul -> Sub from x -> u8 rows and
+                their scales
     """
     rest = f"{name}_rest"
     u8, scales = quantize_rows(graph, name, axes)

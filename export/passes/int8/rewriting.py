@@ -1,8 +1,8 @@
-"""One walk through a graph in topological order, in which rules write a new graph.
+"""A walk through a graph in topological order, in which rules write a new graph.
 
-Rows are all axes of a value but its last: [B,Q,D] has M = B * Q rows, a joint state [B,S,Q,D] has
-M = B * S * Q. A value of three and more axes can exist in two forms: its own shape, and flat,
-[M,*], as GEMMs want it. Each form is made where something asks for it, once.
+Rows are all axes of a value but its last: [B,Q,D] has M = B * Q rows, a joint state [B,S,Q,D] has M
+= B * S * Q. A value of three and more axes can exist in two forms: its own shape, and flat, [M,*],
+as GEMMs want it. Each form is made once, and only if something asks for it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Rewriting:
         self.users = users_by_value(model.graph)
         self.outputs = {output.name for output in model.graph.output}
         self.relu_inputs: dict[str, str] = {}
-        """By the name of a ReLU's output, which is never negative."""
+        """The input of each ReLU, by the name of its output, which is never negative."""
         self.covered: set[str] = set()
         """Outputs of nodes that are part of what an earlier one has become."""
         self.quantized: dict[str, tuple[str, str]] = {}
@@ -137,7 +137,7 @@ class Rewriting:
         return name
 
     def flat_name(self, name: str) -> str:
-        """What the flat form of a value is called, which exists from here on."""
+        """The name of a value's flat form. From this call on the form exists."""
         self._flat[name] = name if name in self.flat_outputs else f"{name}_flat"
         return self._flat[name]
 
@@ -236,7 +236,7 @@ class Rewriting:
 
 
 def _input_axes(model: onnx.ModelProto) -> dict[str, tuple[str, int]]:
-    """For each symbolic size an input of the graph that has it, and at which axis."""
+    """An input of the graph that has each symbolic size, and the axis at which it has it."""
     axes: dict[str, tuple[str, int]] = {}
     for value in model.graph.input:
         for place, dim in enumerate(value.type.tensor_type.shape.dim):

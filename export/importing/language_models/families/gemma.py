@@ -46,7 +46,7 @@ SIZES: dict[str, Any] = {
     "embedding_scale": "token",
     "ffn_bias": False,
 }
-"""What both have in common."""
+"""Settings that Gemma 2 and Gemma 3 have in common."""
 _HARMLESS = ("cache_implementation",)
 _OF_PICTURES = frozenset(
     {
@@ -62,7 +62,7 @@ _OF_PICTURES = frozenset(
 )
 """Options that say how pictures are read."""
 _PICTURES = re.compile(r"(model\.)?(vision_tower|multi_modal_projector)\.")
-"""How the tensors that read pictures begin, in newer files and in older ones."""
+"""The beginning of the names of tensors that read pictures, in newer and in older files."""
 _TEXTS = re.compile(r"^(model\.language_model|language_model\.model)\.")
 _IDS = {"bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0}
 """Unless a file says otherwise: beside its `text_config`, or in it."""
@@ -76,7 +76,8 @@ _LEFT_OUT = {
 }
 """Sizes that `transformers` does not write into a `text_config`, since they are its defaults."""
 GLOBAL_BASE, LOCAL_BASE = 1_000_000.0, 10_000.0
-"""Of rotary positions in Gemma 3, in layers that see all and in those that see a window."""
+"""Bases of rotary positions in Gemma 3, in layers that see all positions and in layers that see a
+window."""
 
 
 def read_gemma2(folder: Path) -> ImportedLanguageModel:

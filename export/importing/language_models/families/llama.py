@@ -32,7 +32,7 @@ NAMES = Names(
     up=("model.layers.{}.mlp.gate_proj", "model.layers.{}.mlp.up_proj"),
     down="model.layers.{}.mlp.down_proj",
 )
-"""What a Llama calls its tensors, and most others with it."""
+"""The names of tensors in a Llama, which most other families share."""
 
 
 def read_llama(folder: Path) -> ImportedLanguageModel:

@@ -35,7 +35,7 @@ _LONG = ("longrope", "su")
 _TRAINED = 4096
 """Positions of the first training, unless the options say otherwise."""
 _OLD = "yarn"
-"""What early files call it, too; `transformers` reads it as `longrope`."""
+"""The name of `longrope` in early files; `transformers` reads it as `longrope` too."""
 
 
 def read_phi3(folder: Path) -> ImportedLanguageModel:

@@ -22,7 +22,7 @@ NORMED_NAMES = replace(
     query_norm="model.layers.{}.self_attn.q_norm",
     key_norm="model.layers.{}.self_attn.k_norm",
 )
-"""Those with norms of queries and keys."""
+"""The names in models that also norm queries and keys."""
 
 
 def read_qwen2(folder: Path) -> ImportedLanguageModel:

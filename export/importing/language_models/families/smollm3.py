@@ -22,7 +22,7 @@ from export.importing.language_models.rotary import read_rotary
 from export.importing.model import read_options
 
 BASE = 2_000_000.0
-"""Of rotary positions."""
+"""Base of rotary positions."""
 
 
 def read_smollm3(folder: Path) -> ImportedLanguageModel:
@@ -44,7 +44,7 @@ def read_smollm3(folder: Path) -> ImportedLanguageModel:
 
 
 def _turned_layers(options: Options, count: int) -> tuple[int, ...]:
-    """1 for each layer with rotary positions, 0 for the others."""
+    """A number for each layer: 1 if it has rotary positions, 0 if not."""
     each, listed = options.get("no_rope_layer_interval", 4), options.get("no_rope_layers")
     if type(each) is not int or each < 1:
         raise ExportError(

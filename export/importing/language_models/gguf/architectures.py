@@ -49,29 +49,29 @@ class GgufHeader:
         return f"{self.architecture}.{name}"
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Such an option, or the default where it is not there."""
+        """The option `name` of the architecture, or the default if the file does not have it."""
         return self.options.get(self.key(name), default)
 
     def need(self, name: str, kind: type) -> Any:
-        """Such an option, which must be there and of that type."""
+        """The option `name` of the architecture, which must be present and of that type."""
         return self.options.need(self.key(name), kind)
 
     def must(self, name: str, *supported: Any, default: Any = None) -> Any:
-        """Such an option, which must have one of these values."""
+        """The option `name` of the architecture, which must have one of these values."""
         return self.options.must(self.key(name), *supported, default=default)
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """How one architecture is read."""
+    """The settings with which the files of one architecture are read."""
 
     kind: str
     names: Names
     own_sizes: Callable[[GgufHeader, Sizes], Sizes]
-    """What it has beside the sizes that all have; its layers may see less than `max_positions`,
-    which it may lower."""
+    """Returns the sizes that only this architecture has. It may lower `max_positions` if the layers
+    see less."""
     finish: Callable[[GgufHeader, ImportedLanguageModel], None] | None = None
-    """What is done to the model that has been read."""
+    """Changes the model after it has been read."""
 
 
 def read_sizes(
@@ -154,15 +154,15 @@ def _llama(header: GgufHeader, sizes: Sizes) -> Sizes:
 
 
 def _plain_llama(header: GgufHeader, sizes: Sizes) -> Sizes:
-    """Without a width of its own for heads."""
+    """The sizes of a Llama whose heads have no width of their own."""
     width = sizes["model_dim"] // max(sizes["num_heads"], 1)
     header.must("attention.key_length", width, default=width)
     return _llama(header, sizes)
 
 
 def _slowing(header: GgufHeader, sizes: Sizes) -> Sizes:
-    """How rotary positions are scaled, of which a file holds the result, by angle; raises
-    ExportError where that is not as Llama 3.1 and those after it do it."""
+    """The scaling of rotary positions, of which a file holds only the resulting factor of each
+    angle. Raises ExportError unless they are scaled as in Llama 3.1 and its successors."""
     slower_F = header.weights.take(_SLOWER, _width(sizes) // 2)
     scaled = {"rotary_scaling": "llama3", "rotary_factor": float(slower_F.max())}
     given = {name: value for name, value in sizes.items() if name != "max_positions"}
@@ -223,7 +223,8 @@ def _scale_phi3(header: GgufHeader, read: ImportedLanguageModel) -> None:
 
 
 def _gemma(header: GgufHeader, sizes: Sizes, window: int, each: int) -> Sizes:
-    """What both Gemmas have; each so manieth layer sees all, the others a window."""
+    """The sizes that both Gemmas have. Each `each`-th layer sees all positions, the others see a
+    window."""
     count = sizes["num_decoder_layers"]
     header.must("rope.dimension_count", _width(sizes), default=_width(sizes))
     kinds = [SLIDING if (number + 1) % each else FULL for number in range(count)]
@@ -325,4 +326,4 @@ ARCHITECTURES = {
     "gptneox": Architecture("GPT-NeoX", _FUSED, _gpt_neox),
     "smollm3": Architecture("SmolLM3", _HALVED, _smollm3),
 }
-"""By the name in a header. Gains of Gemma's norms are stored as they are."""
+"""The architectures by their names in a header. The gains of Gemma's norms are stored unchanged."""

@@ -19,11 +19,12 @@ _ORDINARY, _CONTROL, _ADDED = 1, 3, 4
 """Types of tokens."""
 _SPACE = "\u2581"
 _MERGES, _PIECES = "gpt2", "llama"
-"""What `tokenizer.ggml.model` calls merges of bytes, and pieces of SentencePiece."""
+"""The values of `tokenizer.ggml.model` for merges of bytes and for pieces of SentencePiece."""
 
 
 def _words(digits: str) -> str:
-    """What GPT-4 never merges across, with so many digits together."""
+    """The pattern of GPT-4 for parts of a text that no merge crosses; `digits` is the pattern of
+    digits that stay together."""
     found = r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"""
     found += digits + r"""| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"""
     return found
@@ -43,7 +44,7 @@ _BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=False, us
 
 @dataclass(frozen=True)
 class _Splitter:
-    """What stands between merges never."""
+    """The splitting of a text into parts that no merge crosses."""
 
     parts: Sequence[Any]
     normalises: bool = False
@@ -68,7 +69,7 @@ _SPLITTERS = {
     "qwen2": _Splitter(_by(_words(r"\p{N}")), normalises=True),
     "gpt-4o": _Splitter(_by(_cased_words())),
 }
-"""By the name that llama.cpp has for it."""
+"""The splitters by llama.cpp's names for them."""
 
 
 def read_gguf_tokenizer(
