@@ -54,14 +54,14 @@ class RowBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One row as it was read."""
+    """One row of a file as it was read."""
 
     texts: tuple[str, ...] | None = None
     """The texts of the named columns; None if the row is not decoded."""
     value: Any = None
     """The whole JSONL object or the cells of the table row; they are written back."""
     error: str = ""
-    """Why the row cannot be read; empty if it can."""
+    """The reason why the row cannot be read; empty if it can."""
 
 
 def kind_of(path: Path) -> Kind:
@@ -71,12 +71,12 @@ def kind_of(path: Path) -> Kind:
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether the name of a file says that it is gzipped."""
+    """Whether a file is gzipped, judged by its name."""
     return path.suffix.lower() == ".gz"
 
 
 def open_bytes(path: Path, mode: Literal["rb", "wb"], like: Path) -> IO[bytes]:
-    """Open a file; decompress it if the name `like` says that it is gzipped."""
+    """Open a file; decompress it if `like`, the name it stands for, is that of a gzipped file."""
     return cast("IO[bytes]", gzip.open(path, mode)) if is_compressed(like) else path.open(mode)
 
 

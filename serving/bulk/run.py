@@ -19,9 +19,10 @@ from serving.progress import ProgressLine
 from serving.threads import default_threads
 
 BLOCK_ROWS = 1000
-"""Rows of a block: what a dying worker loses, yet enough to batch rows of like length."""
+"""Number of rows in a block: few enough to lose when a worker dies, and enough to batch rows of
+similar length."""
 _TRIES = 3
-"""How often a block is tried if its worker dies each time."""
+"""Number of attempts at a block whose worker dies each time."""
 
 
 def run(
@@ -106,7 +107,7 @@ def failed_rows(out: Path) -> Path:
 
 
 def _plan(task: BulkTask) -> dict[str, Any]:
-    """What a resumed run must have in common with the first one."""
+    """The settings that a resumed run must share with the first one."""
     asked = dataclasses.asdict(task) | {"columns": list(task.columns)}
     for name in ("bundle", "file", "threads", "zero_shot"):
         del asked[name]

@@ -1,4 +1,5 @@
-"""Decodes one block in one process: reads it, decodes it and returns what is to be written."""
+"""Decodes one block in one process: reads it, decodes it and returns its content with the
+results."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from serving.translation.translator import Translator, Wishes
 
 @dataclass(frozen=True, kw_only=True)
 class BulkTask:
-    """What to do with every row."""
+    """The work on every row of a file."""
 
     bundle: Path
     file: Path
@@ -39,7 +40,7 @@ class BulkTask:
     n_best: int = 0
     """Number of translations of each row; 0 returns the best one, not in a list."""
     threads: int = 1
-    """Threads of one process."""
+    """Number of threads of one process."""
 
     @property
     def form(self) -> Form:

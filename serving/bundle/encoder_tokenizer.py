@@ -24,7 +24,8 @@ class EncoderTokenizer:
     """A tokenizer file with its special ids and the longest input of the model."""
 
     def __init__(self, path: Path, vocab_size: int, max_length: int) -> None:
-        """Raises BundleError if the file is no tokenizer, or has more ids than the model."""
+        """Load the tokenizer. Raises BundleError if the file is not a tokenizer, or has more ids
+        than the model."""
         from tokenizers import Tokenizer  # which takes memory in a server without encoders, too
 
         try:
@@ -92,8 +93,8 @@ class EncoderTokenizer:
 
 
 def _shortened(lengths: Sequence[int], room: int) -> tuple[int, int]:
-    """How many ids each text of a pair keeps. The longer text is cut first. If both are cut, the
-    longer one keeps an odd id, or the second one if both are equally long."""
+    """Number of ids that each text of a pair keeps. The longer text is cut first. If both are cut,
+    the longer one keeps an odd id, or the second one if both are equally long."""
     first, second = lengths
     half = room // 2
     if first <= half:

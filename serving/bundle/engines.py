@@ -17,7 +17,7 @@ Span = tuple[NonNegativeInt, NonNegativeInt, NonNegativeInt]
 
 
 class EngineFile(Strict):
-    """One graph compiled by TensorRT, for a range of sizes, and for one GPU or any.
+    """A graph compiled by TensorRT for a range of sizes, and for one GPU or any.
 
     The graph itself stays in the bundle. It is run if the engine does not fit.
     """
@@ -29,7 +29,7 @@ class EngineFile(Strict):
     """Number of cache slots; null if the graph has no caches."""
     library: Library
     version: str
-    """Version of that library. An engine runs with the version that built it only."""
+    """Version of that library. An engine runs only with the version that built it."""
     gpu: str
     """Name of the GPU that the engine was built for, or `any`."""
     compute_capability: str | None = None

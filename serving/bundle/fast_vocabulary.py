@@ -21,12 +21,12 @@ _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 class FastVocabulary:
-    """Text to ids and back.
+    """Converts text to ids and back.
 
     Control pieces are the special tokens of the file, and ids of the model that the file does not
-    list. Text of a caller is never encoded to them; `encode_marked` reads special tokens that a
-    chat template has written. Raises ValueError if the file is no tokenizer of a generating model,
-    or has ids that the model does not have.
+    list. A caller's text is never encoded to them; `encode_marked` reads special tokens that a chat
+    template has written. Raises ValueError if the file is not a tokenizer of a generating model, or
+    has ids that the model does not have.
     """
 
     def __init__(self, path: Path, vocab_size: int, special_ids: SpecialIds) -> None:
@@ -85,13 +85,13 @@ class FastVocabulary:
         return list(self._marked.encode(text, add_special_tokens=False).ids)
 
     def decode(self, ids: list[int]) -> str:
-        """Text of the given ids. Control pieces are dropped; each run of bytes that is no character
-        becomes one or several U+FFFD."""
+        """Text of the given ids. Control pieces are dropped; each run of bytes that is not a
+        character becomes one or several U+FFFD."""
         kept = [number for number in ids if number not in self._control]
         return str(self._tokenizer.decode(kept, skip_special_tokens=False))
 
     def pieces(self, ids: list[int]) -> list[str]:
-        """The written form of each id: its text, or its bytes if they are no whole characters."""
+        """The written form of each id: its text, or its bytes if they are not whole characters."""
         return [self._written[number] for number in ids]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
@@ -114,16 +114,16 @@ class FastVocabulary:
         return [self.encode(text)]
 
     def is_byte(self, token_id: int) -> bool:
-        """Whether the bytes of an id are no whole characters: it may begin or end within a
+        """Whether the bytes of an id are not whole characters: it may begin or end within a
         character."""
         return token_id in self._bytes
 
     def is_control(self, token_id: int) -> bool:
-        """Whether the id vanishes in `decode`."""
+        """Whether `decode` drops the id."""
         return token_id in self._control
 
     def control_id(self, piece: str) -> int | None:
-        """The id of a control piece, or None where there is no such piece."""
+        """The id of a control piece, or None if there is no such piece."""
         return next((i for i in self._control if self._written[i] == piece), None)
 
     def serialized(self) -> bytes:
@@ -155,7 +155,8 @@ class FastVocabulary:
         self._written[number] = text if whole else "".join(f"<0x{byte:02X}>" for byte in content)
 
     def _read_beginning(self) -> tuple[int, ...]:
-        """The ids that the file puts before a text; raises ValueError if it puts any behind it."""
+        """The ids that the file puts before a text. Raises ValueError if it puts any after a
+        text."""
         encoded = self._tokenizer.encode("a")
         plain = self.encode("a")
         behind = len(encoded.ids) - len(plain)

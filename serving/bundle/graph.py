@@ -49,13 +49,13 @@ Role = Literal[
 
 
 class Tensor(Strict):
-    """One input or output of a graph."""
+    """An input or output of a graph."""
 
     name: str
     dtype: DType
     axes: tuple[str | int, ...]
-    """Letters B K Q C S D V N R T, M rows of logits or ids of packed texts, BS = B * S, L pieces of
-    the longest shortlist, or fixed sizes."""
+    """Axes by letter (B K Q C S D V N R T; M for rows of logits or ids of packed texts; BS = B * S;
+    L for pieces of the longest shortlist) or by fixed size."""
     role: Role
 
     @field_validator("axes")
@@ -68,17 +68,17 @@ class Tensor(Strict):
 
     @property
     def slot_size(self) -> int:
-        """Of a cache: numbers in one slot of a row."""
+        """Number of numbers in one slot of a row, if this is a cache."""
         return math.prod(axis for axis in self.axes if isinstance(axis, int))
 
     @property
     def is_cache(self) -> bool:
-        """Whether each step reads it and writes to it in place."""
+        """Whether the tensor is a cache, which each step reads and writes in place."""
         return self.role in ("self", "state")
 
 
 class Graph(Strict):
-    """One ONNX file, and the inputs and outputs of its graph by role."""
+    """An ONNX file, and the inputs and outputs of its graph by role."""
 
     file: str
     opset: int

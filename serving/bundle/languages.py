@@ -12,9 +12,9 @@ from serving.bundle.strict import Strict
 from serving.errors import UnknownLanguageError
 
 _MOST_LISTED = 40
-"""Language pairs listed in one message."""
+"""Largest number of language pairs listed in one message."""
 _MOST_SUBTAGS = 4
-"""The subtags after the language: script, region and variants."""
+"""Largest number of subtags after the language: script, region and variants."""
 
 
 def match_language(asked: str, known: Collection[str]) -> str | None:

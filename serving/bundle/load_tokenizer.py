@@ -63,7 +63,7 @@ def load_tokenizer(
 
 
 def _moses(path: Path, vocabulary: bytes, special_ids: SpecialIds) -> TextTokenizer:
-    """Other bundles do without these packages."""
+    """Import the module for Moses vocabularies, whose packages other bundles do not need."""
     try:
         from serving.bundle.moses import MosesVocabulary
     except ImportError as error:

@@ -16,11 +16,12 @@ from serving.search.ids import OWN_IDS, SpecialIds
 from serving.search.options import SearchOptions
 
 CARD = "README.md"
-"""The model card. People may edit it: the hashes do not cover it."""
+"""File name of the model card. People may edit it: the hashes do not cover it."""
 
 Family = Literal["transformer", "macaron", "joint", "lm", "bert"]
 Precision = Literal["fp32", "int8", "fp16", "bf16", "w8a16"]
-"""w8a16: products in fp16 whose weights are stored in int8."""
+"""Type of the numbers in a model's products. `w8a16` means products in fp16 whose weights are
+stored in int8."""
 Task = Literal["translate", "generate", "encode", "classify"]
 DECODED: tuple[Task, ...] = ("translate", "generate")
 """Tasks that decode outputs step by step. The other tasks read each text once."""
@@ -58,10 +59,11 @@ class ModelSizes(Strict):
     reach: tuple[PositiveInt, ...] | None = None
     """Slots that each layer can see; null if it sees all."""
     recurrent: bool = False
-    """Whether a state is computed from the parent's. Given tokens are then read one a call."""
+    """Whether a state is computed from the parent's. If so, given tokens are read one per call."""
     follows: bool = Field(default=False, exclude_if=lambda follows: not follows)
-    """Whether a step may put several tokens into one row, which come out as one after the other to
-    the bit where the native kernels are used: then all attention is theirs."""
+    """Whether a step may put several tokens into one row, with outputs equal to the bit to those of
+    one token after another. That holds where the native kernels are used, which then compute all
+    attention."""
     alignment_layer: NonNegativeInt | None = None
     """Decoder layer of the alignment queries; null is the last, as in older bundles. It has no
     meaning if the graph gives the alignment itself."""
@@ -80,9 +82,10 @@ class TokenizerFiles(Strict):
     source_vocabulary_file: str | None = Field(default=None, exclude_if=lambda file: file is None)
     """The vocabulary of the source, if its ids differ from the target's."""
     source_end: bool = Field(default=True, exclude_if=lambda ends: ends)
-    """Whether eos ends each source; models of OpenNMT read sources without one."""
+    """Whether eos ends each source; models of OpenNMT read sources without it."""
     chat_template_file: str | None = Field(default=None, exclude_if=lambda file: file is None)
-    """For language models: a Jinja template that writes the messages of a chat as one text."""
+    """File with a Jinja template that writes the messages of a chat as one text; for language
+    models."""
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -94,22 +97,22 @@ class TokenizerFiles(Strict):
 
 
 class Reading(Strict):
-    """What the graph computes from an encoder's states for each text."""
+    """The values that the graph computes for each text from an encoder's states."""
 
     pooling: Literal["cls", "mean"]
-    """The first token's state, or the mean of all."""
+    """Whether the first token's state is used, or the mean of all states."""
     normalised: bool = False
     """Whether a vector has length one."""
     labels: tuple[str, ...] = ()
     """The classes, in the order of the scores. A single class is a score by itself."""
     prompts: dict[str, str] = Field(default={}, exclude_if=lambda prompts: not prompts)
-    """What may stand before a text, by name."""
+    """Prompts that may stand before a text, by name."""
     default_prompt: str | None = Field(default=None, exclude_if=lambda name: name is None)
-    """The name of what stands before a text whose request names none."""
+    """Name of the prompt for a text whose request names none."""
 
     def prompt(self, name: str | None) -> str:
-        """What stands before a text: the prompt of that name, the default one or nothing. Raises
-        InvalidOptionError for a name that is not there."""
+        """The prompt before a text: the one of that name, the default one or an empty text. Raises
+        InvalidOptionError for an unknown name."""
         name = self.default_prompt if name is None else name
         if name is None:
             return ""
@@ -123,7 +126,7 @@ class Reading(Strict):
 
 
 class Quality(Strict):
-    """One measured score on a named data set."""
+    """A measured score on a named data set."""
 
     data: str
     metric: str
@@ -133,12 +136,13 @@ class Quality(Strict):
 
 
 class Calibration(Strict):
-    """How likely a translation is good, by its score under the bundle's own search options."""
+    """The probability that a translation is good, as a function of its score under the bundle's own
+    search options."""
 
     method: Literal["logistic"] = "logistic"
-    """1 / (1 + exp(-(slope * score + intercept)))"""
+    """The function fitted: 1 / (1 + exp(-(slope * score + intercept)))."""
     event: str
-    """What counts as good."""
+    """Description of a good translation: the event whose probability is computed."""
     slope: float
     intercept: float
     data: str
@@ -169,44 +173,46 @@ class Manifest(Strict):
     block: str
     precision: Precision
     activations: Activations = "row"
-    """int8: a scale for each row, the same with 16 bits, or static scales from a text at export."""
+    """Scales of the activations in int8 products: one for each row, the same with 16 bits, or
+    static ones from a text at export."""
     target: Literal["cpu", "cuda", "tensorrt"]
     priority: int = 0
     """If several models serve a language pair, the one with the highest priority is used."""
     sizes: ModelSizes
     special_ids: SpecialIds | None = OWN_IDS
-    """null if the tokenizer's file has them."""
+    """Ids of the special pieces; null if the tokenizer's file has them."""
     other_ends: tuple[int, ...] = Field(default=(), exclude_if=lambda ids: not ids)
-    """For language models: further ids that end a text, as eos does."""
+    """Further ids that end a text, as eos does; for language models."""
     languages: Languages
     tokenizer: TokenizerFiles
     reading: Reading | None = Field(default=None, exclude_if=lambda reading: reading is None)
-    """For encoders only."""
+    """The values that an encoder's graph gives for each text; encoders only."""
     encoder: Graph | None
     step: Graph | None
-    """null if nothing is decoded."""
+    """The step graph; null if nothing is decoded."""
     engines: tuple[EngineFile, ...] = ()
     """The graphs as TensorRT engines, if they were built."""
     shortlist: ShortlistFiles | None = None
     probe_file: str | None = None
-    """A small int8 product with a known result, which the runtime checks when it loads."""
+    """File with a small int8 product of known result, which the runtime checks when it loads."""
     search: dict[str, Any] = Field(default_factory=dict)
     """Default search options; for language models default generation options."""
     parity: dict[str, Any] = Field(default_factory=dict)
     """The figures of the comparison of the bundle with its checkpoint."""
     quality: tuple[Quality, ...] = ()
     calibration: Calibration | None = None
-    """How likely a translation is good, by its score, if that was fitted."""
+    """The function from a translation's score to the probability that it is good, if it was
+    fitted."""
     attribution: str = ""
     demonstration: str = Field(default="", exclude_if=lambda text: not text)
-    """What the model shows and what it cannot do, in a sentence or two, if it is no model for real
-    use."""
+    """Purpose and limits of a demonstration model, in a sentence or two; empty if the model is
+    meant for real use."""
     recipe: dict[str, Any] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
     commit: str = ""
     files: dict[str, str] = Field(default_factory=dict)
-    """The sha256, in hexadecimal, of every other file in the folder by name. The card and engines
-    are not among them."""
+    """The sha256, in hexadecimal, of every other file in the folder, by name, except the card and
+    the engines."""
 
     @property
     def step_graph(self) -> Graph:
@@ -235,7 +241,8 @@ class Manifest(Strict):
 
     @property
     def caches(self) -> list[Tensor]:
-        """What a step keeps of each position: keys and values, and states of other modules."""
+        """The values that a step keeps for each position: keys and values, and states of other
+        modules."""
         return [tensor for tensor in self.step_graph.inputs if tensor.is_cache]
 
     @property

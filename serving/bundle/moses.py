@@ -1,5 +1,5 @@
-"""Vocabularies of Moses tokens (Koehn et al. 2007) split by BPE (Sennrich et al. 2016), as many
-checkpoints of other projects have them.
+"""Vocabularies of Moses tokens (Koehn et al. 2007) split by BPE (Sennrich et al. 2016), as in many
+checkpoints of other projects.
 
 `sacremoses` tokenizes and `subword-nmt` splits. Both come with the extra `moses`, so this module is
 imported for such bundles only.
@@ -20,7 +20,7 @@ from serving.bundle.pieces import check_special_ids, read_vocabulary
 from serving.search.ids import SpecialIds
 
 GOES_ON = "@@"
-"""Ends a piece within a word."""
+"""The end of a piece that its word continues after."""
 HYPHEN = "@-@"
 """The token of a hyphen within a word."""
 _SIGNS = {
@@ -47,7 +47,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class MosesRules:
-    """How the texts of one side are tokenized and split."""
+    """The rules by which the texts of one side are tokenized and split."""
 
     language: str
     """Language of the Moses rules (ISO 639-1)."""
@@ -87,7 +87,7 @@ def read_rules(content: bytes) -> MosesRules:
 
 
 class MosesVocabulary:
-    """Text to the ids of a vocabulary and back.
+    """Converts text to the ids of a vocabulary and back.
 
     `rules` is the content of a file of `MosesRules`, `vocabulary` that of a JSON file as in
     `PieceVocabulary`. There are no byte pieces: characters outside the vocabulary are unknown.
@@ -110,7 +110,7 @@ class MosesVocabulary:
 
     @property
     def vocab_size(self) -> int:
-        """How many ids there are, special ones included."""
+        """Number of ids, special ones included."""
         return len(self._pieces)
 
     def encode(self, text: str) -> list[int]:
@@ -123,7 +123,7 @@ class MosesVocabulary:
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: list[int]) -> str:
-        """Text of the given ids; control pieces vanish."""
+        """Text of the given ids; control pieces are dropped."""
         words = ["".join(part for _, part in word) for word in self._joined(ids)]
         return str(self._detokenizer.detokenize(words, unescape=self._rules.escape))
 
@@ -141,7 +141,7 @@ class MosesVocabulary:
         return found
 
     def decoded_spans(self, ids: list[int]) -> list[Span]:
-        """`spans` in the text of `decode`; ids that vanish in it have no width."""
+        """`spans` in the text of `decode`; ids that it drops have no width."""
         text, end = self.decode(ids), 0
         places: dict[int, Span] = {}
         for word in self._joined(ids):
@@ -158,7 +158,7 @@ class MosesVocabulary:
         return [self.encode(text)]
 
     def is_byte(self, token_id: int) -> bool:
-        """No piece is a byte."""
+        """False: this vocabulary has no byte pieces."""
         del token_id
         return False
 
@@ -170,11 +170,11 @@ class MosesVocabulary:
         return piece.endswith(GOES_ON) or not all(_SIGNS.get(unit, unit).isalnum() for unit in last)
 
     def is_control(self, token_id: int) -> bool:
-        """Whether the id vanishes in `decode`."""
+        """Whether `decode` drops the id."""
         return token_id in self._control
 
     def control_id(self, piece: str) -> int | None:
-        """The id of a control piece, or None where there is no such piece."""
+        """The id of a control piece, or None if there is no such piece."""
         return next((i for i in self._control if self._pieces[i] == piece), None)
 
     def serialized(self) -> bytes:
@@ -191,7 +191,7 @@ class MosesVocabulary:
         )
 
     def _words(self, text: str) -> list[str]:
-        """Moses' tokens."""
+        """The tokens of a text, by Moses' rules."""
         words = self._tokenizer.tokenize(
             self._folded(text),
             aggressive_dash_splits=self._rules.hyphens,

@@ -16,7 +16,7 @@ _SPACE = "\u2581"
 
 
 class PieceVocabulary:
-    """Text to the ids of a vocabulary and back, by a SentencePiece model.
+    """Converts text to the ids of a vocabulary and back, by a SentencePiece model.
 
     The vocabulary is the content of a JSON file: `pieces` has the written form of each id,
     `control` the ids that no text is encoded to and that `decode` drops. A piece of the model that
@@ -42,7 +42,7 @@ class PieceVocabulary:
 
     @property
     def vocab_size(self) -> int:
-        """How many ids there are, special ones included."""
+        """Number of ids, special ones included."""
         return len(self._pieces)
 
     def encode(self, text: str) -> list[int]:
@@ -54,7 +54,7 @@ class PieceVocabulary:
         return [self._ids_of(pieces) for pieces in self._model.encode(texts, return_type=str)]
 
     def decode(self, ids: list[int]) -> str:
-        """Text of the given ids; control pieces vanish."""
+        """Text of the given ids; control pieces are dropped."""
         pieces = self._written(ids)
         text = str(self._model.decode(pieces)) if pieces else ""
         return text.replace(_SPACE, " ")[self._lead(pieces) :]
@@ -64,11 +64,11 @@ class PieceVocabulary:
         return [self._pieces[i] for i in ids]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where in a text each of its ids begins and ends, in characters."""
+        """Begin and end of each id in a text, in characters."""
         return list(self._model.encode(text, return_type="offset_mapping")["offsets"])
 
     def decoded_spans(self, ids: list[int]) -> list[tuple[int, int]]:
-        """`spans` in the text of `decode`; ids that vanish in it have no width."""
+        """`spans` in the text of `decode`; ids that it drops have no width."""
         pieces = self._written(ids)
         lead = self._lead(pieces)
         found: Iterator[tuple[int, int]] = iter(())
@@ -84,7 +84,7 @@ class PieceVocabulary:
         return spans[1:]
 
     def segmentations(self, text: str) -> list[list[int]]:
-        """Segmentations of a text, the likeliest first, not all of them; a BPE model has one."""
+        """Some segmentations of a text, the likeliest first; a BPE model has only one."""
         try:
             found = self._model.nbest_encode_as_pieces(text, nbest_size=_SEGMENTATIONS)
         except RuntimeError:
@@ -92,15 +92,15 @@ class PieceVocabulary:
         return [self._ids_of(pieces) for pieces in found]
 
     def is_byte(self, token_id: int) -> bool:
-        """Whether the id stands for one byte of a character that is no piece."""
+        """Whether the id stands for one byte of a character that is not a piece."""
         return token_id in self._bytes
 
     def is_control(self, token_id: int) -> bool:
-        """Whether the id vanishes in `decode`."""
+        """Whether `decode` drops the id."""
         return token_id in self._control
 
     def control_id(self, piece: str) -> int | None:
-        """The id of a control piece, or None where there is no such piece."""
+        """The id of a control piece, or None if there is no such piece."""
         return next((i for i in self._control if self._pieces[i] == piece), None)
 
     def serialized(self) -> bytes:
@@ -124,7 +124,7 @@ class PieceVocabulary:
 
 def check_special_ids(special_ids: SpecialIds, size: int) -> None:
     """Raise ValueError if a special id of texts lies outside a vocabulary of this size. The start
-    and padding ids of the decoder may lie behind the source's vocabulary."""
+    and padding ids of the decoder may lie outside the source's vocabulary."""
     for name, found in (("unk", special_ids.unk), ("eos", special_ids.eos)):
         if not 0 <= found < size:
             raise ValueError(f"{name} must be in [0, {size - 1}], got {found}")

@@ -1,4 +1,5 @@
-"""Parts of a manifest: they are never changed, and refuse what they do not know."""
+"""Base class for the parts of a manifest. They cannot be changed, and unknown fields are an
+error."""
 
 from __future__ import annotations
 
@@ -6,6 +7,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Strict(BaseModel):
-    """One part, checked as it is read."""
+    """Part of a manifest, checked as it is read."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

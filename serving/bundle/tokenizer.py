@@ -15,7 +15,7 @@ _SEGMENTATIONS = 64
 
 
 class TextTokenizer(Protocol):
-    """The operations of a vocabulary that texts need."""
+    """The operations on a vocabulary that the handling of texts needs."""
 
     @property
     def unk_id(self) -> int:
@@ -34,7 +34,7 @@ class TextTokenizer(Protocol):
 
     @property
     def vocab_size(self) -> int:
-        """How many ids there are, special ones included."""
+        """Number of ids, special ones included."""
         ...
 
     def encode(self, text: str) -> list[int]:
@@ -54,15 +54,15 @@ class TextTokenizer(Protocol):
         ...
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where in a text each of its ids begins and ends, in characters."""
+        """Begin and end of each id in a text, in characters."""
         ...
 
     def decoded_spans(self, ids: list[int]) -> list[tuple[int, int]]:
-        """Where in the text of `decode` each id begins and ends, in characters."""
+        """Begin and end of each id in the text of `decode`, in characters."""
         ...
 
     def segmentations(self, text: str) -> list[list[int]]:
-        """Ways to write a text as ids, the likeliest first, not all of them."""
+        """Some segmentations of a text into ids, the likeliest first."""
         ...
 
     def is_byte(self, token_id: int) -> bool:
@@ -70,15 +70,15 @@ class TextTokenizer(Protocol):
         ...
 
     def is_control(self, token_id: int) -> bool:
-        """Whether the id has no text, as padding has none, and ends no character."""
+        """Whether the id has no text and does not end a character, as with padding."""
         ...
 
     def control_id(self, piece: str) -> int | None:
-        """The id of a piece that no text is encoded to, or None where there is no such piece."""
+        """The id of a piece that no text is encoded to, or None if there is no such piece."""
         ...
 
     def serialized(self) -> bytes:
-        """The bytes of the file that it was read from, for a copy of it."""
+        """The bytes of the file that the vocabulary was read from, for a copy of it."""
         ...
 
 
@@ -89,9 +89,9 @@ def ids_of_pieces(tokenizer: TextTokenizer) -> dict[str, int]:
 
 
 class Tokenizer:
-    """One SentencePiece model.
+    """A SentencePiece model.
 
-    Raises ValueError where the model's special ids are not the project's.
+    Raises ValueError if the model's special ids are not the project's.
     """
 
     unk_id, eos_id = UNK_ID, EOS_ID
@@ -114,7 +114,7 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """How many pieces there are, special ones included."""
+        """Number of pieces, special ones included."""
         return int(self._model.vocab_size())
 
     def encode(self, text: str) -> list[int]:
@@ -126,7 +126,7 @@ class Tokenizer:
         return list(self._model.encode(texts, num_threads=threads))
 
     def decode(self, ids: list[int]) -> str:
-        """Text of the given ids; special ids other than unk vanish."""
+        """Text of the given ids; special ids other than unk are dropped."""
         return str(self._model.decode([i for i in ids if i not in _VANISHING]))
 
     def pieces(self, ids: list[int]) -> list[str]:
@@ -134,12 +134,12 @@ class Tokenizer:
         return [str(self._model.id_to_piece(i)) for i in ids]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Begin and end of each id in a text, in characters; of a character's bytes only the last
-        one has its width."""
+        """Begin and end of each id in a text, in characters. Of the bytes of a character only the
+        last one has its width."""
         return list(self._model.encode(text, return_type="offset_mapping")["offsets"])
 
     def decoded_spans(self, ids: list[int]) -> list[tuple[int, int]]:
-        """`spans` in the text of `decode`; ids that vanish in it have no width."""
+        """`spans` in the text of `decode`; ids that it drops have no width."""
         kept = [i for i in ids if i not in _VANISHING]
         found = iter(self._model.decode(kept, return_type="offset_mapping")["offsets"])
         spans = [(0, 0)]
@@ -148,12 +148,12 @@ class Tokenizer:
         return spans[1:]
 
     def segmentations(self, text: str) -> list[list[int]]:
-        """Ways to write a text as pieces, the likeliest first, not all of them."""
+        """Some segmentations of a text into pieces, the likeliest first."""
         found = self._model.nbest_encode_as_ids(text, nbest_size=_SEGMENTATIONS)
         return [list(ids) for ids in found]
 
     def is_byte(self, token_id: int) -> bool:
-        """Whether the id stands for one byte of a character that is no piece."""
+        """Whether the id stands for one byte of a character that is not a piece."""
         return bool(self._model.is_byte(token_id))
 
     def is_control(self, token_id: int) -> bool:

@@ -1,4 +1,5 @@
-"""Word-level vocabularies: a text file with a type a line, whose id is the line's number from 0."""
+"""Word-level vocabularies: a text file with one type per line, whose id is the number of the line,
+from 0."""
 
 from __future__ import annotations
 
@@ -13,15 +14,16 @@ UNK, EOS = "<unk>", "<eos>"
 
 
 class WordVocabulary:
-    """Text to ids and back, a word (what white space separates) at a time.
+    """Converts text to ids and back, word by word; words are separated by white space.
 
-    `<unk>` and `<eos>` have the project's ids, 1 and 3; a vocabulary of a published size has no
-    room for padding and bos, so ids 0 and 2 are words. Raises ValueError where the file is none.
+    `<unk>` and `<eos>` have the project's ids, 1 and 3. A vocabulary of a published size has no
+    room for padding and bos, so ids 0 and 2 are words. Raises ValueError if the file is not such a
+    vocabulary.
     """
 
     unk_id, eos_id = UNK_ID, EOS_ID
     beginning = (EOS_ID,)
-    """Which ends the text before."""
+    """The id that ends the text before a new one."""
 
     def __init__(self, path: Path) -> None:
         content = path.read_bytes()
@@ -40,7 +42,7 @@ class WordVocabulary:
 
     @property
     def vocab_size(self) -> int:
-        """How many types there are, `<unk>` and `<eos>` included."""
+        """Number of types, `<unk>` and `<eos>` included."""
         return len(self._types)
 
     def encode(self, text: str) -> list[int]:
@@ -52,7 +54,7 @@ class WordVocabulary:
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: list[int]) -> str:
-        """Words with spaces between; eos vanishes."""
+        """The words with spaces between them; eos is dropped."""
         return " ".join(self._types[i] for i in ids if i != EOS_ID)
 
     def pieces(self, ids: list[int]) -> list[str]:
@@ -60,7 +62,7 @@ class WordVocabulary:
         return [self._types[i] for i in ids]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where in a text each of its words begins and ends, in characters."""
+        """Begin and end of each word of a text, in characters."""
         return [word.span() for word in re.finditer(r"\S+", text)]
 
     def decoded_spans(self, ids: list[int]) -> list[tuple[int, int]]:
@@ -73,20 +75,20 @@ class WordVocabulary:
         return spans
 
     def segmentations(self, text: str) -> list[list[int]]:
-        """The one way to write a text as words."""
+        """The only segmentation of a text."""
         return [self.encode(text)]
 
     def is_byte(self, token_id: int) -> bool:
-        """No word is a byte."""
+        """False: no word is a byte."""
         del token_id
         return False
 
     def is_control(self, token_id: int) -> bool:
-        """Whether the id is eos, which alone has no text."""
+        """Whether the id is eos, the only id without text."""
         return token_id == EOS_ID
 
     def control_id(self, piece: str) -> int | None:
-        """No word is out of reach of texts."""
+        """None: every word can occur in a text, so there are no control pieces."""
         del piece
         return None
 

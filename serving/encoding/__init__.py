@@ -1,1 +1,1 @@
-"""What an encoder reads of texts: vectors, and probabilities of classes; no HTTP."""
+"""Reads texts with an encoder: vectors, and probabilities of classes; no HTTP."""

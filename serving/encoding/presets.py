@@ -1,4 +1,4 @@
-"""Encoders as a preset wants them."""
+"""Loads encoders as a preset requires."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _PROBE = "1 2 3"
 
 
 def load_reader(folder: Path, preset: Preset, threads: int) -> TextReader:
-    """An encoder's bundle: for throughput a batch on each thread, for latency one batch on as many
-    threads as are fastest for a short text; on a GPU as many batches as it has streams for. Raises
-    BundleError."""
+    """Load an encoder's bundle. For throughput it reads a batch on each thread, for latency one
+    batch on as many threads as are fastest for a short text, and on a GPU as many batches as it has
+    streams for. Raises BundleError."""
     if not computes_on_cpu(parse_manifest(folder)):
         return TextReader(folder, threads=1, workers=MOST_STREAMS)
     if preset == "throughput":

@@ -82,10 +82,10 @@ class TextReader:
     def read(
         self, texts: Sequence[Input], *, truncate: bool = False, prompt_name: str | None = None
     ) -> Floats:
-        """Vectors [B,D] of a bundle for `encode`, logits [B,C] of one for `classify`.
+        """Read inputs: vectors [B,D] by a bundle for `encode`, logits [B,C] by one for `classify`.
 
-        What does not fit a device's memory is read in halves; DeviceMemoryError is for a text that
-        does not fit alone.
+        Inputs that do not fit into a device's memory are read in halves. Raises DeviceMemoryError
+        for a text that does not fit alone.
         """
         return self._read(
             [self.encode(text, truncate=truncate, prompt_name=prompt_name) for text in texts]

@@ -25,7 +25,7 @@ ReadTicket = Ticket[Floats]
 
 
 class TextWork(Work[EncodedText, None, Floats]):
-    """A text to read, with the ticket that waits for it."""
+    """A text to read, with the ticket of the request that waits for it."""
 
     def __init__(self, text: EncodedText, ticket: ReadTicket) -> None:
         demand = Demand(_GROUP, source_length=len(text.ids), slots=0)
