@@ -526,7 +526,7 @@ def _add_students(verbs: _Verbs) -> None:
 
 
 def _add_rival_options(parser: argparse.ArgumentParser, products: str) -> None:
-    """What all verbs of rivals have."""
+    """Add the options that all comparisons with other products have."""
     parser.add_argument(
         "--rival",
         action="append",

@@ -1,4 +1,4 @@
-"""What a bench raises where it cannot measure."""
+"""The error of a bench that cannot measure."""
 
 from __future__ import annotations
 

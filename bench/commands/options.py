@@ -1,4 +1,4 @@
-"""What the options of a verb say, checked before the work."""
+"""Reads the options of a verb and checks them before the work starts."""
 
 from __future__ import annotations
 

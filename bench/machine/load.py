@@ -21,10 +21,10 @@ _TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Load:
-    """What one run of requests found."""
+    """The result of one run of requests on a server."""
 
     latencies_ms: list[float]
-    """Of the requests that were answered, from the moment when each was due."""
+    """Latencies of the answered requests, each from the moment when the request was due."""
     failed: int
     seconds: float
     generator_cpu: float
@@ -35,7 +35,8 @@ class Load:
         return len(self.latencies_ms) / self.seconds
 
     def percentile(self, percent: float) -> float:
-        """Of the latencies; a request that failed counts as infinitely slow."""
+        """A percentile of the latencies by nearest rank; a failed request counts as infinitely
+        slow."""
         ordered = sorted(self.latencies_ms) + [float("inf")] * self.failed
         place = -(-len(ordered) * percent // 100) - 1  # nearest rank
         return ordered[max(0, int(place))]

@@ -15,16 +15,16 @@ _INT8_UNITS = {
     "avx512f": "AVX-512",
     "avx2": "AVX2",
 }
-"""By their flags in /proc/cpuinfo, the best first."""
+"""The int8 units of processors by their flags in /proc/cpuinfo, the best first."""
 _INEXACT = ("AVX-512", "AVX2")
-"""Where oneDNN's int8 products are not exact: there is no VNNI."""
+"""Units without VNNI, on which oneDNN's int8 products are not exact."""
 USE_MKL = "CT2_USE_MKL"
 """CTranslate2 multiplies with MKL where this is 1."""
 
 
 @cache
 def cpuinfo() -> str:
-    """What Linux says of the processors; empty elsewhere."""
+    """The content of /proc/cpuinfo; empty on systems other than Linux."""
     try:
         return Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -56,7 +56,7 @@ def rivals_environment(cpuinfo: str, precision: str) -> dict[str, str]:
 
 
 def child_environment(precision: str) -> dict[str, str]:
-    """For a process that may run a rival; what the user has set stays."""
+    """The environment of a process that may run a rival; variables that the user has set stay."""
     return rivals_environment(cpuinfo(), precision) | os.environ
 
 

@@ -1,4 +1,5 @@
-"""What the int8 products of a call take alone: the share of its time that no bookkeeping can save.
+"""Measures the time of a call's int8 products alone: the share of its time that no bookkeeping can
+save.
 
 Decoding a batch is one run of the encoder graph and one run of the step graph for each token. Here
 these runs hold nothing but their matrix products, with the same weights on as many rows, in the
@@ -32,7 +33,7 @@ from serving.search.stepper import StepInputs, StepOutputs
 from serving.translation.offline import decode_in_batches
 
 TIED = ("TiedProduct", "BiasedTiedProduct")
-"""Whose weights are a table: [N,K]."""
+"""Operators whose weights are a table [N,K]."""
 PRODUCTS = ("MatMulIntegerToFloat", "BiasedProduct", *TIED)
 
 
@@ -49,11 +50,11 @@ class BatchSize:
 
 @dataclass(frozen=True)
 class _Product:
-    """One product: the names of its values in the graph, and its weight's shape."""
+    """One matrix product: the names of its values in the graph, and its weight's shape."""
 
     rows: str
     scales: str | None
-    """None for a static scale, which is a constant."""
+    """The name of the scales; None for a static scale, which is a constant."""
     output: str
     inputs: int
     outputs: int
@@ -183,7 +184,8 @@ class _Recorder(OnnxStepper):
     def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
         super().__init__(folder, manifest, threads)
         self._begun: dict[int, tuple[OnnxState, BatchSize]] = {}
-        """By the state's identity; the state is held so that no other takes its place."""
+        """The states that have begun, by their identity. Each state is kept, so that no other
+        object gets its identity."""
 
     def step(
         self,
@@ -274,7 +276,7 @@ def _distinct_rows(products: list[_Product]) -> list[str]:
 
 
 def _load(model: onnx.ModelProto, threads: int) -> onnxruntime.InferenceSession:
-    """As the engine loads its graphs."""
+    """Load a graph in the way the engine loads its graphs."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

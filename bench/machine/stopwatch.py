@@ -24,13 +24,13 @@ _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 @dataclass(frozen=True)
 class ProcessUsage:
-    """What one process took from its start to its end."""
+    """The time and memory that one process used from its start to its end."""
 
     started: float
-    """By `time.monotonic`, which all processes share."""
+    """The start in seconds of `time.monotonic`, a clock that all processes share."""
     seconds: float
     cpu_seconds: float
-    """Of the user and of the system."""
+    """Seconds of processor time, in user and in system mode."""
     peak_rss: int
     """Bytes of memory that it held at most."""
 

@@ -1,1 +1,2 @@
-"""What all tables share: their head, the machine, and tables in documents."""
+"""The common parts of all tables: their head, the description of the machine, and tables in
+documents."""

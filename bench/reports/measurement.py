@@ -34,18 +34,18 @@ class MeasuredTable:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one command has found."""
+    """The results of one command, with what is needed to repeat it."""
 
     command: str
-    """As it can be typed again."""
+    """The command in a form that can be typed again."""
     date: str
     """ISO 8601."""
     commit: str
-    """Of the repository."""
+    """The commit of the repository."""
     printed_command: str
-    """With all options that count."""
+    """The command with all options that affect the result."""
     about: str
-    """What was measured, in a sentence."""
+    """The subject of the measurement, in a sentence."""
     machine: tuple[str, ...]
     """Processor, cores, memory and other work; then the GPU, if there is one."""
     versions: str
@@ -70,7 +70,7 @@ class PageTable:
     name: str
     """Name of its data file, without the suffix."""
     about: str
-    """What was measured, in a sentence."""
+    """The subject of the measurement, in a sentence."""
     command: str | None
     """The command that measured it; several are joined by `; `."""
     date: str | None

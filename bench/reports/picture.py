@@ -15,7 +15,7 @@ SYSTEMS = (
     "PyTorch compiled, fp32",
     "PyTorch eager, fp32",
 )
-"""Those that are drawn, from top to bottom."""
+"""The systems that are drawn, from top to bottom."""
 _BATCHES = (1, 32)
 _OURS, _OTHERS, _INK = "#5e35b1", "#b0bec5", "#263238"
 _ROW, _LEFT, _WIDEST, _WIDTH = 26, 190, 420, 720
@@ -23,7 +23,7 @@ _ROW, _LEFT, _WIDEST, _WIDTH = 26, 190, 420, 720
 
 @dataclass(frozen=True)
 class SpeedRow:
-    """One system at one size of batch."""
+    """The time of one system at one batch size."""
 
     batch: int
     system: str

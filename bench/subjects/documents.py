@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 WORDS_A_PAGE = 400
 _WORDS_A_PARAGRAPH = 80
 _STYLED_EVERY = 5
-"""One paragraph in this many has a bold word, so that its sentence needs word links."""
+"""One in so many paragraphs has a bold word, so that its sentence needs word links."""
 _WORDS_A_CUE, _SECONDS_A_CUE = 8, 2
 _WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _PACKAGE = "http://schemas.openxmlformats.org/package/2006"

@@ -29,20 +29,20 @@ class BenchJob:
     workers: int
     threads: int
     tokenizer_file: str | None
-    """None if calls take ids."""
+    """The file of the tokenizer; None if calls take ids."""
     shortlist: bool = False
     shared_calls: bool = True
     """Whether CTranslate2's workers share a call; otherwise each takes whole calls."""
     device: str = "cpu"
-    """As in `System`."""
+    """The device, as in `System`."""
     graphs: bool = False
     streams: int = 1
-    """As in `System`."""
+    """The number of streams, as in `System`."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """How a call is decoded; length penalty 1, patience 1, no loop guard."""
+    """The options of decoding; length penalty 1, patience 1, no loop guard."""
 
     beam_size: int
     max_length: int
@@ -79,13 +79,13 @@ class LoadedSystem(Protocol):
         """The sources in the form that callers of this system use."""
 
     def call(self, sources: list[Any], search: Search) -> list[Any]:
-        """One whole call; the results are the system's own objects."""
+        """Make one whole call; the results are the system's own objects."""
 
     def outputs(self, results: list[Any]) -> list[SystemOutput]:
         """The results of `call` in a form that can be compared between systems."""
 
     def scored(self, sources: list[Any], search: Search) -> list[SystemOutput]:
-        """As `call` and `outputs`, with scores even if `call` leaves them out."""
+        """The outputs of a call with their scores, even if `call` leaves scores out."""
 
 
 ID_MANIFEST = "graphs.json"

@@ -1,4 +1,4 @@
-"""One model in the form that each system loads, written to a temporary folder."""
+"""Writes one model to a temporary folder, in the form that each system loads."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ class DecodedModel:
     references: list[str]
     """Empty for a random model."""
     tokenizer: Tokenizer | None
-    """None for a random model, which takes ids."""
+    """The tokenizer; None for a random model, which takes ids."""
     languages: tuple[str, str] = ("", "")
     shortlist: Shortlist | None = None
-    """For the systems that support one."""
+    """The shortlist for the systems that support one."""
     compiled: bool = False
     """Whether compiled PyTorch is measured too."""
     device: str = "cpu"
@@ -271,7 +271,7 @@ def static_ranges(subject: DecodedModel) -> dict[bytes, StaticRange]:
 
 
 def _few(subject: DecodedModel) -> list[Sentence]:
-    """Some sources, for calibrating int8 and fp16."""
+    """The first sources, for calibrating int8 and fp16."""
     return [Sentence(subject.ids(source)) for source in subject.sources[:_RANGE_SENTENCES]]
 
 

@@ -1,4 +1,4 @@
-"""What is measured: shapes, batches, beam sizes, systems and their thread settings."""
+"""The scenarios of measurements: shapes, batches, beam sizes, systems and their thread settings."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "tiny": ("transformer_tiny", {}),
     "joint-tiny": ("joint_fast_tiny", {}),
 }
-"""By shape: a preset and its changes. `opus-mt` has the size of OPUS-MT models. `m2m100` has the
-width and vocabulary of M2M100 with 418 M parameters and a quarter of its layers, because all
+"""A preset and its changes for each shape. `opus-mt` has the size of OPUS-MT models. `m2m100` has
+the width and vocabulary of M2M100 with 418 M parameters and a quarter of its layers, because all
 compared systems are in memory together. The tiny ones are for tests."""
 FORCED_LENGTH = 25
 """Tokens per output of a random model."""
@@ -37,13 +37,13 @@ LEAST_IDENTICAL = 0.99
 
 @dataclass(frozen=True)
 class System:
-    """One engine at one precision."""
+    """An engine at one precision."""
 
     engine: str
     kind: str
     """`eager`, `compiled`, `onnx` or `ctranslate2`."""
     precision: str
-    """In the engine's own spelling."""
+    """The precision in the engine's own spelling."""
     shortlist: bool = False
     """Whether it uses a vocabulary shortlist."""
     device: str = "cpu"
@@ -83,7 +83,8 @@ PEER_INT8 = System("CTranslate2", "ctranslate2", "int8")
 OUR_SHORTLIST = replace(OUR_INT8, shortlist=True)
 PEER_SHORTLIST = replace(PEER_INT8, shortlist=True)
 LIKE = {OUR_FP32: PEER_FP32, OUR_INT8: PEER_INT8, OUR_SHORTLIST: PEER_SHORTLIST}
-"""By system: CTranslate2 with the same weights, precision and choice of pieces."""
+"""The CTranslate2 system with the same weights, precision and choice of pieces, for each of
+ours."""
 GPU_EAGER = System("PyTorch eager", "eager", "fp16", device="cuda")
 GPU_COMPILED = System("PyTorch compiled", "compiled", "fp16", device="cuda")
 GPU_FP16 = System("this engine", "onnx", "fp16", device="cuda")
@@ -111,8 +112,8 @@ class Comparison:
     beside: tuple[System, ...]
     """The systems relative to which a table gives all speeds."""
     slot_limits: dict[int, float]
-    """By number of steps t: the largest number of cache slots per sentence, as a share of beams
-    times t."""
+    """Largest number of cache slots per sentence after t steps, as a share of beams times t, by
+    t."""
 
 
 _CROSS_SLOTS = {25: 0.7, 50: 0.5, 100: 0.35}
@@ -156,12 +157,12 @@ COMPARISONS = {
         slot_limits=_JOINT_SLOTS,
     ),
 }
-"""By the model's kind of decoder and the device."""
+"""The comparisons by the model's kind of decoder and the device."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How a system uses the cores: workers that share a batch, and threads per worker."""
+    """The use of the cores by a system: workers that share a batch, and threads per worker."""
 
     workers: int
     threads: int
@@ -177,7 +178,7 @@ class Scenario:
     batch: int
     beam_size: int
     top_k: int = 0
-    """For language models: the number of tokens to sample from; 1 is greedy."""
+    """The number of tokens to sample from, for language models; 1 is greedy."""
 
     def __str__(self) -> str:
         if self.top_k:

@@ -1,4 +1,4 @@
-"""Which system a worker process loads: the only place that knows all of them."""
+"""Loads the system of a worker process; only this module knows all of them."""
 
 from __future__ import annotations
 

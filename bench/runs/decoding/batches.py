@@ -21,11 +21,12 @@ from bench.systems.processes.repetitions import Progress
 
 @dataclass(frozen=True)
 class BatchesPlan:
-    """What is measured."""
+    """The parameters of a measurement of latencies beside a batch."""
 
     bundle: Path
     texts: Sequence[str]
-    """One sentence each; the clients ask for the first half, the lines have the second."""
+    """Texts of one sentence each. The clients ask for the first half; the second half is for the
+    batch's lines."""
     languages: tuple[str, str]
     line_texts: Sequence[int]
     """Numbers of texts of a line; each makes a batch of its own."""

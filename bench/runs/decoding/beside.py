@@ -19,11 +19,11 @@ _WARM_UP_S = 5.0
 
 @dataclass(frozen=True)
 class LoadsBeside:
-    """What the clients found, one entry per repetition."""
+    """The loads that the clients measured, one entry per repetition."""
 
     alone: list[Load]
     beside: dict[str, list[Load]]
-    """By the name of the work beside them."""
+    """The loads by the name of the work that ran beside them."""
 
 
 def loads_beside(

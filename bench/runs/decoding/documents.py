@@ -34,11 +34,11 @@ _MIB = 2**20
 
 @dataclass(frozen=True)
 class DocumentsPlan:
-    """What is measured."""
+    """The parameters of a measurement of documents."""
 
     bundle: Path
     texts: Sequence[str]
-    """One sentence each."""
+    """Texts of one sentence each."""
     languages: tuple[str, str]
     pages: int
     cues: int

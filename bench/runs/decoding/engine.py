@@ -32,20 +32,20 @@ from bench.systems.processes.repetitions import Measured, Progress, best, repeat
 from bench.systems.processes.worker import SlotCount, Worker
 
 TIE = 1e-3
-"""Different outputs whose scores differ by at most this much count as a tie."""
+"""Largest difference between the scores of two different outputs that count as a tie."""
 SLOT_SENTENCES = 32
 _Key = tuple[System, Setting]
 
 
 @dataclass(frozen=True)
 class EnginePlan:
-    """What `bench engine` measures, and how often."""
+    """The scenarios of `bench engine`, and the number of repetitions."""
 
     scenarios: Sequence[Scenario]
     repetitions: int
     cores: int
     materials: Path | None = None
-    """Where the files of each system are kept; None uses a temporary folder."""
+    """The folder that keeps the files of each system; None uses a temporary folder."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Agreement:
     sentences: int
     identical: int
     ties: int
-    """Different outputs whose scores are within `TIE`."""
+    """Number of different outputs whose scores are within `TIE`."""
     score_difference: float
     """Largest difference of scores between identical outputs."""
 
@@ -69,7 +69,7 @@ class Agreement:
 
     @property
     def other(self) -> int:
-        """Different outputs that are not ties."""
+        """Number of different outputs that are not ties."""
         return self.sentences - self.identical - self.ties
 
 
@@ -102,9 +102,10 @@ class Result:
     translations: dict[tuple[System, int], list[str]] = field(default_factory=dict)
     """Texts by system and beam size; empty for a random model."""
     rooflines: list[Roofline] = field(default_factory=list)
-    """One per scenario; empty for real sentences, whose batches shrink."""
+    """The rooflines, one per scenario; empty for real sentences, whose batches shrink."""
     work: dict[Scenario, GpuWork] = field(default_factory=dict)
-    """On a GPU with outputs of equal length: the work of calls of one batch."""
+    """The work of the calls of one batch by scenario; only on a GPU with outputs of equal
+    length."""
     left_out: dict[System, str] = field(default_factory=dict)
     """Systems that could not be loaded on this machine, with the reason."""
     slots: dict[int, list[SlotCount]] = field(default_factory=dict)

@@ -48,7 +48,7 @@ SYSTEMS = {
     "cpu": (EAGER, OUR_FP32, OUR_INT8, PEER_FP32, PEER_INT8),
     "cuda": (GPU_EAGER, GPU_FP16, GPU_FP16_GRAPHS, GPU_BF16_GRAPHS, GPU_PEER),
 }
-"""By device."""
+"""The compared systems by device."""
 RIVALS = {"cpu": (EAGER, PEER_INT8), "cuda": (GPU_EAGER, GPU_PEER)}
 """The systems relative to which the table gives all speeds."""
 MAY_BE_MISSING = (GPU_PEER,)
@@ -201,7 +201,7 @@ def time_context(
 def time_long_output(
     preset: str, attention: str, seed: int, steps: int, cores: int, progress: Progress
 ) -> list[Milestone]:
-    """One output of this many tokens at batch 1: time and memory along the way."""
+    """Measure time and memory during one output of `steps` tokens at batch 1."""
     model = random_language_model(preset, attention, seed)
     found = []
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name:

@@ -28,17 +28,18 @@ SAME, CHANGED, OTHER = "in the memory", "with another word", "not in the memory"
 _LANGUAGES = "en", "de"
 """Decides how numbers are written in a translation, and nothing of what is measured."""
 _LEAST_WORDS = 4
-"""Of a sentence of which a word is changed: in a shorter one that is too large a part."""
+"""Least number of words of a sentence of which one word is changed; in a shorter sentence one word
+would be too large a part."""
 _TOLD_EVERY = 100
 
 
 @dataclass(frozen=True)
 class RecallPlan:
-    """What is measured."""
+    """The parameters of a measurement of lookups in a translation memory."""
 
     segments: int
     lookups: int
-    """Of each kind of sentence."""
+    """Number of lookups for each kind of sentence."""
     threshold: float
     """Percentage of similarity from which on a segment counts."""
     seed: int
@@ -55,22 +56,23 @@ class RecallTimes:
     existing: int = 0
     """Sentences for which a comparison with every segment finds one that reaches the threshold."""
     best: int = 0
-    """Those of them for which the index finds one that is as similar as the best."""
+    """Number of the sentences in `existing` for which the index finds a segment as similar as the
+    best one."""
 
 
 @dataclass(frozen=True)
 class RecallFigures:
-    """What was found."""
+    """The results: size and time of the index, and times of lookups."""
 
     characters: float
-    """Of a segment, on average."""
+    """Mean number of characters of a segment."""
     index_bytes: int
-    """As the index counts them."""
+    """Size of the index by its own count."""
     grown_bytes: int
-    """By which the process has grown while the index was made."""
+    """Growth of the process's memory while the index was made."""
     seconds: float
     processor_seconds: float
-    """In which it was made."""
+    """Processor time of making the index."""
     times: Sequence[RecallTimes]
 
 

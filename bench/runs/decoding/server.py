@@ -47,7 +47,8 @@ _WORDS_FILE = "vocab.txt"
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """What `bench server` measures: repetitions, their duration, and the target latency."""
+    """The settings of `bench server`: number and duration of repetitions, and the target
+    latency."""
 
     repetitions: int
     seconds: float
@@ -57,7 +58,8 @@ class ServerPlan:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a server uses the cores: its processes, and workers and threads per process."""
+    """The use of the cores by a server: its number of processes, and workers and threads per
+    process."""
 
     processes: int
     each: Setting
@@ -68,7 +70,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Answered:
-    """One system in its best layout."""
+    """The loads of one system in its best layout."""
 
     system: System
     layout: Layout
@@ -94,7 +96,7 @@ class ServingRates:
 
 @dataclass(frozen=True)
 class ServerResult:
-    """Both systems under the same arrivals, and this engine without HTTP."""
+    """The results of both systems under the same arrivals, and of this engine without HTTP."""
 
     rate: float
     """Arrivals per second."""
@@ -241,7 +243,7 @@ def texts_of(subject: DecodedModel, *, long_tail: bool = False) -> list[str]:
 
 
 def _joined(texts: list[str], first: int, joint: str) -> str:
-    """Some consecutive texts as one sentence."""
+    """Join some consecutive texts into one sentence."""
     parts = [texts[(first + n) % len(texts)] for n in range(TAIL_TIMES)]
     return joint.join([*(part.rstrip(".!?… ") for part in parts[:-1]), parts[-1]])
 

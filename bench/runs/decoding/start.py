@@ -29,10 +29,10 @@ _BETWEEN_S = 0.01
 
 @dataclass(frozen=True)
 class Start:
-    """One start of a server."""
+    """The time of one start of a server."""
 
     wall_s: float
-    """From the command to the first answer with status 200."""
+    """Seconds from the command to the first answer with status 200."""
     cpu_s: float
     """Processor time of all processes of the server until then."""
 

@@ -40,12 +40,12 @@ _Translate = Callable[[Sequence[str]], list[str]]
 
 @dataclass(frozen=True)
 class StudentsPlan:
-    """What is measured."""
+    """The parameters of a comparison of student models."""
 
     language: str
     """The source language, a key of `STUDENTS`."""
     texts: Sequence[str]
-    """One sentence each."""
+    """Texts of one sentence each."""
     repetitions: int
     threads: int
     forms: Sequence[str] = tuple(FORMS)
@@ -54,13 +54,13 @@ class StudentsPlan:
 
 @dataclass(frozen=True)
 class StudentSpeed:
-    """One system."""
+    """The speed and the equal outputs of one system."""
 
     system: str
     equal: int
     """Number of outputs that equal the runtime's."""
     ms_per_sentence: list[float]
-    """One entry per repetition."""
+    """Milliseconds per sentence, one entry per repetition."""
 
 
 def time_students(plan: StudentsPlan, folder: Path, progress: Progress) -> list[StudentSpeed]:

@@ -35,7 +35,8 @@ _MIB = 2**20
 
 @dataclass(frozen=True)
 class TranslatePlan:
-    """How often `bench translate` runs each process, and on how many cores."""
+    """The settings of `bench translate`: the number of runs of each process, and the number of
+    cores."""
 
     repetitions: int
     cores: int
@@ -63,7 +64,7 @@ class TimedTranslation:
     batches: tuple[str, int] | None = None
     """The batches of CTranslate2; this engine chooses its own."""
     usages: list[ProcessUsage] = field(default_factory=list)
-    """What its processes used, one entry per repetition."""
+    """Usage of the system's processes, one entry per repetition."""
     lines: list[str] = field(default_factory=list)
     """The translations of the last process."""
     stages: list[list[Stage]] = field(default_factory=list)

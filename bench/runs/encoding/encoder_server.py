@@ -39,7 +39,7 @@ _READY = "ready\n"
 
 @dataclass(frozen=True)
 class EncoderServerPlan:
-    """What is measured."""
+    """The parameters of a measurement of a server for encoders."""
 
     bundle: Path
     """A bundle of the task `encode`."""
@@ -59,7 +59,7 @@ class EncoderRates:
     batch: int
     alone: list[float]
     over_http: dict[str, list[float]]
-    """By the format of the vectors in the answer."""
+    """Texts per second over HTTP, by the format of the vectors in the answer."""
 
 
 def time_encoder_server(plan: EncoderServerPlan, progress: Progress) -> list[EncoderRates]:

@@ -45,7 +45,7 @@ Read = Callable[[Sequence[EncodedText]], Floats]
 
 @dataclass(frozen=True)
 class EncoderPlan:
-    """What is measured."""
+    """The parameters of a comparison of encoder systems."""
 
     source: Path
     """A BERT folder of Hugging Face, from which the peers are made."""
@@ -59,12 +59,12 @@ class EncoderPlan:
 
 @dataclass(frozen=True)
 class EncoderSpeed:
-    """One system in calls of one size."""
+    """The speed of one system in calls of one size."""
 
     system: str
     batch: int
     texts_per_second: list[float]
-    """One entry per repetition."""
+    """Texts per second, one entry per repetition."""
     cosine: float | None
     """Mean cosine of its vectors with ours; None for products alone."""
 
@@ -202,7 +202,7 @@ def _mean(states_BSD: Floats, texts: Sequence[EncodedText]) -> Floats:
 
 
 def _runtime(plan: EncoderPlan, folder: Path) -> Read:
-    """What users of `optimum` run: the model's own graph with dynamic int8 products."""
+    """Run the model as users of `optimum` do: its own graph with dynamic int8 products."""
     export_encoder(plan.source, folder / "model.onnx")
     quantize_dynamic(folder / "model.onnx", folder / "int8.onnx", weight_type=QuantType.QInt8)
     options = onnxruntime.SessionOptions()

@@ -25,10 +25,10 @@ from training.runs.checkpoint import write_atomically
 
 @dataclass(frozen=True)
 class BundlesPlan:
-    """What is measured."""
+    """The parameters of a comparison of bundles."""
 
     bundles: Mapping[str, Path]
-    """By their names in tables; the first is the baseline."""
+    """The bundles by their names in tables; the first is the baseline."""
     pairs: Sequence[Pair]
     batches: tuple[int, ...]
     beam_size: int
@@ -46,7 +46,7 @@ class BundleResult:
     """Bytes of the folder's files."""
     quality: CorpusScores
     ms_per_sentence: Mapping[int, list[float]]
-    """By the number of sentences per call, one entry per repetition."""
+    """Milliseconds per sentence by the number of sentences per call, one entry per repetition."""
 
     def median(self, batch: int) -> float:
         """Median milliseconds per sentence, in calls of this many."""

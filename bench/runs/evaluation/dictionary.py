@@ -35,7 +35,7 @@ class DictionaryLine:
     source: str
     target: str
     kind: str
-    """Without a domain: `word` of `word.med`."""
+    """Kind of the line without its domain: `word` of `word.med`."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def measure_dictionary(
 def _judged(
     kind: str, source: str, targets: set[str], output: str, places: Mapping[str, str]
 ) -> Iterable[tuple[str, bool]]:
-    """What is counted of a line, and whether it is right."""
+    """Yield each kind that a line counts for, and whether the output is right for it."""
     if kind in DATES:
         yield kind, any(_date(output) == _date(target) for target in targets)
     elif kind not in SENTENCES:

@@ -1,4 +1,4 @@
-"""How well the probability of a translation separates good translations from poor ones.
+"""Measures how well the probability of a translation separates good translations from poor ones.
 
 A translation is good if its chrF2 reaches the threshold of the model's calibration.
 """
@@ -31,7 +31,8 @@ class EstimationResult:
     good: float
     """Share of the model's translations that are good by chrF2."""
     auc: float
-    """How often a good translation of the model has a higher probability than a poor one."""
+    """Area under the ROC curve: the probability that a good translation of the model has a higher
+    probability than a poor one."""
     auc_median: float
     """The same if the better half by chrF2 counts as good."""
     mean_probability: float
@@ -42,11 +43,12 @@ class EstimationResult:
     """Mean difference between the probability of a translation in its own search and when scored as
     a given translation."""
     others: float
-    """How often a reference is likelier than the reference of another sentence."""
+    """Share of references that are likelier than the reference of another sentence."""
     left_out: float
-    """How often a reference is likelier than the same text with one word removed."""
+    """Share of references that are likelier than the same text with one word removed."""
     swapped: float
-    """How often a reference is likelier than the same text with two neighbouring words swapped."""
+    """Share of references that are likelier than the same text with two neighbouring words
+    swapped."""
     reference_probability: float
     """Mean probability of the references, which are worded differently from the model's output."""
 
@@ -116,8 +118,8 @@ def auc(scores: Doubles, good: Doubles) -> float:
 
 
 def estimation_markdown(languages: str, results: Sequence[EstimationResult]) -> str:
-    """Two tables with a row for each text: results on the model's own translations, and on given
-    ones."""
+    """Format two tables with a row for each text: results on the model's own translations, and on
+    given ones."""
     own = [
         f"| {languages} | sentences | good | mean probability | AUC | AUC, better half "
         "| calibration error | Brier score |",
@@ -166,7 +168,8 @@ def _worse(
     references: Sequence[str],
     change: Callable[[list[str]], list[str]],
 ) -> float:
-    """How often a reference is likelier than after `change` is applied to its words."""
+    """Share of references that are likelier than the same text after `change` is applied to its
+    words."""
     changed = [" ".join(change(reference.split())) for reference in references]
     return _wins(right, given(changed), references, changed)
 
@@ -174,7 +177,7 @@ def _worse(
 def _wins(
     right: Doubles, wrong: Doubles, references: Sequence[str], changed: Sequence[str]
 ) -> float:
-    """How often the correct one is likelier, among pairs that differ."""
+    """Share of pairs with different texts in which the correct text is likelier."""
     differ = np.array([a != b for a, b in zip(references, changed, strict=True)])
     return float((right > wrong)[differ].mean())
 

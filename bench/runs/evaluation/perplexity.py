@@ -1,7 +1,7 @@
-"""How well language models predict text, in a unit that does not depend on their pieces.
+"""Measures how well language models predict text, in a unit that does not depend on their pieces.
 
-Bits a byte are those of Gao et al. 2020 ("The Pile", section 3.1), of documents on their own as
-`rolling` of lm-eval has them: the end of a document is not counted.
+The unit is bits per byte of Gao et al. 2020 ("The Pile", section 3.1), of documents on their own as
+in `rolling` of lm-eval: the end of a document is not counted.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _SCORED_TOGETHER = 256
 
 @dataclass(frozen=True)
 class PerplexityResult:
-    """One bundle on one text."""
+    """The log-probability of one text under one bundle."""
 
     system: str
     text: str
     documents: int
     num_bytes: int
-    """Of the documents in UTF-8."""
+    """Number of bytes of the documents in UTF-8."""
     num_tokens: int
     """Tokens of that system, the end of a document not among them."""
     nats: float

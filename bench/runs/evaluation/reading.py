@@ -1,4 +1,4 @@
-"""How well the probability of a translation agrees with the judgement of a human reader.
+"""Measures how well the probability of a translation agrees with the judgement of a human reader.
 
 A file has a line per translation with tab-separated fields: the languages (`de-en`), the source,
 the translation, and `right`, `usable` (complete, with a flaw of form) or `wrong`.
@@ -35,7 +35,7 @@ class ReadTranslation(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadingResult:
-    """How well a model's probabilities agree with the marks of a reader."""
+    """The agreement of a model's probabilities with the marks of a reader."""
 
     name: str
     sentences: int
@@ -46,13 +46,13 @@ class ReadingResult:
     usable: float
     """Share of right or usable translations."""
     auc_right: tuple[float, float, float]
-    """How often a right translation has a higher probability than another one, with the 95 %
+    """Probability that a right translation has a higher probability than another one, with the 95 %
     interval."""
     auc_usable: tuple[float, float, float]
-    """How often a right or usable translation has a higher probability than a wrong one,
-    likewise."""
+    """Probability that a right or usable translation has a higher probability than a wrong one,
+    with the 95 % interval."""
     mean_probability: float | None
-    """None, like the next two, for a bundle without a calibration."""
+    """Mean probability; None, like the next two, for a bundle without a calibration."""
     error_right: float | None
     """Expected calibration error if only right translations count as good."""
     error_usable: float | None

@@ -1,5 +1,5 @@
-"""What the vectors of embedding models are worth: whether the nearest text is the right one, and
-whether cosines agree with people.
+"""Measures the quality of the vectors of embedding models: whether the nearest text is the right
+one, and whether cosines agree with people.
 
 Retrieval is that of translations (Artetxe and Schwenk 2019, section 4.3); similarity is the
 Spearman correlation of SemEval's task (Cer et al. 2017).
@@ -26,7 +26,7 @@ _READ_TOGETHER = 64
 
 @dataclass(frozen=True)
 class SimilarityResult:
-    """One bundle on one table."""
+    """The quality of one bundle's vectors on one table."""
 
     system: str
     table: str

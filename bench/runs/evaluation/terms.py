@@ -1,5 +1,5 @@
-"""How often the terms of a glossary are used where they belong, and how this affects the rest of a
-translation.
+"""Measures how often the terms of a glossary are used where they belong, and how this affects the
+rest of a translation.
 
 Sentences and translations come from templates. The glossary gives each noun the translation of
 another noun, which no model would choose by itself.

@@ -1,4 +1,5 @@
-"""What the comparison of translations with their sources finds and repairs, and what it costs."""
+"""Measures which faults the comparison of translations with their sources finds and repairs, and
+the time that it costs."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _MINUTE = 60
 
 @dataclass(frozen=True)
 class VerificationPlan:
-    """Which sentences to translate, and for how long."""
+    """The sample of sentences to translate, and the limit on time."""
 
     sample: int
     """Largest number of sentences of either kind."""
@@ -33,7 +34,7 @@ class VerificationPlan:
     seed: int
     """The seed of the sample."""
     minutes: float
-    """No further sentences of either kind are started after this time."""
+    """Limit in minutes; after it no further sentences of either kind are started."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class _Turns:
     before: list[Translation] = field(default_factory=list)
     after: list[Translation] = field(default_factory=list)
     seconds: list[list[float]] = field(default_factory=list)
-    """By repetition: seconds without and with `verify`."""
+    """Seconds without and with `verify`, one entry per repetition."""
 
     @property
     def cost(self) -> float:

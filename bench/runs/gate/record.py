@@ -21,7 +21,7 @@ MOST_LOST = 0.03
 
 @dataclass(frozen=True)
 class GateRecord:
-    """One speed check."""
+    """The results of one speed check."""
 
     date: str
     """Start, in ISO 8601, UTC."""

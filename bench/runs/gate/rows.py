@@ -60,7 +60,7 @@ TEXTS = (
 
 @dataclass(frozen=True)
 class GatePlan:
-    """What to measure, and how often."""
+    """The scenarios of a speed check, and the number of repetitions."""
 
     repetitions: int
     cores: int
@@ -82,8 +82,7 @@ class GateRow:
     name: str
     rival: str
     speeds: list[float]
-    """Its speed relative to the rival, each at its fastest thread setting, one entry per
-    repetition."""
+    """Speed relative to the rival, each at its fastest thread setting, one entry per repetition."""
 
     @property
     def median(self) -> float:

@@ -1,1 +1,2 @@
-"""What people would pick instead of this engine, each product in a process of its own."""
+"""Comparisons with other products that people would use instead of this engine, each product in a
+process of its own."""

@@ -37,14 +37,14 @@ _SURE = 0.5
 
 @dataclass(frozen=True)
 class DetectorRivalsPlan:
-    """What is measured."""
+    """The parameters of a comparison of language detectors."""
 
     texts: Mapping[str, Sequence[str]]
     """Lines in each language, by its code."""
     count: int
     """Texts of either length, of all languages together; each has as many."""
     pythons: Mapping[str, Path]
-    """Of the rivals' environments, by product."""
+    """The Python of each rival's environment, by product."""
     repetitions: int
     seed: int
     """Draws the texts."""
@@ -52,7 +52,7 @@ class DetectorRivalsPlan:
 
 @dataclass(frozen=True)
 class DetectorAnswers:
-    """What a detector says of the texts of one length."""
+    """The quality of a detector's answers on texts of one length."""
 
     system: str
     work: str
@@ -66,7 +66,7 @@ class DetectorAnswers:
 
 @dataclass
 class DetectorRivals:
-    """What was found."""
+    """The results of a comparison of language detectors."""
 
     turns: list[RivalTurns] = field(default_factory=list)
     answers: list[DetectorAnswers] = field(default_factory=list)

@@ -47,24 +47,24 @@ _COMPARED = 256
 
 @dataclass(frozen=True)
 class EncoderRivalsPlan:
-    """What is measured."""
+    """The parameters of a comparison of encoders with other products."""
 
     source: Path
     """A folder of a BERT with pooling by the mean, of which the rivals' files are made."""
     bundle: Path
     """The same model, imported."""
     texts: Mapping[str, Sequence[str]]
-    """By the name of their file; each is a work of its own."""
+    """Texts by the name of their file; each file is a work of its own."""
     batches: Sequence[int]
     pythons: Mapping[str, Path]
-    """Of the rivals' environments, by product."""
+    """The Python of each rival's environment, by product."""
     repetitions: int
     threads: int
 
 
 @dataclass(frozen=True)
 class EncoderSystem:
-    """What does not depend on the texts a call."""
+    """The figures of a system that do not depend on the number of texts per call."""
 
     system: str
     peak_memory: int
@@ -75,7 +75,7 @@ class EncoderSystem:
 
 @dataclass
 class EncoderRivals:
-    """What was found."""
+    """The results of a comparison of encoders with other products."""
 
     turns: list[RivalTurns] = field(default_factory=list)
     systems: list[EncoderSystem] = field(default_factory=list)
@@ -126,7 +126,8 @@ def _all_texts(plan: EncoderRivalsPlan) -> list[str]:
 
 
 def mean_cosine(first_BD: np.ndarray, second_BD: np.ndarray) -> float:
-    """Of the vectors of the same texts; raises BenchError where their shapes differ."""
+    """Mean cosine of the two systems' vectors of the same texts; raises BenchError if their shapes
+    differ."""
     if first_BD.shape != second_BD.shape:
         raise BenchError(
             f"vectors must have the shape of the model's, {second_BD.shape}, got {first_BD.shape}; "
@@ -175,9 +176,9 @@ def rivals_of(plan: EncoderRivalsPlan, folder: Path) -> list[Rival]:
 
 
 def make_files(plan: EncoderRivalsPlan, folder: Path, left_out: dict[str, str]) -> None:
-    """What the rivals read, made of the model's folder; files that are there already stay.
+    """Make the files that the rivals read from the model's folder; files that exist already stay.
 
-    `left_out` gets the reason where OpenVINO's int8 cannot be made.
+    `left_out` gets the reason if OpenVINO's int8 cannot be made.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for file in plan.source.iterdir():
@@ -218,7 +219,7 @@ def _fit_openvino(plan: EncoderRivalsPlan, folder: Path, left_out: dict[str, str
 def encoder_rivals_markdown(
     command: str, machine: Machine, plan: EncoderRivalsPlan, found: EncoderRivals
 ) -> str:
-    """Two tables: speeds by texts a call, and what does not depend on it."""
+    """Format two tables: speeds by texts per call, and the figures that do not depend on it."""
     counts = " and ".join(str(len(texts)) for texts in plan.texts.values())
     subject = (
         f"{counts} texts through the encoder of {plan.source.name}, from texts to "

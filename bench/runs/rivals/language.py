@@ -32,23 +32,23 @@ from bench.systems.processes.rivals import (
 
 LLAMA = "llama.cpp"
 MADE = ("Q4_0", "Q8_0")
-"""What llama.cpp makes of the file."""
+"""Quantised types that llama.cpp makes of the file."""
 STREAMS, PROMPT, GENERATED, LONG = 8, 32, 128, 512
 """Streams at once; ids of a prompt, of an output, and of the long prompt."""
 
 
 @dataclass(frozen=True)
 class LanguageRivalsPlan:
-    """What is measured."""
+    """The parameters of a comparison of language models with other products."""
 
     file: Path
-    """Of GGUF."""
+    """The GGUF file of the model."""
     bundle: Path
     """The same model, imported."""
     texts: Sequence[str]
-    """Of which the prompts are made."""
+    """Texts from which the prompts are made."""
     pythons: Mapping[str, Path]
-    """Of the rivals' environments, by product."""
+    """The Python of each rival's environment, by product."""
     repetitions: int
     threads: int
     generated: int = GENERATED
@@ -56,15 +56,15 @@ class LanguageRivalsPlan:
 
 @dataclass(frozen=True)
 class LanguageSystem:
-    """What does not depend on the work."""
+    """The figures of a system that do not depend on the work."""
 
     system: str
     bytes: int
-    """Of the file, or of all files of the bundle."""
+    """Size of the file, or of all files of the bundle."""
     peak_memory: int
     """Bytes, after all works."""
     perplexity: float
-    """Of the long prompt."""
+    """Perplexity of the long prompt."""
     equal: float | None
     """Generated tokens until the first that differs from ours, the mean over the streams; None
     where the streams were left out."""
@@ -72,7 +72,7 @@ class LanguageSystem:
 
 @dataclass
 class LanguageRivals:
-    """What was found."""
+    """The results of a comparison of language models with other products."""
 
     turns: list[RivalTurns] = field(default_factory=list)
     systems: list[LanguageSystem] = field(default_factory=list)
@@ -195,7 +195,7 @@ def _size(path: Path) -> int:
 def language_rivals_markdown(
     command: str, machine: Machine, plan: LanguageRivalsPlan, found: LanguageRivals
 ) -> str:
-    """Two tables: speeds by work, and what does not depend on the work."""
+    """Format two tables: speeds by work, and the figures that do not depend on the work."""
     subject = (
         f"{plan.file.name}, greedy; prompts of {PROMPT} ids, {plan.generated} generated; "
         f"{plan.threads} thread{'s' if plan.threads > 1 else ''}; median of {plan.repetitions}, in "

@@ -31,22 +31,22 @@ ONE, ALL = "one a call", "all in one call"
 
 @dataclass(frozen=True)
 class StudentRivalsPlan:
-    """What is measured."""
+    """The parameters of a comparison of student models with other products."""
 
     source: Path
     """The student's folder: a model, a vocabulary, a shortlist."""
     bundle: Path
     """The same student, imported."""
     texts: Sequence[str]
-    """One sentence each."""
+    """Texts of one sentence each."""
     pythons: Mapping[str, Path]
-    """Of the rivals' environments, by product."""
+    """The Python of each rival's environment, by product."""
     repetitions: int
 
 
 @dataclass(frozen=True)
 class StudentSystem:
-    """What a system gives in one way of calling it."""
+    """The agreement of a system's outputs in one way of calling it."""
 
     system: str
     work: str
@@ -56,7 +56,7 @@ class StudentSystem:
 
 @dataclass
 class StudentRivals:
-    """What was found."""
+    """The results of a comparison of student models with other products."""
 
     turns: list[RivalTurns] = field(default_factory=list)
     outputs: list[StudentSystem] = field(default_factory=list)
@@ -67,7 +67,7 @@ class StudentRivals:
 
 
 def compare_students(plan: StudentRivalsPlan, folder: Path, progress: Progress) -> StudentRivals:
-    """Both ways of calling all systems, in turns; `folder` is for what a rival writes."""
+    """Time both ways of calling all systems, in turns. Rivals write their files into `folder`."""
     found = StudentRivals()
     source = str(plan.source)
     rivals = [
@@ -119,7 +119,7 @@ def _outputs(turns: RivalTurns) -> list[str]:
 def student_rivals_markdown(
     command: str, machine: Machine, plan: StudentRivalsPlan, found: StudentRivals
 ) -> str:
-    """Two tables: speeds by way of calling, and outputs and memory."""
+    """Format two tables: speeds by way of calling, and outputs and memory."""
     subject = (
         f"{len(plan.texts)} sentences by the student {plan.source.name}, greedy, with its "
         f"shortlist; 1 thread; median of {plan.repetitions}, in turns."

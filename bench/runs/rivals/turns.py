@@ -19,14 +19,14 @@ SETTLE_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class RivalWork:
-    """What is timed: a method of the rivals and its arguments."""
+    """The work that is timed: a method of the rivals and its arguments."""
 
     name: str
-    """In the table."""
+    """Name of the work in the table."""
     do: str
     arguments: Mapping[str, Any]
     amount: int
-    """Of what the speed counts: tokens, texts, sentences."""
+    """Amount that the speed counts: tokens, texts or sentences."""
 
 
 @dataclass
@@ -37,9 +37,9 @@ class RivalTurns:
     system: str
     seconds: list[float] = field(default_factory=list)
     cpu_seconds: list[float] = field(default_factory=list)
-    """Of all threads of the process."""
+    """Processor time of all threads of the process."""
     result: Any = None
-    """What the last repetition gave."""
+    """The result of the last repetition."""
 
     @property
     def speeds(self) -> list[float]:
@@ -89,7 +89,8 @@ def _note(turns: RivalTurns, answer: RivalAnswer) -> None:
 
 
 def ratios(ours: Sequence[float], its: Sequence[float]) -> str:
-    """How many times its seconds are of ours, within each repetition: median and range."""
+    """The ratios of another system's seconds to ours within each repetition, as text: their median
+    and range."""
     found = [theirs / own for own, theirs in zip(ours, its, strict=True)]
     return f"{statistics.median(found):.2f} ({min(found):.2f}-{max(found):.2f})"
 

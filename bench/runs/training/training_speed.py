@@ -40,7 +40,7 @@ _SPREAD = 0.6
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What is measured."""
+    """The parameters of a measurement of training speed."""
 
     preset: str
     vocab_size: int
@@ -71,7 +71,7 @@ class TrainingSpeed:
     operations: float
     """Operations of matrix products per label."""
     labels_per_second: list[float]
-    """One entry per repetition."""
+    """Labels per second, one entry per repetition."""
 
 
 def time_training(plan: TrainingPlan, progress: Callable[[str], None]) -> list[TrainingSpeed]:

@@ -1,8 +1,8 @@
-"""Where a translating process is in time and memory.
+"""Notes the time and memory of a translating process at each stage.
 
 Run as `python -m bench.systems.files.stages FILE KIND ARGUMENT...`.
 
-The command itself runs, with a note taken behind some of its functions; the notes go to the file.
+The command itself runs, with a note taken after some of its functions; the notes go to the file.
 Nothing is imported that the command does not import.
 """
 

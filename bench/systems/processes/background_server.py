@@ -72,7 +72,7 @@ class BackgroundServer:
         return str(state["id"])
 
     def document(self, id: str) -> dict[str, Any]:
-        """What is known of a document."""
+        """The server's description of a document."""
         found: dict[str, Any] = httpx.get(f"{self.url}/documents/{id}").json()
         return found
 
@@ -105,7 +105,7 @@ class BackgroundServer:
         return str(state["id"])
 
     def batch(self, id: str) -> dict[str, Any]:
-        """What is known of a batch."""
+        """The server's description of a batch."""
         found: dict[str, Any] = httpx.get(f"{self.url}/v1/batches/{id}").json()
         return found
 
@@ -121,7 +121,7 @@ class BackgroundServer:
 
 
 def main() -> None:
-    """What the server's process does: load the bundle and answer on the given socket."""
+    """Run the server's process: load the bundle and answer on the given socket."""
     asked = json.loads(sys.stdin.read())
     settings = Settings.from_environment(os.environ | asked["environment"])
     registry = Registry(settings)

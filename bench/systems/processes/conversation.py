@@ -22,7 +22,7 @@ class Conversation:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """The id of the process."""
         return self._process.pid
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,7 +67,7 @@ async def _full(
 
 
 def main() -> None:
-    """What the child process does: load the bundle, warm up, and print a Load as JSON."""
+    """Run the child process: load the bundle, warm up, and print a Load as JSON."""
     asked = json.loads(sys.stdin.read())
     job, search = BenchJob(**asked["job"]), Search(**asked["search"])
     limits = Settings.from_environment({}).batch_limits("cpu")

@@ -24,7 +24,7 @@ _ANSWERING = Path(__file__).resolve().parents[1] / "rivals"
 ENGINE = "this engine"
 """The product that runs in this project's own environment."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "RAYON_NUM_THREADS", "TOKENIZERS_PARALLELISM")
-"""By which libraries that have no option for it take their number of threads."""
+"""The variables that set the number of threads of libraries without an option for it."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class Rival:
     """A row's system: how its process is made."""
 
     name: str
-    """In the table."""
+    """Name of the rival in the table."""
     product: str
-    """Whose environment it needs, as the user names it."""
+    """The product whose environment the rival needs, as the user names it."""
     module: str
-    """Of `bench.systems.rivals`."""
+    """The rival's module in `bench.systems.rivals`."""
     kind: str
     """A class of the module."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -44,12 +44,12 @@ class Rival:
 
 @dataclass(frozen=True)
 class RivalAnswer:
-    """What a rival's method gave, and what it took."""
+    """The result of a rival's method, and the time that it took."""
 
     result: Any
     seconds: float
     cpu_seconds: float
-    """Of all threads of the process."""
+    """Processor time of all threads of the process."""
 
 
 class RivalProcess:

@@ -1,7 +1,7 @@
-"""One system behind this project's HTTP layer, in processes of its own that share a socket.
+"""Runs one system behind this project's HTTP layer, in processes of its own that share a socket.
 
-CTranslate2 has no server; here it gets the same app, with batches made of what waits whenever one
-of its workers is free.
+CTranslate2 has no server. Here it gets the same app; whenever one of its workers is free, the
+waiting requests form a batch.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _READY = "ready\n"
 
 
 class _PeerTexts:
-    """In the place of a `TextProcessor`, for a system that takes each text as it is."""
+    """Replaces a `TextProcessor` for a system that takes each text as it is."""
 
     def fits(self, text: str) -> bool:
         """Every text is one sentence."""
         return True
 
     def spells(self, text: str) -> bool:
-        """Nothing is kept from it for its letters."""
+        """Always True: no text is kept from the system because of its letters."""
         return True
 
 
 class PeerScheduler:
-    """In the place of a `TranslationScheduler`, for what decodes whole batches."""
+    """Replaces a `TranslationScheduler` for a system that decodes whole batches."""
 
     texts = _PeerTexts()
 
@@ -157,7 +157,7 @@ def _ids(text: str) -> list[int]:
 
 
 def main() -> None:
-    """What the server's process does: load a system and answer on the given socket."""
+    """Run the server's process: load a system and answer on the given socket."""
     first = json.loads(sys.stdin.read())
     job, search = BenchJob(**first["job"]), Search(**first["search"])
     bundle = Path(first["bundle"])

@@ -1,4 +1,4 @@
-"""One process for each system and thread setting; it lives as long as the run.
+"""A process for each system and thread setting, which lives as long as the run.
 
 So each system has its own threads and memory, and repetitions of several systems can be
 interleaved. Parent and worker exchange lines of JSON; the worker measures the time.

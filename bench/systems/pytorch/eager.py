@@ -30,7 +30,8 @@ class EagerTranslator:
     """
 
     def __init__(self, model: TranslationModel, *, compile_model: bool = False) -> None:
-        """With `compile_model` the encoder and the step, but not the search, are compiled."""
+        """Takes the model in evaluation mode. With `compile_model` the encoder and the step, but
+        not the search, are compiled."""
         self._model, self._step = model.eval(), _step
         self._device = next(model.parameters()).device
         if compile_model:

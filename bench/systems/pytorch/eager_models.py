@@ -1,4 +1,5 @@
-"""What PyTorch eager keeps and computes of each architecture: one new token a hypothesis a step.
+"""The caches and computations of PyTorch eager for each architecture: each step takes one new token
+per hypothesis.
 
 Shape letters: B sentences, K beams, R live hypotheses (B * K), S source positions, T target
 positions so far, D model, V vocabulary.
@@ -153,7 +154,8 @@ class _TransformerBatch:
 
 
 class _JointBatch:
-    """As the authors decode: a token makes a slab of 1 x S states for each hypothesis.
+    """Decodes a joint model as its authors do: a token makes a slab of 1 x S states for each
+    hypothesis.
 
     The PreNet's output is repeated for each beam. Only target attention has a cache: the input of
     all other sublayers depends on the new token.

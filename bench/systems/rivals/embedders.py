@@ -17,7 +17,7 @@ _LONGEST = 256
 
 
 class _Embedder:
-    """What calls of all products have in common: `_embed` gives the vectors of a call."""
+    """The common part of all products that embed texts: `_embed` gives the vectors of a call."""
 
     _embed: Callable[[list[str]], Any]
     version: str

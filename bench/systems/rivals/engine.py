@@ -85,7 +85,7 @@ class EngineStudent:
 
 
 class EngineDetector:
-    """What `source: auto` goes by."""
+    """The engine's detector of languages, which serves `source: auto`."""
 
     def __init__(self) -> None:
         from serving.text.detection import detect, load_detector

@@ -155,7 +155,7 @@ _silent: Any = None
 
 
 class _Missing:
-    """In the place of a function that the library lacks; nothing here calls one."""
+    """Stands for a function that the library lacks; nothing here calls one."""
 
     argtypes: Any = None
     restype: Any = None

@@ -106,7 +106,7 @@ alignment: soft
 
 
 class _NoModels:
-    """In the place of a list of models on the network."""
+    """Replaces a list of models on the network."""
 
     def __init__(self, *_: Any) -> None:
         pass
