@@ -1,1 +1,1 @@
-"""Whole files as units of text, and written again with their translations; no model."""
+"""Reads whole files as units of text, and writes them again with translations; no model."""

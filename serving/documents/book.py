@@ -40,9 +40,9 @@ class _Part:
 
 
 def read_epub(content: bytes, target: str = "") -> FileInUnits:
-    """The chapters of a book as pages of HTML, the labels of its table of contents, its title and
-    its description. The book says that it is in the `target` language, and its pages turn the way
-    of that. Raises DocumentError for a book whose text is locked."""
+    """Read a book: its chapters as pages of HTML, the labels of its table of contents, its title
+    and its description. The translated book names `target` as its language, and its pages turn in
+    that language's direction. Raises DocumentError for a book whose text is encrypted."""
     archive = Archive(content)
     if _RIGHTS in archive.names and any(
         not _FONTS.search(method) for method in _METHOD.findall(archive.read(_RIGHTS))
@@ -80,7 +80,7 @@ def _parts(archive: Archive, target: str) -> Iterator[_Part]:
 
 
 def _chapters(archive: Archive) -> Iterator[str]:
-    """The parts that the book's own record says are pages, whatever they are called."""
+    """The parts that the book's package document lists as pages, whatever their names are."""
     for name in archive.names:
         if _RECORD.search(name):
             for item in _ITEM.findall(decoded(archive.read(name)).text):
@@ -91,7 +91,7 @@ def _chapters(archive: Archive) -> Iterator[str]:
 
 
 def _of_slots(content: bytes, pattern: re.Pattern[str]) -> FileInUnits:
-    """What stands in the group of a pattern is translated."""
+    """A file whose units are the texts in the first group of each match of a pattern."""
     source = decoded(content)
     found = pattern.finditer(source.text)
     slots = [Slot(*match.span(1), Unit(match[1], "xml"), str) for match in found]
@@ -99,7 +99,7 @@ def _of_slots(content: bytes, pattern: re.Pattern[str]) -> FileInUnits:
 
 
 def _in_language(record: str, target: str) -> str:
-    """The book's own record, of a book in another language."""
+    """The book's package document, with another language."""
     record = _LANGUAGE.sub(lambda found: found[1] + escape(target) + found[2], record, count=1)
     spine = _SPINE.search(record)
     if spine is None:

@@ -1,4 +1,4 @@
-"""A file, translated into another one by whoever translates its units."""
+"""Translates a file into another file; the caller's function translates its units."""
 
 from __future__ import annotations
 
@@ -23,29 +23,31 @@ from serving.text.memory.segments import MemoryUse
 from serving.text.terms import NO_TERMS, Terms
 
 MAX_FILE_BYTES = 500_000_000
-"""What a file may have; it is read whole."""
+"""Largest size of a file in bytes; the file is read into memory as a whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileWishes:
-    """What is rarely asked of the translation of files."""
+    """Options for translating files that are rarely needed."""
 
     force: bool = False
-    """Whether a target that is there is replaced."""
+    """Whether an existing target file is replaced."""
     bilingual: bool = False
-    """Whether the source stays beside its translation, where the format has room for it."""
+    """Whether the source text stays beside its translation, in formats that have room for it."""
     terms: Terms = NO_TERMS
-    """Terms that every sentence's translation must or may not hold."""
+    """Terms that the translation of every sentence must or must not contain."""
     glossary: Sequence[TermIndex] = ()
-    """Glossaries of the languages: what a sentence holds of them is put into its translation."""
+    """Glossaries of the language pair. Their terms that occur in a sentence are put into its
+    translation."""
     memory: MemoryUse | None = None
-    """A memory of the languages: the sentences that it has are not decoded."""
+    """A translation memory of the language pair; sentences that it contains are not decoded."""
     target_language: str = ""
-    """Which language of a file with several is filled; empty for the only one beside the source."""
+    """Language that is filled in, in a file with several; empty for the only one beside the
+    source."""
     retranslate: bool = False
-    """Whether what has a translation already, as in PO and XLIFF, is translated anew."""
+    """Whether texts that already have a translation, as in PO and XLIFF, are translated again."""
     columns: Sequence[str] = ()
-    """Which columns of a table are translated, by name or by number from 1; keys of JSON Lines."""
+    """Columns of a table to translate, by name or by number from 1; for JSON Lines, keys."""
 
 
 NO_FILE_WISHES = FileWishes()
@@ -53,13 +55,13 @@ NO_FILE_WISHES = FileWishes()
 
 @dataclass(frozen=True)
 class FileTranslation:
-    """What has become of a file."""
+    """The outcome of translating a file."""
 
     format: str
     units: int
-    """Paragraphs, cells, messages and the like that hold words."""
+    """Number of paragraphs, cells, messages and other units that contain words."""
     warnings: tuple[str, ...]
-    """What could not be kept or translated, in whole sentences."""
+    """Parts that could not be kept or translated, in whole sentences."""
 
 
 def translate_file(
@@ -68,10 +70,11 @@ def translate_file(
     translate: Callable[[Sequence[Unit]], tuple[Sequence[Translated], Sequence[str]]],
     wishes: FileWishes = NO_FILE_WISHES,
 ) -> FileTranslation:
-    """Translate a file into another of the same kind, which is there whole or not at all.
+    """Translate a file into another of the same kind. The target is written completely or not at
+    all.
 
-    `translate` gives a translation for each unit, and warnings. Raises DocumentError,
-    InvalidOptionError, TooLongError, and OSError where a file cannot be read or written.
+    `translate` returns a translation for each unit, and warnings. Raises DocumentError,
+    InvalidOptionError, TooLongError, and OSError if a file cannot be read or written.
     """
     check_target(source, target, force=wishes.force)
     size = source.stat().st_size
@@ -104,7 +107,8 @@ def translate_file(
 def _writer(
     file: FileInUnits, format: FileFormat, target: Path
 ) -> Callable[[Sequence[Translated]], WrittenFile]:
-    """What writes a file as its own kind, or as that of the target where it has to be another."""
+    """The writer for the file's own kind, or for that of the target if the file cannot be written
+    as its own kind. Raises InvalidOptionError for a target of the wrong kind."""
     if not file.write_as:
         return file.write
     suffix = target.suffix.lower()
@@ -120,11 +124,12 @@ def _writer(
 def files_to_translate(
     source: str, target: Path, *, tables: bool = False
 ) -> list[tuple[Path, Path]]:
-    """The files that a name, a folder or a pattern means, and where each one's translation goes.
+    """The files that a name, a folder or a pattern stands for, each with the path of its
+    translation.
 
-    Of a folder those of known kinds, at any depth, each to the same place under `target`: the
-    tables alone, of which columns are translated, or all but them. Raises InvalidOptionError where
-    there are none, or the target lies within the folder.
+    In a folder these are the files of known kinds, at any depth, each with the same place under
+    `target`: only tables if `tables` is set, otherwise all other kinds. Raises InvalidOptionError
+    if there are none, or if the target lies within the folder.
     """
     path = Path(source)
     if path.is_file():
@@ -152,7 +157,8 @@ def files_to_translate(
 
 
 def _output_name(path: Path) -> str:
-    """What a file is called beside others: its own name, with the suffix of what it becomes."""
+    """File name of a translation in a folder: the file's own name, followed by the suffix of the
+    output if that is of another kind."""
     suffix = path.suffix.lower()
     written = next((f.written_as for f in FORMATS if f.written_as and suffix in f.suffixes), ())
     return path.name + written[0] if written else path.name

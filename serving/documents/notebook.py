@@ -15,8 +15,9 @@ _NEW_LAYOUT = "The file was not laid out as notebooks are; its JSON is written a
 
 
 def read_notebook(content: bytes) -> FileInUnits:
-    """Each cell in Markdown is a unit, and so is what stands for a picture; code, outputs and
-    metadata stay. Raises DocumentError for what is no notebook."""
+    """Read a notebook: each cell in Markdown is a unit, and so is each alternative text of a
+    picture. Code, outputs and metadata stay. Raises DocumentError for a file that is not a
+    notebook."""
     source = decoded(content)
     if not source.text.strip():
         return FileInUnits([], lambda _: WrittenFile(content))
@@ -69,7 +70,8 @@ def _cells(tree: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _text(cell: dict[str, Any]) -> str:
-    """What stands in a cell: a text, or a list of lines; empty where it is neither."""
+    """The text of a cell, which may be stored as a list of lines; empty if it is neither text nor a
+    list."""
     lines = cell.get("source")
     if not isinstance(lines, str | list) or not all(isinstance(line, str) for line in lines):
         return ""
@@ -77,8 +79,8 @@ def _text(cell: dict[str, Any]) -> str:
 
 
 def _layout(text: str, tree: dict[str, Any]) -> tuple[int | None, bool]:
-    """How far a notebook is indented, None where it has a layout of its own; and whether other
-    letters are escaped in it."""
+    """The number of blanks by which the file is indented, or None if it has another layout, and
+    whether non-ASCII letters are escaped."""
     for indent in (1, 2, 4):
         for ascii in (False, True):
             if _dumped(tree, indent, ascii=ascii) == text.rstrip():

@@ -1,4 +1,5 @@
-"""The text of PDF files, which have no paragraphs: out as Word or plain text, without layout."""
+"""The text of PDF files, which have no paragraphs. The output is Word or plain text, without
+layout."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ NO_LAYOUT = (
 _ENDED = re.compile(r"""[.!?:;…]["'”’»“)\]]*\Z""")
 _ITEM = re.compile(r"[•◦▪‣·–—*-]\s|\(?\d{1,3}[.)]\s|\(?[a-z]\)\s")
 _SHORT = 0.75
-"""What part of a full line the last one of a paragraph has at most."""
+"""Largest length of the last line of a paragraph, as a share of a full line."""
 _HYPHEN = re.compile(r"[^\W\d_]-\Z")
 _OFFICE = "http://schemas.openxmlformats.org"
 _DOCX = {
@@ -43,8 +44,8 @@ _NOT_OF_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def read_pdf(content: bytes) -> FileInUnits:
-    """The paragraphs of each page, written as `.docx` or `.txt`. Raises DocumentError for a file
-    that is broken, locked, or of pictures alone."""
+    """Read the paragraphs of each page; they are written as `.docx` or `.txt`. Raises DocumentError
+    for a file that is broken, locked, or contains only pictures."""
     pages = [list(paragraphs(text)) for text in _texts(content)]
     every = [paragraph for page in pages for paragraph in page]
     if not any(map(_has_words, every)):
@@ -90,8 +91,8 @@ def _texts(content: bytes) -> Iterator[str]:
 
 
 def paragraphs(page: str) -> Iterator[str]:
-    """The paragraphs of a page's lines: one ends at a blank line, before an item of a list, and
-    with a line that is short and ends a sentence, or is followed by a capital."""
+    """Join a page's lines to paragraphs. A paragraph ends at a blank line, before a list item, and
+    after a short line that ends a sentence or is followed by a capital."""
     lines = [line.strip() for line in page.splitlines()] or [""]
     lengths = [len(line) for line in lines if line]
     full = quantiles(lengths, n=10)[-1] if len(lengths) > 1 else 0
@@ -123,7 +124,7 @@ def _translated(pages: Sequence[Sequence[str]], given: Sequence[Translated]) -> 
 
 
 def _docx(pages: Sequence[Sequence[str]]) -> bytes:
-    """A file of Word with these paragraphs, and a break before each page but the first."""
+    """A Word file with these paragraphs, and a page break before each page but the first."""
     body = []
     for number, page in enumerate(pages):
         for index, text in enumerate(page or [""]):

@@ -1,4 +1,4 @@
-"""Plain text, Markdown and HTML, which the readers of texts know."""
+"""Plain text, Markdown and HTML, read by `serving.text`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LINE = re.compile(r"[^\r\n]+|[\r\n]+")
 
 
 def read_text(content: bytes) -> FileInUnits:
-    """Each line of a plain text is a unit; line ends stay as they are."""
+    """Read a plain text: each line is a unit; line ends stay as they are."""
     source = decoded(content)
     parts = _LINE.findall(source.text)
     places = [place for place, part in enumerate(parts) if any(map(str.isalpha, part))]
@@ -52,7 +52,8 @@ def read_text(content: bytes) -> FileInUnits:
 
 
 def read_markdown(content: bytes) -> FileInUnits:
-    """The blocks of a Markdown file, several in a unit, and what stands for its pictures."""
+    """Read the blocks of a Markdown file, several in one unit, and the alternative texts of its
+    pictures."""
     source = decoded(content)
     parts = markdown_units(source.text)
     asides = aside_units([source.text], markdown_asides)
@@ -64,8 +65,9 @@ def read_markdown(content: bytes) -> FileInUnits:
 
 
 def read_html(content: bytes, target: str = "") -> FileInUnits:
-    """The blocks of a page, several in a unit, and attributes that a reader sees or hears. The page
-    says that it is in the `target` language, if it says its language, and runs the way of that."""
+    """Read the blocks of a page, several in one unit, and the attributes that a reader sees or
+    hears. If the page names its language, the translation names `target`, and it runs in that
+    language's direction."""
     declared = _CHARSET.search(content[:4096])
     source = decoded(content, declared[1].decode() if declared else None)
     page = _in_language(source.text, target) if target else source.text
@@ -99,8 +101,7 @@ def _in_language(text: str, target: str) -> str:
 
 
 def _units(parts: Sequence[str | Unit], asides: Sequence[Unit]) -> list[Unit]:
-    """Those of the parts that are to be translated, and the texts in markup; raises
-    TooLongError."""
+    """The units among the parts, followed by the texts in markup. Raises TooLongError."""
     units = [*(part for part in parts if isinstance(part, Unit)), *asides]
     check_lengths(units)
     return units
@@ -112,7 +113,7 @@ def _filled(
     find: Find,
     translations: Sequence[Translated],
 ) -> str:
-    """A page with the translations of its parts, and then of the texts in markup."""
+    """A page with the translations of its parts, and after that of the texts in its markup."""
     given = iter(translations)
     text = "".join(part if isinstance(part, str) else next(given).text for part in parts)
     own = {unit: translation.text for unit, translation in zip(asides, given, strict=True)}

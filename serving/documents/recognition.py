@@ -1,4 +1,5 @@
-"""Which kind a file is: its content says more than its name, which people get wrong."""
+"""Recognises the kind of a file. Its content decides before its name, because names are often
+wrong."""
 
 from __future__ import annotations
 
@@ -45,17 +46,17 @@ _Reader = Callable[[bytes, ReadingWishes], FileInUnits]
 
 
 def _alone(read: Callable[[bytes], FileInUnits]) -> _Reader:
-    """The reader of a format for which there is nothing to wish."""
+    """The reader of a format that has no options."""
     return lambda content, _: read(content)
 
 
 def _into(read: Callable[[bytes, str], FileInUnits]) -> _Reader:
-    """The reader of a format that names the language that it is translated into."""
+    """The reader of a format that names the target language in the file."""
     return lambda content, wishes: read(content, wishes.target)
 
 
 def _filled(read: Callable[[bytes, str, bool], FileInUnits]) -> _Reader:
-    """The reader of a format that may have translations into that language already."""
+    """The reader of a format that may already contain translations into the target language."""
     return lambda content, wishes: read(content, wishes.target, wishes.retranslate)
 
 
@@ -132,7 +133,7 @@ _BY_CONTENT = (
 
 
 def recognised(content: bytes, name: str) -> FileFormat:
-    """The format of a file; raises DocumentError where there is none."""
+    """The format of a file. Raises DocumentError if there is none for it."""
     if content.startswith((_ZIP, _EMPTY_ZIP)):
         return _of_zip(Archive(content), name)
     if content.startswith(_COMPOUND):
@@ -164,7 +165,7 @@ def recognised(content: bytes, name: str) -> FileFormat:
 
 
 def _of_zip(archive: Archive, name: str) -> FileFormat:
-    """The format of a zip file, by the parts that it has."""
+    """The format of a zip file, recognised by its parts."""
     names = frozenset(archive.names)
     if "[Content_Types].xml" in names:
         main = _MAIN.search(archive.read("[Content_Types].xml"))
@@ -184,11 +185,12 @@ def _of_zip(archive: Archive, name: str) -> FileFormat:
 
 
 def endings_of(name: str) -> set[str]:
-    """What a name may be known by: its suffix, and the whole of it, in small letters."""
+    """The endings by which a name may be recognised: its suffix, and the whole name, in small
+    letters."""
     path = PurePath(name.lower())
     return {path.suffix, path.name}
 
 
 def suffixes(formats: Sequence[FileFormat]) -> list[str]:
-    """How the names of such files end."""
+    """The endings of file names in these formats."""
     return [suffix for format in formats for suffix in format.suffixes]

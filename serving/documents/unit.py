@@ -42,7 +42,7 @@ class WrittenFile:
 
     content: bytes
     warnings: tuple[str, ...] = ()
-    """What could not be kept, in whole sentences."""
+    """Parts that could not be kept, in whole sentences."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,13 @@ class FileInUnits:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingWishes:
-    """What is asked of the reader of a file."""
+    """Options for the reader of a file."""
 
     target: str = ""
-    """Which language of a file with several is filled; empty for the only one beside the source."""
+    """Language that is filled in, in a file with several; empty for the only one beside the
+    source."""
     retranslate: bool = False
-    """Whether units that have a translation already are read, too, to be translated anew."""
+    """Whether units that already have a translation are read as well, to be translated again."""
     columns: tuple[str, ...] = ()
     """Names or numbers (from 1) of the columns of a table that are read, or keys of JSON Lines."""
 
@@ -78,20 +79,20 @@ NO_READING_WISHES = ReadingWishes()
 
 @dataclass(frozen=True)
 class FileFormat:
-    """One kind of file."""
+    """A kind of file."""
 
     name: str
     suffixes: tuple[str, ...]
-    """How names of such files end, in small letters: a suffix with its dot, or a whole name."""
+    """Endings of file names, in small letters: a suffix with its dot, or a whole name."""
     reader: Callable[[bytes, ReadingWishes], FileInUnits]
     written_as: tuple[str, ...] = ()
     """Suffixes of the output, the usual one first; empty if the output has the same kind."""
     in_columns: bool = False
-    """Whether its reader needs the columns that are to be translated."""
+    """Whether the reader needs the columns that are to be translated."""
 
     def read(self, content: bytes, wishes: ReadingWishes = NO_READING_WISHES) -> FileInUnits:
-        """Read a file; raises DocumentError for one that cannot be read, TooLongError for a unit
-        that is too long, and InvalidOptionError for columns where there are none."""
+        """Read a file. Raises DocumentError for a file that cannot be read, TooLongError for a unit
+        that is too long, and InvalidOptionError for columns in a format without columns."""
         if wishes.columns and not self.in_columns:
             raise InvalidOptionError(
                 f"columns are of csv, tsv and jsonl files, got a {self.name} file; leave --columns "

@@ -1,1 +1,2 @@
-"""Messages of programs: only what is not translated yet, each at its place in the file."""
+"""Messages of programs. Only those without a translation are units, each at its place in the
+file."""

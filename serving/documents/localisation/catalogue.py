@@ -22,8 +22,9 @@ _SIGNS = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r"
 
 
 def read_po(content: bytes, retranslate: bool = False) -> FileInUnits:
-    """Messages without a translation, or all with `retranslate`; of plural forms the first is of
-    the singular, all others of the plural. Comments, contexts and flags (`fuzzy`, too) stay."""
+    """Read the messages without a translation, or all with `retranslate`. Of plural forms the first
+    is a translation of the singular, all others of the plural. Comments, contexts and flags
+    (`fuzzy`, too) stay."""
     source = decoded(content)
     end = "\r\n" if "\r\n" in source.text else "\n"
     written = functools.partial(_written, end=end)
@@ -50,6 +51,7 @@ def _value(strings: str) -> str:
 
 
 def _written(text: str, end: str) -> str:
-    """A text on a line of its own for each of its lines; `end` is that of the file's lines."""
+    """A text as quoted strings, one for each of its lines; several are preceded by an empty string.
+    `end` is the line end of the file."""
     lines = [f'"{line.translate(_SIGNS)}"' for line in text.splitlines(keepends=True)]
     return lines[0] if len(lines) == 1 else end.join(['""', *lines])

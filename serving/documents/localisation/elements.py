@@ -24,39 +24,39 @@ _LONE_QUOTE = re.compile(r"(?<!\\)\"")
 _TAG = re.compile(r"<!\[CDATA\[|<[^<>]*>")
 _DEEPEST = 256
 _LANGUAGES = {"file": ("target-language", "source-language"), "xliff": ("trgLang", "srcLang")}
-"""Of XLIFF 1.2 and 2: where the language of targets stands, and that of sources beside it."""
+"""The attributes of XLIFF 1.2 and 2 that name the language of targets and that of sources."""
 _UNTRANSLATED = frozenset(("new", "initial", "needs-translation"))
 
 
 @dataclass
 class Element:
-    """An element, and where it stands in the text of the file."""
+    """An element, and its position in the text of the file."""
 
     name: str
-    """Without a prefix."""
+    """The element's name, without a prefix."""
     attributes: dict[str, str]
     begin: int
     inner: int
-    """Where its content begins."""
+    """Position where the content begins."""
     inner_end: int = 0
     end: int = 0
     children: list[Element] = field(default_factory=list)
 
     def child(self, name: str) -> Element | None:
-        """The first child of that name."""
+        """The first child of this name."""
         return next((child for child in self.children if child.name == name), None)
 
     def walk(self) -> Iterator[Element]:
-        """It and all that is in it, in order."""
+        """Yield the element and all elements in it, in order."""
         yield self
         for child in self.children:
             yield from child.walk()
 
 
 def read_xliff(content: bytes, target: str = "", retranslate: bool = False) -> FileInUnits:
-    """Targets of XLIFF 1.2 and 2 that are missing, empty or of a state that asks for translation,
-    or all with `retranslate`; states and notes stay. The file says that it is in the `target`
-    language where it says none."""
+    """Read the targets of XLIFF 1.2 and 2 that are missing, empty or in a state that asks for
+    translation, or all with `retranslate`; states and notes stay. A file that does not name the
+    language of its targets gets `target`."""
     source = text_of(content)
     root = _parsed(source.text)
     named = _into_language(source.text, root, target) if root and target else source.text
@@ -71,7 +71,7 @@ def read_xliff(content: bytes, target: str = "", retranslate: bool = False) -> F
 
 
 def _into_language(text: str, root: Element, target: str) -> str:
-    """The text with the language of its targets, which none may be without."""
+    """The text with an attribute for the language of its targets, where that is missing."""
     parts, done = list[str](), 0
     for element in root.walk():
         attribute, beside = _LANGUAGES.get(element.name, ("", ""))
@@ -83,7 +83,8 @@ def _into_language(text: str, root: Element, target: str) -> str:
 
 
 def _translatable(element: Element, *, inherited: bool) -> Iterator[Element]:
-    """Elements that are not said to stay, themselves or by one around them."""
+    """Yield elements that are not marked as untranslatable, neither themselves nor through an
+    element around them."""
     said = element.attributes.get("translate")
     own = said == "yes" if said in ("yes", "no") else inherited
     if own:
@@ -93,7 +94,7 @@ def _translatable(element: Element, *, inherited: bool) -> Iterator[Element]:
 
 
 def read_android(content: bytes) -> FileInUnits:
-    """Strings, items of arrays and of plurals, but for references and those with
+    """Read Android's strings, items of arrays and of plurals, except references and those with
     `translatable="false"`."""
     source = text_of(content)
     found = []
@@ -109,7 +110,7 @@ def read_android(content: bytes) -> FileInUnits:
 
 
 def _android_slot(text: str, element: Element) -> Slot | None:
-    """The content of an element, without the quotation marks around it; None where it is but a
+    """The content of an element, without the quotation marks around it. None if it is only a
     reference to another value."""
     begin, end = element.inner, element.inner_end
     if _REFERENCE.fullmatch(text, begin, end):
@@ -122,7 +123,7 @@ def _android_slot(text: str, element: Element) -> Slot | None:
 
 
 def _as_android(source: str, text: str, *, quoted: bool) -> str:
-    """A translation with the signs escaped that Android would take for its own."""
+    """A translation in which characters with a special meaning for Android are escaped."""
     marks = '"' if quoted else "'" if _LONE_QUOTE.search(_TAG.sub("", source)) else "'\""
     parts = _TAG.split(text)
     tags = _TAG.findall(text)
@@ -132,7 +133,7 @@ def _as_android(source: str, text: str, *, quoted: bool) -> str:
 
 
 def read_resx(content: bytes) -> FileInUnits:
-    """Values of .NET's resources that are text, by line."""
+    """Read the values of .NET's resources that are text, line by line."""
     source = text_of(content)
     found = []
     for element in elements_of(source):
@@ -145,7 +146,8 @@ def read_resx(content: bytes) -> FileInUnits:
 
 
 def _lines(text: str, element: Element) -> Iterator[Slot]:
-    """The lines of an element's content, each by itself; all of it where it has more than text."""
+    """The lines of an element's content as separate texts; the whole content if it has more than
+    text."""
     if "<" in text[element.inner : element.inner_end]:
         yield inner_slot(text, element)
         return
@@ -201,14 +203,14 @@ def text_of(content: bytes) -> Decoded:
 
 
 def elements_of(source: Decoded) -> Iterator[Element]:
-    """Every element of a text, in order; raises DocumentError for what is not well-formed, or
+    """All elements of a text, in order. Raises DocumentError for text that is not well-formed or
     declares entities."""
     root = _parsed(source.text)
     return root.walk() if root else iter(())
 
 
 def _parsed(text: str) -> Element | None:
-    """The elements of a text; raises DocumentError for what is not well-formed, or declares
+    """The elements of a text. Raises DocumentError for text that is not well-formed or declares
     entities."""
     if not text.strip():
         return None
@@ -248,13 +250,13 @@ def _parsed(text: str) -> Element | None:
 
 
 class _Places:
-    """Places in a text, of places in its UTF-8 that only go forward."""
+    """Converts byte positions in a text's UTF-8 to character positions; they may only increase."""
 
     def __init__(self, text: str) -> None:
         self._text, self._byte, self._character = text, 0, 0
 
     def character(self, byte: int) -> int:
-        """How many characters lie before so many bytes."""
+        """Number of characters in this many bytes."""
         while self._byte < byte:
             self._byte += len(self._text[self._character].encode())
             self._character += 1

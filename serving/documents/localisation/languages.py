@@ -1,4 +1,4 @@
-"""Which language of a file with several is filled."""
+"""The choice of the language that is filled in, in a file with several languages."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from serving.errors import DocumentError
 
 
 def is_same(first: str, second: str) -> bool:
-    """Whether two codes name one language, whatever its region."""
+    """Whether two codes name the same language, whatever its region."""
     return _base(first) == _base(second)
 
 
 def language_to_fill(languages: Sequence[str], main: str, target: str) -> str:
-    """How a file of these languages writes the target; without a target, its only language beside
-    the main one. Raises DocumentError where there is none, or several."""
+    """The target language as a file with these languages writes it. Without a target, it is the
+    only language beside the main one. Raises DocumentError if there is none, or several."""
     others = {language: None for language in languages if language and not is_same(language, main)}
     if target:
         exact = [language for language in others if language.lower() == target.lower()]

@@ -29,7 +29,7 @@ _SIGNS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
 def read_properties(content: bytes) -> FileInUnits:
-    """Values of Java's properties; where the file is ASCII, so is its translation."""
+    """Read the values of Java's properties. If the file is ASCII, so is its translation."""
     source = decoded(content, "latin-1")  # which Java took before UTF-8
     ascii = source.text.isascii()
     slots = []
@@ -64,7 +64,7 @@ def _as_property(source: str, text: str, *, ascii: bool) -> str:
 
 
 def read_strings(content: bytes) -> FileInUnits:
-    """Values of Apple's strings."""
+    """Read the values of Apple's strings."""
     source = decoded(content)
     return file_with_slots(source, list(_strings(source.text)))
 

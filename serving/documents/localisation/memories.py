@@ -1,4 +1,4 @@
-"""Translation memories in TMX: variants of a unit in the language that is translated into."""
+"""Translation memories in TMX as documents: their units get variants in the target language."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LANGUAGE = ("xml:lang", "lang")
 
 
 def read_tmx(content: bytes, target: str = "", retranslate: bool = False) -> FileInUnits:
-    """Units whose variant in the language `target` is missing or empty, or all with `retranslate`,
-    get one, of that in the language that the header names, or else of the file's first. Without
-    `target` it is the only other language of the file. Raises DocumentError where there is none, or
-    several."""
+    """Read the units whose variant in the language `target` is missing or empty, or all with
+    `retranslate`; they are translated from the language that the header names, or else from the
+    file's first. Without `target`, the target is the only other language of the file. Raises
+    DocumentError if there is none, or several."""
     source = text_of(content)
     elements = list(elements_of(source))
     header = next((e.attributes.get("srclang", "") for e in elements if e.name == "header"), "")

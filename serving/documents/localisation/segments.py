@@ -1,4 +1,5 @@
-"""Translation memories in TMX as pairs of sentences, a unit at a time: files may be large."""
+"""Reads translation memories in TMX as pairs of sentences, one unit at a time, because files may be
+large."""
 
 from __future__ import annotations
 
@@ -16,25 +17,26 @@ from serving.text.memory.segments import DEFAULT_THRESHOLD, MemoryUse, Segment
 
 _LANGUAGE = ("{http://www.w3.org/XML/1998/namespace}lang", "lang")
 _CODES = frozenset(("bpt", "ept", "it", "ph", "ut"))
-"""Elements that hold formatting of another program."""
+"""Elements that contain formatting codes of other programs."""
 _MOST_LANGUAGES = 100
 _MOST_ELEMENTS = 10_000
-"""Of one unit, which is held whole."""
+"""Largest number of elements in one unit, which is held in memory as a whole."""
 _PART = 1000
-"""Pairs that are written at once."""
+"""Number of pairs in one part of a written file."""
 
 
 class TmxLanguages(NamedTuple):
     """The languages of a file."""
 
     source: str
-    """As its header names it; that of the first text where it names none."""
+    """The source language that the header names; if it names none, the language of the first
+    text."""
     others: tuple[str, ...]
-    """Those of the other texts, in the order in which they come."""
+    """The languages of the other texts, in order of appearance."""
 
 
 def tmx_languages(file: IO[bytes]) -> TmxLanguages:
-    """The languages of a whole file, which is thereby known to be well-formed; raises
+    """The languages of a whole file. Reading all of it shows that it is well-formed; raises
     DocumentError as `tmx_pairs` does."""
     source, found = "", dict[str, None]()
     for element in _elements(file):
@@ -52,12 +54,12 @@ def tmx_languages(file: IO[bytes]) -> TmxLanguages:
 
 
 def tmx_pairs(file: IO[bytes], source: str, target: str) -> Iterator[tuple[str, str] | None]:
-    """For each unit its text in the one language and in the other, with other regions where it has
-    none with these; None for a unit that lacks one of them. The codes of other programs in a text
-    are left out.
+    """Yield the texts of each unit in the two languages, or None for a unit that lacks one of them.
+    A text in another region of a language is used if there is none in the region given. The
+    formatting codes of other programs are left out.
 
-    Raises DocumentError for what is not well-formed, is no TMX, or declares entities; none is
-    expanded, and nothing is fetched.
+    Raises DocumentError for a file that is not well-formed or not TMX, or that declares entities;
+    none is expanded, and nothing is fetched.
     """
     for element in _elements(file):
         if local(element) == "tu":
@@ -69,8 +71,8 @@ def tmx_pairs(file: IO[bytes], source: str, target: str) -> Iterator[tuple[str, 
 def memory_of_file(
     path: Path, source: str, target: str, threshold: float = DEFAULT_THRESHOLD
 ) -> MemoryUse:
-    """The memory in a file for these languages, with the threshold in percent; raises
-    InvalidOptionError where there is none."""
+    """Read a memory for these languages from a file; the threshold is in percent. Raises
+    InvalidOptionError if the file has no such pairs."""
     # Here, for files of memories are translated where nobody looks anything up.
     from serving.text.memory.lookup import memory_of
 
@@ -88,7 +90,7 @@ def memory_of_file(
 
 
 def written_tmx(pairs: Iterable[tuple[str, str]], source: str, target: str) -> Iterator[bytes]:
-    """A file of these pairs, in parts, as TMX 1.4."""
+    """Yield a TMX 1.4 file of these pairs, in parts."""
     languages = quoteattr(source), quoteattr(target)
     yield (
         '<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4">\n<header '
@@ -109,7 +111,7 @@ def written_tmx(pairs: Iterable[tuple[str, str]], source: str, target: str) -> I
 
 
 def _elements(file: IO[bytes]) -> Iterator[etree._Element]:
-    """The header and the units, each of which is gone when the next one is asked for."""
+    """Yield the header and the units. Each is deleted when the next one is requested."""
     file.seek(0)
     events = etree.iterparse(
         file,
@@ -153,7 +155,7 @@ def _check(tree: etree._ElementTree) -> None:
 
 
 def _texts(unit: etree._Element) -> dict[str, str]:
-    """The texts of a unit by their languages, the first of each."""
+    """The first text of a unit in each language, by language."""
     found: dict[str, str] = {}
     for variant in unit:
         segment = next((child for child in variant if local(child) == "seg"), None)
@@ -164,7 +166,7 @@ def _texts(unit: etree._Element) -> dict[str, str]:
 
 
 def _in(texts: Mapping[str, str], language: str) -> str:
-    """The text in a language, that of its very region before others; empty where there is none."""
+    """The text in a language, preferably in exactly this region; empty if there is none."""
     wanted = language.lower().replace("_", "-")
     own = [text for code, text in texts.items() if code.lower().replace("_", "-") == wanted]
     alike = [text for code, text in texts.items() if is_same(code, language)]

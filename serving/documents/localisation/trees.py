@@ -1,4 +1,4 @@
-"""Messages in trees: JSON, as of i18next, and ARB, of Flutter."""
+"""Messages in trees: JSON, as in i18next, and ARB, of Flutter."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ class JsonString:
     """A string that is a value."""
 
     keys: tuple[str, ...]
-    """Of the objects that it is in, from the outermost on."""
+    """The keys of the objects around the string, from the outermost on."""
     begin: int
     end: int
-    """With its quotes."""
+    """Position of the end, after the closing quote."""
     text: str
 
 
 def read_json(content: bytes) -> FileInUnits:
-    """Every string that is a value; keys stay."""
+    """Read every string that is a value; keys stay."""
     return _read(content, of_arb=False)
 
 
 def read_arb(content: bytes) -> FileInUnits:
-    """Messages of Flutter; what begins with `@` describes them, and stays."""
+    """Read Flutter's messages; entries that begin with `@` describe messages, and stay."""
     return _read(content, of_arb=True)
 
 
@@ -55,7 +55,7 @@ def _read(content: bytes, *, of_arb: bool) -> FileInUnits:
 
 
 def json_strings(text: str) -> Iterator[JsonString]:
-    """The strings that are values, in order; raises DocumentError for what is no JSON."""
+    """The strings that are values, in order. Raises DocumentError for text that is not JSON."""
     if not text.strip():
         return
     try:

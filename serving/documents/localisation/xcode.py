@@ -1,4 +1,4 @@
-"""Apple's string catalogues, and its plurals: `.xcstrings` and `.stringsdict`."""
+"""Apple's string catalogues and plurals: `.xcstrings` and `.stringsdict`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _DEVICES = frozenset(("applevision", "appletv", "applewatch", "ipad", "iphone", 
 _FORMAT = "NSStringLocalizedFormatKey"
 _EMPTY = re.compile(r"^( *)(.*)\{\}(,?)$", re.MULTILINE)
 _STATE = "needs_review"
-"""Of a translation that nobody has read."""
+"""The state of a translation that nobody has reviewed yet."""
 
 
 def read_stringsdict(content: bytes) -> FileInUnits:
-    """Forms of plurals, devices and widths, and what stands around them."""
+    """Read the forms for plurals, devices and widths, and the texts around them."""
     source = text_of(content)
     found = []
     for element in elements_of(source):
@@ -48,10 +48,10 @@ def _is_form(text: str, name: str, value: Element) -> bool:
 
 
 def read_xcstrings(content: bytes, target: str = "", retranslate: bool = False) -> FileInUnits:
-    """Strings that have no translation into `target`, or one whose state is `new`, or all with
-    `retranslate`, get one in the state `needs_review`. Without `target` it is the only other
-    language of the file. Raises DocumentError where there is none, or several, and for what is no
-    catalogue."""
+    """Read the strings without a translation into `target`, or with one in the state `new`, or all
+    with `retranslate`; their translations get the state `needs_review`. Without `target`, the
+    target is the only other language of the file. Raises DocumentError if there is none, or
+    several, and for a file that is not a catalogue."""
     source = decoded(content)
     if not source.text.strip():
         return FileInUnits([], lambda _: WrittenFile(content))
@@ -95,7 +95,8 @@ def _tree(text: str) -> dict[str, Any]:
 def _missing(
     tree: dict[str, Any], main: str, into: str, retranslate: bool
 ) -> list[tuple[str, Callable[[str], None]]]:
-    """Each text without a translation, or every text with `retranslate`, and what gives it one."""
+    """Pairs of a text without a translation, or of any text with `retranslate`, and the function
+    that sets its translation."""
     found: list[tuple[str, Callable[[str], None]]] = []
     for key, entry in tree["strings"].items():
         if entry.get("shouldTranslate") is False:
@@ -125,7 +126,7 @@ def _missing(
 
 
 def _done(localization: Any) -> Iterator[dict[str, Any]]:
-    """The texts of a translation that need no other."""
+    """The texts of a translation that need no new translation."""
     for unit in _string_units(localization):
         if unit["value"] and unit.get("state") != "new":
             yield unit

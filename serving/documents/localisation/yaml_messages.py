@@ -1,4 +1,4 @@
-"""Messages in YAML, as of Rails: scalars at their places, in the style that they have."""
+"""Messages in YAML, as in Rails: scalars at their places, each in its own style."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from serving.errors import DocumentError
 _Within = Literal["flow", "block"]
 _PLACES: dict[_Within, tuple[str, ...]] = {"flow": ("[X]",), "block": ("- X", "key: X")}
 _BEFORE = re.compile(r"(?:[&!]\S*\s+)*")
-"""An anchor and a tag."""
+"""Pattern of an anchor and a tag before a value."""
 _TEXT = "tag:yaml.org,2002:str"
 
 
 def read_yaml(content: bytes) -> FileInUnits:
-    """Every value that is text; keys, comments, anchors and layout stay. Raises DocumentError for
-    what is no YAML."""
+    """Read every value that is text; keys, comments, anchors and layout stay. Raises DocumentError
+    for text that is not YAML."""
     source = decoded(content)
     try:
         nodes = list(yaml.compose_all(source.text, Loader=yaml.SafeLoader))
@@ -36,7 +36,7 @@ def read_yaml(content: bytes) -> FileInUnits:
 
 
 def _slots(node: yaml.Node, text: str, seen: set[int], within: _Within) -> Iterator[Slot]:
-    """The texts in a node, each once however many aliases it has."""
+    """Yield the texts in a node, each once however many aliases it has."""
     if id(node) in seen:
         return
     seen.add(id(node))
@@ -68,7 +68,7 @@ def _written(style: str | None, before: str, within: _Within, text: str) -> str:
 
 
 def _is_itself(text: str, place: str) -> bool:
-    """Whether a text is read as itself without quotes at such a place."""
+    """Whether a text without quotes is read as itself at such a place."""
     try:
         found = yaml.safe_load(place.replace("X", text))
     except (yaml.YAMLError, ValueError):

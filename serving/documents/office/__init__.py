@@ -1,5 +1,6 @@
-"""Office files: zip files of XML, in which the words of paragraphs are replaced and all else stays.
+"""Office files: zip files of XML, in which the words of paragraphs are replaced and everything else
+stays.
 
-They are taken apart here, for the libraries that know them lose what they do not know: pictures,
+They are read here rather than by libraries, which lose parts that they do not know: pictures,
 links, notes.
 """

@@ -1,7 +1,8 @@
-"""A paragraph of Word twice: as it was, and behind it for its translation.
+"""Puts a paragraph of Word into a document twice: the source, and after it the translation.
 
-What may be in a document once stays with the source: pictures, notes, comments, bookmarks, numbers
-of lists. What belongs to the end of both, such as the break of a section, goes to the second.
+Objects that may occur only once in a document stay with the source: pictures, notes, comments,
+bookmarks, numbers of lists. What belongs to the end of both, such as a section break, goes to the
+second.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _ONCE = frozenset(
     """.split()  # noqa: SIM905
 )
 _BEFORE_NUMBERS = ("pStyle", "keepNext", "keepLines", "pageBreakBefore", "framePr", "widowControl")
-"""Properties of a paragraph that have to stand before those of its list."""
+"""Properties of a paragraph that must stand before those of its list."""
 
 
 def put_source_before(paragraph: etree._Element) -> None:
@@ -39,7 +40,7 @@ def put_source_before(paragraph: etree._Element) -> None:
 
 
 def leave_out_repeated(paragraph: etree._Element, namespace: str) -> None:
-    """Take out of a translation what its source before it has already."""
+    """Remove from a translation what the source before it already contains."""
     names = _ONCE
     marks = [
         value
@@ -72,7 +73,7 @@ def _is_break_of_page(element: etree._Element) -> bool:
 
 
 def _without_number(properties: etree._Element, namespace: str) -> None:
-    """Have a paragraph be none of a list, whatever its style says, so that no number is skipped."""
+    """Take a paragraph out of its list, whatever its style says, so that no number is skipped."""
     names = [local(child) for child in properties]
     if not {"numPr", "pStyle"} & set(names):
         return

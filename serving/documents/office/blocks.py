@@ -1,6 +1,7 @@
-"""Parts of office files in blocks, each an element with paragraphs.
+"""Divides parts of office files into blocks, each an element with paragraphs.
 
-One of them is a tree at a time: a part of 100,000 paragraphs takes little more than its bytes.
+Only one block at a time is a tree, so a part of 100,000 paragraphs needs little more memory than
+its bytes.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from lxml import etree
 from serving.documents.raw.xml import declares_entities, not_well_formed, parsed
 
 Take = Callable[[str, Mapping[str, str]], Literal["take", "skip", "enter"]]
-"""What becomes of an element, by its tag, as lxml writes it, and its attributes: it is a block, it
-and all within it stay, or it may have blocks within."""
+"""Decides what happens to an element, by its tag as lxml writes it and its attributes. `take`: it
+is a block; `skip`: it stays with everything in it; `enter`: it may contain blocks."""
 
 _STEP = 65_536
 _DEPTH = 256
@@ -32,27 +33,28 @@ _TAG = b"<x>"
 
 
 class OfficeBlock(NamedTuple):
-    """Where an element with paragraphs stands in a part."""
+    """The position of an element with paragraphs in a part."""
 
     begin: int
     end: int
-    """In bytes."""
+    """Position of the end; both positions are in bytes."""
     head: bytes
-    """A tag that declares the namespaces which are known there."""
+    """A start tag that declares the namespaces which are in scope there."""
 
     def tree(self, content: bytes, name: str) -> etree._Element:
-        """The element, within another."""
+        """Parse the element; it is the child of an element that declares the namespaces."""
         return parsed(self.head + content[self.begin : self.end] + b"</x>", name).getroot()
 
 
 def block_as_bytes(tree: etree._Element) -> bytes:
-    """What `tree` gave, as it stands in its part."""
+    """The bytes of an element from `tree`, as they are to stand in the part."""
     written: bytes = etree.tostring(tree, encoding="UTF-8", xml_declaration=False)
     return written[written.index(b">") + 1 : written.rindex(b"<")]
 
 
 def in_utf_8(content: bytes, name: str) -> bytes:
-    """A part in the encoding that blocks are read in; nearly every one is."""
+    """A part in UTF-8, the encoding in which blocks are read; nearly every part is in it
+    already."""
     if _UTF_8.match(content.lstrip()):
         return content
     tree = parsed(content, name)
@@ -64,9 +66,9 @@ def in_utf_8(content: bytes, name: str) -> bytes:
 
 
 def blocks_of(content: bytes, name: str, take: Take) -> Iterator[OfficeBlock]:
-    """The blocks of a part in UTF-8, in order; none lies within another.
+    """Yield the blocks of a part in UTF-8, in order; none lies within another.
 
-    Raises DocumentError for what is not well-formed, declares entities or nests too deep.
+    Raises DocumentError for a part that is not well-formed, declares entities or nests too deep.
     """
     reader = _Reader(content, name, take)
     try:
@@ -81,7 +83,7 @@ def blocks_of(content: bytes, name: str, take: Take) -> Iterator[OfficeBlock]:
 
 @dataclass
 class _Reader:
-    """Follows a parser that knows namespaces."""
+    """Collects blocks from the events of a parser that resolves namespaces."""
 
     content: bytes
     name: str
@@ -90,12 +92,12 @@ class _Reader:
     _found: list[OfficeBlock] = field(default_factory=list)
     _scope: list[tuple[str, str]] = field(default_factory=list)
     _head: bytes | None = None
-    """The tag for the next block; None where the namespaces have changed since the last."""
+    """The tag for the next block; None if the namespaces have changed since the last one."""
     _depth: int = 0
     _inside: int = 0
-    """At which depth the block, or what stays, began; 0 outside of both."""
+    """Depth at which the present block, or skipped element, began; 0 outside of both."""
     _begin: int = -1
-    """Where the block began; -1 within what stays."""
+    """Position where the present block began; -1 within a skipped element."""
 
     def __post_init__(self) -> None:
         # Named, for it does not know all names of this encoding that a declaration may have.
@@ -107,7 +109,7 @@ class _Reader:
         self.parser.EntityDeclHandler = self._refuse
 
     def taken(self) -> list[OfficeBlock]:
-        """What has been found since the last call."""
+        """The blocks found since the last call."""
         found, self._found = self._found, []
         return found
 

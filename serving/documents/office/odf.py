@@ -1,4 +1,4 @@
-"""Texts, presentations and sheets of OpenDocument: which paragraphs hold words, and their spans."""
+"""Texts, presentations and sheets of OpenDocument: the paragraphs with words, and their spans."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _SLIDES = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
 _PART = re.compile(r"(?:content|styles)\.xml\Z|(?:Object[^/]*/)+content\.xml\Z")
-"""The document's own parts, and those of charts and documents in it."""
+"""Names of the document's own parts, and of those of charts and documents in it."""
 _MANIFEST = "META-INF/manifest.xml"
 _SIGNATURES = "META-INF/documentsignatures.xml"
 _WRAPS = frozenset((f"{_TEXT}span", f"{_TEXT}a", f"{_TEXT}meta"))
@@ -38,7 +38,7 @@ _PARAGRAPHS = frozenset(
     (f"{_TEXT}p", f"{_TEXT}h", f"{_SLIDES}header-decl", f"{_SLIDES}footer-decl")
 )
 _UNREAD = frozenset((f"{_TEXT}tracked-changes",))
-"""What holds text that has been deleted."""
+"""Elements with text that has been deleted."""
 _WRITING = re.compile(rb"""(\bstyle:writing-mode\s*=\s*["'])(lr|rl)(-tb["'])""")
 _DEFAULT = re.compile(
     rb"""(<style:default-style\s[^>]*family=["']paragraph["'][^>]*>\s*<style:paragraph-properties\b"""
@@ -48,8 +48,8 @@ _SPACES = re.compile(r"[ \t\r\n]+")
 
 
 def read_odf(content: bytes, target: str = "") -> FileInUnits:
-    """The paragraphs of a file of OpenDocument, with those of cells, notes, headers and frames.
-    With a `target` language that runs the other way pages, paragraphs and sheets are turned."""
+    """Read the paragraphs of an OpenDocument file, including those of cells, notes, headers and
+    frames. If the `target` language runs the other way, pages, paragraphs and sheets are turned."""
     archive = Archive(content)
     if _MANIFEST in archive.names and b":encryption-data" in archive.read(_MANIFEST):
         raise DocumentError("the file is locked with a password; remove it and try again")
@@ -76,7 +76,8 @@ def read_odf(content: bytes, target: str = "") -> FileInUnits:
 
 
 def _turned(content: bytes, *, right: bool) -> bytes:
-    """A part whose pages, paragraphs and sheets run from the right, or from the left."""
+    """A part whose pages, paragraphs and sheets are turned to run from the right, or from the
+    left."""
     before, behind = (b"lr", b"rl") if right else (b"rl", b"lr")
     content = _WRITING.sub(
         lambda found: found[1] + behind + found[3] if found[2] == before else found[0], content
@@ -107,19 +108,19 @@ def _paragraphs(root: etree._Element) -> Iterator[Paragraph]:
 
 
 def _is_computed(attributes: Mapping[str, str]) -> bool:
-    """Whether a cell's text is written anew from its value."""
+    """Whether a cell's text is computed from its value when the file is opened."""
     kind = attributes.get(f"{_OFFICE}value-type", "string")
     return kind != "string" or f"{_TABLE}formula" in attributes
 
 
 @dataclass
 class _SpanReader:
-    """Reads a paragraph's element into inlines, and builds it anew of others."""
+    """Reads a paragraph's element into inlines, and rebuilds it from others."""
 
     _elements: list[etree._Element] = field(default_factory=list)
 
     def read(self, parent: etree._Element) -> list[Inline]:
-        """The inlines of an element, which may be within another that is read."""
+        """The inlines of an element, which may lie within another one that is read."""
         found: list[Inline] = [Words(_SPACES.sub(" ", parent.text or ""))]
         for child in parent:
             if child.tag == f"{_TEXT}s":
@@ -138,7 +139,7 @@ class _SpanReader:
         return found
 
     def fill(self, parent: etree._Element, inlines: Sequence[Inline]) -> None:
-        """Give the element these inlines."""
+        """Replace the element's content with these inlines."""
         for child in list(parent):
             parent.remove(child)
             child.tail = None  # which is of the inlines
@@ -155,13 +156,13 @@ class _SpanReader:
 
 
 def _count(spaces: etree._Element) -> int:
-    """How many blanks an element stands for."""
+    """Number of blanks that an element stands for, at most 1000."""
     number = spaces.get(f"{_TEXT}c", "1")
     return min(int(number), 1000) if number.isdecimal() else 1
 
 
 def _append_text(parent: etree._Element, text: str) -> None:
-    """Text behind what the element has; blanks that would be lost are elements."""
+    """Append text to the content of an element. Blanks that would be lost become elements."""
     for part in re.findall(r" {2,}|[^ ]+| ", text):
         if part != " " * len(part) or (part == " " and (len(parent) or parent.text)):
             _append_words(parent, part)

@@ -1,4 +1,4 @@
-"""Word, PowerPoint and Excel: which parts hold words, and where in them."""
+"""Word, PowerPoint and Excel: the parts that contain words, and the elements with words in them."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _WORDS = frozenset(
     diagramDrawing drawing sharedStrings template worksheet chartsheet threadedcomments
     """.split()  # noqa: SIM905
 )
-"""The kinds of parts that hold words, as their content types name them."""
+"""The kinds of parts that contain words, as their content types name them."""
 _MAIN = re.compile(r"\.([A-Za-z]+)(?:\.main)?\+xml\Z")
 _TURNED = (
     (re.compile(r"xl/worksheets/[^/]+\.xml\Z"), turned_sheet),
     (re.compile(r"ppt/(?:slide(?:Master|Layout)s/[^/]+|presentation)\.xml\Z"), turned_styles),
 )
-"""Parts that run the other way with most of the text, and how."""
+"""Parts that are turned if most of the text is, with the function that turns each."""
 _SIGNATURE = re.compile(r"\A_xmlsignatures/|\A/?_xmlsignatures\b")
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -58,8 +58,8 @@ _STRICT = {
 
 
 def read_ooxml(content: bytes, target: str = "") -> FileInUnits:
-    """The paragraphs, cells, notes, comments and printed headers of a file of Word, PowerPoint or
-    Excel. With a `target` language paragraphs and sheets that would run the wrong way are
+    """Read the paragraphs, cells, notes, comments and printed headers of a file of Word, PowerPoint
+    or Excel. With a `target` language, paragraphs and sheets that would run the wrong way are
     turned."""
     archive = Archive(content)
     names = _parts_with_words(archive)
@@ -93,7 +93,7 @@ def read_ooxml(content: bytes, target: str = "") -> FileInUnits:
 
 
 def _content_types(archive: Archive) -> Iterator[tuple[str, str]]:
-    """The name of each part, and its content type, as far as it has one of its own."""
+    """The content type of each part that has one of its own, by the part's name."""
     for element in parsed(archive.read(_TYPES), _TYPES).getroot():
         if local(element) == "Override":
             name = element.get("PartName", "").removeprefix("/")
@@ -112,7 +112,7 @@ def _parts_with_words(archive: Archive) -> list[str]:
 
 
 def _names_of_columns(archive: Archive) -> frozenset[str]:
-    """Headers of Excel's tables, by which formulas know columns."""
+    """The headers of Excel's tables, by which formulas refer to columns."""
     found: set[str] = set()
     for name, content_type in _content_types(archive):
         if content_type.endswith("spreadsheetml.table+xml") and name in archive.names:
@@ -126,7 +126,7 @@ def _names_of_columns(archive: Archive) -> frozenset[str]:
 
 
 def _unsigned(archive: Archive, signed: Sequence[str]) -> dict[str, Iterator[bytes]]:
-    """The parts that name the signatures, without them."""
+    """The parts that name the signatures, with the signatures removed."""
     if not signed:
         return {}
     written = {}
@@ -141,7 +141,7 @@ def _unsigned(archive: Archive, signed: Sequence[str]) -> dict[str, Iterator[byt
 
 
 def _kind(tag: str) -> Literal["runs", "item", "text", "printed"] | None:
-    """How the words of an element are read."""
+    """The way in which the words of an element are read; None for an element without words."""
     namespace, end, name = tag.rpartition("}")
     usual = _STRICT.get(namespace + end, namespace + end)
     if name == "p" and usual in (_WORD, _DRAWING):
@@ -213,7 +213,7 @@ def _of_text(element: etree._Element) -> Paragraph:
 
 
 def _plain(inlines: Sequence[Inline]) -> str:
-    """The text of inlines."""
+    """The text of inlines, without markup."""
     written = []
     for inline in inlines:
         match inline:

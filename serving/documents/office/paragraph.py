@@ -1,4 +1,4 @@
-"""A paragraph of an office file: what a reader makes of it, and how it gets other words."""
+"""A paragraph of an office file as a reader returns it, and the way to replace its words."""
 
 from __future__ import annotations
 
@@ -19,39 +19,40 @@ MACROS = "The file has macros; they stay as they are and were not run."
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Words of an element of a tree."""
+    """The words of an element of a tree, and functions that replace them."""
 
     line: Line
     fill: Callable[[Sequence[Inline]], None]
-    """Gives the element other inlines; each thing and each wrap of it has to come once."""
+    """Replaces the element's inlines; every object and every wrap must occur exactly once."""
     follow: Callable[[Sequence[Inline]], None] | None = None
-    """The same, with the element as it was before it; None where there is no room for both."""
+    """Does the same, but keeps a copy of the source before the element; None if there is no room
+    for both."""
 
 
 @dataclass(frozen=True)
 class PartReading:
-    """How the parts of a kind of file are read."""
+    """Functions that read the parts of one kind of file."""
 
     take: Take
     paragraphs: Callable[[etree._Element], Iterator[Paragraph]]
-    """Those in an element with blocks."""
+    """Yields the paragraphs in an element with blocks."""
 
 
 @dataclass(frozen=True)
 class OfficeFile:
-    """An office file whose blocks have been found."""
+    """An office file in which the blocks have been found."""
 
     archive: Archive
     reading: PartReading
     units: Sequence[Unit]
     blocks: Mapping[str, Sequence[tuple[OfficeBlock, int]]]
-    """Of each part those with words, and how many units each has."""
+    """The blocks with words in each part, each with its number of units."""
 
     def written(
         self, translations: Sequence[Translated], *, bilingual: bool = False
     ) -> dict[str, Iterator[bytes]]:
-        """The parts with their translations, piece by piece, and with `bilingual` with the source
-        before each of them; where no word changes, no byte does."""
+        """Yield the parts with their translations, piece by piece; with `bilingual` the source
+        stands before each of them. Bytes only change where words do."""
         pairs = list(zip(self.units, translations, strict=True))
         written, done = {}, 0
         for name, blocks in self.blocks.items():
@@ -85,7 +86,7 @@ class OfficeFile:
 
 
 def office_file(archive: Archive, names: Sequence[str], reading: PartReading) -> OfficeFile:
-    """The units of these parts, in order. Raises DocumentError and TooLongError."""
+    """The file with the units of these parts, in order. Raises DocumentError and TooLongError."""
     units: list[Unit] = []
     blocks: dict[str, list[tuple[OfficeBlock, int]]] = {}
     for name in names:

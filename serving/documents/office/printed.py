@@ -1,7 +1,8 @@
-"""Headers and footers of Excel's printed pages: three parts in one text, with codes in it.
+"""Headers and footers of Excel's printed pages, which are three parts in one text with codes.
 
-Codes are those of SpreadsheetML (ECMA-376, part 1, 18.3.1.39 and .46): `&L`, `&C` and `&R` begin
-the parts, `&P` and its like are fields, others are of style, and `&&` is the sign itself.
+The codes are those of SpreadsheetML (ECMA-376, part 1, 18.3.1.39 and .46): `&L`, `&C` and `&R`
+begin the parts, `&P` and the like are fields, others are for style, and `&&` is the character
+itself.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from serving.documents.texts.markup import Inline, Thing, Words, Wrap, line_of
 PRINTED = frozenset(
     ("oddHeader", "oddFooter", "evenHeader", "evenFooter", "firstHeader", "firstFooter")
 )
-"""The elements of a sheet that have them."""
+"""The elements of a sheet that contain headers and footers."""
 _LONGEST = 255
-"""Characters that Excel opens; a longer text would be a damaged file."""
+"""Largest number of characters that Excel accepts; a longer text would make the file damaged."""
 _PART = re.compile(r"((?:(?!&[LCRlcr])(?:&.|[^&]|&\Z))*)(&[LCRlcr]|\Z)", re.DOTALL)
 _CODE = re.compile(
     r"&(?:(?P<sign>&)|(?P<field>[PNDTFAZpndtfaz](?:[+-]\d+)?)"
@@ -29,15 +30,15 @@ _CODE = re.compile(
 
 
 def printed_parts(element: etree._Element) -> Iterator[Paragraph]:
-    """The left, middle and right part of a header or footer. One whose translation would make the
-    text longer than Excel takes stays."""
+    """Yield the left, middle and right part of a header or footer. A part stays as it is if its
+    translation would make the text too long for Excel."""
     texts = [piece for found in _PART.finditer(element.text or "") for piece in found.groups()]
     for place in range(0, len(texts), 2):
         yield _Part(element, texts, place).paragraph()
 
 
 class _Part:
-    """One of the parts, with the texts of all and the codes between them."""
+    """A part of a header or footer; it shares the texts of all parts and the codes between them."""
 
     def __init__(self, element: etree._Element, texts: list[str], place: int) -> None:
         self._element, self._texts, self._place = element, texts, place

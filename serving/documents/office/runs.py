@@ -1,4 +1,5 @@
-"""Paragraphs that are runs of text, each with its properties: of Word, PowerPoint and Excel."""
+"""Paragraphs made of runs of text, each with its properties: those of Word, PowerPoint and
+Excel."""
 
 from __future__ import annotations
 
@@ -16,24 +17,24 @@ _CHARACTERS = {"noBreakHyphen": "\u2011", "softHyphen": ""}
 _BREAKS = frozenset(("br", "cr", "tab", "ptab"))
 PHONETIC = ("rPh", "phoneticPr")
 _DROPPED = frozenset(("proofErr", "lastRenderedPageBreak", *PHONETIC))
-"""Marks of the old words: of their spelling, pages and pronunciation."""
+"""Elements that describe the old words: spelling, pages and pronunciation."""
 _PROPERTIES = frozenset(("pPr", "smartTagPr", "customXmlPr"))
 _LAST = frozenset(("endParaRPr",))
 _WRAPS = frozenset(("hyperlink", "ins", "moveTo", "smartTag", "customXml", "dir", "bdo"))
 _OF_LANGUAGE = frozenset(("lang", "noProof", "altLang", "dirty", "err"))
-"""Properties of runs that say what language they are in, and whether that is right."""
+"""Properties of runs that name their language, or turn its spell check off."""
 
 
 @dataclass
 class RunReader:
-    """Reads a paragraph's element into inlines, and builds it anew of others."""
+    """Reads a paragraph's element into inlines, and rebuilds it from others."""
 
     namespace: str
-    """Of runs and their text, between braces."""
+    """Namespace of runs and their text, between braces."""
     _keys: dict[bytes, int] = field(default_factory=dict)
     _properties: list[etree._Element | None] = field(default_factory=list)
     _things: list[Callable[[etree._Element], None]] = field(default_factory=list)
-    """What each puts into the element that it is given."""
+    """Functions that add each kept object to a given element."""
     _wraps: list[_Shell] = field(default_factory=list)
 
     def read(self, parent: etree._Element) -> list[Inline]:
@@ -41,7 +42,7 @@ class RunReader:
         return self._read(list(parent))
 
     def fill(self, parent: etree._Element, inlines: Sequence[Inline]) -> None:
-        """Give the element these inlines; its properties stay."""
+        """Replace the element's content with these inlines; its properties stay."""
         last = [child for child in parent if local(child) in _LAST]
         for child in list(parent):
             if local(child) not in _PROPERTIES:
@@ -96,7 +97,7 @@ class RunReader:
         return found
 
     def _style(self, properties: etree._Element | None) -> int:
-        """The number of a style; what says its language alone does not make another."""
+        """The number of a style. Styles that differ only in language have the same number."""
         shown = None
         if properties is not None:
             shown = copy.deepcopy(properties)
@@ -124,7 +125,7 @@ class RunReader:
         return Wrap(number, tuple(self._read(inside)))
 
     def _field(self, elements: Sequence[etree._Element]) -> Inline:
-        """A field: of a link the words are translated, others are kept."""
+        """Read a field. The words of a link are translated; other fields are kept as they are."""
         cut = _end_of_code(elements)
         code = "".join(
             node.text or ""
@@ -173,7 +174,8 @@ class RunReader:
 
 @dataclass
 class _Shell:
-    """What stands around inlines: an element with a container, or other elements on both sides."""
+    """Elements around inlines: either one element with a container, or other elements on both
+    sides."""
 
     shell: etree._Element | None = None
     container: etree._Element | None = None
@@ -183,7 +185,7 @@ class _Shell:
 
 
 def words_of(element: etree._Element, namespace: str) -> str:
-    """The words of an element for text, as the program of its namespace reads them."""
+    """The words of a text element, as the program of its namespace reads them."""
     text = element.text or ""
     if "drawingml" in namespace or element.get(SPACE) == "preserve":
         return text
@@ -200,7 +202,7 @@ def _extend(elements: Sequence[etree._Element], parent: etree._Element) -> None:
 
 
 def _content(sdt: etree._Element) -> etree._Element | None:
-    """The content of a control that holds runs."""
+    """The content of a content control that contains runs."""
     for child in sdt:
         if local(child) == "sdtContent" and all(local(inner) != "p" for inner in child):
             return child
@@ -220,7 +222,8 @@ def _instruction(field: etree._Element) -> str:
 
 
 def _end_of_code(elements: Sequence[etree._Element]) -> int | None:
-    """Where what a field shows begins; None where it shows nothing. There may be fields in it."""
+    """Index after which a field's displayed content begins; None if it displays nothing. Fields may
+    be nested."""
     depth = 0
     for place, element in enumerate(elements):
         mark = _field_mark(element) if local(element) == "r" else None
@@ -231,7 +234,7 @@ def _end_of_code(elements: Sequence[etree._Element]) -> int | None:
 
 
 def _field_mark(run: etree._Element) -> str | None:
-    """What a run does to a field: begin, separate, end, `code`, or nothing."""
+    """The effect of a run on a field: `begin`, `separate`, `end` or `code`; None if it has none."""
     for child in run:
         if local(child) == "fldChar":
             return next((v for k, v in child.attrib.items() if k.endswith("fldCharType")), None)
@@ -241,7 +244,8 @@ def _field_mark(run: etree._Element) -> str | None:
 
 
 def _field_end(children: Sequence[etree._Element], index: int) -> int | None:
-    """Where a field that begins here ends, if among these."""
+    """Index of the end of a field that begins here; None if it does not begin here or does not end
+    among these."""
     if _field_mark(children[index]) != "begin":
         return None
     depth = 0

@@ -1,6 +1,6 @@
-"""Paragraphs of Word and PowerPoint, and sheets of Excel, that come to run the other way.
+"""Turns paragraphs of Word and PowerPoint, and sheets of Excel, to run the other way.
 
-A text from the right stands at the right; where it is a sheet, its first column does.
+A text that runs from right to left stands at the right; in a sheet the first column does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _BEHIND_BIDI = frozenset(
 )
 _BEHIND_RTL = frozenset("cs em lang eastAsianLayout specVanish oMath rPrChange".split())  # noqa: SIM905
 _OTHER_SCRIPT = (("b", "bCs"), ("i", "iCs"), ("sz", "szCs"))
-"""Properties of letters from the left, and the same of those from the right, which stand behind."""
+"""Pairs of properties: for letters that run from the left, and the same for letters from the
+right."""
 _FROM_LEFT = re.compile(rf"([^\W\d_{RIGHT}]+(?:[^\n{RIGHT}]*[^\W\d_{RIGHT}])?)")
 _VIEW = re.compile(rb"<(?:\w+:)?sheetView\b[^>]*")
 _SHEET_DIRECTION = re.compile(rb"""\s+rightToLeft\s*=\s*(?:"[^"]*"|'[^']*')""")
@@ -35,8 +36,8 @@ _SIDES = {"l": "r", "r": "l"}
 
 
 def turn_word(paragraph: etree._Element, namespace: str, *, right: bool) -> None:
-    """Have a paragraph of Word run from the right, or from the left, with the runs in it; those of
-    text boxes in it are of other paragraphs."""
+    """Make a paragraph of Word run from the right, or from the left, with the runs in it. Runs of
+    text boxes in it belong to other paragraphs."""
     properties = paragraph.find(f"{namespace}pPr")
     if properties is None:
         properties = etree.Element(f"{namespace}pPr")
@@ -47,8 +48,8 @@ def turn_word(paragraph: etree._Element, namespace: str, *, right: bool) -> None
 
 
 def turn_drawing(paragraph: etree._Element, namespace: str, *, right: bool) -> None:
-    """Have a paragraph of PowerPoint, or of a drawing, run from the right, or from the left; where
-    it stands at a side it changes to the other. What its layout says of that stays."""
+    """Make a paragraph of PowerPoint, or of a drawing, run from the right, or from the left. If it
+    is aligned to one side, it moves to the other; alignment from its layout stays."""
     properties = paragraph.find(f"{namespace}pPr")
     if properties is None:
         properties = etree.Element(f"{namespace}pPr")
@@ -60,7 +61,7 @@ def turn_drawing(paragraph: etree._Element, namespace: str, *, right: bool) -> N
 
 
 def turned_sheet(content: bytes, right: bool) -> bytes:
-    """A sheet of Excel whose first column is at the right, or at the left."""
+    """A sheet of Excel with its first column at the right, or at the left."""
 
     def turned(view: re.Match[bytes]) -> bytes:
         return _with(_SHEET_DIRECTION.sub(b"", view[0]), b' rightToLeft="1"' if right else b"")
@@ -70,7 +71,7 @@ def turned_sheet(content: bytes, right: bool) -> bytes:
 
 def turned_styles(content: bytes, right: bool) -> bytes:
     """A master, a layout or the defaults of PowerPoint with levels of text that run from the right,
-    or from the left, and stand at the side where they begin."""
+    or from the left, and are aligned to the side where they begin."""
 
     def turned(level: re.Match[bytes]) -> bytes:
         found = _RTL.sub(b"", level[0])
@@ -81,13 +82,13 @@ def turned_styles(content: bytes, right: bool) -> bytes:
 
 
 def _with(tag: bytes, attribute: bytes) -> bytes:
-    """A tag, but for its end, with one more attribute."""
+    """A start tag, without its end, with one more attribute."""
     end = b"/" if tag.endswith(b"/") else b""
     return tag.removesuffix(b"/") + attribute + end
 
 
 def _runs(element: etree._Element) -> Iterator[etree._Element]:
-    """Runs with words, but for those within paragraphs in it."""
+    """Yield the runs with words, except those of paragraphs within this one."""
     for child in element:
         name = local(child)
         if name == "r" and any(local(part) == "t" for part in child):
@@ -97,8 +98,8 @@ def _runs(element: etree._Element) -> Iterator[etree._Element]:
 
 
 def _turn_run(run: etree._Element, namespace: str, *, right: bool) -> None:
-    """A run's words from the left in one from the right are runs of their own: Word would write
-    them from the right as well."""
+    """Divide a run that is turned: words from the left become runs of their own, because Word would
+    otherwise write them from the right as well."""
     words = [child for child in run if local(child) == "t"]
     alone = all(local(child) in ("rPr", "t") for child in run)
     if not right or len(words) != 1 or not alone:
@@ -142,7 +143,8 @@ def _renamed(element: etree._Element, tag: str) -> etree._Element:
 def _set(
     properties: etree._Element, namespace: str, name: str, on: bool, behind: frozenset[str]
 ) -> None:
-    """Turn a property on or off, in words, for a style may say the other; at its place."""
+    """Turn a property on or off explicitly, because a style may say otherwise; it is put at its
+    proper place."""
     for child in properties.findall(namespace + name):
         properties.remove(child)
     made = etree.Element(namespace + name)

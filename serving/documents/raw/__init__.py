@@ -1,1 +1,1 @@
-"""Files as bytes: archives, encodings, trees of XML, and how they are written; no unit of text."""
+"""Files as bytes: archives, encodings, trees of XML, and how they are written; no units of text."""

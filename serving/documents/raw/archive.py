@@ -1,4 +1,4 @@
-"""Zip files from anybody: read within limits, and written with some of their parts replaced."""
+"""Zip files from untrusted sources: read within limits, and written with some parts replaced."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from serving.errors import DocumentError
 MAX_PARTS = 20_000
 MAX_PART_BYTES = 100_000_000
 MAX_BYTES = 1_000_000_000
-"""What all parts may have together."""
+"""Largest total size of all parts, in bytes."""
 MAX_RATIO = 200
-"""How many bytes may come of one, for parts of more than MIN_RATIO_BYTES."""
+"""Largest ratio of a part's size to its compressed size, for parts of more than MIN_RATIO_BYTES."""
 MIN_RATIO_BYTES = 1_000_000
 _ENCRYPTED = 0x1
 _OUTSIDE = re.compile(r"\A[/\\]|\A[A-Za-z]:|(?:\A|[/\\])\.\.(?:[/\\]|\Z)|\\|\0")
 
 
 class Archive:
-    """The parts of a zip file; those within parts that are zip files themselves stay closed."""
+    """The parts of a zip file. Parts that are zip files themselves are not opened."""
 
     def __init__(self, content: bytes) -> None:
-        """Raises DocumentError for a file that is broken, locked, or larger than the limits, and
-        for names that lead out of it."""
+        """Open a zip file. Raises DocumentError for a file that is broken, locked or larger than
+        the limits, and for names that lead out of it."""
         try:
             self._file = zipfile.ZipFile(BytesIO(content))
         except (zipfile.BadZipFile, OSError, ValueError) as error:
@@ -35,7 +35,7 @@ class Archive:
         _check(self._parts)
 
     def read(self, name: str) -> bytes:
-        """A part; raises DocumentError where it is missing or broken."""
+        """The content of a part. Raises DocumentError if it is missing or broken."""
         try:
             return self._file.read(name)
         except KeyError as error:
@@ -46,8 +46,8 @@ class Archive:
     def written(
         self, others: Mapping[str, Iterable[bytes]], without: Collection[str] = ()
     ) -> bytes:
-        """The file with other parts of these names, which come in pieces, in the same order; all
-        else to the byte."""
+        """Write the file with new contents, given in pieces, for parts of these names. The order
+        stays, and all other parts stay to the byte."""
         out = BytesIO()
         with zipfile.ZipFile(out, "w") as archive:
             archive.comment = self._file.comment
@@ -71,7 +71,7 @@ def _like(part: zipfile.ZipInfo) -> zipfile.ZipInfo:
 
 
 def _check(parts: list[zipfile.ZipInfo]) -> None:
-    """Sizes are as the file declares them: zipfile never reads more."""
+    """Check the sizes that the file declares; zipfile never reads more than these."""
     if len(parts) > MAX_PARTS:
         raise DocumentError(f"a zip file must have at most {MAX_PARTS} parts, got {len(parts)}")
     if len({part.filename for part in parts}) < len(parts):

@@ -1,4 +1,4 @@
-"""Bytes as text, and back in the encoding that they were in."""
+"""Decodes bytes to text, and encodes text in the encoding that the bytes had."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MARKS = (
 
 @dataclass(frozen=True)
 class Decoded:
-    """A text, and how it was written."""
+    """A text, and the encoding that it was written in."""
 
     text: str
     encoding: str
@@ -27,7 +27,7 @@ class Decoded:
     """The byte order mark before it."""
 
     def encoded(self, text: str) -> WrittenFile:
-        """The text in the same encoding, or in UTF-8 where that lacks a character."""
+        """The text in the same encoding, or in UTF-8 if that lacks a character."""
         try:
             return WrittenFile(self.mark + text.encode(self.encoding))
         except UnicodeEncodeError:
@@ -38,9 +38,10 @@ class Decoded:
 
 
 def decoded(content: bytes, declared: str | None = None) -> Decoded:
-    """A text by its byte order mark, as UTF-8, as what it declares, or as what it looks like.
+    """Decode bytes by their byte order mark, as UTF-8, by the encoding that they declare, or by the
+    one that they look like.
 
-    Raises DocumentError for what is no text.
+    Raises DocumentError for bytes that are not text.
     """
     for mark, encoding in _MARKS:
         if content.startswith(mark):

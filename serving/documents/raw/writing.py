@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Writes files completely or not at all."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from serving.errors import InvalidOptionError
 
 
 def check_target(source: Path, target: Path, *, force: bool) -> None:
-    """Raise InvalidOptionError where the target is the source, or is there already and `force` does
-    not say to replace it."""
+    """Raise InvalidOptionError if the target is the source, or if it exists and `force` is not
+    set."""
     if target.exists() and source.exists() and target.samefile(source):
         raise InvalidOptionError(
             f"the output must not be the input, got {target} for both; name another file",
@@ -28,7 +28,7 @@ def check_target(source: Path, target: Path, *, force: bool) -> None:
 
 
 def write_whole(target: Path, content: bytes) -> None:
-    """Write a file by way of another beside it, which an error leaves nothing of."""
+    """Write a file through a temporary one beside it, which is removed after an error."""
     temporary = target.with_name(f".{target.name}.new")
     try:
         with temporary.open("wb") as file:

@@ -1,4 +1,4 @@
-"""XML from anybody, as a tree: no entity is expanded and nothing is fetched."""
+"""Parses XML from untrusted sources into a tree: no entity is expanded and nothing is fetched."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from lxml import etree
 from serving.errors import DocumentError
 
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
-"""The attribute that has blanks at both ends of a text kept."""
+"""The attribute by which blanks at both ends of a text are kept."""
 
 
 def parsed(content: bytes, name: str) -> etree._ElementTree:
-    """A part as a tree; raises DocumentError for what is not well-formed or declares entities.
+    """Parse a part into a tree. Raises DocumentError if it is not well-formed or declares entities.
 
-    libxml2 itself refuses more than 256 elements within each other and texts of over 10 MB.
+    libxml2 itself refuses more than 256 nested elements and texts of over 10 MB.
     """
     parser = etree.XMLParser(
         resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, strip_cdata=False
@@ -29,12 +29,13 @@ def parsed(content: bytes, name: str) -> etree._ElementTree:
 
 
 def not_well_formed(name: str, reason: object) -> DocumentError:
-    """The error for a part that is no XML."""
+    """The error for a part that is not XML."""
     return DocumentError(f"{name} is no well-formed XML: {reason}")
 
 
 def declares_entities(name: str) -> DocumentError:
-    """The error for a part whose entities could make much of little, or name other files."""
+    """The error for a part with entities, which could expand to very much text, or name other
+    files."""
     return DocumentError(f"{name} declares entities, which documents need not; it is refused")
 
 

@@ -1,5 +1,5 @@
 """Subtitles: sentences over several cues, divided again by word links and times.
 
-They are read here and not by a library: those that there are drop what they do not know (notes,
-styles and settings of WebVTT, damaged cues) or write it anew; here all but the words stays.
+They are read here rather than by a library: the existing ones drop what they do not know (notes,
+styles and settings of WebVTT, damaged cues) or rewrite it; here everything but the words stays.
 """

@@ -54,28 +54,28 @@ class _Kind:
     format: Format
     line_break: str
     read: Callable[[str], str] = str
-    """The words as their format has them, and `written` the other way round."""
+    """Reads words as their format writes them; `written` does the opposite."""
     written: Callable[[str], str] = str
 
 
 def read_srt(content: bytes) -> FileInUnits:
-    """SubRip: tags of HTML and `{\\an8}`, nothing escaped."""
+    """Read SubRip: tags of HTML and `{\an8}`, nothing escaped."""
     return _read(content, _Kind(functools.partial(_timed, timing=_ARROW), "text", "\n"))
 
 
 def read_vtt(content: bytes) -> FileInUnits:
-    """WebVTT: tags, `&` escaped; notes, styles and settings stay."""
+    """Read WebVTT: tags, with `&` escaped; notes, styles and settings stay."""
     timed = functools.partial(_timed, timing=_ARROW)
     return _read(content, _Kind(timed, "html", "\n", _as_html, _as_vtt))
 
 
 def read_sbv(content: bytes) -> FileInUnits:
-    """YouTube's format."""
+    """Read YouTube's format."""
     return _read(content, _Kind(functools.partial(_timed, timing=_COMMA), "text", "\n"))
 
 
 def read_ass(content: bytes) -> FileInUnits:
-    """Advanced SubStation Alpha: the text of its dialogues."""
+    """Read Advanced SubStation Alpha: the text of its dialogues."""
     return _read(content, _Kind(_dialogues, "text", r"\N"))
 
 
@@ -104,7 +104,7 @@ def _read(content: bytes, kind: _Kind) -> FileInUnits:
 
 
 def _as_html(words: str) -> str:
-    """Words of WebVTT with its own tags, those of times and classes, as HTML has them."""
+    """Words of WebVTT as HTML: its own tags, for times and classes, are converted."""
     return _CLASS.sub(r'<\1 data-class="\2"', _TIME.sub(r'<wbr data-time="\1">', words))
 
 
@@ -126,8 +126,8 @@ def _lines(
 
 
 def _own_times(words: str, text: str, cue: Cue) -> str:
-    """Words without times that came with a word of another cue: outside of their own they are
-    not valid."""
+    """The words without the times of words from another cue, because times are only valid within
+    their own cue."""
     return _TIME.sub(lambda time: time[0] if time[0] in text[cue.begin : cue.end] else "", words)
 
 

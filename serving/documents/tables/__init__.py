@@ -1,1 +1,1 @@
-"""Tables: those columns of CSV and TSV, or keys of JSON Lines, that somebody has chosen."""
+"""Tables: the chosen columns of CSV and TSV, or the chosen keys of JSON Lines."""

@@ -1,4 +1,4 @@
-"""Which columns of a table are translated: nobody but the user knows what a column is for."""
+"""The choice of a table's columns to translate: only the user knows what a column is for."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from serving.errors import InvalidOptionError
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _MOST_SHOWN = 50
-"""How many columns an error names."""
+"""Largest number of columns that an error names."""
 
 
 def named_columns(text: str) -> tuple[str, ...]:
-    """The columns that a text lists, with commas between; a name with a comma stands between
+    """The columns listed in a text, separated by commas; a name with a comma stands between
     quotation marks."""
     cells = next(csv.reader(io.StringIO(text, newline=""), skipinitialspace=True), [])
     return tuple(cell.strip() for cell in cells if cell.strip())
 
 
 def places_of(asked: Sequence[str], names: Sequence[str]) -> tuple[frozenset[int], bool]:
-    """The places, from 0, of the columns that are asked for, and whether the first row names them.
+    """The positions, from 0, of the requested columns, and whether the first row contains names.
 
-    It does if one of them is asked for by its name; all columns of that name are meant. What is a
-    number counts from 1, whatever the names are. Raises InvalidOptionError where nothing is asked
-    for, or what is neither a name nor a number.
+    It does if one of the columns is requested by its name; all columns of that name are then meant.
+    A number counts from 1, whatever the names are. Raises InvalidOptionError if no column is
+    requested, or one that is neither a name nor a number of the table.
     """
     places, by_name = set[int](), False
     for each in asked:
@@ -44,12 +44,12 @@ def places_of(asked: Sequence[str], names: Sequence[str]) -> tuple[frozenset[int
 
 
 def numbered(names: Sequence[str]) -> list[str]:
-    """Columns as an error names them: with their numbers, for names may be missing."""
+    """Columns as an error lists them: with their numbers, because names may be missing."""
     return [f"{number} {name.strip()[:60]!r}" for number, name in enumerate(names, 1)]
 
 
 def unknown_columns(asked: Sequence[str], known: Collection[str]) -> InvalidOptionError:
-    """The error that names the columns that there are."""
+    """The error for an unknown column, which names the existing ones."""
     shown = list(known)[:_MOST_SHOWN]
     if len(known) > len(shown):
         shown.append(f"{len(known) - len(shown)} more")

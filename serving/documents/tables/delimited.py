@@ -1,4 +1,4 @@
-"""CSV and TSV: cells at their places in the file, so that all others stay as they are written."""
+"""CSV and TSV: cells at their places in the file, so that all others stay as they were."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from serving.errors import DocumentError
 _DELIMITERS = ",;\t|"
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _HEADER_CHARACTERS = 100_000
-"""What is looked at to find out what stands between the cells."""
+"""Number of characters that are examined to find the separator of the cells."""
 _BREAKS = re.compile(r"[\t\r\n]+")
 
 
@@ -30,12 +30,12 @@ class _Cell(NamedTuple):
 
 
 def read_csv(content: bytes, wishes: ReadingWishes) -> FileInUnits:
-    """The chosen columns of CSV (RFC 4180), whatever stands most often between the cells of its
+    """Read the chosen columns of CSV (RFC 4180). The separator is the most frequent one in the
     first row: a comma, a semicolon, a tab or a bar.
 
-    A column that is chosen by name has it in the first row, which stays. Raises DocumentError for a
-    quotation mark that is not closed, InvalidOptionError where no column is chosen, or none of the
-    file's.
+    If columns are chosen by name, the first row contains the names, and stays. Raises DocumentError
+    for a quotation mark that is not closed, and InvalidOptionError if no column is chosen, or none
+    of the file's.
     """
     source = decoded(content)
     first = _QUOTED.sub("", source.text[:_HEADER_CHARACTERS]).lstrip("\r\n")
@@ -46,8 +46,8 @@ def read_csv(content: bytes, wishes: ReadingWishes) -> FileInUnits:
 
 
 def read_tsv(content: bytes, wishes: ReadingWishes) -> FileInUnits:
-    """The chosen columns of TSV, as those of CSV. A cell is quoted if it begins and ends with
-    quotation marks, as spreadsheets write it; any other mark is a part of the text."""
+    """Read the chosen columns of TSV, like those of CSV. A cell is quoted if it begins and ends
+    with quotation marks, as spreadsheets write it; any other mark is part of the text."""
     source = decoded(content)
     return file_with_slots(source, list(_slots(source.text, "\t", wishes, _in_line, strict=False)))
 
@@ -76,8 +76,8 @@ def _slots(
 
 
 def _cells(text: str, delimiter: str, *, strict: bool) -> Iterator[_Cell]:
-    """Every cell, in order; blank lines have none. Where it is strict, raises DocumentError for a
-    cell that begins with a quotation mark which is not closed at its end."""
+    """Yield every cell, in order; blank lines have none. If `strict`, raises DocumentError for a
+    cell that begins with a quotation mark which is not closed at the cell's end."""
     mark = re.escape(delimiter)
     pattern = re.compile(
         rf'(?:(?P<quoted>"(?:[^"]++|"")*+")(?={mark}|[\r\n]|\Z)|(?P<bare>[^{mark}\r\n]*))'
@@ -112,11 +112,12 @@ def _quoted(text: str) -> str:
 
 
 def _quoted_where_needed(delimiter: str) -> Callable[[str], str]:
-    """Writes a cell that had no quotation marks around it, with them if it needs them now."""
+    """Format a cell that had no quotation marks; it gets them if it needs them now."""
     needed = re.compile(f'[{re.escape(delimiter)}"\r\n]')
     return lambda text: _quoted(text) if needed.search(text) else text
 
 
 def _in_line(text: str) -> str:
-    """A cell of TSV without quotation marks, where a tab would begin another."""
+    """Format a cell of TSV without quotation marks; a tab in it would begin another cell, so it
+    becomes a space."""
     return _BREAKS.sub(" ", text)

@@ -15,15 +15,16 @@ from serving.errors import DocumentError
 
 _LINE = re.compile(r"[^\n]*(?:\n|\Z)")
 _LOOKED_AT = 1000
-"""Lines whose keys are named where none is chosen."""
+"""Number of lines whose keys an error lists if no key is chosen."""
 
 
 def read_json_lines(content: bytes, wishes: ReadingWishes) -> FileInUnits:
-    """The strings of the chosen keys. Keys within keys have dots between (`message.text`), and a
-    key with a list means every string in it. Lines without a key are left as they are.
+    """Read the strings of the chosen keys. Keys of nested objects are joined by dots
+    (`message.text`), and a key with a list stands for every string in it. Lines without the key
+    stay as they are.
 
-    Raises DocumentError for a line that is no JSON, and InvalidOptionError where no key is chosen,
-    or one that has no string in the whole file.
+    Raises DocumentError for a line that is not JSON, and InvalidOptionError if no key is chosen, or
+    one that has no string in the whole file.
     """
     source = decoded(content)
     write = functools.partial(

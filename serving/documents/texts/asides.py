@@ -1,7 +1,7 @@
-"""Texts within markup that stand beside the words of a page: attributes of HTML that are read out
-or shown, and what stands for a picture in Markdown.
+"""Texts within markup beside the words of a page: attributes of HTML that are read out or shown,
+and alternative texts of pictures in Markdown.
 
-Markup comes out of a translation as it was, so these texts are found in it again by what they are.
+A translation keeps the markup of its source, so these texts can be found in it again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ATTRIBUTES = frozenset(("alt", "title", "placeholder", "aria-label"))
 
 
 def aside_units(pages: Iterable[str], find: Find) -> list[Unit]:
-    """The texts with words that `find` sees in some pages, each once."""
+    """Units for the texts with words that `find` returns for some pages, each text once."""
     return list(dict.fromkeys(slot.unit for page in pages for slot in find(page)))
 
 
@@ -41,8 +41,9 @@ def with_asides(page: str, find: Find, translations: Mapping[Unit, str]) -> str:
 
 
 def html_asides(page: str) -> Iterator[Slot]:
-    """Attributes of HTML that a reader sees or hears: `alt`, `title`, `placeholder`, `aria-label`,
-    and the description of a page; not those of elements that are not to be translated."""
+    """Yield the attributes of HTML that a reader sees or hears: `alt`, `title`, `placeholder`,
+    `aria-label`, and the description of a page. Elements that are not to be translated are
+    skipped."""
     pieces = list(html_pieces(page))
     index = 0
     while index < len(pieces):
@@ -75,8 +76,8 @@ def _as_value(quote: str, text: str) -> str:
 
 
 def markdown_asides(page: str) -> Iterator[Slot]:
-    """What stands for the pictures of Markdown, `![here](address)`; a name by which the address is
-    defined elsewhere stays."""
+    """Yield the alternative texts of Markdown's pictures, `![here](address)`. A name that refers to
+    an address defined elsewhere stays."""
     if "![" not in page:
         return
     from serving.text.formats.markdown import picture_texts  # its parser takes a while to import
@@ -88,7 +89,8 @@ def markdown_asides(page: str) -> Iterator[Slot]:
 
 
 def _as_label(source: str, text: str) -> str:
-    """A translation between brackets; the source where its brackets would end the picture's."""
+    """A translation for a place between brackets; the source if the translation's own brackets
+    would end the picture's text."""
     inside = re.sub(r"\\.|[^\[\]]", "", text)
     while "[]" in inside:
         inside = inside.replace("[]", "")

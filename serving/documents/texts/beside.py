@@ -1,4 +1,4 @@
-"""HTML with each paragraph twice: as it was, and behind a line break its translation."""
+"""Writes HTML with each paragraph twice: the source, and after a line break the translation."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from serving.text.formats.markup import html_tokens
 from serving.text.passages.tokens import Token
 
 _NO_LINES = re.compile(r"<(?:title|option)\b", re.IGNORECASE)
-"""Elements that hold no line break."""
+"""Elements that cannot contain a line break."""
 _ID = re.compile(r"""\s(?:id|name)\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE)
 
 
 def html_beside(source: str, translation: str) -> str:
-    """A text of HTML in which what stands between two tags that divide text is followed by its
-    translation. Elements around all of it hold both; pictures and the like stay with the source."""
+    """HTML in which each text between two tags that divide text is followed by its translation.
+    Elements around the whole text contain both; pictures and the like stay with the source."""
     written = []
     border = ""
     for (text, end), (other, _) in zip(_stretches(source), _stretches(translation), strict=True):
@@ -31,7 +31,7 @@ def html_beside(source: str, translation: str) -> str:
 
 
 def _stretches(text: str) -> Iterator[tuple[str, str]]:
-    """What stands between tags that divide text, and the tag behind it."""
+    """Yield each text between tags that divide text, and the tag after it."""
     begin = 0
     for token in html_tokens(text):
         if token.kind == "boundary":
@@ -54,7 +54,7 @@ def _both(source: str, translation: str, between: str) -> str:
 
 
 def _is_around(tokens: Sequence[Token], depth: int) -> bool:
-    """Whether the tags at this depth are those of an element around all that is within."""
+    """Whether the tags at this depth belong to an element around the whole text."""
     last = len(tokens) - 1 - depth
     if last - depth < 2 or (tokens[depth].kind, tokens[last].kind) != ("open", "close"):
         return False
@@ -67,7 +67,8 @@ def _is_around(tokens: Sequence[Token], depth: int) -> bool:
 
 
 def _repeated(text: str, tokens: Sequence[Token]) -> Iterator[str]:
-    """What a translation repeats: no pictures, comments or scripts, and no names of places."""
+    """Yield the parts of a translation that are repeated: no pictures, comments or scripts, and
+    tags without ids and names."""
     for token in tokens:
         if token.kind == "open":
             yield _ID.sub("", text[slice(*token.span)])

@@ -1,4 +1,4 @@
-"""Languages that are written from right to left, and texts that become such or cease to be."""
+"""Languages that are written from right to left, and changes of a text's direction."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 _LANGUAGES = frozenset("ar arc arz ckb dv fa he iw ji ps sd syr ug ur yi".split())  # noqa: SIM905
 _SCRIPTS = frozenset(("arab", "hebr", "syrc", "thaa", "nkoo"))
 RIGHT = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc"
-"""Letters of scripts that run from the right, in a set of a regular expression."""
+"""Letters of scripts that run from right to left, as a set in a regular expression."""
 _RIGHT = re.compile(f"[{RIGHT}]")
 
 
@@ -19,9 +19,9 @@ def is_right_to_left(language: str) -> bool:
 
 
 def turn(text: str, target: str) -> bool | None:
-    """Whether a source text's translation into the language `target` runs from right to left, where
-    most letters of the text run the other way; None where nothing is to be turned, as where no
-    target is named."""
+    """Whether the translation of a text into the language `target` runs from right to left, if it
+    runs the other way than most letters of the text. None if the direction stays, or if there is no
+    target."""
     if not target:
         return None
     into = is_right_to_left(target)

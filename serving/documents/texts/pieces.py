@@ -1,5 +1,5 @@
-"""Long texts in pieces, each of which is read as it is within the whole: a server takes them one
-after the other, and goes on behind those that are done."""
+"""Divides long texts into pieces, each of which is read as within the whole. A server translates
+them one after another, and continues after those that are done."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from serving.text.document import Document
 from serving.text.formats.markup import html_tokens
 
 _LENGTH = 1000
-"""Characters after which the next piece begins, at the next place where one may."""
+"""Number of characters after which the next piece begins, at the next possible place."""
 
 _Write = Callable[[Sequence[Translated]], WrittenFile]
 
 
 def in_pieces(file: FileInUnits, language: str, longest: int) -> FileInUnits:
-    """The file with units of at most `longest` characters. What is longer is cut between sentences
-    of the `language`, a sentence near its middle, markup nowhere; a unit without such a place stays
-    as it is. The writers put the translations together again."""
+    """The file with units of at most `longest` characters. Longer units are cut between sentences
+    of the `language`, longer sentences near their middle, and markup nowhere; a unit without such a
+    place stays as it is. The writers put the translations together again."""
     cut = {
         unit: _cut(unit, language, longest)
         for unit in dict.fromkeys(file.units)
@@ -46,7 +46,7 @@ def in_pieces(file: FileInUnits, language: str, longest: int) -> FileInUnits:
 
 
 def _cut(unit: Unit, language: str, longest: int) -> list[str | Unit]:
-    """The pieces of a unit, and between them what has no words."""
+    """Yield the pieces of a unit, and the parts without words between them."""
     blocks: list[str | Unit] = [unit]
     if unit.format == "html":
         blocks = html_units(unit.text)
@@ -85,7 +85,7 @@ def _between_sentences(unit: Unit, language: str, longest: int) -> list[str]:
 def _joined(
     units: Sequence[Unit], cut: Mapping[Unit, Sequence[str | Unit]], given: Iterator[Translated]
 ) -> list[Translated]:
-    """The translation of each unit, of those of its pieces."""
+    """The translation of each unit, joined from those of its pieces."""
     joined = []
     for unit in units:
         texts, links = list[str](), list[Link]()
@@ -117,8 +117,8 @@ def _has_words(text: str) -> bool:
 
 
 def html_units(source: str) -> list[str | Unit]:
-    """A text of HTML, cut where an element begins or ends that divides text: units, and between
-    them what has no words, such as scripts."""
+    """HTML cut at the beginning or end of elements that divide text: units, and between them parts
+    without words, such as scripts."""
     spans: list[tuple[int, int, bool]] = []
     begin, words = 0, False
     for token in html_tokens(source):
@@ -134,7 +134,7 @@ def html_units(source: str) -> list[str | Unit]:
 
 
 def markdown_units(source: str) -> list[str | Unit]:
-    """A text of Markdown, cut between its blocks."""
+    """Markdown cut between its blocks: units, and the parts between them."""
     from serving.text.formats.markdown import block_starts  # its parser takes a while to import
 
     starts = [0, *block_starts(source), len(source)]
@@ -147,8 +147,8 @@ def markdown_units(source: str) -> list[str | Unit]:
 def _in_runs(
     source: str, spans: Iterable[tuple[int, int, bool]], format: Format
 ) -> list[str | Unit]:
-    """Spans that follow each other, as units of about _LENGTH characters; long ones without words
-    are none."""
+    """Join successive spans to units of about _LENGTH characters; long spans without words are not
+    units."""
     return [
         Unit(source[begin:end], format) if words else source[begin:end]
         for begin, end, words in _runs(spans)

@@ -1,4 +1,4 @@
-"""Texts at known places of a file, which is written again with other texts in these places."""
+"""Texts at known places of a file, which is rewritten with other texts in these places."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Languages that texts are typeset from: reStructuredText, AsciiDoc and LaTeX.
 
-They are read here, line by line, and not by a library: those that there are say what a text means
-and not where it stands, and write all of it anew.
+They are read here, line by line, rather than by a library: the existing ones tell what a text means
+but not where it stands, and rewrite all of it.
 """

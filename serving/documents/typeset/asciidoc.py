@@ -27,14 +27,14 @@ _VERBATIM = re.compile(
     r"\[(?:(?:source|listing|literal|stem|latexmath|asciimath|pass|plantuml|ditaa|mermaid|graphviz)"
     r"\b|,)[^\]]*\]|\[[^\]]*\bformat\s*="
 )
-"""Attributes of a block whose content stays."""
+"""Pattern of the attributes of a block whose content stays."""
 _CLOSED = re.compile(r"(?:-{4,}|\.{4,}|\+{4,}|/{4,}|```\w*|[,:]===+)\s*\Z")
-"""Lines around what stays."""
+"""Pattern of the lines around a block that stays."""
 _OPEN = re.compile(r"(?:={4,}|\*{4,}|_{4,}|--|\"\"|'''+|<<<+|\+|---|\* ?\* ?\*)\s*\Z")
-"""Lines around what is read, and those that stand for themselves."""
+"""Pattern of the lines around a block that is read, and of lines that stand alone."""
 _TABLE = re.compile(r"[|!]={3,}\s*\Z")
 _KEPT = re.compile(r":!?[\w-]+!?:(?:\s|\Z)|//(?!/)|\[.*\]\s*\Z|[\w-]+::[^\s\[]*\[.*\]\s*\Z")
-"""Attributes, comments, attributes of blocks, and macros."""
+"""Pattern of lines that stay: attributes, comments, attributes of blocks, and macros."""
 _TITLE = re.compile(r"(?:={1,6}|#{1,6})[ \t]+(?=\S)")
 _BLOCK_TITLE = re.compile(r"\.(?=[^\s.])")
 _ITEM = re.compile(
@@ -46,7 +46,7 @@ _CELL = re.compile(
     r"(?:(?<=\s)(?:\d*(?:\.\d+)?[+*])?[<^>]?(?:\.[<^>])?(?P<style>[aedhlms]?)|(?<!\\))\|",
 )
 _BREAKS = {"\n": "\x00", "\r\n": "\x01"}
-"""What stands for a line break that stays, by how it is written."""
+"""Placeholders for line breaks that stay, by the line break."""
 # Bounds, and classes without what opens: a text of openers that nothing closes is read in a time
 # that grows with its length, not with its square.
 _INLINE = re.compile(
@@ -73,8 +73,8 @@ _INLINE = re.compile(
 
 
 def read_asciidoc(content: bytes) -> FileInUnits:
-    """Paragraphs, titles, lists, descriptions, cells, admonitions and footnotes; attributes,
-    macros, comments, code and what is passed through stay."""
+    """Read paragraphs, titles, lists, descriptions, cells, admonitions and footnotes. Attributes,
+    macros, comments, code and passthroughs stay."""
     source = decoded(content)
     reader = _Reader(source.text)
     places = list(reader.places())
@@ -82,7 +82,7 @@ def read_asciidoc(content: bytes) -> FileInUnits:
 
 
 class _Reader:
-    """Goes through the lines of a text once."""
+    """Reads the lines of a text once."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -127,7 +127,7 @@ class _Reader:
                 yield from found
 
     def _is_underlined(self, number: int) -> bool:
-        """Whether a line is a title with a line of its length below it, as once was usual."""
+        """Whether a line is a title in the older form, with a line of the same length below it."""
         title = self._lines[number].rstrip()
         below = self._lines[number + 1].rstrip() if number + 1 < len(self._lines) else ""
         return (
@@ -155,13 +155,13 @@ class _Reader:
         return len(self._lines)
 
     def _behind_kept(self, number: int) -> int:
-        """Behind a line that stays, and those that it goes on in."""
+        """Index after a line that stays and its continuation lines."""
         while self._lines[number].rstrip().endswith(" \\") and number + 1 < len(self._lines):
             number += 1
         return number + 1
 
     def _behind_header(self, number: int) -> int:
-        """Behind the author and the revision, which stand below the title of the document."""
+        """Index after the author and revision lines, which follow the document's title."""
         while number < len(self._lines) and self._lines[number].strip():
             number = self._behind_kept(number)
         return number
@@ -172,7 +172,8 @@ class _Reader:
         return number
 
     def _paragraph(self, number: int) -> tuple[list[ProsePlace], int]:
-        """A paragraph or an item, a term and what it is; and the line behind it."""
+        """Read a paragraph, a list item, or a term with its description. Returns it and the index
+        after it."""
         line = self._lines[number]
         item, term = _ITEM.match(line), _TERM.match(line)
         places = []
@@ -197,7 +198,7 @@ class _Reader:
         return [*places, self._place(number, begin, end)], end
 
     def _ends(self, number: int, *, listed: bool) -> bool:
-        """Whether a line belongs to what is above it no more."""
+        """Whether a line ends the paragraph before it."""
         line = self._lines[number]
         block = _CLOSED.match(line) or _OPEN.match(line) or _TABLE.match(line) or _KEPT.match(line)
         return (
@@ -207,7 +208,8 @@ class _Reader:
         )
 
     def _place(self, first: int, begin: int, last: int, end: int | None = None) -> ProsePlace:
-        """The lines from the column `begin` of one up to another, or to a column of the first."""
+        """The place from column `begin` of one line up to another line, or up to a column of the
+        first line."""
         start = self._begins[first] + begin
         stop = self._begins[last - 1] + len(self._lines[last - 1].rstrip())
         if end is not None:
@@ -224,7 +226,7 @@ class _Reader:
         return ProsePlace(start, stop, _prose(source), laid)
 
     def _cells(self, first: int, last: int) -> Iterator[ProsePlace]:
-        """The paragraphs of the cells between two lines."""
+        """Yield the paragraphs of the cells between two lines."""
         begin, end = self._begins[first], self._begins[max(first, last)]
         marks = list(_CELL.finditer(self.text, max(0, begin - 1), end))
         ends = [mark.start() for mark in marks[1:]] + [end]
@@ -252,7 +254,7 @@ def _prose(source: str) -> Prose:
 
 
 def _inlines(text: str, signs: Signs) -> list[Inline]:
-    """Text with markup; markup behind a backslash is text."""
+    """Yield the inlines of a text; markup after a backslash is text."""
     found: list[Inline] = []
     at = 0
     while match := _INLINE.search(text, at):
@@ -288,7 +290,7 @@ def _escaped(text: str) -> str:
 
 
 def _between(left: ProsePiece, right: ProsePiece) -> str:
-    """A blank without width, where markup would not be read beside a letter."""
+    """A blank without width, where markup beside a letter would not be recognised."""
     first, last = right.text[0], left.text[-1]
     begins = right.is_markup and first in "*_#`+[" and right.text[:2] not in _WIDE
     ends = left.is_markup and last in "*_#`+" and left.text[-2:] not in _WIDE

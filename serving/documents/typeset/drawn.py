@@ -1,4 +1,5 @@
-"""Tables drawn with `+`, `-` and `|`: their cells are texts, and the lines fit the words."""
+"""Tables drawn with `+`, `-` and `|`. Their cells are texts, and the lines are fitted to the
+words."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ _RULE = re.compile(r"\+(?:[-=]+\+)+")
 @dataclass(frozen=True)
 class _Cell:
     text: str
-    """Its lines without what all of them are indented by."""
+    """The text's lines without their common indentation."""
     indent: int
     places: Sequence[ProsePlace]
 
     def lines(self, texts: Iterator[str]) -> list[str]:
-        """The lines with translations, indented."""
+        """The indented lines with translations."""
         found = with_places(self.text, self.places, texts).split("\n")
         return [" " * self.indent + line if line else "" for line in found]
 
@@ -30,22 +31,23 @@ class DrawnTable:
     """A table whose rows all have the same columns."""
 
     widths: Sequence[int]
-    """Between the lines of each column."""
+    """Width of each column, in characters between the lines."""
     rows: Sequence[Sequence[_Cell]]
     rules: Sequence[str]
-    """The sign of which the line above each row is, and that below the last."""
+    """The character of the line above each row, and of the line below the last."""
     line_break: str
-    """What begins another line of the file, with its indentation."""
+    """Line break of the file, with the indentation of the next line."""
 
     def proses(self) -> Iterator[Prose]:
-        """The paragraphs of the cells, row by row."""
+        """Yield the paragraphs of the cells, row by row."""
         for row in self.rows:
             for cell in row:
                 for place in cell.places:
                     yield from place.prose.proses()
 
     def written(self, texts: Iterator[str]) -> str:
-        """The table with translations, its columns as wide as they need, and no narrower."""
+        """The table with translations. Its columns are as wide as they need to be, and no narrower
+        than before."""
         rows = [[cell.lines(texts) for cell in row] for row in self.rows]
         widths = [
             max(least, *(width(line) + 1 for row in rows for line in row[column]))
@@ -66,9 +68,9 @@ class DrawnTable:
 def drawn_table(
     lines: Sequence[str], line_break: str, read: Callable[[str, int], Sequence[ProsePlace]]
 ) -> DrawnTable | None:
-    """The table of these lines, without their indentation and ends; None for one with cells over
-    several columns or rows, and for what is none. `read` gives the places of a cell's text, of
-    which paragraphs on several lines are to be at most so wide."""
+    """The table on these lines, without their indentation and ends. None if a cell covers several
+    columns or rows, or if it is not a table. `read` returns the places of a cell's text, whose
+    paragraphs on several lines must not be wider than the given width."""
     first = lines[0]
     columns = [place for place, sign in enumerate(first) if sign == "+"]
     spans = list(itertools.pairwise(columns))

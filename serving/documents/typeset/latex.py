@@ -31,9 +31,9 @@ _STYLES = frozenset(
 )
 """Commands around words of a sentence."""
 _SECOND = frozenset(("textcolor", "href", "hyperref", "colorbox", "foreignlanguage"))
-"""Those whose last argument is the words."""
+"""Such commands whose last argument contains the words."""
 _THIRD = frozenset(("multicolumn", "multirow"))
-"""Those of cells, whose third argument is."""
+"""Commands for table cells, whose third argument contains the words."""
 _TITLED = re.compile(
     r"\\begin\{(?:frame|block|alertblock|exampleblock)\*?\}.*?\{(?P<braces>.*)\}\Z"
     r"|\\begin\{(?:theorem|lemma|corollary|proposition|definition|proof|remark|example)\*?\}"
@@ -42,7 +42,7 @@ _TITLED = re.compile(
 )
 """Environments whose argument is a paragraph of its own."""
 _MARK = re.compile(r"[ \t]*\[(?P<brackets>[^\]]{0,1000})\]")
-"""What stands before an item instead of its number."""
+"""Pattern of the label that replaces an item's number."""
 _BLOCKS = frozenset(
     """
     title subtitle part chapter section subsection subsubsection paragraph subparagraph caption
@@ -58,7 +58,7 @@ _SILENT = frozenset(
     cline cmidrule footnotemark
     """.split()  # noqa: SIM905
 )
-"""Commands that stand for no word."""
+"""Commands that do not stand for a word."""
 _DIVIDING = frozenset(
     """
     item par maketitle tableofcontents newpage clearpage hline toprule midrule bottomrule
@@ -66,16 +66,16 @@ _DIVIDING = frozenset(
     addplot
     """.split()  # noqa: SIM905
 )
-"""Commands that no sentence goes on behind."""
+"""Commands after which no sentence continues."""
 _SHORT = re.compile(r"\[(?P<short>(?!\s*\w+\s*=)[^\]]{0,1000})\]")
-"""What stands for a title in a list of contents; what has `=` in it are options."""
+"""Pattern of the short title for a list of contents; brackets with `=` contain options."""
 _NUMBER = r"\d[\d.,]*(?:\\,\d{3})*(?<![.,])"
 _REFERENCE = r"\\[A-Za-z]+\{[^{}\s]*\}"
 _TIED = re.compile(
     rf"(?<![\w.])(?<!\d,)(?P<left>{_NUMBER}|{_REFERENCE})(?P<behind>~|\\,)(?=\S)"
     rf"|(?<=\S)(?P<before>~|\\,)(?P<right>{_NUMBER}|{_REFERENCE}|[^\W\da-z_]\w+)(?!\w)"
 )
-"""Blanks that no line may end at and thin ones, beside what a translation has as well."""
+"""Pattern of non-breaking and thin blanks beside text that a translation keeps, such as numbers."""
 _FORMULAS = re.compile(r"\$(?:[^$\\]|\\.)+\$|\\\((?:(?!\\[()]).)*\\\)", re.DOTALL)
 _VERBATIM = (
     "verbatim|lstlisting|minted|Verbatim|comment|equation|align|alignat|gather|multline|eqnarray|"
@@ -118,13 +118,13 @@ _END = re.compile(r"\\end\{document\}")
 _TITLE = re.compile(r"\\(?:title|subtitle)(?:\[[^\]]{0,1000}\])?(?=\{)")
 _GROUPS = 64
 _NESTED = 8
-"""Blocks and notes within each other; what lies deeper stays."""
+"""Largest depth of nested blocks and notes; deeper ones stay."""
 """Braces within each other that are read."""
 
 
 def read_latex(content: bytes) -> FileInUnits:
-    """Paragraphs, titles, captions, items, cells and footnotes; formulas, commands, comments, code
-    and what stands before the document stay, but for the title."""
+    """Read paragraphs, titles, captions, items, cells and footnotes. Formulas, commands, comments,
+    code and the preamble stay, except the title."""
     source = decoded(content)
     text = source.text
     body = _BODY.search(text)
@@ -140,7 +140,7 @@ def read_latex(content: bytes) -> FileInUnits:
 
 @dataclass
 class _Group:
-    """Inlines within braces that are open."""
+    """The inlines since an opening brace that is not closed yet."""
 
     before: str
     found: list[Inline] = field(default_factory=list)
@@ -169,7 +169,7 @@ class _Reader:
         self._groups = [_Group("")]
 
     def _finish(self, end: int) -> None:
-        """End a paragraph here; one whose braces do not close within it stays as it is."""
+        """End the paragraph here. If its braces do not close within it, it stays as it is."""
         if len(self._groups) == 1:
             source = self._text[self._begin : end]
             prose = prose_of(self._groups[0].found, self._signs, SYNTAX)
@@ -195,7 +195,7 @@ class _Reader:
         self._groups[-1].found.append(self._signs.thing(source, word=word))
 
     def _divide(self, match_begin: int, match_end: int, title: Span | None = None) -> int:
-        """Begin another paragraph; the `title` is one between the two."""
+        """Begin another paragraph; `title` is a paragraph between the two."""
         self._finish(match_begin)
         if title and self._depth < _NESTED:
             self.places += _Reader(self._text, *title, self._depth + 1).places
@@ -203,7 +203,7 @@ class _Reader:
         return match_end
 
     def _token(self, match: re.Match[str], limit: int) -> int:
-        """Read a token; returns where what follows it begins."""
+        """Read a token; returns the position after it."""
         source, begin, end = match[0], match.start(), match.end()
         kind = match.lastgroup if match.lastgroup not in ("name", "bar", "word") else None
         if match["environment"]:
@@ -282,7 +282,7 @@ class _Reader:
         return stop
 
     def _note(self, before: str, places: list[ProsePlace]) -> None:
-        """A note of one paragraph; one of several stays as it is."""
+        """Read a note of one paragraph; a note of several stays as it is."""
         if len(places) == 1:
             place = places[0]
             start = place.begin
@@ -295,7 +295,7 @@ class _Reader:
 
 
 def _stripped(prose: Prose) -> Prose:
-    """A paragraph without the blanks around it."""
+    """A paragraph without the blanks at both ends."""
     line = prose.line
     inlines = [*line.before, *line.inside, *line.behind]
     if inlines and isinstance(inlines[0], Words):
@@ -306,13 +306,13 @@ def _stripped(prose: Prose) -> Prose:
 
 
 def _laid_out(text: str, source: str, lines: str, indent: str) -> str:
-    """A paragraph as it is written in the place of `source`, on lines like `lines`."""
+    """A paragraph formatted for the place of `source`, with lines as long as in `lines`."""
     return filled(_with_ties(text, source), lines, indent)
 
 
 def _with_ties(text: str, source: str) -> str:
-    """The text with the source's `~` and `\\,` beside numbers, references and names: models write
-    all blanks as one."""
+    """The text with the source's `~` and `\\,` beside numbers, references and names, because models
+    write all blanks as one."""
     for tied in _TIED.finditer(_FORMULAS.sub("$", source)):
         if tied["left"]:
             blank = re.compile(rf"(?<![\w.])(?<!\d,)(?:{_same(tied['left'])})(?P<blank> )(?=\S)")
@@ -325,12 +325,13 @@ def _with_ties(text: str, source: str) -> str:
 
 
 def _same(word: str) -> str:
-    """Pattern of a word, or of a number with the points or commas of either language."""
+    """Pattern of a word, or of a number with the decimal and thousands separators of either
+    language."""
     return re.sub(r"\\\.|,", "[.,]", re.escape(word)) if word[0].isdecimal() else re.escape(word)
 
 
 def _closing(text: str, begin: int) -> int:
-    """Where the brace that opens here is closed, or the end of the text."""
+    """Position of the brace that closes the first opening one, or the end of the text."""
     depth = 0
     for match in _brackets(text, begin):
         depth += 1 if match[0] == "{" else -1
@@ -363,7 +364,7 @@ def _escaped(text: str) -> str:
 
 
 def _between(left: ProsePiece, right: ProsePiece) -> str:
-    """Braces behind a command that a letter would make longer."""
+    """Braces after a command whose name a following letter would continue."""
     ends = left.is_markup and re.search(r"\\[A-Za-z]+\Z", left.text)
     return "{}" if ends and right.text[:1].isalpha() else ""
 

@@ -1,4 +1,4 @@
-"""Paragraphs among signs of a language of typesetting, and a file with others in their places."""
+"""Paragraphs among the markup of a typesetting language, and a file with others in their places."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ class ProsePiece:
 
 @dataclass(frozen=True)
 class Syntax:
-    """How words and markup are written next to each other."""
+    """Rules for writing words and markup next to each other."""
 
     escaped: Callable[[str], str]
-    """Words, with what would be markup in them escaped."""
+    """Escapes characters of words that would be read as markup."""
     between: Callable[[ProsePiece, ProsePiece], str]
-    """What has to stand between two pieces, of which one is markup."""
+    """Returns the text that must stand between two pieces, one of which is markup."""
 
 
 @dataclass
 class Signs:
-    """The markup of a paragraph, by the numbers that its things and wraps have."""
+    """The markup of a paragraph, by the numbers of its things and wraps."""
 
     things: list[tuple[str, ProseBlock | None, str]] = field(default_factory=list)
-    """What is written before the text of a note, that text, and what is written behind it."""
+    """For each thing: the markup before the text of a note, that text, and the markup after it."""
     wraps: list[tuple[str, str]] = field(default_factory=list)
 
     def thing(self, source: str, *, word: str = "", divides: bool = False) -> Thing:
-        """Markup that stays as it is; with a `word` it is read as one."""
+        """Add markup that stays as it is. With a `word` the model reads it as that word."""
         return self.note(source, None, "", word=word, divides=divides)
 
     def note(
@@ -52,12 +52,12 @@ class Signs:
         word: str = "",
         divides: bool = False,
     ) -> Thing:
-        """Markup with a text of its own in it."""
+        """Add markup that contains a text of its own."""
         self.things.append((before, text, behind))
         return Thing(len(self.things) - 1, divides, word)
 
     def wrap(self, before: str, inside: Sequence[Inline], behind: str) -> Wrap:
-        """Markup around words of the paragraph."""
+        """Add markup around words of the paragraph."""
         self.wraps.append((before, behind))
         return Wrap(len(self.wraps) - 1, tuple(inside))
 
@@ -71,7 +71,7 @@ class Prose:
     syntax: Syntax
 
     def proses(self) -> Iterator[Prose]:
-        """It, if it has words, and the notes in it."""
+        """Yield the paragraph, if it has words, and the notes in it."""
         if self.line.has_words:
             yield self
         for _, note, _ in self.signs.things:
@@ -79,7 +79,7 @@ class Prose:
                 yield from note.proses()
 
     def written(self, texts: Iterator[str]) -> str:
-        """It with translations, which come in the order of `proses`."""
+        """The paragraph with translations, given in the order of `proses`."""
         has_words = self.line.has_words
         text = next(texts) if has_words else ""
         notes = [
@@ -124,30 +124,31 @@ def prose_of(inlines: Sequence[Inline], signs: Signs, syntax: Syntax) -> Prose:
 
 
 class ProseBlock(Protocol):
-    """A paragraph, or several that are written together, as those of a table."""
+    """One paragraph, or several that are written together, such as those of a table."""
 
     def proses(self) -> Iterator[Prose]:
         """The paragraphs with words, in order."""
         ...
 
     def written(self, texts: Iterator[str]) -> str:
-        """It with translations, which come in the order of `proses`."""
+        """The paragraphs with translations, given in the order of `proses`."""
         ...
 
 
 @dataclass(frozen=True)
 class ProsePlace:
-    """Where a paragraph stands in a file."""
+    """The place of a paragraph in a file."""
 
     begin: int
     end: int
     prose: ProseBlock
     laid_out: Callable[[str], str] = str
-    """How a translation is written there."""
+    """Formats a translation for this place."""
 
 
 def lines_of(text: str) -> tuple[list[str], list[int]]:
-    """The lines of a text with their ends, and where each begins, with the end of the last."""
+    """The lines of a text with their ends, and the start of each, followed by the end of the
+    last."""
     lines = text.splitlines(keepends=True)
     return lines, list(itertools.accumulate(map(len, lines), initial=0))
 
@@ -155,7 +156,7 @@ def lines_of(text: str) -> tuple[list[str], list[int]]:
 def file_with_prose(
     source: Decoded, places: Sequence[ProsePlace], warnings: Sequence[str] = ()
 ) -> FileInUnits:
-    """A file whose paragraphs, in order, are translated; what is between them stays."""
+    """A file whose paragraphs are translated, in order; the text between them stays."""
     units: list[Unit] = [prose.line.unit for place in places for prose in place.prose.proses()]
     check_lengths(units)
 
@@ -167,8 +168,8 @@ def file_with_prose(
 
 
 def with_places(text: str, places: Sequence[ProsePlace], texts: Iterator[str]) -> str:
-    """A text with translations in its places, in the order of their `proses`; a place whose words
-    stay is written as it was."""
+    """A text with translations in its places, in the order of their `proses`. A place whose words
+    do not change is written as it was."""
     written, done = [], 0
     for place in places:
         own = [(prose.line.unit.text, next(texts)) for prose in place.prose.proses()]
@@ -181,7 +182,7 @@ def with_places(text: str, places: Sequence[ProsePlace], texts: Iterator[str]) -
 
 
 _BLANK, _BREAK = "\ue0f0", "\ue0f1"
-"""Blanks and line breaks in markup, while a paragraph is divided into lines."""
+"""Placeholders for blanks and line breaks in markup, while a paragraph is divided into lines."""
 
 
 def _together(markup: str) -> str:
@@ -193,7 +194,7 @@ def _apart(text: str) -> str:
 
 
 def width(text: str) -> int:
-    """How many columns a text takes."""
+    """Number of columns that a text occupies."""
     return sum(
         0 if unicodedata.combining(sign) else 1 + (unicodedata.east_asian_width(sign) in "WF")
         for sign in text
@@ -201,8 +202,8 @@ def width(text: str) -> int:
 
 
 def filled(text: str, source: str, indent: str, least: int = 60) -> str:
-    """A text on lines as long as those of the source, and no shorter than `least`, if that has
-    several; the first is begun."""
+    """The text divided into lines as long as those of the source, but at least `least`, if the
+    source has several; the first line has already begun."""
     lines = source.splitlines()
     if len(lines) < 2:
         return text

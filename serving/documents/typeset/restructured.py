@@ -28,7 +28,8 @@ _TABLES = (
     "columns or rows, stay as they are; other drawn tables and those that are lists are translated."
 )
 _LEAST = 60
-"""Columns that a line of a paragraph on several lines may have in any case."""
+"""Line width in columns that a paragraph on several lines may always use, even if the lines of its
+source are shorter."""
 _READ = frozenset(
     """
     attention caution danger error hint important note tip warning admonition seealso todo topic
@@ -37,7 +38,7 @@ _READ = frozenset(
     glossary hlist tab-item tab-set grid grid-item card dropdown details collapse table parsed-text
     """.split()  # noqa: SIM905
 )
-"""Directives whose content is read; those of other names stay as they are."""
+"""Directives whose content is read; others stay as they are."""
 _TITLED = frozenset(("admonition", "topic", "sidebar", "rubric", "centered", "list-table", "table"))
 """Directives whose argument is read."""
 _VERSIONED = frozenset(
@@ -46,7 +47,7 @@ _VERSIONED = frozenset(
 _BOXED = frozenset(
     "attention caution danger error hint important note tip warning seealso todo".split()  # noqa: SIM905
 )
-"""Directives whose content may begin behind their name."""
+"""Directives whose content may begin on the line of their name."""
 _UNREAD_FIELDS = frozenset(
     """
     type rtype vartype author authors date version revision organization address contact copyright
@@ -76,13 +77,13 @@ _INLINE = re.compile(
 )
 _BEFORE = frozenset(" \n'\"([{<-/:–—„“\u201a\u2018«»")
 _BEHIND = frozenset(" \n'\")]}>-/\\:.,;!?…”\u2019“»")
-"""What stands before markup, and behind it."""
+"""Characters that may stand before markup, and characters that may stand after it."""
 
 
 def read_rst(content: bytes) -> FileInUnits:
-    """Paragraphs, titles, lists, definitions, fields, notes and the content of directives such as
-    `note`, cells of tables that are drawn with `+`; literal blocks, code, comments, targets and
-    other tables stay."""
+    """Read paragraphs, titles, lists, definitions, fields, notes, the content of directives such as
+    `note`, and cells of tables drawn with `+`. Literal blocks, code, comments, targets and other
+    tables stay."""
     source = decoded(content)
     reader = _Reader(source.text)
     places = list(reader.places())
@@ -90,7 +91,7 @@ def read_rst(content: bytes) -> FileInUnits:
 
 
 class _Reader:
-    """Goes through the lines of a text once."""
+    """Reads the lines of a text once."""
 
     def __init__(self, text: str, least: int = _LEAST) -> None:
         self.text, self._least = text, least
@@ -165,7 +166,7 @@ class _Reader:
         )
 
     def _title(self, number: int) -> ProsePlace:
-        """A title, with the lines above and below it as long as it is."""
+        """Read a title, with the lines above and below it, which are as long as the title."""
         line, below = self._lines[number], self._lines[number + 1].rstrip()
         above = self._lines[number - 1].rstrip() if number else ""
         over = above == below and above != ""
@@ -182,7 +183,8 @@ class _Reader:
         return ProsePlace(begin, end, _prose(title), laid_out)
 
     def _explicit(self, number: int, indent: int) -> tuple[list[ProsePlace], int]:
-        """Places in markup that begins with two dots, and the line behind what is not read."""
+        """Read markup that begins with two dots. Returns its places, and the index of the line from
+        which reading continues."""
         line = self._lines[number]
         directive = _DIRECTIVE.match(line, indent)
         note = _NOTE.match(line, indent)
@@ -211,7 +213,7 @@ class _Reader:
         return places, number
 
     def _behind(self, number: int, indent: int) -> int:
-        """The line behind a block: the next one that has words and is not further in."""
+        """Index after a block: that of the next line that has words and is not indented further."""
         number += 1
         while number < len(self._lines):
             line = self._lines[number]
@@ -226,7 +228,7 @@ class _Reader:
         return number
 
     def _end_of_table(self, number: int) -> int:
-        """Behind the last line of a table of `=`, which stands before a blank one."""
+        """Index after the last line of a table of `=`, which stands before a blank one."""
         rule = re.compile(r"[= ]+\Z")
         for last in range(number + 1, len(self._lines)):
             below = self._lines[last + 1].strip() if last + 1 < len(self._lines) else ""
@@ -237,8 +239,8 @@ class _Reader:
     def _paragraph(
         self, number: int, indent: int, begin: int | None = None
     ) -> tuple[list[ProsePlace], int]:
-        """A paragraph, or an item with a marker, which ends at a blank line or where the
-        indentation changes; and the line behind it."""
+        """Read a paragraph, or an item with a marker, which ends at a blank line or where the
+        indentation changes. Returns it and the index after it."""
         line = self._lines[number]
         begin = indent if begin is None else begin
         field = None
@@ -277,7 +279,7 @@ class _Reader:
         return [place], behind
 
     def _behind_literal(self, end: int, indent: int) -> int:
-        """Behind the block that a paragraph announces with `::`."""
+        """Index after the literal block that a paragraph announces with `::`."""
         while end < len(self._lines) and not self._lines[end].strip():
             end += 1
         if end < len(self._lines) and _indent(self._lines[end]) > indent:
@@ -285,8 +287,8 @@ class _Reader:
         return end
 
     def _place(self, first: int, begin: int, last: int, inside: int) -> ProsePlace:
-        """The lines from the column `begin` of one up to another, without what ends a literal's
-        announcement."""
+        """The place from column `begin` of one line up to another line, without the end of a
+        literal block's announcement."""
         start = self._begins[first] + begin
         stop = self._begins[last - 1] + len(self._lines[last - 1].rstrip())
         source = self.text[start:stop]
@@ -308,7 +310,7 @@ def _prose(source: str) -> Prose:
 
 
 def _inlines(text: str, signs: Signs) -> list[Inline]:
-    """Text with markup; what may not begin markup where it stands is text."""
+    """Yield the inlines of a text; markup where none may begin is text."""
     found: list[Inline] = []
     done = at = 0
     while match := _INLINE.search(text, at):
@@ -350,7 +352,8 @@ def _escaped(text: str) -> str:
 
 
 def _between(left: ProsePiece, right: ProsePiece) -> str:
-    """An escaped blank, which is not shown, where markup would not be read beside a letter."""
+    """An escaped blank, which is not shown, where markup beside a letter would not be
+    recognised."""
     ok = (not right.is_markup or left.text[-1] in _BEFORE) and (
         not left.is_markup or right.text[0] in _BEHIND
     )
