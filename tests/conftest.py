@@ -140,7 +140,7 @@ def shipped_kernels(shared_folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[str | None]:
-    """The URL of a PostgreSQL server of this process; None where it cannot be had."""
+    """The URL of a PostgreSQL server of this process; None if it cannot be had."""
     with running_postgresql() as url:
         yield url
 

@@ -44,7 +44,7 @@ class PostgreSQL:
 
 @contextmanager
 def running_postgresql() -> Iterator[str | None]:
-    """The URL of a server that runs while the context does; None where it cannot be started."""
+    """The URL of a server that runs while the context does; None if it cannot be started."""
     with stoppable_postgresql() as server:
         yield None if server is None else server.url
 

@@ -19,7 +19,7 @@ def look(processors: int) -> Machine:
 
 
 def idle_machine(processors: int, *, busy: bool, gpu: MeasuredGpu | None = None) -> Machine:
-    """The machine; raises BenchError where it is busy, unless it may be `busy`."""
+    """The machine; raises BenchError if it is busy, unless it may be `busy`."""
     machine = replace(look(processors), gpu=gpu)
     if machine.busy and not busy:
         raise BenchError("stop what else runs, or give --busy to measure all the same")

@@ -33,7 +33,7 @@ def at_least_one(name: str, value: int) -> int:
 
 
 def numbers(name: str, text: str, highest: int) -> tuple[int, ...]:
-    """Numbers with commas between; raises BenchError where one is not in [1, highest]."""
+    """Numbers with commas between; raises BenchError if one is not in [1, highest]."""
     try:
         found = tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -59,13 +59,13 @@ def named_paths(option: str, texts: Sequence[str]) -> dict[str, Path]:
 
 
 def check_file(option: str, path: Path | None) -> None:
-    """Raise BenchError, before the work, for a folder where a file is to be written."""
+    """Raise BenchError, before the work, for a folder if a file is to be written."""
     if path is not None and path.is_dir():
         raise BenchError(f"{option} must name a file, {path} is a folder")
 
 
 def read_texts(file: Path) -> list[str]:
-    """The lines of a file that are not blank; raises BenchError where there are none."""
+    """The lines of a file that are not blank; raises BenchError if there are none."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -30,7 +30,7 @@ class MeasuredGpu:
 
 
 def look_at_gpu() -> MeasuredGpu:
-    """Names and limits of the first GPU; raises BenchError where there is none."""
+    """Names and limits of the first GPU; raises BenchError if there is none."""
     import torch
 
     from training.loop.speed import matrix_speed

@@ -25,7 +25,7 @@ def peak_rss_of(pid: int) -> int:
 
 
 def _status(name: str, process: str = "self") -> int | None:
-    """A size in bytes of a process's status; None where there is none."""
+    """A size in bytes of a process's status; None if there is none."""
     try:
         with open(f"/proc/{process}/status") as file:
             for line in file:

@@ -45,7 +45,7 @@ def time_process(
     """Run a command where this package is found, with stdin and stdout from and to files, in this
     process's environment unless given.
 
-    Raises BenchError, with the last line on stderr, where it fails.
+    Raises BenchError, with the last line on stderr, if it fails.
     """
     words = [sys.executable, "-m", __name__, str(source), str(output), *command]
     done = subprocess.run(words, cwd=_ROOT, env=env, capture_output=True, text=True, check=False)

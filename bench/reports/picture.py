@@ -36,7 +36,7 @@ class SpeedRow:
 def draw_speed(document: Path, command: str, picture: Path) -> None:
     """Write an SVG of the sentences a second that the table of `command` shows.
 
-    Raises BenchError where the document has no such table, or the table lacks a system.
+    Raises BenchError if the document has no such table, or the table lacks a system.
     """
     write_atomically(picture, speed_svg(document.read_text(encoding="utf-8"), command).encode())
 

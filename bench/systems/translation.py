@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def check_device(job: BenchJob, use: DeviceUse) -> None:
-    """Raise BenchError where this engine runs on another device than the row of a table says, as it
+    """Raise BenchError if this engine runs on another device than the row of a table says, as it
     does where engines do not fit."""
     if job.device not in ("cpu", use.name):
         raise BenchError(f"it runs on {use.name}, not {job.device}: {use.reason}")

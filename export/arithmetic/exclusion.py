@@ -90,7 +90,7 @@ def _mend_until(
     most: int,
 ) -> frozenset[bytes] | None:
     """Mend products, the worst first, until the change is small enough; returns the keys of their
-    weights. None where more than `most` would be needed; all are taken to be enough.
+    weights. None if more than `most` would be needed; all are taken to be enough.
 
     The number is found by bisection. Trying each product alone would take one run for each, and on
     a short text it would prefer those whose change is near zero by chance.

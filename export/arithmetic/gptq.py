@@ -29,7 +29,7 @@ def rounded_weights(model: ModuleT, run: Callable[[], object]) -> ModuleT:
     `quantize_columns` finds these, and which is near to the model on what `run` puts through it.
 
     A layer that `run` does not reach stays as it is, and so do weights that lie on levels already.
-    Raises ParityError where the model gives numbers that are not finite.
+    Raises ParityError if the model gives numbers that are not finite.
     """
     hessians: dict[str, Tensor] = {}
     hooks = [

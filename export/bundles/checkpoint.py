@@ -225,7 +225,7 @@ def _value(
 
 
 def _check_alike(bundle: Path, manifest: Manifest, network: _Model) -> None:
-    """Raise ExportError where a network does not compute what its bundle computes."""
+    """Raise ExportError if a network does not compute what its bundle computes."""
     ids = np.random.default_rng(0).integers(4, network.config.vocab_size, (_CHECKED, _LENGTH))
     if isinstance(network, TextModel):
         apart = _encoders_apart(bundle, manifest, network, ids)

@@ -227,7 +227,7 @@ def trained_translation(
 
 
 def _with_tags(trained: Trained, text: DevSet, name: str) -> DevSet:
-    """A text with the ids that name the target language of each pair; raises ExportError where that
+    """A text with the ids that name the target language of each pair; raises ExportError if that
     is not clear."""
     data = trained.recipe.data
     if not data.is_multilingual or text.languages is None:

@@ -185,7 +185,7 @@ def check_logits(
 
 
 def check(parity: Parity, kind: DecoderKind, precision: str) -> None:
-    """Raise ParityError, naming the figure and its limit, where a bundle is not good enough."""
+    """Raise ParityError, naming the figure and its limit, if a bundle is not good enough."""
     found = check_logits(
         kind,
         precision,
@@ -354,7 +354,7 @@ class PairedStepper:
 def search_all(stepper: Stepper, sentences: Sequence[Sentence]) -> list[tuple[int, ...]]:
     """Best output of each sentence, in order.
 
-    Raises ParityError where the model gives a non-finite score.
+    Raises ParityError if the model gives a non-finite score.
     """
     outputs: dict[int, tuple[int, ...]] = {}
     for index, finished in decode_in_batches(stepper, dict(enumerate(sentences))):

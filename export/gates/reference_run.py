@@ -79,7 +79,7 @@ def run_reference(
     """Read the first tokens of targets, sources of ids that end with eos given, and compare the
     logits with those of the twin.
 
-    A language model has empty sources. Raises ParityError where they differ by more than the limit.
+    A language model has empty sources. Raises ParityError if they differ by more than the limit.
     """
     values = graph_inputs(manifest, sources[:SENTENCES], targets[:SENTENCES])
     wanted = torch_logits(twin, manifest, values)

@@ -19,7 +19,7 @@ def is_pointer(path: Path) -> bool:
 
 
 def refuse_pointer(path: Path) -> None:
-    """Raise ExportError where a file that is to be read holds a pointer in place of its content."""
+    """Raise ExportError if a file that is to be read holds a pointer in place of its content."""
     if is_pointer(path):
         raise pointed(path)
 

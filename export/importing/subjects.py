@@ -114,7 +114,7 @@ class Kind:
 
 
 def licence_of_card(source: Path) -> str | None:
-    """The licence in the front matter of the checkpoint's card, or None where it names none."""
+    """The licence in the front matter of the checkpoint's card, or None if it names none."""
     try:
         folder = source if source.is_dir() else source.parent
         card = (folder / "README.md").read_text(encoding="utf-8", errors="replace")

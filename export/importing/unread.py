@@ -38,13 +38,13 @@ _WHOLE_TEXTS = "ForSequenceClassification"
 
 
 def refuse_missing(source: Path) -> None:
-    """Raise ExportError where nothing is there."""
+    """Raise ExportError if nothing is there."""
     if not source.exists():
         raise ExportError(f"{source}: there is no such file or folder; {_what_is_read()}")
 
 
 def refuse_adapter(source: Path) -> None:
-    """Raise ExportError where a folder holds an adapter of PEFT (LoRA) and no whole model."""
+    """Raise ExportError if a folder holds an adapter of PEFT (LoRA) and no whole model."""
     path = source / ADAPTER
     if not path.is_file() or any((source / name).exists() for name in WEIGHTS):
         return
@@ -58,7 +58,7 @@ def refuse_adapter(source: Path) -> None:
 
 
 def refuse_code(source: Path) -> None:
-    """Raise ExportError where a `config.json` that no reader knows says that the model is code
+    """Raise ExportError if a `config.json` that no reader knows says that the model is code
     beside it, which `trust_remote_code` of transformers would run."""
     path = source / CONFIG
     if path.is_file() and (code := read_json(path).get("auto_map")):
@@ -70,7 +70,7 @@ def refuse_code(source: Path) -> None:
 
 
 def refuse_head(source: Path, *, reads_whole_texts: bool) -> None:
-    """Raise ExportError where `architectures` of a `config.json` names a model that does something
+    """Raise ExportError if `architectures` of a `config.json` names a model that does something
     else than its reader's; that of encoders reads classifiers of whole texts."""
     path = source / CONFIG
     if not path.is_file():

@@ -113,7 +113,7 @@ class _Folding:
         return name not in self._outputs and len(self._users.get(name, ())) == 1
 
     def _scalable(self, source: NodeProto) -> list[tuple[NodeProto, int]]:
-        """The constant inputs by which the node's output can be scaled; empty where it cannot."""
+        """The constant inputs by which the node's output can be scaled; empty if it cannot."""
         if source.op_type == "MatMul" and source.input[1] in self._constants:
             return [(source, 1)]
         if source.op_type == "Gather" and source.input[0] in self._constants:
@@ -143,7 +143,7 @@ class _Folding:
 def _split_factors(split: NodeProto, name: str, factor: Floats, width: int) -> Floats | None:
     """The factor of each of `width` columns, split into equal parts of which one is scaled.
 
-    None where they are split in another way.
+    None if they are split in another way.
     """
     parts = {a.name: a.i for a in split.attribute}.get("num_outputs", 0)
     if not parts or width % parts:

@@ -38,7 +38,7 @@ def mixed_precision(
     of the graph that are of that type, `exact` the weights whose products are not. With FLOAT for
     `element` masks alone are changed.
 
-    Raises ExportError where attention reads what a product of `exact` gives.
+    Raises ExportError if attention reads what a product of `exact` gives.
     """
     return _Typing(model, element, half, exact).run()
 

@@ -65,7 +65,7 @@ class TextPair:
     def read(self) -> DevSet:
         """The lines of both.
 
-        Raises CorpusError where they cannot be read or are not aligned, ExportError where no pair
+        Raises CorpusError if they cannot be read or are not aligned, ExportError if no pair
         has words on both sides.
         """
         pairs = read_pairs(self.source, self.reference)
@@ -86,7 +86,7 @@ class TextPair:
 def validation_pair(checkpoint: Path) -> TextPair:
     """The held-out pairs of the run that a checkpoint folder belongs to.
 
-    Raises ExportError where it kept none.
+    Raises ExportError if it kept none.
     """
     for folder in run_folders(checkpoint):
         languages_file = folder / VALIDATION_LANGUAGES
@@ -115,7 +115,7 @@ class DocumentsFile:
     def read(self, data: TextConfig) -> list[str]:
         """The documents, cleaned as a training text is.
 
-        Raises CorpusError where the file cannot be read, ExportError where nothing is left of it.
+        Raises CorpusError if the file cannot be read, ExportError if nothing is left of it.
         """
         lines = read_lines(self.file) if self.clean else read_documents(self.file, data)[0]
         if not any(line.strip() for line in lines):
@@ -155,7 +155,7 @@ NO_TEXTS = Texts()
 def read_sources(file: Path) -> DevSet:
     """The lines with words of a text without references.
 
-    Raises CorpusError where it cannot be read, ExportError where it has none.
+    Raises CorpusError if it cannot be read, ExportError if it has none.
     """
     lines = [line for line in read_lines(file) if has_words(line)]
     if not lines:
@@ -170,7 +170,7 @@ def fitting_sentences(
     ones, as logits are compared on the first, fp16 to up to 256 from all of the text, others, and
     int8 with activations of 16 bits, to none.
 
-    Raises ExportError where there are too few.
+    Raises ExportError if there are too few.
     """
     if precision not in _UNFITTED or activations == "row16":
         return []
@@ -190,7 +190,7 @@ def fitting_sentences(
 def validation_text(checkpoint: Path) -> DocumentsFile:
     """The held-out text of the run of a language model that a checkpoint folder belongs to.
 
-    Raises ExportError where it kept none.
+    Raises ExportError if it kept none.
     """
     for folder in run_folders(checkpoint):
         if (folder / VALIDATION_TEXT).is_file():
@@ -219,7 +219,7 @@ class DocumentReader(NamedTuple):
 def compared_windows(reader: DocumentReader, file: Path, lines: list[str]) -> list[Window]:
     """Windows of a text to compare a language model on: the first ones, up to 40,000 tokens.
 
-    Raises ExportError where no line has a token.
+    Raises ExportError if no line has a token.
     """
     kept, total = [], 0
     for window in windows_of(reader, file, lines):
@@ -234,7 +234,7 @@ def fitting_windows(precision: str, file: Path, windows: list[Window]) -> list[W
     """The windows to which a precision is fitted: int8 to others than those whose logits are
     compared, if these are enough, fp16 to all, others to none.
 
-    Raises ExportError where all together are too few.
+    Raises ExportError if all together are too few.
     """
     if precision not in _UNFITTED:
         return []
@@ -258,7 +258,7 @@ def _tokens(windows: list[Window]) -> int:
 def windows_of(reader: DocumentReader, file: Path, lines: list[str]) -> list[Window]:
     """Rolling windows over a text's lines, as long as the model reads at once.
 
-    Raises ExportError where no line has a token.
+    Raises ExportError if no line has a token.
     """
     documents = [ids for ids in reader.tokenizer.encode_batch(lines) if ids]
     if not documents:

@@ -71,7 +71,7 @@ class PreparedText:
     def stored_text(self, store: Callable[[Path], None]) -> StoredText:
         """The clean text on disk, written by `store` if need be.
 
-        Raises StorageError where it cannot be.
+        Raises StorageError if it cannot be.
         """
         folder = self._place("text")
         if (found := open_text(folder)) is None:
@@ -83,7 +83,7 @@ class PreparedText:
     def stored_ids(self, text: StoredText, tokenizer: Tokenizer) -> StoredIds:
         """The ids of stored text on disk, encoded if need be.
 
-        Raises StorageError where they cannot be written.
+        Raises StorageError if they cannot be written.
         """
         folder = self._place(f"{_maker(tokenizer)}.ids")
         if (found := open_ids(folder)) is None:

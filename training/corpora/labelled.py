@@ -59,7 +59,7 @@ class LabelledLine:
     """Number of the line in its file."""
     texts: tuple[str, ...]
     label: str
-    """Empty where there are no labels."""
+    """Empty if there are no labels."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def find_columns(sheet: Sheet, kind: str | None) -> tuple[Column, ...]:
     """The columns of texts and label, by their known names or else by what they hold: the label has
     the fewest different values of two or three columns.
 
-    Raises CorpusError where they cannot be recognised.
+    Raises CorpusError if they cannot be recognised.
     """
     labelled = kind != "contrastive"
     names = {name.strip().lower(): name for name in reversed(sheet.names)}
@@ -239,7 +239,7 @@ def find_kind(lines: Sequence[LabelledLine]) -> str:
 
 
 def find_labels(path: Path, lines: Sequence[LabelledLine]) -> tuple[str, ...]:
-    """The classes of a training text, in order; raises CorpusError where they are fewer than two,
+    """The classes of a training text, in order; raises CorpusError if they are fewer than two,
     or nearly as many as lines."""
     labels = {line.label for line in lines}
     if len(labels) < 2:

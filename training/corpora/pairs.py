@@ -174,7 +174,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
 
 
 def _unpack_zstd(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The text of one or several frames; raises EOFError where the last one is cut off."""
+    """The text of one or several frames; raises EOFError if the last one is cut off."""
     frame = None
     for block in blocks:
         while block:
@@ -195,7 +195,7 @@ def read_pairs(source: Path, target: Path) -> list[Pair]:
 def iterate_pairs(source: Path, target: Path) -> Iterator[Pair]:
     """Line-aligned pairs of two files, which are read as the pairs are asked for.
 
-    Raises CorpusError where the line counts differ or there is no line.
+    Raises CorpusError if the line counts differ or there is no line.
     """
     sides = iterate_lines(source), iterate_lines(target)
     count = 0
@@ -218,7 +218,7 @@ class Cleaner:
 
     A pair with an empty side is dropped before any filter. Filters that compare pairs remember
     those of all corpora, `by_digest` as `Unseen` says. Cleaners of several directions may share a
-    report. Raises ConfigError where a filter does not know the languages.
+    report. Raises ConfigError if a filter does not know the languages.
     """
 
     def __init__(
@@ -258,7 +258,7 @@ class Cleaner:
 def hold_out(pairs: list[Item], count: int, seed: int) -> tuple[list[Item], list[Item]]:
     """Split into (training, validation): about `count` pairs, whole groups of equal sources.
 
-    Whatever stands behind the two texts of a pair stays with it. Raises CorpusError where no
+    Whatever stands behind the two texts of a pair stays with it. Raises CorpusError if no
     training pair would be left.
     """
     of_pair = [bare(pair[0]) for pair in pairs]

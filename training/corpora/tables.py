@@ -112,7 +112,7 @@ def _one_line(text: str | None) -> str:
 
 
 def _find(column: str, names: Sequence[str], where: str) -> int:
-    """The place of a named column; raises CorpusError, which begins with `where`."""
+    """The place of a named column; raises CorpusError, which begins with `if`."""
     if column not in names:
         hint = nearest(column, names)
         raise CorpusError(f"{where}: no column {column!r}{hint}; there are {list(names)}")

@@ -32,7 +32,7 @@ class TeacherVectors:
 
     @classmethod
     def read(cls, path: Path) -> TeacherVectors:
-        """The vectors of a file; raises CorpusError where it is missing or no such file."""
+        """The vectors of a file; raises CorpusError if it is missing or no such file."""
         try:
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 return cls(file["hashes"], file["vectors"])
@@ -57,7 +57,7 @@ class TeacherVectors:
         return len(self._vectors_ND)
 
     def get(self, text: str) -> NDArray[np.float16] | None:
-        """The vector [D] of a text; None where the teacher has not read it."""
+        """The vector [D] of a text; None if the teacher has not read it."""
         row = self._rows.get(_hash(text))
         return None if row is None else self._vectors_ND[row]
 

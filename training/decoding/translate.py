@@ -34,7 +34,7 @@ def translate(
     Texts of like length share a batch of up to `token_budget` beams x source tokens (joint models:
     x squares of source tokens); the model's architecture has a default. The model is left in
     evaluation mode. `progress` draws a bar where stderr is a terminal. Raises
-    DivergedError where the model's scores are not finite.
+    DivergedError if the model's scores are not finite.
     """
     stepper = TorchStepper(model)
     prefixes = prefixes or [[]] * len(texts)

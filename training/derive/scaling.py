@@ -53,7 +53,7 @@ def scale(probe: Probe, beta: float) -> Scaling:
     """The size whose parameters are closest to `beta` times the base model's.
 
     Like the authors' solver it tries whole steps along the gradient. A dimension that did not lower
-    the loss stays as it is. Raises ConfigError for a value out of range, and where neither helped.
+    the loss stays as it is. Raises ConfigError for a value out of range, and if neither helped.
     """
     _check(probe, beta)
     depth_gradient = probe.base_loss - probe.deeper_loss
@@ -97,7 +97,7 @@ def scale(probe: Probe, beta: float) -> Scaling:
 def read_probe(base: Path, deeper: Path, wider: Path) -> Probe:
     """The probe that three runs of joint models make, from their recipes and lowest losses.
 
-    Raises ConfigError where the second differs from the first by more or less than one joint layer
+    Raises ConfigError if the second differs from the first by more or less than one joint layer
     (PreNet layers may differ too), the third by more or less than model_dim in ffn_dim, and a
     TrainingError where a run cannot be read.
     """

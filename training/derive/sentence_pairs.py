@@ -58,7 +58,7 @@ def make_pairs(
     each column), are left out, whatever its case and punctuation. `texts_of` names a language and a
     file: the table's texts in that language, each once, for a teacher to read.
 
-    Raises ConfigError for a recipe of another kind, and where `out` cannot be written; CorpusError
+    Raises ConfigError for a recipe of another kind, and if `out` cannot be written; CorpusError
     for text that cannot be read.
     """
     if not isinstance(recipe, TranslationRecipe):

@@ -25,7 +25,7 @@ def as_bundle(teacher: Path, out: Path) -> Iterator[Path]:
     """The bundle itself, or one of a checkpoint, which lies beside `out` until the block ends well.
 
     A block that was ended finds the bundle of the same weights again. Raises ConfigError for
-    what is no teacher and where the export fails.
+    what is no teacher and if the export fails.
     """
     if (teacher / MANIFEST).is_file():
         yield teacher

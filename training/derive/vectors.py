@@ -58,7 +58,7 @@ def make_vectors(
     allows (the orthogonal Procrustes problem, Schönemann 1966): it has only meaning to learn then,
     and no direction.
 
-    Raises ConfigError where `out` cannot be written or is no .npz, or the width is more than the
+    Raises ConfigError if `out` cannot be written or is no .npz, or the width is more than the
     teacher's; CorpusError for text that cannot be read.
     """
     if out.suffix != ".npz":

@@ -49,7 +49,7 @@ class TrainingRanks:
     def join(cls, device: str) -> TrainingRanks:
         """Meet the others that `launch` or torchrun has started, as the environment says.
 
-        Raises ConfigError where the device cannot be used, RankLostError where the others do not
+        Raises ConfigError if the device cannot be used, RankLostError if the others do not
         come.
         """
         if not is_one_of_many():
@@ -158,7 +158,7 @@ class TrainingRanks:
     def check_same(self, facts: dict[str, Any]) -> None:
         """See that all processes agree on each of these named facts.
 
-        Raises CheckpointError in rank 0, and RankLostError in the others, where one does not.
+        Raises CheckpointError in rank 0, and RankLostError in the others, if one does not.
         """
         if self.size == 1:
             return

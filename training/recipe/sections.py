@@ -340,7 +340,7 @@ class DataConfig:
 
     @property
     def language_tags(self) -> dict[str, str]:
-        """The tag of each target language; empty where there is one direction."""
+        """The tag of each target language; empty if there is one direction."""
         if not self.is_multilingual:
             return {}
         return {target: f"<2{target}>" for _, target in self.directions}
@@ -374,7 +374,7 @@ class DataConfig:
 
 
 def check_language(where: str, code: str) -> None:
-    """Raise ConfigError, which calls the value `where`, if `code` is not a language code."""
+    """Raise ConfigError, which calls the value `if`, if `code` is not a language code."""
     if not _LANGUAGE.fullmatch(code):
         raise ConfigError(
             f"{where} must be a lower-case language code, like 'fr' or 'pt-br', got {code!r}"

@@ -64,7 +64,7 @@ def evaluate(
     Returns the scores with their signatures, sentence count, seconds of decoding, what `bleu` names
     of `PAPER_BLEU` and, under "analysis", what `analyses` names of `ANALYSES` and, where domains
     are named, the scores of each. `output` receives the translations in input order. Raises a
-    TrainingError where a file cannot be used, and, before any work, for an unknown analysis and
+    TrainingError if a file cannot be used, and, before any work, for an unknown analysis and
     where `output` exists and `force` is not given, or is one of the files that are read.
     """
     options = _checked(beam_size, analyses, bleu)
@@ -144,7 +144,7 @@ def prefix_between(trained: Trained, source: str | None, target: str | None) -> 
     """The ids before each source of a text between these languages, which may be left out where
     they are clear.
 
-    Raises ConfigError where the model has not been trained on that, or several directions fit.
+    Raises ConfigError if the model has not been trained on that, or several directions fit.
     """
     directions = trained.recipe.data.directions
     fitting = [

@@ -11,7 +11,7 @@ from training.runs.replacing import check_free
 
 
 def check_free_page(page: Path, others: Iterable[Path] = (), *, force: bool) -> None:
-    """Raise ConfigError where `page` is not called .html, or it or one of the files beside it is
+    """Raise ConfigError if `page` is not called .html, or it or one of the files beside it is
     there already and `force` is not given."""
     if page.suffix != ".html":
         raise ConfigError(f"the page's file must end in .html, got {page}")

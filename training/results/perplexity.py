@@ -44,7 +44,7 @@ def evaluate_text(
 
     The text is cleaned as the run's recipe says. `window` is the most tokens that the model reads
     at once: 70 for `bptt`, else the length of the training's segments, where not given. Words are
-    what white space separates in the cleaned text. Raises a TrainingError where a file or option
+    what white space separates in the cleaned text. Raises a TrainingError if a file or option
     cannot be used.
     """
     if protocol not in PROTOCOLS:

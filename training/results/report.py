@@ -53,14 +53,14 @@ class RunCurves:
     """Duration of the training; None if the log is too short."""
 
     def curve(self, kind: str, value: str) -> list[tuple[int, float]]:
-        """Steps and values; empty where the run has none."""
+        """Steps and values; empty if the run has none."""
         return [(r["step"], r[value]) for r in self.records if r["kind"] == kind and value in r]
 
 
 def write_report(runs: Sequence[Path], file: Path) -> None:
     """Write the report of runs to `file`, and its curves as a picture to the .png beside it.
 
-    Raises CheckpointError where a run has no metrics, StorageError where a file cannot be written.
+    Raises CheckpointError if a run has no metrics, StorageError if a file cannot be written.
     """
     curves = read_curves(runs)
     figure = draw(curves)

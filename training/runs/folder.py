@@ -99,7 +99,7 @@ class TrainedEncoder:
 def read_run_recipe(folder: Path) -> Recipe:
     """The recipe a run folder was started with, or a checkpoint folder was saved with.
 
-    A run folder without its recipe has that of its last checkpoint. Raises CheckpointError where
+    A run folder without its recipe has that of its last checkpoint. Raises CheckpointError if
     the folder is neither, or its recipe cannot be read.
     """
     if (folder / CONFIG_FILE).is_file():
@@ -137,7 +137,7 @@ def _read_config(path: Path) -> Recipe:
 def load_trained(path: Path, device: str = "cpu") -> Trained:
     """The translation model of a run folder (see `find_checkpoint`) or of a checkpoint in one.
 
-    Raises CheckpointError where weights or tokenizer are missing or do not fit, ConfigError where
+    Raises CheckpointError if weights or tokenizer are missing or do not fit, ConfigError if
     it is a language model.
     """
     folder = find_checkpoint(path)
@@ -152,7 +152,7 @@ def load_trained(path: Path, device: str = "cpu") -> Trained:
 def load_language_model(path: Path, device: str = "cpu") -> TrainedLanguageModel:
     """The language model of a run folder (see `find_checkpoint`) or of a checkpoint in one.
 
-    Raises CheckpointError where weights or vocabulary are missing or do not fit, ConfigError where
+    Raises CheckpointError if weights or vocabulary are missing or do not fit, ConfigError if
     it is no language model.
     """
     folder = find_checkpoint(path)
@@ -172,7 +172,7 @@ def load_language_model(path: Path, device: str = "cpu") -> TrainedLanguageModel
 def load_encoder(path: Path, device: str = "cpu") -> TrainedEncoder:
     """The fitted encoder of a run folder (see `find_checkpoint`) or of a checkpoint in one.
 
-    Raises CheckpointError where weights or vocabulary are missing or do not fit, ConfigError where
+    Raises CheckpointError if weights or vocabulary are missing or do not fit, ConfigError if
     it is none, or was pre-trained alone.
     """
     folder = find_checkpoint(path)
@@ -195,7 +195,7 @@ def load_encoder(path: Path, device: str = "cpu") -> TrainedEncoder:
 def find_vocabulary(checkpoint: Path, kind: str) -> Path:
     """The vocabulary of that `tokenizer.kind` that a checkpoint's weights were learnt with.
 
-    Raises CheckpointError where it is neither there nor in the run folder above.
+    Raises CheckpointError if it is neither there nor in the run folder above.
     """
     name = VOCABULARIES[kind]
     near = (checkpoint, checkpoint.parent, checkpoint.parent.parent)
@@ -208,7 +208,7 @@ def find_vocabulary(checkpoint: Path, kind: str) -> Path:
 def load_tokenizer(path: Path) -> Tokenizer:
     """The SentencePiece model at `path`.
 
-    Raises ConfigError where it cannot be read or has other special ids.
+    Raises ConfigError if it cannot be read or has other special ids.
     """
     try:
         return Tokenizer(path)
@@ -219,7 +219,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
 def load_text_tokenizer(path: Path, *, words: bool) -> TextTokenizer:
     """The word list or SentencePiece model at `path`.
 
-    Raises ConfigError where it cannot be read or has other special ids.
+    Raises ConfigError if it cannot be read or has other special ids.
     """
     if not words:
         return load_tokenizer(path)
@@ -236,7 +236,7 @@ def load_text_tokenizer(path: Path, *, words: bool) -> TextTokenizer:
 def find_device(name: str) -> torch.device:
     """The device of that name.
 
-    Raises ConfigError where this machine or this build of torch lacks it.
+    Raises ConfigError if this machine or this build of torch lacks it.
     """
     # Both are read at the first use of memory.
     os.environ.setdefault(_HUGE_PAGES, "1")  # each step takes fresh pages: few large ones
@@ -257,7 +257,7 @@ def find_device(name: str) -> torch.device:
 
 
 def check_compiler(device: str) -> None:
-    """Raise ConfigError where `torch.compile` would find nothing to make kernels with."""
+    """Raise ConfigError if `torch.compile` would find nothing to make kernels with."""
     missing = missing_compiler(device)
     if missing is not None:
         raise ConfigError(

@@ -48,7 +48,7 @@ class MetricsLog:
 def read_metrics(run: Path) -> list[dict[str, Any]]:
     """The records of a run, oldest first; a last line that a kill cut short is left out.
 
-    Raises CheckpointError where the folder has none.
+    Raises CheckpointError if the folder has none.
     """
     try:
         text = (run / METRICS_FILE).read_text()
@@ -63,7 +63,7 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
 def lowest_validation_loss(run: Path) -> float:
     """Nats a label, at the run's best validation.
 
-    Raises CheckpointError where there was none yet.
+    Raises CheckpointError if there was none yet.
     """
     losses = [r["loss"] for r in read_metrics(run) if r["kind"] == "validation"]
     if not losses:

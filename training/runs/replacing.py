@@ -9,7 +9,7 @@ from training.errors import ConfigError
 
 
 def check_free(out: Path, read: Iterable[Path] = (), *, force: bool) -> None:
-    """Raise ConfigError where something is at `out` already and `force` is not given, or where it
+    """Raise ConfigError if something is at `out` already and `force` is not given, or if it
     cannot be replaced since one of the files and folders to `read` would go with it."""
     lost = loses(out, read)
     if lost is not None:

@@ -41,7 +41,7 @@ class BestSoFar:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on as `state` says; one kept by another value begins anew.
 
-        States of earlier versions hold their best loss only. Raises KeyError where neither is
+        States of earlier versions hold their best loss only. Raises KeyError if neither is
         there.
         """
         by = state.get("best_by", "loss")
@@ -71,7 +71,7 @@ def rank_checkpoints(run: Path, by: str) -> list[Path]:
 def best_checkpoints(run: Path, count: int, by: str) -> list[Path]:
     """The best `count` kept checkpoints, or as many as were validated, in the order of their steps.
 
-    Raises CheckpointError where none was.
+    Raises CheckpointError if none was.
     """
     best = rank_checkpoints(run, by)[:count]
     if not best:

@@ -80,7 +80,7 @@ class MLflow:
 def find_tracker(name: str) -> type[Tracker]:
     """The class `module:Class`.
 
-    Raises ConfigError where there is none of that name, or it lacks a method.
+    Raises ConfigError if there is none of that name, or it lacks a method.
     """
     module, _, kind = name.partition(":")
     try:

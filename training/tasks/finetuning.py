@@ -49,7 +49,7 @@ class Example(NamedTuple):
     target: float
     """The number of its class, or its score from 0 to 1."""
     taught: tuple[NDArray[np.float16], ...] = ()
-    """The teacher's vector [D] for each text; empty where it has read neither."""
+    """The teacher's vector [D] for each text; empty if it has read neither."""
 
 
 Batch = list[Example] | list[list[Example]]
@@ -119,7 +119,7 @@ def own_or_pairs(
     teacher: TeacherVectors | None, texts: tuple[str, ...]
 ) -> tuple[NDArray[np.float16], ...]:
     """The teacher's vector [D] of each text of a line; a text that it has not read means what its
-    pair means. Empty where it has read none, or there is no teacher."""
+    pair means. Empty if it has read none, or there is no teacher."""
     if teacher is None:
         return ()
     found = [teacher.get(text) for text in texts]
@@ -340,7 +340,7 @@ def read_validation(path: Path, data: LabelledConfig) -> list[LabelledLine]:
 def prepare_labelled(recipe: FineTuningRecipe, run: Path) -> LabelledData:
     """Read and encode the lines; a run folder without a vocabulary gets one.
 
-    Raises CorpusError or ConfigError where that cannot be done.
+    Raises CorpusError or ConfigError if that cannot be done.
     """
     data = recipe.data
     train_path = expand(data.train)
@@ -376,7 +376,7 @@ def prepare_labelled(recipe: FineTuningRecipe, run: Path) -> LabelledData:
 
 
 def _read_teacher(recipe: FineTuningRecipe) -> TeacherVectors | None:
-    """Raises CorpusError where the file cannot be read, ConfigError where it is of another
+    """Raises CorpusError if the file cannot be read, ConfigError if it is of another
     width."""
     if recipe.data.teacher_vectors is None:
         return None
@@ -391,7 +391,7 @@ def _read_teacher(recipe: FineTuningRecipe) -> TeacherVectors | None:
 
 
 def read_splits(data: LabelledConfig) -> tuple[list[LabelledLine], list[LabelledLine]]:
-    """Training and validation lines; raises CorpusError where they cannot be read, or are too few
+    """Training and validation lines; raises CorpusError if they cannot be read, or are too few
     to learn from or to validate on."""
     train = _read(expand(data.train), data)
     whole = len(train)
@@ -422,7 +422,7 @@ def evaluate_labels(path: Path, file: Path, device: str = "cpu") -> dict[str, An
     """The metrics of a fitted encoder, a run folder or a checkpoint in one, on another table with
     the columns of its own.
 
-    Raises CheckpointError or ConfigError where it is none, CorpusError, with the line, for what is
+    Raises CheckpointError or ConfigError if it is none, CorpusError, with the line, for what is
     wrong with the table.
     """
     trained = load_encoder(path, device)

@@ -92,7 +92,7 @@ def guided_loss(context: AttentionContext, links_BTS: Tensor, num_heads: int) ->
     alignments are read from it. A link counts as much as it is probable, so that of pieces whose
     links nobody knows nothing is learnt.
 
-    Raises ConfigError where a block's source attention has not left its query.
+    Raises ConfigError if a block's source attention has not left its query.
     """
     if context.source_query is None:
         raise ConfigError(

@@ -93,7 +93,7 @@ class TextData:
     def epoch(self, epoch: int, begun: int = 0, part: int = 0) -> list[Int32s]:
         """The batches of an epoch, whenever it begins.
 
-        Raises CorpusError where the text fills none.
+        Raises CorpusError if the text fills none.
         """
         batches = self.train.epoch(epoch)
         if not batches:
@@ -134,7 +134,7 @@ class TextData:
 def prepare_text(recipe: LanguageRecipe, run: Path) -> TextData:
     """Clean the text and batch the ids; a run folder without a vocabulary gets one.
 
-    Raises CorpusError or ConfigError where that cannot be done.
+    Raises CorpusError or ConfigError if that cannot be done.
     """
     data = recipe.data
     documents: list[str] = []
@@ -170,7 +170,7 @@ def prepare_text(recipe: LanguageRecipe, run: Path) -> TextData:
 def read_documents(path: Path, data: TextConfig) -> tuple[list[str], dict[str, int]]:
     """The documents of a file, cleaned as the recipe says, and how many lines were dropped and why.
 
-    Raises CorpusError where the file cannot be read.
+    Raises CorpusError if the file cannot be read.
     """
     lines = read_lines(path)
     return clean_wikitext(lines) if data.cleaning == "wikitext" else (lines, {})

@@ -212,7 +212,7 @@ def cut_by_ids(inputs: Sequence[MaskedText], budget: int) -> list[list[MaskedTex
 def prepare_pretraining(recipe: PretrainingRecipe, run: Path) -> PretrainingData:
     """Clean the text and make its ids; a run folder without a vocabulary gets one.
 
-    Raises CorpusError or ConfigError where that cannot be done.
+    Raises CorpusError or ConfigError if that cannot be done.
     """
     data = recipe.data
     documents: Documents = []
@@ -254,7 +254,7 @@ def prepare_pretraining(recipe: PretrainingRecipe, run: Path) -> PretrainingData
 def _corpus(
     recipe: PretrainingRecipe, tokenizer: FastTokenizer, documents: Documents, seed: int, name: str
 ) -> DocumentCorpus:
-    """The ids of documents; raises CorpusError where they make no input."""
+    """The ids of documents; raises CorpusError if they make no input."""
     data = recipe.data
     encoded = [encode_lines(tokenizer, lines) for lines in documents]
     encoded = [lines for lines in ([ids for ids in lines if ids] for lines in encoded) if lines]
@@ -292,7 +292,7 @@ def encode_lines(tokenizer: FastTokenizer, lines: list[str]) -> list[list[int]]:
 def read_documents(file: DocumentFile) -> tuple[Documents, dict[str, int]]:
     """The documents of a file, cleaned as it says, and how many lines were dropped and why.
 
-    Raises CorpusError where the file cannot be read.
+    Raises CorpusError if the file cannot be read.
     """
     lines = read_lines(expand(file.file))
     dropped: dict[str, int] = {}

@@ -67,7 +67,7 @@ class Task(Protocol):
 def prepare_task(recipe: Recipe, run: Path) -> Task:
     """Read and batch the text; a run folder without a vocabulary gets one.
 
-    Raises CorpusError or ConfigError where that cannot be done.
+    Raises CorpusError or ConfigError if that cannot be done.
     """
     if isinstance(recipe, LanguageRecipe):
         return prepare_text(recipe, run)

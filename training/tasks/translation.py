@@ -83,7 +83,7 @@ class RunData:
         return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
     def _languages(self) -> list[str]:
-        """The direction of each validation pair in words; none where there is one direction."""
+        """The direction of each validation pair in words; none if there is one direction."""
         data = self.recipe.data
         if not data.is_multilingual:
             return []
@@ -103,7 +103,7 @@ class RunData:
     def epoch(self, epoch: int, begun: int = 0, part: int = 0) -> list[list[IdPair]]:
         """The batches of a part of an epoch that begins after so many steps.
 
-        Raises CorpusError where all of it has none.
+        Raises CorpusError if all of it has none.
         """
         with collector_paused():
             if isinstance(self.train, StreamedCorpus):
@@ -120,7 +120,7 @@ class RunData:
         return self.train.parts(begun) if isinstance(self.train, StreamedCorpus) else 1
 
     def change_after(self, begun: int) -> int | None:
-        """The first step after this one at which a corpus ends; None where none does any more."""
+        """The first step after this one at which a corpus ends; None if none does any more."""
         ends = [files.until_step for files in self.recipe.data.corpora if files.weight]
         return min((step for step in ends if step is not None and step > begun), default=None)
 
@@ -153,7 +153,7 @@ class RunData:
 def read_corpus(recipe: TranslationRecipe) -> Corpus:
     """Read, clean and split the text of a recipe, or find that in the recipe's cache.
 
-    Raises CorpusError where a file cannot be used, was made by a bundle of other languages, or no
+    Raises CorpusError if a file cannot be used, was made by a bundle of other languages, or no
     pair is left.
     """
     check_languages(recipe.data)
@@ -264,7 +264,7 @@ def _read_validation(data: DataConfig) -> tuple[list[Pair], list[int]]:
 def prepare(recipe: TranslationRecipe, run: Path) -> RunData:
     """Clean the text and batch the ids; a run folder without a tokenizer gets one.
 
-    Raises CorpusError or ConfigError where that cannot be done, StorageError where text that is
+    Raises CorpusError or ConfigError if that cannot be done, StorageError if text that is
     streamed cannot be written.
     """
     check_languages(recipe.data)

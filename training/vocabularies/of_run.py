@@ -21,7 +21,7 @@ from training.vocabularies.words import write_vocabulary
 def prepare_tokenizer(recipe: Recipe, run: Path, texts: Iterable[str]) -> TextTokenizer:
     """The run's vocabulary: kept from an earlier start, given by the recipe, or made now.
 
-    Raises ConfigError where it cannot be had, or is not of the model's size.
+    Raises ConfigError if it cannot be had, or is not of the model's size.
     """
     _check_source(recipe)
     path = _prepare_file(recipe, run, texts)

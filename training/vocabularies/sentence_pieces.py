@@ -31,7 +31,7 @@ def train_tokenizer(
     `max_sentences` texts, drawn at random, are used. SentencePiece draws with a fixed seed:
     equal arguments give equal files.
 
-    Raises ConfigError where SentencePiece refuses, for example a vocab_size the text cannot fill.
+    Raises ConfigError if SentencePiece refuses, for example a vocab_size the text cannot fill.
     """
     buffer = io.BytesIO()
     try:

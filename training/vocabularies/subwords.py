@@ -152,7 +152,7 @@ class BpeSampler(_Sampler):
 def make_sampler(
     tokenizer: Tokenizer, subword_alpha: float, bpe_dropout: float
 ) -> UnigramSampler | BpeSampler | None:
-    """The sampler of a recipe, or None where texts keep their best segmentation.
+    """The sampler of a recipe, or None if texts keep their best segmentation.
 
     The last one is kept with all that it knows of words: text that is streamed asks for it again
     and again.

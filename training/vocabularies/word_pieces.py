@@ -77,7 +77,7 @@ def _pieces(texts: Iterable[str], normalizer: normalizers.Normalizer, vocab_size
 def load_word_pieces(path: Path) -> FastTokenizer:
     """The tokenizer at `path`.
 
-    Raises ConfigError where it cannot be read, or its special pieces have other ids.
+    Raises ConfigError if it cannot be read, or its special pieces have other ids.
     """
     try:
         tokenizer = FastTokenizer.from_file(str(path))

@@ -80,7 +80,7 @@ def measure_recall(texts: Iterable[str], plan: RecallPlan, progress: Progress) -
     """Index the first of shuffled texts, and look up some of them, some with a word changed, and
     as many of the rest.
 
-    Raises BenchError where there are not enough different texts.
+    Raises BenchError if there are not enough different texts.
     """
     drawn = random.Random(plan.seed)
     distinct = sorted({text.strip() for text in texts} - {""})

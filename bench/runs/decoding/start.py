@@ -45,7 +45,7 @@ def measure_starts(
     tell: Callable[[str], None],
 ) -> dict[Path, list[Start]]:
     """Starts of servers with one bundle, by checkout of the repository, in turns. The first of each
-    is left out: it may compile. Raises BenchError where a server does not answer."""
+    is left out: it may compile. Raises BenchError if a server does not answer."""
     path, body = _request(bundle)
     found: dict[Path, list[Start]] = {checkout: [] for checkout in checkouts}
     with tempfile.TemporaryDirectory() as scratch:

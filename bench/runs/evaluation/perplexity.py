@@ -54,7 +54,7 @@ def measure_perplexity(
     """Each system on each text, of which each line that is not blank is a document; `wikitexts` are
     files of WikiText as published, and are cleaned as for training.
 
-    Raises CorpusError where a file cannot be read, BenchError where it holds no text.
+    Raises CorpusError if a file cannot be read, BenchError if it holds no text.
     """
     documents = {name: _filled(name, read_lines(path)) for name, path in texts.items()}
     for name, path in wikitexts.items():

@@ -77,7 +77,7 @@ class DetectorRivals:
 
 
 def compare_detectors(plan: DetectorRivalsPlan, progress: Progress) -> DetectorRivals:
-    """All detectors on texts of both lengths, in turns. Raises BenchError where a language has too
+    """All detectors on texts of both lengths, in turns. Raises BenchError if a language has too
     few texts."""
     found, drawn = DetectorRivals(), draw_texts(plan)
     rivals = [

@@ -70,7 +70,7 @@ class EncoderSystem:
     peak_memory: int
     """Bytes, after all works."""
     cosine: float | None
-    """Mean cosine of its vectors with the reference's; None where that is left out."""
+    """Mean cosine of its vectors with the reference's; None if that is left out."""
 
 
 @dataclass

@@ -67,7 +67,7 @@ class LanguageSystem:
     """Perplexity of the long prompt."""
     equal: float | None
     """Generated tokens until the first that differs from ours, the mean over the streams; None
-    where the streams were left out."""
+    if the streams were left out."""
 
 
 @dataclass
@@ -83,7 +83,7 @@ class LanguageRivals:
 def compare_language(plan: LanguageRivalsPlan, folder: Path, progress: Progress) -> LanguageRivals:
     """All works by all systems, in turns; llama.cpp's files are made in `folder`.
 
-    Raises BenchError where the texts are too few for the prompts.
+    Raises BenchError if the texts are too few for the prompts.
     """
     found = LanguageRivals()
     files = {plan.file.name: plan.file, **_made(plan, folder, progress, found.left_out)}

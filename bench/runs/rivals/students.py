@@ -51,7 +51,7 @@ class StudentSystem:
     system: str
     work: str
     equal: int | None
-    """Outputs that equal the reference's; None where that is left out."""
+    """Outputs that equal the reference's; None if that is left out."""
 
 
 @dataclass
@@ -106,7 +106,7 @@ def compare_students(plan: StudentRivalsPlan, folder: Path, progress: Progress) 
 
 
 def equal_count(outputs: Sequence[str], reference: Sequence[str]) -> int:
-    """Outputs that equal the reference's. Raises BenchError where there are more or fewer."""
+    """Outputs that equal the reference's. Raises BenchError if there are more or fewer."""
     if len(outputs) != len(reference):
         raise BenchError(f"{len(reference)} sentences have {len(outputs)} translations")
     return sum(map(str.__eq__, outputs, reference))

@@ -57,7 +57,7 @@ def take_turns(
     """Each work by each system, system after system within each repetition, after a warm-up.
 
     A system that fails at the warm-up is left out of this work, with its reason. Raises BenchError
-    where one fails later, and where this engine fails.
+    if one fails later, and if this engine fails.
     """
     found: list[RivalTurns] = []
     for work in works:

@@ -30,7 +30,7 @@ class BackgroundServer:
 
     def __init__(self, bundle: Path, threads: int, folder: Path, *, store: bool = False) -> None:
         """`folder` is empty; the server keeps what it needs there, and with `store`, which batches
-        need, in a database, too. Raises BenchError where it does not start."""
+        need, in a database, too. Raises BenchError if it does not start."""
         bundles = folder / "bundles"
         bundles.mkdir()
         (bundles / bundle.name).symlink_to(bundle.resolve())

@@ -58,7 +58,7 @@ class RivalProcess:
     def __init__(self, rival: Rival, python: Path | None, threads: int) -> None:
         """Start the process with a Python (this one unless given) and wait until it has loaded.
 
-        Raises BenchError with the reason where it cannot: a package that is missing, a file that
+        Raises BenchError with the reason if it cannot: a package that is missing, a file that
         the product does not read.
         """
         self.rival = rival
@@ -79,7 +79,7 @@ class RivalProcess:
             raise
 
     def ask(self, do: str, **arguments: Any) -> RivalAnswer:
-        """Call a method of the rival. Raises BenchError where it fails."""
+        """Call a method of the rival. Raises BenchError if it fails."""
         return RivalAnswer(**self._conversation.ask({"do": do, **arguments}))
 
     @property
@@ -108,7 +108,7 @@ def all_started(
 ) -> Iterator[dict[str, RivalProcess]]:
     """The rivals that can be loaded, by name; `left_out` gets the reasons of the others.
 
-    `pythons` are those of the environments, by product. Raises BenchError where this engine itself
+    `pythons` are those of the environments, by product. Raises BenchError if this engine itself
     cannot be loaded.
     """
     found: dict[str, RivalProcess] = {}

@@ -17,7 +17,7 @@ _SOURCE = ("encode", "encode_source", "project_source")
 
 
 def check_compiler(device: str) -> None:
-    """Raise BenchError where `torch.compile` would find nothing to make kernels with."""
+    """Raise BenchError if `torch.compile` would find nothing to make kernels with."""
     missing = missing_compiler(device)
     if missing is not None:
         raise BenchError(

@@ -186,7 +186,7 @@ def _without_functions() -> Iterator[None]:
 
 
 def _check_structures(api: Any) -> None:
-    """Raise ImportError where the declarations are not those of the library: numbers would then go
+    """Raise ImportError if the declarations are not those of the library: numbers would then go
     into wrong fields without a word."""
     context, model = api.llama_context_default_params(), api.llama_model_default_params()
     found = (context.n_ctx, context.n_batch, context.n_ubatch, model.main_gpu)

@@ -41,7 +41,7 @@ def read_encoder(folder: Path, pooling: Pooling | None = None) -> ReadEncoder:
 
     `pooling`, `cls` or `mean`, is for embeddings of folders that do not name theirs. The model is
     for packed texts: RoBERTa's id 0 begins a text, and is no padding, as it is elsewhere. Raises
-    ExportError where something is missing or of a kind that this project has not.
+    ExportError if something is missing or of a kind that this project has not.
     """
     root, folder = folder, transformer_folder(folder)
     tree = read_json(folder / CONFIG)

@@ -50,7 +50,7 @@ class ImportedLanguageModel:
 
 
 def loaded(path: Path, sizes: dict[str, Any], state: dict[str, Tensor]) -> CausalLanguageModel:
-    """The model of these sizes and weights, in evaluation mode; raises ExportError where `path`
+    """The model of these sizes and weights, in evaluation mode; raises ExportError if `path`
     has sizes that fit nothing."""
     model = CausalLanguageModel(model_config(path, sizes))
     model.load_state_dict(state)
@@ -58,7 +58,7 @@ def loaded(path: Path, sizes: dict[str, Any], state: dict[str, Tensor]) -> Causa
 
 
 def model_config(path: Path, sizes: dict[str, Any]) -> LanguageModelConfig:
-    """The configuration of these sizes; raises ExportError where they fit nothing."""
+    """The configuration of these sizes; raises ExportError if they fit nothing."""
     try:
         return LanguageModelConfig(**sizes, dropout=0.0)
     except ConfigError as error:
@@ -93,12 +93,12 @@ def special_ids_of(
 
 
 def read_tokenizer(folder: Path) -> bytes:
-    """The tokenizer file of a folder; raises ExportError where there is none."""
+    """The tokenizer file of a folder; raises ExportError if there is none."""
     return find_file(folder, TOKENIZER, "the vocabulary in the form of tokenizers").read_bytes()
 
 
 def read_chat_template(folder: Path) -> str | None:
-    """The chat template of a folder, the default one of several, or None where it has none."""
+    """The chat template of a folder, the default one of several, or None if it has none."""
     if (folder / TEMPLATE).is_file():
         return (folder / TEMPLATE).read_text(encoding="utf-8")
     path = folder / "tokenizer_config.json"

@@ -52,7 +52,7 @@ def read_sizes(
 
 def window_of(width: int | None, longest: int) -> dict[str, Any]:
     """The sizes of a sliding window: each layer sees the last `width` positions, its own among
-    them; nothing where that is as much as there may be."""
+    them; nothing if that is as much as there may be."""
     if width is None or width >= longest:
         return {}
     return {"attention": "cascade", "first_window": width, "window_multiplier": 1}
@@ -60,7 +60,7 @@ def window_of(width: int | None, longest: int) -> dict[str, Any]:
 
 def windows_of(kinds: Sequence[str], width: int | None) -> dict[str, Any]:
     """The sizes of layers of these kinds, of which some see a window of `width` positions; nothing
-    where none does."""
+    if none does."""
     if width is None or SLIDING not in kinds:
         return {}
     windows = tuple(width if kind == SLIDING else 0 for kind in kinds)

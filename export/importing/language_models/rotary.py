@@ -167,7 +167,7 @@ def rotary_sizes(
 
 
 def _check_whole(path: Path, name: str, rope: dict[str, Any]) -> None:
-    """Raise ExportError where a part of a head's features alone is turned."""
+    """Raise ExportError if a part of a head's features alone is turned."""
     partial = rope.get("partial_rotary_factor", 1.0)
     if partial != 1.0:
         raise ExportError(

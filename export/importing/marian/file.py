@@ -50,7 +50,7 @@ class MarianFile:
 def read_model(path: Path) -> MarianFile:
     """Read a `.npz`, or a `.bin` of floats or of intgemm's integers.
 
-    Raises ExportError, with file and entry, where it is damaged or packed for one kind of machine.
+    Raises ExportError, with file and entry, if it is damaged or packed for one kind of machine.
     """
     try:
         content = path.read_bytes()

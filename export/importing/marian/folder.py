@@ -179,7 +179,7 @@ def read_vocabulary(files: MarianFiles, source_size: int, size: int) -> MarianVo
     """SentencePiece models whose ids are the rows of the embeddings, one for both sides or one for
     each; or YAMLs of ids with `source.spm` and `target.spm` beside them.
 
-    A last piece is added for the decoder's start. Raises ExportError where pieces and rows differ
+    A last piece is added for the decoder's start. Raises ExportError if pieces and rows differ
     in number, or the sides have other ids of the end and the unknown.
     """
     folder, given = files.model.parent, _distinct(files.vocabularies)
@@ -258,7 +258,7 @@ def _yaml_vocabulary(path: Path) -> tuple[list[str], set[int], int, int]:
 
 
 def languages_of(files: MarianFiles, choice: LanguageChoice, pieces: Pieces) -> Languages:
-    """The languages that are given, or that the names of the files give; raises ExportError where
+    """The languages that are given, or that the names of the files give; raises ExportError if
     neither does."""
     codes, missing = _named_pair(files), f"{files.model}: its name contains no languages"
     named = [CheckpointLanguage(each, missing) for each in (codes[:1], codes[1:])]

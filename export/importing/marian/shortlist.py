@@ -37,7 +37,7 @@ def read_marian_shortlist(
     u64 magic, checksum, number of most frequent pieces, of translations kept at most, of starts, of
     translations; the starts, u64, of each piece and one more; the translations, u32. Marian adds up
     to seven more pieces to a batch, so that its lists are as long as its kernels like them; here a
-    list follows from the source alone. Raises ExportError where it is damaged or fits another
+    list follows from the source alone. Raises ExportError if it is damaged or fits another
     vocabulary.
     """
     try:

@@ -40,7 +40,7 @@ _PADDING = ("<blank>", "<pad>", "[PAD]")
 
 def find_model(source: Path) -> Path | None:
     """The folder of the model: the source itself, or what a package of Argos Translate holds; None
-    where there is none."""
+    if there is none."""
     return next((f for f in (source, source / "model") if is_spec_file(f / MODEL)), None)
 
 
@@ -91,7 +91,7 @@ def read_ctranslate2(source: Path, choice: LanguageChoice) -> Imported:
 
 def _tagged(folder: Path, choice: LanguageChoice, written: Written) -> Languages | None:
     """The languages of a model that learns them from tags, as Marian's, M2M100's and NLLB's are,
-    or None where its vocabulary has none; raises ExportError for others."""
+    or None if its vocabulary has none; raises ExportError for others."""
     if language_tags(written.source):
         unnamed = CheckpointLanguage((), f"{folder}: does not name its languages")
         return marian_languages(choice, written.source, unnamed, unnamed)
@@ -113,7 +113,7 @@ def _never_in_texts(written: Written, *, several: bool) -> set[str]:
 
 
 def _vocabulary(folder: Path) -> Written:
-    """The written forms of the ids of both sides; raises ExportError where there are none."""
+    """The written forms of the ids of both sides; raises ExportError if there are none."""
     for names in (("shared",), ("source", "target")):
         for ending in (".json", ".txt"):
             paths = [folder / f"{name}_vocabulary{ending}" for name in names]

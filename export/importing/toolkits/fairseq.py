@@ -112,7 +112,7 @@ def _options(path: Path, found: Any) -> dict[str, Any]:
 
 
 def _dictionaries(path: Path, options: Mapping[str, Any], choice: LanguageChoice) -> Written:
-    """The written forms of the ids of both sides; raises ExportError where one embedding is for two
+    """The written forms of the ids of both sides; raises ExportError if one embedding is for two
     lists, or nothing says which list is whose."""
     files = find_dictionaries(path)
     if not files:

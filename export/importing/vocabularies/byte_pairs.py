@@ -20,7 +20,7 @@ SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 
 def read_byte_pairs(folder: Path, size: int) -> bytes:
     """The vocabulary of a folder, in one file or in two, for an embedding of `size` rows; raises
-    ExportError where there is none, or a special piece is missing."""
+    ExportError if there is none, or a special piece is missing."""
     path = folder / TOKENIZER
     if path.is_file():
         content = read_tokenizer_file(path)
@@ -37,7 +37,7 @@ def read_byte_pairs(folder: Path, size: int) -> bytes:
 
 
 def read_tokenizer_file(path: Path) -> bytes:
-    """A file of the library, which puts nothing around a text any more; raises ExportError where it
+    """A file of the library, which puts nothing around a text any more; raises ExportError if it
     is none."""
     content = json.dumps(read_json(path) | {"post_processor": None}, ensure_ascii=False)
     try:

@@ -29,7 +29,7 @@ _TWO_LETTERS = {
 
 def short_code(code: str) -> str | None:
     """The code of one language in ISO 639-1, with what stands behind it (`pt_br` is pt-br); None
-    where it is none, as names of families of languages are."""
+    if it is none, as names of families of languages are."""
     language, separator, rest = code.strip().replace("_", "-").partition("-")
     if len(language) != 2:
         known = _TWO_LETTERS.get(language.lower())
@@ -80,7 +80,7 @@ def marian_languages(
     target: CheckpointLanguage,
 ) -> Languages:
     """The languages of a model of Marian: the chosen ones, else those that its checkpoint names,
-    else, of the target, all of which the source's vocabulary has tags. Raises ExportError where
+    else, of the target, all of which the source's vocabulary has tags. Raises ExportError if
     no language is known."""
     read = choice.source or source.code
     tags = language_tags(source_written)

@@ -24,7 +24,7 @@ def is_cut_by_bpe(written: Iterable[str]) -> bool:
 
 
 def find_codes(source: Path, places: Iterable[Path]) -> tuple[Path, Path]:
-    """The codes of source and target in one of the folders; raises ExportError where there are
+    """The codes of source and target in one of the folders; raises ExportError if there are
     none."""
     found = find_pair(places, _PAIR, _SHARED)
     if found is not None:
@@ -37,7 +37,7 @@ def find_codes(source: Path, places: Iterable[Path]) -> tuple[Path, Path]:
 
 def read_codes(path: Path) -> str:
     """The merges in a file of subword-nmt or fastBPE, as the first writes them. fastBPE writes no
-    version, and a count after each merge. Raises ExportError where it is neither."""
+    version, and a count after each merge. Raises ExportError if it is neither."""
     try:
         lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
     except (OSError, ValueError) as error:

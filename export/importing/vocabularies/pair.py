@@ -55,7 +55,7 @@ def one_pair(source: Path, choice: LanguageChoice, package: Mapping[str, Any]) -
 
 
 def check_tags(source: Path, written: Written) -> None:
-    """Raise ExportError for a vocabulary with tags of several languages, where the checkpoint does
+    """Raise ExportError for a vocabulary with tags of several languages, if the checkpoint does
     not say how they are used."""
     tag = next(filter(_TAG.fullmatch, (*written.source, *written.target)), None)
     if tag is not None:
@@ -74,7 +74,7 @@ def find_pieces(
 ) -> Pieces:
     """The vocabulary with what cuts texts for it, which lies in one of the folders: the vocabulary
     says whether it is SentencePiece or codes of BPE. `control` are the pieces that no text has.
-    Raises ExportError where it is not there."""
+    Raises ExportError if it is not there."""
     sides = (written.source, written.target)
     silent = [frozenset(i for i, piece in enumerate(side) if piece in control) for side in sides]
     found = dict.fromkeys((*places, source))
@@ -103,7 +103,7 @@ def special_piece_ids(
 
 
 def check_special(source: Path, written: Written, ids: Mapping[str, int]) -> None:
-    """Raise ExportError where the source's own vocabulary has these pieces at other ids: the
+    """Raise ExportError if the source's own vocabulary has these pieces at other ids: the
     unknown and the end have one id on both sides."""
     for piece, number in ids.items():
         if written.source[number : number + 1] != [piece]:
@@ -115,7 +115,7 @@ def check_special(source: Path, written: Written, ids: Mapping[str, int]) -> Non
 
 def find_sentencepiece(source: Path, *places: Path) -> tuple[Path, Path]:
     """The SentencePiece models of source and target in one of the folders; raises ExportError
-    where there are none."""
+    if there are none."""
     found = find_pair(dict.fromkeys((*places, source)), _PAIR, _SHARED)
     if found is not None:
         return found

@@ -47,7 +47,7 @@ def text_side(
     source_end: bool = True,
 ) -> TextSide:
     """The text side of a checkpoint at `source`, whose sources end with eos where `source_end`;
-    raises ExportError where a file of it is no such vocabulary."""
+    raises ExportError if a file of it is no such vocabulary."""
     if isinstance(pieces, FastTokenizerFile):
         both = fast_vocabulary(pieces.content, vocab_size, special_ids, source)
         return TextSide(
@@ -67,7 +67,7 @@ def fast_vocabulary(
     content: bytes, vocab_size: int, special_ids: SpecialIds, source: Path
 ) -> FastVocabulary:
     """The vocabulary in the content of a file of the `tokenizers` library, which was read at
-    `source`; raises ExportError where it is none."""
+    `source`; raises ExportError if it is none."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / TOKENIZER
         path.write_bytes(content)

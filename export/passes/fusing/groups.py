@@ -28,7 +28,7 @@ class RowRounding:
     rows: str
     """The value [M,K] that they round, after Relu where that is in the group."""
     signed: bool
-    """False where nothing is below zero, since it is what Relu gives."""
+    """False if nothing is below zero, since it is what Relu gives."""
     inputs: tuple[str, str, str]
     """The zero points [M], the least peak, and what a peak is times for its scale."""
     outputs: tuple[str, str]
@@ -80,7 +80,7 @@ class Groups:
         return node.op_type == "QuantizeLinear" and set(node.input[1:]) <= self.constants.keys()
 
     def row_rounding(self, node: NodeProto) -> RowRounding | None:
-        """The rounding of rows that ends with a QuantizeLinear; None where it is another.
+        """The rounding of rows that ends with a QuantizeLinear; None if it is another.
 
         x -> Abs -> ReduceMax -> Max -> Mul -> QuantizeLinear -> u8
                                             -> Unsqueeze -> scales
@@ -174,7 +174,7 @@ class Groups:
         return found
 
     def number(self, name: str) -> float | None:
-        """The value of a scalar constant; None where it is none."""
+        """The value of a scalar constant; None if it is none."""
         constant = self.constants.get(name)
         if constant is None or constant.dims:
             return None

@@ -119,7 +119,7 @@ def scale_by_yarn(header: GgufHeader, read: ImportedLanguageModel) -> None:
 
 
 def _yarn_numbers(header: GgufHeader, sizes: Sizes, longest: int) -> dict[str, float]:
-    """The numbers of YaRN, as llama.cpp takes them; raises ExportError where something else scales
+    """The numbers of YaRN, as llama.cpp takes them; raises ExportError if something else scales
     positions too."""
     path, name = header.options.path, header.key("rope.scaling")
     if sizes["rotary_scaling"] != "none" or "window_rotary_base" in sizes:
