@@ -1,1 +1,1 @@
-"""Outputs of language models, token by token; no HTTP."""
+"""Decodes outputs of language models, token by token; no HTTP."""

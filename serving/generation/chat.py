@@ -1,4 +1,4 @@
-"""The messages of a chat to a prompt, by the template that a model was trained with."""
+"""Writes the messages of a chat as a prompt, by the template that a model was trained with."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ if TYPE_CHECKING:  # a server of bundles without templates has nothing of its li
     from serving.bundle.fast_vocabulary import FastVocabulary
 
 Message = Mapping[str, str]
-"""`role` and `content`, as templates read them."""
+"""A message with `role` and `content`, as templates read it."""
 
 _BROKEN = "\0"
-"""Stands inside a special token that a message has written out; no text that is read holds it."""
+"""Character put inside a special token that a message spells out; texts that are read never contain
+it."""
 
 
 class _GenerationTag(Extension):
-    """What `{% generation %}` stands around is rendered as it is: training learns from it alone."""
+    """Renders the content of `{% generation %}` unchanged: only training needs the tag."""
 
     tags = {"generation"}  # noqa: RUF012
 
     def parse(self, parser: Parser) -> Node:
-        """A block whose text stays."""
+        """Returns a block whose content is rendered unchanged."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return CallBlock(self.call_method("_rendered"), [], [], body).set_lineno(line)
@@ -44,15 +45,15 @@ class _GenerationTag(Extension):
 
 
 class ChatTemplate:
-    """A template in Jinja, which runs in a sandbox: it reads messages and changes nothing.
+    """A Jinja template, which runs in a sandbox: it reads messages and changes nothing.
 
-    Its surroundings are those that `transformers` gives a template: `messages`, the special tokens
+    It can use the same names that `transformers` gives a template: `messages`, the special tokens
     by name, `add_generation_prompt`, `tools` and `documents`, which are none, `raise_exception`,
     `strftime_now`, `tojson` and the tag `generation`.
     """
 
     def __init__(self, source: str, vocabulary: FastVocabulary, special_ids: SpecialIds) -> None:
-        """Raises BundleError where the source is no template."""
+        """Compile the template. Raises BundleError if the source is not a valid template."""
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True,
             lstrip_blocks=True,
@@ -68,18 +69,18 @@ class ChatTemplate:
         special = sorted(vocabulary.special_tokens, key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, special)) or r"(?!)")
         self.source = source
-        """The template as it is written."""
+        """The template's source text."""
         try:
             self._template = environment.from_string(source)
         except TemplateError as error:
             raise BundleError(f"not a chat template: {' '.join(str(error).split())}") from error
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
-        """Token ids of a prompt that the assistant is to go on from.
+        """Token ids of a prompt that the assistant is to continue.
 
-        A special token that a message has written out is text like any other: none ends a message
-        before its time. Raises RequestError where the template refuses the messages, or one holds
-        what no model can read.
+        A special token that a message spells out is treated as ordinary text, so it cannot end a
+        message early. Raises RequestError if the template refuses the messages, or if one contains
+        text that no model can read.
         """
         for message in messages:
             check_text(message["role"], "messages")
@@ -130,7 +131,7 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Without the escapes for HTML that Jinja's own filter makes."""
+    """A value as JSON, without the escapes for HTML that Jinja's own filter adds."""
     return json.dumps(
         value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )

@@ -1,4 +1,4 @@
-"""Outputs as text, made token by token."""
+"""Turns the tokens of outputs into text, one by one."""
 
 from __future__ import annotations
 
@@ -11,49 +11,50 @@ from serving.search.sampling_options import GenerationOptions
 from serving.text.stream import TextStream
 
 Prompt = str | Sequence[int]
-"""Text, which stands at the beginning of a document, or token ids, which are taken as they are."""
+"""A prompt: text, which stands at the beginning of a document, or token ids, which are used as they
+are."""
 
 
 @dataclass(frozen=True)
 class TokenScore:
-    """One token with its natural log-probability."""
+    """A token with its natural log-probability."""
 
     token_id: int
     token: str
-    """Its written form, different for each id."""
+    """The token's written form, different for each id."""
     offset: int
-    """Where its text begins, in characters."""
+    """Position where the token's text begins, in characters."""
     log_prob: float | None
-    """None for the first of a prompt that is given as ids."""
+    """Log-probability; None for the first token of a prompt that is given as ids."""
     top: tuple[tuple[str, float], ...] = ()
-    """The likeliest tokens in its place, best first."""
+    """The likeliest tokens at the same position with their log-probabilities, best first."""
 
 
 @dataclass(frozen=True)
 class Generation:
-    """One of the outputs of a prompt, as text and as the tokens it is made of."""
+    """An output of a prompt, as text and as the tokens that make it up."""
 
     text: str
     tokens: tuple[TokenScore, ...]
-    """The end of a text included where it was reached, those of a stop string not; offsets count
-    from the output's beginning."""
+    """The tokens, including the end of a text if it was reached, but not those of a stop string.
+    Offsets count from the beginning of the output."""
     finish_reason: str
     """`stop`: the end of a text or a stop string; `length`: max_length."""
     cumulative: float = 0.0
-    """Log-probability of all tokens that were generated."""
+    """Sum of the log-probabilities of all generated tokens."""
     num_generated: int = 0
-    """These tokens."""
+    """Number of generated tokens."""
 
     @property
     def mean_log_prob(self) -> float:
-        """Log-probability a token, by which `best_of` ranks."""
+        """Mean log-probability per token, by which `best_of` ranks outputs."""
         return self.cumulative / max(1, self.num_generated)
 
 
 class ChoiceBuilder:
-    """Makes text of the tokens of one output as they come.
+    """Turns the tokens of one output into text as they arrive.
 
-    A token is held back as long as its text is: nothing of a stop string shows.
+    A token is held back as long as its text is, so that no part of a stop string appears.
     """
 
     def __init__(
@@ -63,7 +64,8 @@ class ChoiceBuilder:
         prompt: Sequence[int],
         options: GenerationOptions,
     ) -> None:
-        """`ends` are the ids any of which ends a text; none of them is part of it."""
+        """Start an output after `prompt`. `ends` are the ids that end a text; they are not part of
+        it."""
         self._tokenizer, self._ends, self._options = tokenizer, ends, options
         self._stream = TextStream(tokenizer, prompt, options.stop)
         self._tokens: list[TokenScore] = []
@@ -71,7 +73,7 @@ class ChoiceBuilder:
         self._text = ""
         self._cumulative, self._count = 0.0, 0
         self.finish_reason = "" if options.max_length else "length"
-        """Empty while it goes on."""
+        """The reason why the output ended; empty while it continues."""
 
     def push(self, event: Generated) -> tuple[str, tuple[TokenScore, ...]]:
         """Add a token; returns the text and the tokens that are now certain."""
@@ -100,7 +102,7 @@ class ChoiceBuilder:
         return new, tuple(certain)
 
     def finished(self) -> Generation:
-        """The output, at its end."""
+        """The output, after its end."""
         return Generation(
             self._text, tuple(self._tokens), self.finish_reason, self._cumulative, self._count
         )
@@ -110,19 +112,20 @@ class ChoiceBuilder:
 
 
 def best_choices(choices: list[Generation], options: GenerationOptions) -> list[Generation]:
-    """Those to return: all in order, or with `best_of` the likeliest a token, best first."""
+    """The outputs to return: all in order, or with `best_of` those with the highest log-probability
+    per token, best first."""
     if options.best_of is not None:
         choices = sorted(choices, key=lambda choice: -choice.mean_log_prob)
     return choices[: options.num_hypotheses]
 
 
 def written_form(tokenizer: TextTokenizer, token_id: int) -> str:
-    """A token as programs see it: its text with its leading space, different for each id."""
+    """A token as clients see it: its text with its leading space, different for each id."""
     return tokenizer.pieces([token_id])[0].replace("\u2581", " ")
 
 
 def text_offsets(tokenizer: TextTokenizer, ends: Sequence[int], ids: Sequence[int]) -> list[int]:
-    """Where the text of each id begins in the text of all; the `ends` of texts have none."""
+    """Position in the whole text where the text of each id begins; ids in `ends` have no text."""
     stream, offsets = TextStream(tokenizer, ()), []
     for token in ids:
         offsets.append(stream.length)

@@ -1,4 +1,4 @@
-"""Prompts in, text out: a language model bundle, loaded."""
+"""The Python interface of language models: prompts in, text out."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Generator:
     """
 
     def __init__(self, bundle: str | Path, *, threads: int | None = None, workers: int = 1) -> None:
-        """Load and check a bundle, which a path or a model's name stands for; raises BundleError
-        where it cannot be used.
+        """Load and check a bundle, given as a path or a model's name. Raises BundleError if it
+        cannot be used.
 
-        `threads` (default: the processors at hand) are shared by `workers` batches that a scheduler
-        decodes at once. More than one is for models whose steps take long: much of a short one is
-        Python, which the threads of a process do one at a time; on a GPU there are no more than it
-        has streams for, one unless MACARON_CUDA_STREAMS says otherwise.
+        `threads` (default: the available processors) are shared by `workers` batches that a
+        scheduler decodes at once. More than one is for models whose steps take long: much of a
+        short step is Python, which the threads of a process run one at a time. On a GPU there are
+        no more batches than streams, one unless MACARON_CUDA_STREAMS says otherwise.
         """
         for name, count in (("threads", threads), ("workers", workers)):
             if count is not None and count < 1:
@@ -61,12 +61,12 @@ class Generator:
 
     @property
     def tokenizer(self) -> TextTokenizer:
-        """The one vocabulary that prompts are read with and outputs written with."""
+        """The vocabulary that prompts are read with and outputs are written with."""
         return self.prompts.tokenizer
 
     @property
     def default_options(self) -> GenerationOptions:
-        """What the bundle's manifest sets for a request that leaves options open."""
+        """Options from the bundle's manifest, for requests that do not set them."""
         return self.prompts.default_options
 
     def engine(self) -> RunningPrompts:
@@ -84,10 +84,10 @@ class Generator:
         *,
         progress: Callable[[int], None] | None = None,
     ) -> list[list[Generation]]:
-        """`num_hypotheses` outputs for each prompt, best first where there is a ranking.
+        """Generate `num_hypotheses` outputs for each prompt, best first if they are ranked.
 
         `progress` is called with the number of prompts just finished. Raises RequestError for a
-        prompt that cannot be read, DecodingError where the model fails on one.
+        prompt that cannot be read, and DecodingError if the model fails on one.
         """
         many = isinstance(prompts, Sequence) and not isinstance(prompts, str)
         if many and prompts and isinstance(prompts[0], int):
@@ -103,7 +103,7 @@ class Generator:
         return self._sample(encoded, options, progress)
 
     def score(self, prompts: Sequence[Prompt], num_logprobs: int = 0) -> list[list[TokenScore]]:
-        """The tokens of each prompt with their log-probabilities, eos not among them.
+        """The tokens of each prompt with their log-probabilities, without eos.
 
         Raises RequestError for a prompt that cannot be read.
         """
@@ -157,7 +157,8 @@ class Generator:
         ]
         waiting: list[SampledOutput] = []
         places: dict[int, tuple[int, int]] = {}
-        """Of each output by its key: which prompt it belongs to, and which of its choices it is."""
+        """The prompt that each output belongs to, and the number of the choice, by the output's
+        key."""
         for index, prompt in enumerate(prompts):
             keys = range(len(places), len(places) + count)
             waiting += self.prompts.outputs(keys, prompt, options, options.own_seed())

@@ -1,4 +1,4 @@
-"""Language models as a preset wants them."""
+"""Loads language models as a preset requires."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _PROBE_ROWS: dict[Preset, int] = {"latency": 1, "throughput": 16}
 
 
 def load_generator(folder: Path, preset: Preset, threads: int) -> Generator:
-    """A language model's bundle: one batch, with as many threads as are fastest for a short prompt,
-    or for throughput for many; raises BundleError. On a GPU there are as many batches as it has
-    streams for, and threads have little to do."""
+    """Load a language model's bundle. It decodes one batch, with as many threads as are fastest for
+    a short prompt, or for throughput with as many as are fastest for many prompts. On a GPU there
+    are as many batches as it has streams for, and threads matter little. Raises BundleError."""
     if not computes_on_cpu(parse_manifest(folder)):
         return Generator(folder, threads=1, workers=MOST_STREAMS)
     options = GenerationOptions(max_length=16, temperature=0.0)

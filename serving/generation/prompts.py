@@ -1,4 +1,4 @@
-"""What a language model's bundle makes of prompts, and of what the search finds; it runs no
+"""Prepares prompts for a language model, and turns the search's results into outputs; it runs no
 model."""
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 
 class PromptProcessor:
-    """A language model's tokenizer, chat template and defaults, which are all that prompts take."""
+    """A language model's tokenizer, chat template and default options: everything that the handling
+    of prompts needs."""
 
     def __init__(
         self, manifest: Manifest, tokenizer: TextTokenizer, chat: ChatTemplate | None = None
@@ -49,11 +50,11 @@ class PromptProcessor:
 
     @property
     def default_options(self) -> GenerationOptions:
-        """What the bundle's manifest sets for a request that leaves options open."""
+        """Options from the bundle's manifest, for requests that do not set them."""
         return parse_generation_options(self.manifest.search)
 
     def encode(self, prompt: Prompt) -> list[int]:
-        """Token ids of a prompt, never empty: a text stands at the beginning of a document.
+        """Token ids of a prompt, never empty; a text is read as the beginning of a document.
 
         Raises RequestError for text or ids that the model cannot read.
         """
@@ -73,7 +74,7 @@ class PromptProcessor:
     def encode_chat(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of a prompt after which the assistant's next message follows.
 
-        Raises RequestError where the model has no chat template, or its template refuses the
+        Raises RequestError if the model has no chat template, or if its template refuses the
         messages.
         """
         if self.chat is None:
@@ -85,13 +86,13 @@ class PromptProcessor:
         return self.chat.encode(messages)
 
     def num_added(self, prompt: Prompt) -> int:
-        """How many ids `encode` puts before those of the prompt itself."""
+        """Number of ids that `encode` puts before those of the prompt itself."""
         if not isinstance(prompt, str):
             return 0
         return len(self.tokenizer.beginning) or int(not prompt)
 
     def check_options(self, options: GenerationOptions) -> None:
-        """Raise InvalidOptionError for options that this model cannot follow."""
+        """Raise InvalidOptionError for options that this model does not support."""
         size = self.manifest.sizes.vocab_size
         for token, _ in options.logit_bias:
             if not 0 <= token < size:
@@ -106,14 +107,15 @@ class PromptProcessor:
             )
 
     def longest(self, limit: int) -> int:
-        """Tokens of prompt and output together: the limit, or what the model itself can read."""
+        """Largest number of tokens of prompt and output together: the limit, or the model's own if
+        that is less."""
         return min(limit, self.manifest.sizes.max_positions or limit)
 
     def check_length(
         self, ids: Sequence[int], options: GenerationOptions, limit: int | None = None
     ) -> None:
-        """Raise ContextLengthError where prompt and output have more tokens than the limit, or than
-        the model can read."""
+        """Raise ContextLengthError if prompt and output together have more tokens than the limit,
+        or than the model can read."""
         own = self.manifest.sizes.max_positions
         most = own if limit is None else self.longest(limit)
         if most is not None and len(ids) + options.max_length > most:
@@ -133,16 +135,16 @@ class PromptProcessor:
         ]
 
     def builder(self, prompt: Sequence[int], options: GenerationOptions) -> ChoiceBuilder:
-        """What makes text of one output of a prompt."""
+        """A builder for the text of one output of a prompt."""
         return ChoiceBuilder(self.tokenizer, self.manifest.ends, prompt, options)
 
     def search(self, prompt: Sequence[int], options: GenerationOptions) -> Sentence:
-        """The sentence of a beam search that goes on from a prompt."""
+        """The sentence with which a beam search continues a prompt."""
         first, *others = prompt
         return Sentence((), options.search_options, others, start=first, ends=self.manifest.ends)
 
     def complete_search(self, prompt: list[int], finished: Finished) -> list[Generation]:
-        """What a beam search has found; raises the DecodingError that ended it."""
+        """The outputs that a beam search has found. Raises the DecodingError that ended it."""
         if finished.error is not None:
             raise finished.error
         return [self._from_hypothesis(prompt, found) for found in finished.hypotheses]
@@ -150,9 +152,9 @@ class PromptProcessor:
     def prompt_scores(
         self, prompt: Prompt, ids: list[int], scores: PromptScores, num_logprobs: int
     ) -> list[TokenScore]:
-        """The ids of a prompt with what one row of a batch has found for all but the first.
+        """The ids of a prompt, with the scores in one row of a batch for all but the first.
 
-        Raises DecodingError where that is not finite.
+        Raises DecodingError if a score is not finite.
         """
         if isinstance(prompt, str):
             spans = self.tokenizer.spans(prompt)
@@ -185,7 +187,8 @@ class PromptProcessor:
 
 
 def load_prompts(folder: Path) -> PromptProcessor:
-    """Check a bundle and read what prompts take; raises BundleError where it cannot be used."""
+    """Check a bundle, and load what the handling of prompts needs. Raises BundleError if it cannot
+    be used."""
     manifest = read_manifest(folder)
     if manifest.task != "generate":
         raise BundleError(f"{folder}: task must be 'generate', got {manifest.task!r}")
@@ -194,7 +197,7 @@ def load_prompts(folder: Path) -> PromptProcessor:
 
 
 def _load_chat(folder: Path, manifest: Manifest, tokenizer: TextTokenizer) -> ChatTemplate | None:
-    """The chat template of a bundle that has one."""
+    """Load the chat template of a bundle, if it has one."""
     name = manifest.tokenizer.chat_template_file
     if name is None:
         return None

@@ -34,7 +34,7 @@ class _Prompt:
     number: int
     task: PromptTask
     choices: dict[int, ChoiceBuilder] = field(default_factory=dict)
-    """Its sampled outputs, in order, by row key."""
+    """Builders of the prompt's sampled outputs, in order, by row key."""
     tokens: tuple[TokenScore, ...] = ()
     """Scores of the prompt's own tokens, if they were requested."""
 
@@ -55,11 +55,11 @@ class RunningPrompts:
         self._prompts: dict[int, _Prompt] = {}
         self._batch = GenerationBatch(self._stepper, guesses=True)
         self._rows: dict[int, tuple[_Prompt, int]] = {}
-        """The prompt of each row of the batch and which of its choices it is, by the row's key."""
+        """The prompt of each row of the batch, and the number of the choice, by row key."""
         self._readings: list[_Reading] = []
-        """Those that have waited longest first."""
+        """Prompts that are being read; those that have waited longest come first."""
         self._shortest = False
-        """Whether those with the least left get the next chunk."""
+        """Whether the prompts with the fewest chunks left get the next chunk."""
         self._searches: dict[int, BeamSearch] = {}
 
     def join(self, tasks: Mapping[int, PromptTask]) -> None:
@@ -122,8 +122,9 @@ class RunningPrompts:
         self._batch.close()
 
     def _read(self) -> None:
-        """One chunk, in turn of the prompts that have waited longest and of those with the least
-        left: a short one does not wait for the end of a long one. At their end they join."""
+        """Read one chunk, alternately of the prompts that have waited longest and of those with the
+        fewest chunks left, so that a short prompt does not wait for the end of a long one. Prompts
+        that have been read join the batch."""
         shortest = min(self._readings, key=lambda each: each.left)
         reading = shortest if self._shortest else self._readings[0]
         self._shortest = not self._shortest
@@ -244,9 +245,9 @@ class _Reading:
         """Token ids of each prompt; several tasks may share one."""
         labels = [ids[1:] for ids in unique] if score else None
         self.result: tuple[Prompted, PromptScores | None] | None = None
-        """Once all has been read."""
+        """The prompts and their scores, once everything has been read."""
         self.left = chunks(prompts[0].task.ids[:-1])
-        """Chunks that are not read yet."""
+        """Number of chunks that have not been read yet."""
         self._steps = stepper.read([ids[:-1] for ids in unique], labels)
 
     def advance(self) -> bool:
@@ -260,6 +261,6 @@ class _Reading:
         return self.result is not None
 
     def close(self) -> None:
-        """Free the caches of prompts that nobody wants any more, in the thread that decodes. The
-        garbage collector would do it later, in the middle of whatever runs then."""
+        """Free the caches of prompts that nobody wants any more, in the thread that decodes.
+        Otherwise the garbage collector would do so later, in the middle of other work."""
         self._steps.close()

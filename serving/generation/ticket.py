@@ -38,7 +38,7 @@ class Delta:
     text: str
     tokens: tuple[TokenScore, ...]
     finish_reason: str
-    """Why the output ended; empty while it goes on."""
+    """The reason why the output ended; empty while it continues."""
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class PromptWork(Work[PromptTask, PromptRead | Delta, GenerationDone]):
         """The same since the work last joined a batch."""
 
     def expire(self) -> bool:
-        """Whether the request has ended; an overdue one fails now."""
+        """Whether the request has ended. If it is overdue, it fails now."""
         return self._ticket.expire()
 
     def start(self, began: float, encode_s: float, batch_size: int) -> None:
