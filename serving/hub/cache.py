@@ -1,8 +1,9 @@
-"""The models that were pulled or imported, each in a folder of the cache with a note of what it is.
+"""The models that were pulled or imported, each in a folder of the cache with a note about it.
 
 models/<name>/<revision>-<precision>/model.json   the note, written last
                                      <title>/     the bundle
-downloads/<name>/                                 files on their way, of what is no repository
+downloads/<name>/                                 unfinished downloads of files that are not
+                                                  in a repository
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class Note:
-    """What is recorded about a cached model beside its bundle's manifest."""
+    """Facts about a cached model that its bundle's manifest does not contain."""
 
     name: str
     """The name as requested."""
@@ -128,7 +129,7 @@ def newest(name: str) -> Entry | None:
 
 
 def remove(name: str) -> list[Entry]:
-    """Delete all revisions and precisions of a name, and the rest of its downloads; returns the
+    """Delete all revisions and precisions of a name, and the rest of its downloads. Returns the
     deleted models."""
     with locked(name):
         gone = [entry for entry in entries() if entry.note.name == name]

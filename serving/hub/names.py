@@ -14,7 +14,7 @@ FORMS = (
     "OWNER/NAME of a hub (with @REVISION, or :FILE.gguf), firefox:FROM-TO, argos:FROM-TO, or "
     "https://HOST/FILE#sha256=HASH"
 )
-"""What a name may be, for messages."""
+"""Forms of a name, for messages."""
 _PART = r"[A-Za-z0-9](?:[\w.-]*\w)?"
 _HUB = re.compile(
     r"(?:https?://(?:www\.)?(?:huggingface|hf)\.co/)?"
@@ -25,7 +25,7 @@ _PAIR = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z]+)*-[A-Za-z]{2,3}(?:[-_][A-Za-z
 _SHA256 = re.compile(r"sha256=([0-9a-fA-F]{64})")
 _UNSAFE = re.compile(r"[^\w.-]+")
 _DEVICES = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
-"""Names that are no files on Windows, whatever follows a dot."""
+"""Names that cannot be files on Windows, whatever follows a dot."""
 _LONGEST = 100
 
 
@@ -34,11 +34,11 @@ class HubName:
     """A repository on the hub of Hugging Face, or of a mirror."""
 
     repository: str
-    """OWNER/NAME."""
+    """Name of the repository, OWNER/NAME."""
     revision: str | None = None
-    """A branch, a tag or a commit; None is the main branch."""
+    """A branch, a tag or a commit; None selects the main branch."""
     file: str | None = None
-    """A file of GGUF, where the repository has several."""
+    """A GGUF file, for repositories with several."""
 
     def __str__(self) -> str:
         revision = f"@{self.revision}" if self.revision else ""
@@ -55,7 +55,7 @@ class FirefoxName:
     """A student that Mozilla publishes for Firefox."""
 
     pair: str
-    """Source and target as Mozilla's list has them, with a hyphen between: `de-en`."""
+    """Source and target as Mozilla's list has them, joined by a hyphen: `de-en`."""
 
     def __str__(self) -> str:
         return f"firefox:{self.pair}"
@@ -71,7 +71,7 @@ class ArgosName:
     """A package of Argos Translate."""
 
     pair: str
-    """Source and target as the index has them, with a hyphen between: `de-en`."""
+    """Source and target as the index has them, joined by a hyphen: `de-en`."""
     sha256: str | None = None
     """The expected hash of the package, because the index has none."""
 
@@ -96,7 +96,7 @@ class UrlName:
 
     @property
     def file(self) -> str:
-        """The file's name, but for what file systems may not take."""
+        """The file's name, without characters that file systems may not accept."""
         return _safe(urlsplit(self.url).path.rpartition("/")[2])
 
     @property
@@ -179,7 +179,7 @@ def _of_url(given: str) -> UrlName:
 
 
 def slug(text: str) -> str:
-    """A text as a folder name of at most 100 characters, which any system takes."""
+    """A text as a folder name of at most 100 characters, which every system accepts."""
     plain = _safe(_UNSAFE.sub("--", text).strip("-."))
     if len(plain) <= _LONGEST:
         return plain

@@ -52,9 +52,10 @@ def bundle_folder(given: str | Path) -> Path:
 
 
 def served_bundle(given: str) -> Path:
-    """The same for `macaron serve`: a path may also be a checkpoint, which is imported once.
+    """The folder of a bundle for `macaron serve`. A path may also be a checkpoint, which is
+    imported once.
 
-    Raises ModelNameError likewise.
+    Raises ModelNameError as `bundle_folder` does.
     """
     bundle = bundle_folder(given).absolute()
     return bundle if (bundle / MANIFEST).is_file() else pull_path(bundle, AUTO).bundle

@@ -1,4 +1,4 @@
-"""Archives, unpacked into a folder and nowhere else."""
+"""Unpacks archives into a folder and nowhere else."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _ZIPS = (".zip", ".argosmodel")
 
 
 def unpacked(name: str, path: Path, folder: Path) -> Path:
-    """The content of an archive in a folder, or a link to a file that is none.
+    """Unpack an archive into a folder; a file that is not an archive becomes a link there.
 
-    Returns the file; of an archive the folder, or the one folder that is all of its content. Raises
-    ModelNameError for a damaged archive, which is deleted, and where it finds no room.
+    Returns the file. For an archive it returns the folder, or the only folder in it if there is
+    nothing else. Raises ModelNameError for a damaged archive, which is deleted, and if there is not
+    enough disk space.
     """
     try:
         if path.name.endswith(_ZIPS):

@@ -1,5 +1,5 @@
-"""Downloads of files by URL. A file is complete and matches its hash, or is not there; interrupted
-downloads are resumed."""
+"""Downloads files by URL. A file is complete and matches its hash, or it does not exist;
+interrupted downloads are resumed."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ class RemoteFile:
     size: int
     """Bytes; 0 if unknown."""
     sha256: str | None
-    """None if its publisher has none."""
+    """Hash of the file; None if its publisher gives none."""
 
 
 def read_json(name: str, url: str) -> Any:
-    """What a URL gives as JSON, for the model of that name; raises ModelNameError."""
+    """Read JSON from a URL; `name` is the model's, for messages. Raises ModelNameError."""
     return _json(name, url)[0]
 
 
 def read_pages(name: str, url: str) -> list[dict[str, Any]]:
-    """The objects of `data` on this page and on those that follow it (`Next-Page`)."""
+    """Yield the objects in `data` of this page and of the pages after it (`Next-Page`)."""
     found: list[dict[str, Any]] = []
     following: str | None = url
     while following:
@@ -74,8 +74,8 @@ def _json(name: str, url: str) -> tuple[Any, HTTPMessage]:
 
 
 def size_of(name: str, urls: Sequence[str]) -> int:
-    """Bytes of the file at the first of these URLs that answers, 0 where it does not say; raises
-    ModelNameError where none answers."""
+    """Size in bytes of the file at the first URL that answers; 0 if the server does not give it.
+    Raises ModelNameError if none answers."""
     *_, last = urls
     for url in urls:
         try:
@@ -96,9 +96,9 @@ def missing_bytes(name: str, files: Sequence[RemoteFile]) -> int:
 
 
 def downloaded(name: str, files: Sequence[RemoteFile]) -> list[Path]:
-    """The files in the cache's folder of downloads, in their order.
+    """Download files into the cache's folder of downloads; returns them in order.
 
-    Raises ModelNameError for a file that cannot be had, or that has another hash than it must.
+    Raises ModelNameError for a file that cannot be downloaded, or whose hash is wrong.
     """
     folder = downloads_folder(name)
     with locked(f"{name} download"):
@@ -127,8 +127,8 @@ def _downloaded(name: str, file: RemoteFile, folder: Path) -> Path:
 def check_hash(name: str, source: str, path: Path, sha256: str) -> None:
     """Compare a downloaded file with the hash that its publisher, or a user, gives for it.
 
-    Raises ModelNameError where it has another, and deletes it first; of a link, what it leads to.
-    `source` is its URL or its name at the publisher, for the message.
+    If they differ, deletes the file, or the file that a link leads to, and raises ModelNameError.
+    `source` is the file's URL or its name at the publisher, for the message.
     """
     found = file_hash(path)
     if found != sha256:
@@ -141,7 +141,7 @@ def check_hash(name: str, source: str, path: Path, sha256: str) -> None:
 
 
 def _fill(name: str, file: RemoteFile, part: Path) -> None:
-    """Download the rest of a file, from wherever it can be had."""
+    """Download the rest of a file from the first URL that provides it."""
     progress = ProgressLine(file.size // 1000, f"kB of {file.name}", _size(part) // 1000)
     reasons = []
     for url in file.urls:
@@ -156,8 +156,8 @@ def _fill(name: str, file: RemoteFile, part: Path) -> None:
 
 
 def _follow(url: str, part: Path, progress: ProgressLine) -> str:
-    """Write the rest of a file from one URL, which is asked again for as long as something comes;
-    returns why it did not come to the end, or nothing where it did."""
+    """Write the rest of a file from one URL, which is asked again as long as data arrive. Returns
+    the reason why the file is incomplete, or an empty text."""
     tries = _TRIES
     while True:
         before = _size(part)
@@ -176,7 +176,8 @@ def _follow(url: str, part: Path, progress: ProgressLine) -> str:
 
 
 def _append(url: str, part: Path, progress: ProgressLine) -> bool:
-    """Write what a server gives of the rest of a file; returns whether that was all of it."""
+    """Append the data that a server sends for the rest of a file. Returns whether the file is
+    complete."""
     start = _size(part)
     asked = {"Range": f"bytes={start}-"} if start else {}
     try:

@@ -1,1 +1,2 @@
-"""Who publishes models, a module each, and what they share; nothing that needs PyTorch."""
+"""The publishers of models, one module for each, and what they share; nothing here needs
+PyTorch."""

@@ -1,5 +1,5 @@
-"""Packages of Argos Translate, by its index, whose place ARGOS_PACKAGE_INDEX names as it does for
-Argos Translate itself."""
+"""Packages of Argos Translate, found by its index. ARGOS_PACKAGE_INDEX names another index, as it
+does for Argos Translate itself."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _INDEX = "https://raw.githubusercontent.com/argosopentech/argospm-index/main/"
 
 
 def look(name: ArgosName) -> Published:
-    """The newest package of a pair.
+    """Look up the newest package of a pair.
 
-    Raises ModelNameError where the index cannot be read, or has no such pair.
+    Raises ModelNameError if the index cannot be read, or has no such pair.
     """
     label = str(name)
     index = f"{os.environ.get('ARGOS_PACKAGE_INDEX', '').strip() or _INDEX}index.json"

@@ -29,14 +29,15 @@ from serving.hub.publishers.published import Published, linked, listed_pairs, wh
 _SERVER = "https://firefox.settings.services.mozilla.com/v1"
 _RECORDS = "buckets/main/collections/translations-models/records"
 _NEEDED = ("model", "lex", "vocab", "srcvocab", "trgvocab")
-"""Types of files that a student consists of; one to judge translations is left out."""
+"""Types of files that a student consists of. Models that estimate a translation's quality are left
+out."""
 _RELEASE = re.compile(r"[\d.]+")
 
 
 def look(name: FirefoxName) -> Published:
-    """The newest release of a pair, or what comes before one where there is none.
+    """Look up the newest release of a pair, or the newest pre-release if there is none.
 
-    Raises ModelNameError where the list cannot be read, or has no such pair.
+    Raises ModelNameError if the list cannot be read, or has no such pair.
     """
     label = str(name)
     server = (os.environ.get("MACARON_FIREFOX_URL", "").strip() or _SERVER).rstrip("/")
@@ -69,7 +70,7 @@ def _pair(record: dict[str, Any]) -> str:
 def _newest(
     name: FirefoxName, found: Sequence[dict[str, Any]], records: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The records of one version of a pair, in an order of their own."""
+    """The records of the newest version of a pair, in a fixed order."""
     needed = [record for record in found if record.get("fileType") in _NEEDED]
     models = [str(record["version"]) for record in needed if record["fileType"] == "model"]
     if not models:
@@ -88,7 +89,8 @@ def _is_near(record: dict[str, Any], pair: str) -> bool:
 
 
 def _rank(version: str) -> tuple[bool, list[int]]:
-    """Releases after what comes before them (`2.0a1`), and by their numbers."""
+    """Sort key of versions: releases come after their pre-releases (`2.0a1`), and numbers are
+    compared as numbers."""
     return bool(_RELEASE.fullmatch(version)), [int(part) for part in re.findall(r"\d+", version)]
 
 

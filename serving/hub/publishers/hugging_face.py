@@ -43,10 +43,11 @@ _NO_ACCESS = (401, 403)
 
 
 def look(name: HubName) -> Published:
-    """What a repository holds now; without a network, what of it was downloaded before.
+    """Look up the present content of a repository; without a network, what was downloaded of it
+    before.
 
-    Raises ModelNameError for a repository that is not there, that is closed to this user, or that
-    holds no model.
+    Raises ModelNameError for a repository that does not exist, that this user may not read, or that
+    contains no model.
     """
     with _reported(name):
         resolved = HfApi().resolve_revision(name.repository, revision=name.revision).resolved
@@ -73,7 +74,7 @@ def look(name: HubName) -> Published:
 
 
 class _Repository:
-    """A repository at one commit, with the sha256 of files for which the hub gives one."""
+    """A repository at one commit, with the sha256 of the files for which the hub gives one."""
 
     def __init__(self, name: HubName, commit: str, hashes: Mapping[str, str]) -> None:
         self._name, self._commit, self._hashes = name, commit, hashes
@@ -100,24 +101,25 @@ class _Repository:
         linked([(file, place / file) for file in files], folder)
 
     def fetch_whole(self, files: Sequence[str], folder: Path) -> Path:
-        """Download all of a model; returns the file of it that was named, or its folder."""
+        """Download all files of a model. Returns the file that the name names, or the folder."""
         self.fetch(files, folder)
         gguf = [file for file in files if file.endswith(".gguf")]
         return folder / gguf[0] if gguf else folder
 
 
 class _Listing(NamedTuple):
-    """What the hub says of a repository without its files."""
+    """The hub's description of a repository, without its files."""
 
     sizes: Mapping[str, int]
-    """Bytes of each file."""
+    """Size of each file in bytes."""
     hashes: Mapping[str, str]
-    """The sha256 of each file in Git LFS, where weights are; the hub gives none for others."""
+    """The sha256 of each file in Git LFS, where the weights are; the hub gives none for other
+    files."""
     licence: str | None
 
 
 def _listing(name: HubName, commit: str) -> _Listing:
-    """Ask the hub; without a network, what it said at the download."""
+    """Ask the hub; without a network, use its answer at the time of the download."""
     try:
         info = HfApi().model_info(name.repository, revision=commit, files_metadata=True)
     except (httpx2.TransportError, OfflineModeIsEnabled):
@@ -138,7 +140,7 @@ def _licence(info: ModelInfo) -> str | None:
 
 
 def _bundle_files(name: HubName, commit: str) -> tuple[str, ...] | None:
-    """The files of a repository that is a bundle of this project; None where it is none."""
+    """The files of a repository that is a bundle of this project; None if it is not one."""
     path = hf_hub_download(name.repository, MANIFEST, revision=commit)
     try:
         tree = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -153,7 +155,7 @@ def _bundle_files(name: HubName, commit: str) -> tuple[str, ...] | None:
 
 @contextmanager
 def _reported(name: HubName) -> Iterator[None]:
-    """Raise what the library raises as one line that says what to do."""
+    """Convert the library's errors to ModelNameError with one line that says what to do."""
     hub = constants.ENDPOINT
     try:
         yield

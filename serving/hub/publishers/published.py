@@ -20,60 +20,62 @@ _NOT_COMMERCIAL = re.compile(r"(^|[-_ ])nc([-_ ]|$)|non-?commercial|research-onl
 
 @dataclass(frozen=True)
 class Published:
-    """What a name stands for at this moment. Nothing but what says this has been downloaded."""
+    """A published model that a name stands for at this moment. Only what is needed to know this has
+    been downloaded."""
 
     name: Name
     revision: str
-    """A commit, or a hash of what there is to download."""
+    """A commit, or a hash of the files to download."""
     licence: str | None
-    """As its publisher names it; None where nobody does."""
+    """The licence that its publisher names; None if there is none."""
     place: str
-    """Where it is downloaded from, for people."""
+    """The server or hub that it is downloaded from, for messages."""
     size: int
-    """Bytes of all files."""
+    """Size of all files in bytes."""
     missing: int
-    """Bytes of those that are not here yet."""
+    """Number of bytes that have not been downloaded yet."""
     download_folder: Path
-    """Where downloads go, for the room that they need."""
+    """Folder for downloads, whose disk needs room for them."""
     fetch_first: Callable[[Path], None]
-    """Put what says what the model is into a folder, if that can be had by itself."""
+    """Puts the files that describe the model into a folder, if they can be downloaded
+    separately."""
     fetch: Callable[[Path], Path]
-    """Put the whole model into a folder; returns what an import is given: the folder, a folder in
-    it, or a file."""
+    """Puts the whole model into a folder. Returns the path to import: the folder, a folder in it,
+    or a file."""
     is_bundle: bool | None = False
-    """Whether it is a bundle of this project, which needs no import; None where that shows when it
-    has been downloaded."""
+    """Whether it is a bundle of this project, which needs no import; None if that is only known
+    after the download."""
     remark: str = ""
-    """What else a user should know before it is downloaded."""
+    """Further remark for users before the download."""
 
     @property
     def pinned(self) -> Name:
-        """The name with the revision that it stands for now, where it has one."""
+        """The name with its present revision, if it has one."""
         if isinstance(self.name, HubName):
             return replace(self.name, revision=self.revision)
         return self.name
 
     @property
     def origin(self) -> str:
-        """The name with what says which revision of it this is."""
+        """The name with its revision, which identifies the content."""
         pinned = str(self.pinned)
         return pinned if self.revision in pinned else f"{pinned}, {self.revision[:_REVISION_SHOWN]}"
 
     @property
     def label(self) -> str:
-        """The name with its revision as people read it while it is fetched."""
+        """The name with its revision, as shown to people during a download."""
         name = replace(self.name, revision=None) if isinstance(self.name, HubName) else self.name
         return f"{str(name).partition('#')[0]}, {self.revision[:_REVISION_SHOWN]}"
 
 
 @contextmanager
 def fetched(published: Published, check: Callable[[Path], None] | None = None) -> Iterator[Path]:
-    """The model, downloaded; what is yielded is gone afterwards, and downloads that are kept by
-    nobody else are too, unless something fails: then the next try goes on from there.
+    """Download a model and yield its path. Afterwards it is deleted, and so are downloads that are
+    not kept elsewhere, unless something fails: then the next try continues from there.
 
-    `check` sees a folder with what says what the model is, before the rest is downloaded, and
-    raises what it likes. Raises ModelNameError where a disk has no room for the model, where it
-    cannot be downloaded, and where it is not what its hash says.
+    `check` gets a folder with the files that describe the model, before the rest is downloaded, and
+    may raise any error. Raises ModelNameError if a disk has no room for the model, if it cannot be
+    downloaded, and if a hash is wrong.
     """
     _announce(published)
     _check_room(published)
@@ -88,7 +90,7 @@ def fetched(published: Published, check: Callable[[Path], None] | None = None) -
 
 
 def _announce(published: Published) -> None:
-    """Say what is about to be downloaded, and under which licence it may be used."""
+    """Announce the download, and the licence under which the model may be used."""
     if published.size and not published.missing and published.licence is None:
         return  # it was said when it was downloaded
     size = size_text(published.size) if published.size else "of unknown size"
@@ -109,8 +111,8 @@ def _licence_text(licence: str | None) -> str:
 
 
 def _check_room(published: Published) -> None:
-    """Raise ModelNameError where there is no room for the downloads and for a bundle, which may be
-    as large as the model."""
+    """Raise ModelNameError if there is no room for the downloads and for a bundle, which may be as
+    large as the model."""
     needed: dict[int, list[tuple[Path, int]]] = {}
     wanted = ((published.download_folder, published.missing), (models_folder(), published.size))
     for folder, size in wanted:
@@ -136,7 +138,7 @@ def listed_pairs(near: Iterable[str], pairs: Iterable[str]) -> str:
 
 
 def whole(folder: Path) -> None:
-    """Nothing, of a model that comes in one piece: what it is shows when all of it is there."""
+    """Does nothing: a model that is downloaded in one piece shows what it is only afterwards."""
 
 
 def linked(sources: Sequence[tuple[str, Path]], folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which files of a repository a model consists of, by their names alone."""
+"""Selects the files of a repository that make up a model, by their names alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from serving.hub.names import HubName
 _CARD = "README.md"
 _CONFIG, _ADAPTER = "config.json", "adapter_config.json"
 _TEXTS = re.compile(r".*\.(json|txt|model|spm|jinja|ya?ml)|README\.md|.*bpecodes|codes?|.*\.codes")
-"""What holds a model's sizes, vocabulary and languages: small files, which are read first."""
+"""Names of files with a model's sizes, vocabulary and languages: small files, which are read
+first."""
 _POOLING = re.compile(r"\d+_Pooling/config\.json")
 _MARIAN = re.compile(r".*\.npz|(model|lex).*\.bin")
 _WEIGHTS = (
@@ -22,7 +23,8 @@ _WEIGHTS = (
     re.compile(r"pytorch_model\.bin"),
     re.compile(r"pytorch_model-\d+-of-\d+\.bin"),
 )
-"""Of `transformers`: safetensors before pickles, whole files before shards."""
+"""Names of the weights of `transformers`, in order of preference: safetensors before pickles, whole
+files before shards."""
 
 
 @dataclass(frozen=True)
@@ -30,16 +32,16 @@ class Selection:
     """The files of a model."""
 
     first: tuple[str, ...]
-    """What says what the model is; looked at before the rest is downloaded."""
+    """Files that describe the model; they are looked at before the rest is downloaded."""
     rest: tuple[str, ...]
     remark: str = ""
-    """What a user should know of the files; empty where there is nothing."""
+    """Remark for users about the files; empty if there is none."""
 
 
 def select(name: HubName, files: Sequence[str]) -> Selection:
-    """What to download of a repository with these files.
+    """Select the files to download from a repository with these files.
 
-    Raises ModelNameError where none of the forms that are imported is among them.
+    Raises ModelNameError if they include no format that can be imported.
     """
     root = [file for file in files if "/" not in file]
     texts = tuple(file for file in root if _TEXTS.fullmatch(file))

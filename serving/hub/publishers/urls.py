@@ -14,9 +14,9 @@ from serving.hub.publishers.published import Published, whole
 
 
 def look(name: UrlName) -> Published:
-    """What lies at a URL; whether it is a bundle shows when it has been downloaded.
+    """Look up the file at a URL. Whether it is a bundle is only known after the download.
 
-    Raises ModelNameError where its server does not answer.
+    Raises ModelNameError if its server does not answer.
     """
     label = str(name)
     file = RemoteFile(name.file, (name.url,), size_of(label, (name.url,)), name.sha256)
