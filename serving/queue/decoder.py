@@ -28,15 +28,15 @@ from serving.search.options import Group
 from serving.search.stepper import CacheCosts
 
 MAX_OVERTAKEN_S = 0.5
-"""How long smaller requests may overtake one that does not fit, in seconds."""
+"""Seconds during which smaller requests may overtake one that does not fit."""
 
 _LOOK_S, _RETRY_S = 1.0, 1.0
 """Seconds between checks for an idle engine, and between attempts to restart one."""
 _YIELD_S = 0.001
 """Seconds to leave waiting requests to another decoder that can start sooner."""
 FEWER_S = 60.0
-"""After a batch did not fit the device's memory: seconds with half the rows until the full number
-is tried again."""
+"""Seconds with half the rows after a batch that did not fit the device's memory, until the full
+number is tried again."""
 
 logger = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ class Work(ABC, Generic[Task, News, Outcome]):
 
     @abstractmethod
     def expire(self) -> bool:
-        """Whether nobody waits for the work any more; an overdue one fails now."""
+        """Whether nobody waits for the work any more. If it is overdue, it fails now."""
 
     def start(self, began: float, encode_s: float, batch_size: int) -> None:
         """Record the time of joining a batch (monotonic), the seconds of the encoder, and the

@@ -12,15 +12,16 @@ class BatchLimits:
     """Limits of one batch."""
 
     max_rows: int = 32
-    """Number of sentences."""
+    """Largest number of sentences."""
     max_tokens: int = 2048
-    """Rows x longest source, in tokens, padding included."""
+    """Largest number of rows times tokens of the longest source, which includes padding."""
     max_cache_bytes: int = 2 * 2**30
-    """Bytes of the cache in the worst case: no two beams share a slot."""
+    """Largest size of the cache in bytes in the worst case, in which no two beams share a slot."""
 
 
 GPU_LIMITS = BatchLimits(max_rows=256, max_tokens=16_384)
-"""On a GPU a step of 256 rows takes hardly longer than one of 32, which keep a CPU busy."""
+"""Limits on a GPU, where a step of 256 rows takes hardly longer than one of 32. On a CPU, 32 rows
+are enough to keep it busy."""
 
 
 def usual_limits(device: str) -> BatchLimits:
@@ -33,7 +34,7 @@ def usual_limits(device: str) -> BatchLimits:
 
 @dataclass(frozen=True, order=True)
 class Demand:
-    """What one work needs of a batch."""
+    """The share of a batch that one work needs."""
 
     group: Group
     """Rows of one group can share a batch."""

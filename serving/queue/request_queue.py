@@ -17,12 +17,14 @@ _LONGEST_RETRY_S = 60.0
 WAITING_SHARE = 0.5
 """Share of a request's time that it may spend waiting; the rest is for decoding."""
 STRETCH = 1.25
-"""How many times the duration on an idle server a request may take, if that exceeds its limit."""
+"""Largest duration of a request, as a multiple of its duration on an idle server, if that exceeds
+its limit."""
 _DONE_SHARE = 0.25
 """Share of the work that running requests are taken to have done where nothing has shown it. A
 share that is too small refuses some requests for a moment; one too large accepts a whole burst."""
 _FORGET_S = 10.0
-"""Once the queue is empty and nothing was taken for that long, the measured pace is forgotten."""
+"""Seconds after which the measured pace is forgotten, if the queue is empty and nothing was
+taken."""
 
 
 class Expiring(Protocol):
@@ -34,7 +36,7 @@ class Expiring(Protocol):
         ...
 
     def expire(self) -> bool:
-        """Whether it has ended; an overdue one fails now."""
+        """Whether it has ended. If it is overdue, it fails now."""
         ...
 
 

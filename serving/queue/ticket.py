@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class RequestTiming:
-    """How the time of a request was spent, in seconds."""
+    """The times that a request has spent in each stage, in seconds."""
 
     queue_s: float
     encode_s: float
@@ -32,7 +32,7 @@ class RequestTiming:
 
 
 class Ticket(Generic[Result]):
-    """One request on its way through a scheduler; the first event that ends it wins."""
+    """A request on its way through a scheduler; the first event that ends it wins."""
 
     def __init__(self, timeout_s: float | None = None) -> None:
         """`timeout_s` is the time to the deadline, in seconds; None sets no deadline."""
@@ -90,7 +90,7 @@ class Ticket(Generic[Result]):
 
     @property
     def done(self) -> bool:
-        """Whether the request has ended, for whatever reason."""
+        """Whether the request has ended, for any reason."""
         return self._future.done()
 
     def complete(self, outcome: Result) -> None:
@@ -112,7 +112,7 @@ class Ticket(Generic[Result]):
             self._future.set_exception(error)
 
     def expire(self) -> bool:
-        """Whether the request has ended; an overdue one fails now."""
+        """Whether the request has ended. If it is overdue, it fails now."""
         if self.done:
             return True
         if time.monotonic() <= self.deadline:
@@ -129,8 +129,8 @@ class HeldWork:
     queue: Callable[[], None]
     """Queues the work; raises what the scheduler raises."""
     at_once: int
-    """How many such works may run at the same time while nobody waits for anything. Fewer than a
-    batch has rows, so that a request that arrives finds room."""
+    """Largest number of such works that run at the same time while nobody waits for anything. It is
+    less than the rows of a batch, so that a new request finds room."""
 
 
 class OpenTickets:
@@ -146,7 +146,7 @@ class OpenTickets:
             self._tickets.update(tickets)
 
     def abandon(self) -> None:
-        """Fail the unfinished ones with NotReadyError."""
+        """Fail the unfinished requests with NotReadyError."""
         with self._lock:
             tickets = list(self._tickets)
         for ticket in tickets:
