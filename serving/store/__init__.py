@@ -1,5 +1,6 @@
-"""What outlives a request and a restart, in a database: SQLite or PostgreSQL by the same code.
+"""Stores data that must outlive a request or a restart in a database: SQLite or PostgreSQL by the
+same code.
 
-A kind of thing that is kept has a module of its own; `store` holds them together. Everything has an
-owner, and nothing of one owner is found by another. Nothing here knows of HTTP or of models.
+Each kind of data has a module of its own; `store` brings them together. Everything has an owner,
+and no owner can find the data of another. Nothing here depends on HTTP or on models.
 """

@@ -1,4 +1,4 @@
-"""The audit log: who administered what, and when. Nothing of it is ever changed."""
+"""The audit log: who did what as an administrator, and when. Entries are never changed."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _AUDIT = Table(
 
 
 def note_act(connection: Connection, address: str, act: str, subject: str, details: str) -> None:
-    """Note an act, within the transaction that does it."""
+    """Record an action, within the transaction that performs it."""
     values = {"time": now(), "address": address, "act": act, "subject": subject}
     connection.execute(insert(_AUDIT).values(details=details, **values))
 
 
 class AuditLog:
-    """Acts of administration, the newest first."""
+    """Administrative actions, the newest first."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def note(self, address: str, act: str, subject: str = "", details: str = "") -> None:
-        """Note an act that has no transaction of its own."""
+        """Record an action that has no transaction of its own."""
         with self._database.writing() as connection:
             note_act(connection, address, act, subject, details)
 
     def entries(self, most: int, before: int | None = None) -> list[AuditEntry]:
-        """At most so many entries, of those with a number below `before`."""
+        """At most `most` entries with a number below `before`, or of all."""
         query = select(_AUDIT).order_by(_AUDIT.c.number.desc()).limit(most)
         if before is not None:
             query = query.where(_AUDIT.c.number < before)

@@ -1,6 +1,6 @@
-"""The database: where it is, its transactions, and its shape.
+"""The database: its location, its transactions, and its schema.
 
-SQLite has a file beside the bundles and a journal that lets readers read while one writes;
+SQLite has a file beside the bundles, and a journal that lets readers read during a write;
 PostgreSQL is for several servers. Both are used from threads, never from the event loop.
 """
 
@@ -25,29 +25,30 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from serving.errors import RequestError, SettingsError, StoreUnavailableError, install_command
 
 METADATA = MetaData()
-"""The tables, which the modules of this room define. Times are seconds since 1970, in UTC."""
+"""The tables, which the modules of this package define. Times are seconds since 1970, in UTC."""
 
 OWNED = {"owned": True}
-"""Told of a table (`info`): its rows go with the key that is their owner. What is counted and what
-ends by itself does not."""
+"""`info` of a table whose rows are deleted together with the key that owns them. Usage counts and
+rows that expire are not marked."""
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _BUSY_S = 10
-"""Seconds that a writer waits for another one."""
+"""Seconds that a writer waits for another writer."""
 _CONNECTIONS = 8
 _MIGRATION_LOCK = 0x6D616361
-"""Held on PostgreSQL by the process that brings the database up to date: an arbitrary number."""
+"""Number of the lock that a process holds on PostgreSQL while it brings the schema up to date; it
+is arbitrary."""
 
 
 class Database:
-    """One database, brought up to date when it is opened."""
+    """A database, whose schema is brought up to date when it is opened."""
 
     def __init__(self, url: str, folder: Path) -> None:
         """Open `sqlite:///FILE` (relative to `folder`; a fourth slash begins an absolute path) or
-        `postgresql://...`, create what is not there, and bring an older one up to date.
+        `postgresql://...`. Creates missing tables and updates an older schema.
 
         Raises SettingsError for another kind of URL and for a database that a newer version has
-        written, StoreUnavailableError where it cannot be reached.
+        written, and StoreUnavailableError if it cannot be reached.
         """
         self._engine = _engine(_parsed(url, folder))
         try:
@@ -68,29 +69,30 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A connection for a transaction that reads; raises StoreUnavailableError."""
+        """A connection for a transaction that reads. Raises StoreUnavailableError."""
         with _our_errors(), self._engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A connection for a transaction that writes, which is committed at its end, and undone
-        where an error ends it; raises StoreUnavailableError."""
+        """A connection for a transaction that writes. It is committed at its end, and rolled back
+        after an error. Raises StoreUnavailableError."""
         with _our_errors(), self._engine.connect() as connection:
             connection = connection.execution_options(writes=True)
             with connection.begin():
                 yield connection
 
     def alone(self, connection: Connection, table: str, owner: str = "") -> None:
-        """Have nobody else add to what an owner has in a table until the transaction ends, which
-        writes: else several that count it at once would all find room for one more."""
+        """Keep others from adding rows of an owner to a table until this writing transaction ends.
+        Otherwise several transactions that count the rows at once could each find room for one
+        more."""
         if self.dialect == "postgresql":  # on SQLite whoever writes is alone
             digest = hashlib.sha256(f"{table}/{owner}".encode()).digest()
             key = int.from_bytes(digest[:8], signed=True)
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
 
     def close(self) -> None:
-        """Close the connections; the database may be opened anew."""
+        """Close the connections; the database can be opened again."""
         self._engine.dispose()
 
     def _migrate(self) -> None:
@@ -115,7 +117,7 @@ class Database:
 
 
 def now() -> float:
-    """Seconds since 1970, as they stand in the tables."""
+    """The present time in seconds since 1970, as in the tables."""
     return time.time()
 
 
@@ -175,7 +177,8 @@ def _begin_sqlite(connection: Connection) -> None:
 
 @contextmanager
 def _our_errors() -> Iterator[None]:
-    """Raise what the database says in our own errors, without its statements and their values."""
+    """Convert the database's errors to this package's errors, without its statements and their
+    values."""
     try:
         yield
     except PoolTimeoutError as error:

@@ -1,4 +1,4 @@
-"""Answers to evaluations of translations, kept for those who ask for them later."""
+"""Evaluations of translations, kept for clients that ask for them later."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from serving.store.database import METADATA, OWNED, Database, now
 
 _KEPT_S = 86_400
 _MOST = 1000
-"""Of one owner; the oldest go first."""
+"""Largest number of an owner's evaluations; the oldest are deleted first."""
 _EVALUATIONS = Table(
     "evaluations",
     METADATA,
@@ -25,7 +25,7 @@ _EVALUATIONS = Table(
 
 class StoredEvaluations:
     """Evaluations by owner; safe to use from several threads. Every call raises
-    StoreUnavailableError where the database does not answer."""
+    StoreUnavailableError if the database does not answer."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -46,7 +46,7 @@ class StoredEvaluations:
         return id
 
     def get(self, owner: str, id: str) -> str | None:
-        """The answer of that id; None where the owner has none, or its time is up."""
+        """The answer with this id; None if the owner has none, or if it has expired."""
         table = _EVALUATIONS.c
         wanted = select(table.answer).where(
             table.id == id, table.owner == owner, table.created >= now() - _KEPT_S

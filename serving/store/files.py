@@ -1,4 +1,4 @@
-"""Files that are sent for jobs and that come of them: what is known of them, without content."""
+"""Files that are uploaded for jobs or result from them: their records, without content."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ _FILES = Table(
 
 
 class StoredFiles:
-    """The files of one database; safe to use from several threads, and from several servers."""
+    """The files of a database; safe to use from several threads, and from several servers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add(self, file: KeptFile, most: int) -> None:
-        """Note a file that was sent; raises QuotaExceededError where its owner has so many."""
+        """Record an uploaded file. Raises QuotaExceededError if its owner has too many already."""
         sent = (_FILES.c.owner == file.owner, _FILES.c.purpose == file.purpose)
         with self._database.writing() as connection:
             self._database.alone(connection, _FILES.name, file.owner)
@@ -61,21 +61,22 @@ class StoredFiles:
             connection.execute(insert(_FILES).values(**asdict(file)))
 
     def put(self, file: KeptFile) -> None:
-        """Note a file that came of a job, in the place of an earlier one of its id."""
+        """Record a file that resulted from a job; it replaces an earlier one with the same id."""
         with self._database.writing() as connection:
             connection.execute(delete(_FILES).where(_FILES.c.id == file.id))
             connection.execute(insert(_FILES).values(**asdict(file)))
 
     def get(self, owner: str, id: str) -> KeptFile | None:
-        """The file of that id, where it is this owner's and its time is not over."""
+        """The file with this id, if it belongs to this owner and has not expired; otherwise
+        None."""
         with self._database.reading() as connection:
             return _one(connection, owner, id)
 
     def page(
         self, owner: str, purpose: str | None, after: str | None, most: int, *, newest: bool
     ) -> list[KeptFile]:
-        """At most so many files of an owner, of a purpose where one is named, the newest first or
-        last, of those that stand behind the one `after`; none where there is no such one."""
+        """At most `most` files of an owner, of one purpose if `purpose` is given, the newest or the
+        oldest first, starting behind the file `after`; an empty list if there is no such file."""
         query = select(_FILES).where(_FILES.c.owner == owner, _FILES.c.expires >= now())
         if purpose is not None:
             query = query.where(_FILES.c.purpose == purpose)
@@ -93,7 +94,7 @@ class StoredFiles:
             return [KeptFile(**row) for row in rows]
 
     def keep_until(self, owner: str, id: str, expires: float) -> KeptFile | None:
-        """Keep a file at least until then; gives it, or None as `get` does."""
+        """Keep a file at least until `expires`. Returns it, or None as `get` does."""
         mine = (_FILES.c.id == id, _FILES.c.owner == owner)
         with self._database.writing() as connection:
             later = update(_FILES).where(*mine, _FILES.c.expires >= now())
@@ -102,19 +103,19 @@ class StoredFiles:
             return _one(connection, owner, id)
 
     def delete(self, owner: str, id: str) -> bool:
-        """Forget a file; False where there is none."""
+        """Delete a file's record. Returns False if there is none."""
         mine = (_FILES.c.id == id, _FILES.c.owner == owner)
         with self._database.writing() as connection:
             return bool(connection.execute(delete(_FILES).where(*mine)).rowcount)
 
     def remove_expired(self) -> list[str]:
-        """Forget the files whose time is over; gives their ids."""
+        """Delete the records of expired files; returns their ids."""
         over = delete(_FILES).where(_FILES.c.expires < now()).returning(_FILES.c.id)
         with self._database.writing() as connection:
             return list(connection.execute(over).scalars())
 
     def known(self, ids: Collection[str]) -> frozenset[str]:
-        """Those of at most some hundred ids that are files, whoever's."""
+        """The ids that belong to files of any owner; `ids` may be a few hundred."""
         with self._database.reading() as connection:
             found = connection.execute(select(_FILES.c.id).where(_FILES.c.id.in_(ids)))
             return frozenset(found.scalars())

@@ -1,4 +1,4 @@
-"""Glossaries in the database, and the indexes of those that were used last."""
+"""Glossaries in the database, and the recently used indexes in memory."""
 
 from __future__ import annotations
 
@@ -66,15 +66,17 @@ _DICTIONARIES = Table(
     Column("entries", Text, nullable=False),
 )
 _PLACE = 16
-"""Digits at the beginning of a version, by which the dictionaries of a glossary are ordered."""
+"""Number of digits at the beginning of a version, by which the dictionaries of a glossary are
+ordered."""
 _PAGE = 1000
 _CACHED_ENTRIES = 200_000
-"""Entries of the indexes that are kept in memory: about 100 MB."""
+"""Largest number of entries in the indexes that are kept in memory: about 100 MB."""
 
 
 @dataclass(frozen=True)
 class _Versioned:
-    """The index of a dictionary, and of which of its versions it is at least."""
+    """The index of a dictionary, and the version of the dictionary; the index may already be of a
+    newer one."""
 
     version: str
     index: TermIndex
@@ -83,8 +85,8 @@ class _Versioned:
 class Glossaries:
     """Glossaries by owner; safe to use from several threads.
 
-    An id that no glossary of the owner has raises UnknownGlossaryError. Every call raises
-    StoreUnavailableError where the database does not answer.
+    An id that does not belong to a glossary of the owner raises UnknownGlossaryError. Every call
+    raises StoreUnavailableError if the database does not answer.
     """
 
     def __init__(self, database: Database) -> None:
@@ -100,8 +102,8 @@ class Glossaries:
         dictionaries: Sequence[NewDictionary],
         limits: GlossaryLimits,
     ) -> StoredGlossary:
-        """Keep a new glossary; raises RequestError where two dictionaries have one language pair,
-        QuotaExceededError where the owner has as many glossaries as may be."""
+        """Store a new glossary. Raises RequestError if two dictionaries have the same language
+        pair, and QuotaExceededError if the owner already has the largest number of glossaries."""
         _check_pairs(dictionaries)
         found = StoredGlossary(str(uuid.uuid4()), name, now(), tuple(map(_head, dictionaries)))
         with self._database.writing() as connection:
@@ -121,8 +123,8 @@ class Glossaries:
     def page(
         self, owner: str, after: str | None = None, limit: int | None = None
     ) -> list[StoredGlossary]:
-        """The glossaries of an owner, the oldest first: at most `limit` of those behind the one
-        `after`, by default all."""
+        """The glossaries of an owner, the oldest first: at most `limit` of those behind the
+        glossary `after`, by default all."""
         found: list[StoredGlossary] = []
         with self._database.reading() as connection:
             while limit is None or len(found) < limit:
@@ -135,13 +137,13 @@ class Glossaries:
         return found
 
     def get(self, owner: str, id: str) -> StoredGlossary:
-        """What is known of a glossary."""
+        """The record of a glossary, without its entries."""
         with self._database.reading() as connection:
             return _one(connection, owner, id)
 
     def entries(self, owner: str, id: str, source: str, target: str) -> dict[str, str]:
-        """The entries of a glossary for a language pair; raises UnknownGlossaryError where it has
-        none for it."""
+        """The entries of a glossary for a language pair. Raises UnknownGlossaryError if it has none
+        for that pair."""
         with self._database.reading() as connection:
             _one(connection, owner, id)
             return _read(connection, id, source, target)
@@ -149,7 +151,7 @@ class Glossaries:
     def replace(
         self, owner: str, id: str, dictionary: NewDictionary, limits: GlossaryLimits
     ) -> StoredDictionary:
-        """Keep a dictionary in the place of the one for its language pair, or as a further one."""
+        """Store a dictionary: it replaces the one for its language pair, or is added."""
         return self._changed(owner, id, None, [dictionary], limits, merge=False)[0]
 
     def patch(
@@ -160,13 +162,13 @@ class Glossaries:
         dictionaries: Sequence[NewDictionary],
         limits: GlossaryLimits,
     ) -> StoredGlossary:
-        """Rename a glossary, where there is a name, and add entries to its dictionaries: a term
-        that is there gets the new translation. Both happen, or neither."""
+        """Rename a glossary, if `name` is given, and add entries to its dictionaries; an existing
+        term gets the new translation. Both happen, or neither."""
         self._changed(owner, id, name, dictionaries, limits, merge=True)
         return self.get(owner, id)
 
     def delete(self, owner: str, id: str) -> None:
-        """Forget a glossary."""
+        """Delete a glossary."""
         with self._database.writing() as connection:
             glossary = _one(connection, owner, id, lock=True)
             connection.execute(delete(_GLOSSARIES).where(_GLOSSARIES.c.id == id))
@@ -174,8 +176,8 @@ class Glossaries:
             self._indexes.drop((id, each.source, each.target))
 
     def delete_dictionary(self, owner: str, id: str, source: str, target: str) -> None:
-        """Forget the entries of a glossary for a language pair; raises UnknownGlossaryError where
-        it has none for it."""
+        """Delete the entries of a glossary for a language pair. Raises UnknownGlossaryError if it
+        has none for that pair."""
         with self._database.writing() as connection:
             _one(connection, owner, id, lock=True)
             gone = connection.execute(delete(_DICTIONARIES).where(_is(id, source, target)))
@@ -184,8 +186,9 @@ class Glossaries:
         self._indexes.drop((id, source, target))
 
     def index(self, owner: str, id: str, source: str, target: str) -> TermIndex:
-        """The entries for a language pair, ready to be found in texts. A dictionary without regions
-        serves languages with them. Raises RequestError where there is none for the pair."""
+        """The index by which the entries for a language pair are found in texts. A dictionary
+        without regions serves languages with regions. Raises RequestError if there is none for the
+        pair."""
         with self._database.reading() as connection:
             glossary = _one(connection, owner, id)
             pair = _fitting(glossary, source, target)
@@ -258,8 +261,8 @@ def _page(
 
 
 def _one(connection: Connection, owner: str, id: str, *, lock: bool = False) -> StoredGlossary:
-    """What is known of a glossary; with `lock` nobody else changes it until the transaction ends
-    (on SQLite there is one writer in any case)."""
+    """The record of a glossary. With `lock` nobody else can change it until the transaction ends
+    (SQLite has only one writer in any case)."""
     wanted = select(_GLOSSARIES).where(_GLOSSARIES.c.owner == owner, _GLOSSARIES.c.id == id)
     row = None
     if is_id(id):
@@ -293,8 +296,8 @@ def _read(connection: Connection, id: str, source: str, target: str) -> dict[str
 def _write(
     connection: Connection, id: str, dictionary: NewDictionary, former: str | None = None
 ) -> None:
-    """Write a dictionary; one that takes the place of another, of a `former` version, stands among
-    those of its glossary where that stood."""
+    """Write a dictionary. One that replaces a dictionary of the version `former` keeps that one's
+    position in its glossary."""
     place = former[:_PLACE] if former else f"{time.time_ns():0{_PLACE}x}"
     connection.execute(
         insert(_DICTIONARIES),
@@ -319,8 +322,8 @@ def _head(dictionary: NewDictionary) -> StoredDictionary:
 
 
 def _fitting(glossary: StoredGlossary, source: str, target: str) -> tuple[str, str]:
-    """The language pair of a glossary that serves one of a request: the same, else the same without
-    regions, else with others."""
+    """The language pair of a glossary that serves the requested pair: the same one, else the same
+    without regions, else one with other regions."""
     pairs = [(each.source, each.target) for each in glossary.dictionaries]
     if (source.lower(), target.lower()) in pairs:
         return source.lower(), target.lower()

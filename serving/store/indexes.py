@@ -1,4 +1,4 @@
-"""Indexes of what is stored, those that were used last, in memory."""
+"""Indexes of stored data, of which the most recently used stay in memory."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ V = TypeVar("V")
 
 
 class _Making:
-    """Is held while an index is made, and goes with the last who wants it."""
+    """A lock that is held while an index is built; it disappears with the last thread that wants
+    it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.dropped = False
-        """Whether what is being made is of something that is gone."""
+        """Whether the data of the index have been deleted meanwhile."""
 
 
 class IndexCache(Generic[K, V]):
-    """Indexes by key, within a size; safe to use from several threads."""
+    """Indexes by key, up to a total size; safe to use from several threads."""
 
     def __init__(self, most: int, size: Callable[[V], int]) -> None:
-        """All together have `most`, as `size` measures each; the one used last stays whatever its
-        size."""
+        """Create a cache for indexes of at most `most` in total, as `size` measures each. The most
+        recently used one stays whatever its size."""
         self._most, self._size = most, size
         self._lock = threading.Lock()
         self._kept: OrderedDict[K, V] = OrderedDict()
         self._making: WeakValueDictionary[K, _Making] = WeakValueDictionary()
 
     def up_to_date(self, key: K, make: Callable[[V | None], V]) -> V:
-        """The index of a key: what `make` makes of the one that is kept, which may be that one
-        itself. Of one key one is made at a time; those of others need not wait."""
+        """The index of a key, which `make` builds from the cached one, or returns unchanged. Only
+        one index is built at a time for a key; other keys need not wait."""
         with self._lock:
             making = self._making.setdefault(key, _Making())
         with making.lock:
@@ -47,7 +48,7 @@ class IndexCache(Generic[K, V]):
             return index
 
     def drop(self, key: K) -> None:
-        """Forget the index of what is gone, one that is being made too."""
+        """Remove the index of deleted data, also while it is being built."""
         with self._lock:
             self._kept.pop(key, None)
             making = self._making.get(key)

@@ -236,7 +236,7 @@ class JobQueue:
             return _one(connection, owner, id)
 
     def unended(self, ids: Collection[str]) -> frozenset[str]:
-        """Those of at most a few hundred ids that belong to unfinished jobs of any owner."""
+        """The ids that belong to unfinished jobs of any owner; `ids` may be a few hundred."""
         with self._database.reading() as connection:
             found = connection.execute(select(_JOBS.c.id).where(_JOBS.c.id.in_(ids), _UNENDED))
             return frozenset(found.scalars())

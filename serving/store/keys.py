@@ -1,6 +1,6 @@
-"""API keys that are made and taken away while the server runs.
+"""API keys that are created and deleted while the server runs.
 
-Only digests are kept: a key is long and random, so that a plain SHA-256 is as good as a slow hash.
+Only digests are stored: a key is long and random, so a plain SHA-256 is as good as a slow hash.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ _KEYS = Table(
 
 
 class StoredKeys:
-    """The keys of one database. Acts name the address that asks for them, for the audit log."""
+    """The keys of a database. Changes take the address of the requester, for the audit log."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def any(self) -> bool:
-        """Whether a key was made and has not been deleted since."""
+        """Whether there is at least one key."""
         with self._database.reading() as connection:
             return connection.execute(select(_KEYS.c.id).limit(1)).first() is not None
 
     def create(
         self, label: str, limits: KeyLimits, address: str, most: int
     ) -> tuple[StoredKey, str]:
-        """Make a key; returns what is known of it, and the key itself, which nothing keeps.
+        """Create a key. Returns its record, and the key itself, which is not stored.
 
-        Raises RequestError where there are as many as `most` already.
+        Raises RequestError if there are `most` keys already.
         """
         secret = "mk-" + secrets.token_urlsafe(32)
         key = StoredKey(_new_id(), label, now(), None, limits)
@@ -79,17 +79,17 @@ class StoredKeys:
         return key, secret
 
     def find(self, digest: bytes) -> StoredKey | None:
-        """The key of a digest, disabled or not."""
+        """The key with this digest, disabled or not."""
         with self._database.reading() as connection:
             return _first(connection, _KEYS.c.digest == digest)
 
     def get(self, id: str) -> StoredKey | None:
-        """The key of an id, disabled or not."""
+        """The key with this id, disabled or not."""
         with self._database.reading() as connection:
             return _first(connection, _KEYS.c.id == id)
 
     def listed(self, most: int, after: str = "") -> list[StoredKey]:
-        """At most so many keys, the oldest first, of those that come after the key of an id."""
+        """At most `most` keys, the oldest first, that come after the key with the id `after`."""
         query = select(_KEYS).where(_KEYS.c.id > after).order_by(_KEYS.c.id).limit(most)
         with self._database.reading() as connection:
             return [_key(row) for row in connection.execute(query).mappings()]
@@ -97,7 +97,7 @@ class StoredKeys:
     def change(
         self, id: str, changed: Callable[[StoredKey], StoredKey], address: str
     ) -> StoredKey | None:
-        """Put what `changed` makes of a key in its place; None where there is no such key."""
+        """Replace a key by the result of `changed`. Returns None if there is no such key."""
         with self._database.writing() as connection:
             before = _first(connection, _KEYS.c.id == id, lock=True)
             if before is None:
@@ -108,8 +108,8 @@ class StoredKeys:
             return key
 
     def delete(self, id: str, address: str) -> bool:
-        """Delete a key, and what is kept for it, which nobody could reach any more; its use stays
-        counted. False where there is no such key."""
+        """Delete a key and the data that belong to it, which nobody could reach any more; its usage
+        counts stay. Returns False if there is no such key."""
         with self._database.writing() as connection:
             found = connection.execute(delete(_KEYS).where(_KEYS.c.id == id)).rowcount > 0
             if found:
@@ -121,8 +121,8 @@ class StoredKeys:
 
 
 def _new_id() -> str:
-    """A UUID of version 7, with parts of a millisecond (RFC 9562, 6.2, method 3): ids are in the
-    order in which keys were made."""
+    """A UUID of version 7, with fractions of a millisecond (RFC 9562, 6.2, method 3), so that ids
+    are in the order in which keys were created."""
     stamp, rest = divmod(time.time_ns(), 10**6)
     part = rest * 4096 // 10**6
     bits = (stamp & (1 << 48) - 1) << 80 | 7 << 76 | part << 64 | 2 << 62 | secrets.randbits(62)
@@ -152,7 +152,7 @@ def _columns(key: StoredKey) -> dict[str, Any]:
 
 
 def _described(key: StoredKey) -> str:
-    """A key for the audit log."""
+    """A description of a key, for the audit log."""
     characters, requests = key.limits.characters_a_month, key.limits.requests_a_minute
     state = "enabled" if key.disabled is None else "disabled"
     return f"{state}, {characters=}, {requests=}, label={key.label!r}"

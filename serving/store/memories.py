@@ -1,4 +1,4 @@
-"""Translation memories in the database, and the indexes of those that were used last."""
+"""Translation memories in the database, and the recently used indexes in memory."""
 
 from __future__ import annotations
 
@@ -64,19 +64,20 @@ _SEGMENTS = Table(
     Column("target", Text, nullable=False),
 )
 _PAGE = 2000
-"""Segments that are written, or read, at once: another writer waits for no more."""
+"""Number of segments that are written, or read, at once; another writer waits for no more than
+these."""
 _AT_ONCE = 500
-"""Numbers in one question: SQLite takes some hundreds."""
+"""Largest number of values in one query: SQLite accepts a few hundred."""
 _CACHED_BYTES = 10**9
-"""Of the indexes that are kept in memory: those of some three million segments of 100 characters.
-The one used last is kept whatever its size."""
+"""Largest size in bytes of the indexes that are kept in memory: about three million segments of 100
+characters. The most recently used one is kept whatever its size."""
 
 
 class Memories:
     """Translation memories by owner; safe to use from several threads.
 
-    An id that no memory of the owner has raises UnknownMemoryError. Every call raises
-    StoreUnavailableError where the database does not answer.
+    An id that does not belong to a memory of the owner raises UnknownMemoryError. Every call raises
+    StoreUnavailableError if the database does not answer.
     """
 
     def __init__(self, database: Database) -> None:
@@ -86,8 +87,8 @@ class Memories:
     def create(
         self, owner: str, name: str, source: str, target: str, limits: MemoryLimits
     ) -> StoredMemory:
-        """Keep a new memory without segments; raises QuotaExceededError where the owner has as many
-        memories as may be."""
+        """Store a new memory without segments. Raises QuotaExceededError if the owner already has
+        the largest number of memories."""
         time = now()
         made = StoredMemory(str(uuid.uuid4()), name, source, target, time, time, 0)
         with self._database.writing() as connection:
@@ -105,7 +106,7 @@ class Memories:
     def page(
         self, owner: str, after: str | None = None, limit: int | None = None
     ) -> list[StoredMemory]:
-        """The memories of an owner, the oldest first: at most `limit` of those behind the one
+        """The memories of an owner, the oldest first: at most `limit` of those behind the memory
         `after`, by default all."""
         order = _MEMORIES.c.created, _MEMORIES.c.id
         wanted = select(_MEMORIES).where(_MEMORIES.c.owner == owner).order_by(*order).limit(limit)
@@ -116,12 +117,12 @@ class Memories:
             return [_record(row) for row in connection.execute(wanted)]
 
     def get(self, owner: str, id: str) -> StoredMemory:
-        """What is known of a memory."""
+        """The record of a memory, without its segments."""
         with self._database.reading() as connection:
             return _one(connection, owner, id)
 
     def delete(self, owner: str, id: str) -> None:
-        """Forget a memory and its segments."""
+        """Delete a memory and its segments."""
         with self._database.writing() as connection:
             _one(connection, owner, id, lock=True)
             connection.execute(delete(_MEMORIES).where(_MEMORIES.c.id == id))
@@ -130,10 +131,11 @@ class Memories:
     def add(
         self, owner: str, id: str, segments: Iterable[Segment], limits: MemoryLimits
     ) -> StoredMemory:
-        """Add segments, some thousand at a time; those that have been added stay where an error
-        ends it. Of several with the same sentence the last one counts.
+        """Add segments, a few thousand at a time; after an error, those already added stay. Of
+        several segments with the same sentence the last one counts.
 
-        Raises what `segments` does, and QuotaExceededError for more than a memory may have.
+        Raises what `segments` does, and QuotaExceededError for more segments than a memory may
+        have.
         """
         found = self.get(owner, id)
         rest = iter(segments)
@@ -151,8 +153,8 @@ class Memories:
         *,
         match_case: bool = False,
     ) -> list[StoredSegment]:
-        """At most `limit` segments, in the order of their numbers, of those with a higher number
-        than `after`; with `text`, those that hold it in either language."""
+        """At most `limit` segments with a number above `after`, in order of their numbers; with
+        `text`, those that contain it in either language."""
         table = _SEGMENTS.c
         wanted = (
             select(table.number, table.source, table.target, table.created)
@@ -167,7 +169,7 @@ class Memories:
             return [StoredSegment(*row) for row in connection.execute(wanted)]
 
     def every_segment(self, owner: str, id: str) -> Iterator[Segment]:
-        """All segments, in their order; they are read as they are asked for."""
+        """Yield all segments, in order; they are read from the database as needed."""
         last = -1
         while page := self.segments(owner, id, last):
             yield from (Segment(each.source, each.target) for each in page)
@@ -176,11 +178,12 @@ class Memories:
     def use(
         self, owner: str, id: str, source: str | None, target: str, threshold: float
     ) -> MemoryUse:
-        """A memory as texts of these languages use it; it serves those with other regions, too.
-        Without a source, texts may be in any language, of which it serves its own.
+        """A memory for use with texts of these languages; it also serves the same languages with
+        other regions. Without a source, texts may be in any language, and only those in the
+        memory's own are looked up.
 
-        Its index is made where it is not at hand, which takes some 15 seconds for a million
-        segments. Raises RequestError where the memory is of other languages.
+        If its index is not in memory, it is built, which takes some 15 seconds for a million
+        segments. Raises RequestError if the memory is for other languages.
         """
         memory = self.get(owner, id)
         _check_languages(memory, source, target)
@@ -256,7 +259,7 @@ class Memories:
 
 
 def _one(connection: Connection, owner: str, id: str, *, lock: bool = False) -> StoredMemory:
-    """What is known of a memory; with `lock` nobody else changes it until the transaction ends."""
+    """The record of a memory. With `lock` nobody else can change it until the transaction ends."""
     wanted = select(_MEMORIES).where(_MEMORIES.c.owner == owner, _MEMORIES.c.id == id)
     row = None
     if is_id(id):

@@ -1,4 +1,4 @@
-"""Files of translation memories that are sent, or fetched, by an address with a secret in it."""
+"""Uploads and downloads of translation memories, by an address that contains a secret."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ _JOBS = Table(
 )
 _KEPT_S = 24 * 3600.0
 _MOST = 1000
-"""Jobs of an owner within a day."""
+"""Largest number of jobs of an owner within a day."""
 
 
 class MemoryJobs:
     """Jobs by owner, kept for a day; safe to use from several threads.
 
-    A job that there is not raises UnknownMemoryError. Every call raises StoreUnavailableError where
-    the database does not answer.
+    An unknown job raises UnknownMemoryError. Every call raises StoreUnavailableError if the
+    database does not answer.
     """
 
     def __init__(self, database: Database) -> None:
@@ -65,8 +65,8 @@ class MemoryJobs:
     def create(
         self, owner: str, name: str = "", content_length: int = 0, memory_id: str | None = None
     ) -> MemoryJob:
-        """Keep a new job: without `memory_id` a file of so many bytes is to come. Raises
-        QuotaExceededError where the owner has made too many within a day."""
+        """Store a new job. Without `memory_id` it is an upload of a file of this many bytes. Raises
+        QuotaExceededError if the owner has created too many within a day."""
         time = now()
         id, token = str(uuid.uuid4()), secrets.token_hex(32)
         state: MemoryJobState = "waiting" if memory_id is None else "done"
@@ -84,7 +84,7 @@ class MemoryJobs:
         return job
 
     def get(self, owner: str, id: str) -> MemoryJob:
-        """What is known of a job."""
+        """The record of a job."""
         wanted = select(_JOBS).where(_JOBS.c.owner == owner, _JOBS.c.id == id)
         with self._database.reading() as connection:
             row = connection.execute(wanted).first()
@@ -93,7 +93,7 @@ class MemoryJobs:
         return _record(row)
 
     def of_token(self, token: str) -> tuple[str, MemoryJob]:
-        """The job of a secret, and its owner."""
+        """The job with this secret, and its owner."""
         with self._database.reading() as connection:
             row = connection.execute(select(_JOBS).where(_JOBS.c.token == token)).first()
         if row is None:
@@ -101,18 +101,18 @@ class MemoryJobs:
         return row.owner, _record(row)
 
     def claimed(self, job: MemoryJob) -> bool:
-        """Whether the file of a job may be read now; true once, whoever asks."""
+        """Whether the file of a job may be read now. Returns True only once, whoever asks."""
         changes = {"state": "reading", "updated": now()}
         own = update(_JOBS).where(_JOBS.c.id == job.id, _JOBS.c.state == "waiting")
         with self._database.writing() as connection:
             return connection.execute(own.values(changes)).rowcount == 1
 
     def done(self, job: MemoryJob, memory_id: str, skipped: int) -> None:
-        """Note that a file has been read."""
+        """Record that a file has been read."""
         self._change(job, {"state": "done", "memory_id": memory_id, "skipped": skipped})
 
     def failed(self, job: MemoryJob, error: str) -> None:
-        """Note that a file cannot be read, and why."""
+        """Record that a file cannot be read, and the reason."""
         self._change(job, {"state": "failed", "error": error})
 
     def _change(self, job: MemoryJob, changes: dict[str, object]) -> None:

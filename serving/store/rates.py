@@ -1,4 +1,5 @@
-"""Limits a minute that several servers share: what each client has taken from its bucket."""
+"""Rate limits per minute that several servers share: the amount that each client has taken from its
+bucket."""
 
 from __future__ import annotations
 
@@ -17,23 +18,23 @@ _RATES = Table(
     Column("missing_s", Float, nullable=False),
     Column("at", Float, nullable=False),
 )
-"""When a bucket was last taken from, and how many seconds it then had to fill until it was full."""
+"""The time when a bucket was last taken from, and the seconds that it then needed to be full."""
 
 
 class StoredRates:
-    """The token buckets of the clients of one database. Each is known by a digest, so that no
-    addresses are kept, and is forgotten once it is full."""
+    """The token buckets of the clients of one database. Each is identified by a digest, so that no
+    addresses are stored, and is deleted once it is full."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def take(self, taken: Mapping[bytes, float]) -> dict[bytes, float]:
-        """Take from buckets, by the seconds in which each fills up again by as much; a negative
-        number puts back. Returns the seconds that each then has to fill until it is full, where
-        negative ones mean that it is. The names are digests of 32 bytes.
+        """Take from buckets. Amounts are given as the seconds in which a bucket refills by as much;
+        a negative number puts back. Returns the seconds that each bucket then needs to be full;
+        negative ones mean that it is full. The names are digests of 32 bytes.
 
-        The database's clock counts, as those of servers differ; if it is set back, buckets do not
-        fill until it is read again. Raises StoreUnavailableError.
+        The clock is the database's, because those of servers differ; if it is set back, buckets do
+        not fill until it has caught up. Raises StoreUnavailableError.
         """
         with self._database.writing() as connection:
             now = self._clock(connection)
@@ -45,8 +46,8 @@ class StoredRates:
             return missing
 
     def missing(self, buckets: Collection[bytes]) -> dict[bytes, float]:
-        """The seconds that buckets have to fill until they are full, where negative ones mean that
-        they are; one that was forgotten is not in the answer. Raises StoreUnavailableError."""
+        """The seconds that buckets need to be full; negative ones mean that they are full. Deleted
+        buckets are missing from the result. Raises StoreUnavailableError."""
         with self._database.reading() as connection:
             now = self._clock(connection)
             found = connection.execute(select(_RATES).where(_RATES.c.bucket.in_(buckets)))
@@ -68,7 +69,7 @@ class StoredRates:
         return {bytes(bucket): seconds for bucket, seconds in connection.execute(statement, rows)}
 
     def _clock(self, connection: Connection) -> float:
-        """Seconds since 1970."""
+        """The database's time in seconds since 1970."""
         if self._database.dialect == "sqlite":  # its servers are on one machine
             return time.time()
         now = text("SELECT extract(epoch FROM clock_timestamp())")

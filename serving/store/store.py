@@ -1,4 +1,4 @@
-"""Everything that is kept, behind one door."""
+"""All stored data of one database in a single object."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from serving.store.usage import StoredUsage
 
 
 class Store:
-    """What is kept in one database; safe to use from several threads, and from several servers."""
+    """The data in one database; safe to use from several threads, and from several servers."""
 
     def __init__(self, url: str, folder: Path) -> None:
-        """Open the database of a URL, as `Database` does; raises as it does."""
+        """Open the database of a URL. Raises what `Database` does."""
         self.database = Database(url, folder)
         self.glossaries = Glossaries(self.database)
         self.keys = StoredKeys(self.database)

@@ -41,7 +41,7 @@ _PAGE = 1000
 
 class Suggestions:
     """Suggestions by owner; safe to use from several threads. Every call raises
-    StoreUnavailableError where the database does not answer."""
+    StoreUnavailableError if the database does not answer."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -49,8 +49,8 @@ class Suggestions:
     def add(
         self, owner: str, languages: tuple[str, str], text: str, suggestion: str, most: int
     ) -> None:
-        """Keep what a text should be translated as, between languages by their codes; what is there
-        already changes nothing. Raises QuotaExceededError where the owner has as many as `most`."""
+        """Store a better translation of a text, between languages given by their codes; an existing
+        one stays. Raises QuotaExceededError if the owner has `most` suggestions already."""
         table = _SUGGESTIONS.c
         source, target = languages
         row = {"source": source, "target": target, "text": text, "suggestion": suggestion}
@@ -68,8 +68,8 @@ class Suggestions:
             connection.execute(insert(_SUGGESTIONS), {"owner": owner, "created": now(), **row})
 
     def pairs(self, owner: str | None, source: str, target: str) -> Iterator[tuple[str, str]]:
-        """The texts of an owner, or of all, with what is suggested, the oldest first. They are read
-        in pages, so that those who write need not wait."""
+        """Yield the texts of an owner, or of all, with the suggested translations, the oldest
+        first. They are read in pages, so that writers need not wait."""
         table, after = _SUGGESTIONS.c, 0
         wanted = select(table.number, table.text, table.suggestion).order_by(table.number)
         wanted = wanted.where(table.source == source, table.target == target).limit(_PAGE)
@@ -85,7 +85,7 @@ class Suggestions:
             after = rows[-1][0]
 
     def clear(self, owner: str) -> int:
-        """Forget the suggestions of an owner; returns how many they were."""
+        """Delete the suggestions of an owner; returns their number."""
         with self._database.writing() as connection:
             gone = connection.execute(delete(_SUGGESTIONS).where(_SUGGESTIONS.c.owner == owner))
             return gone.rowcount

@@ -1,4 +1,4 @@
-"""How much each owner has asked for: requests and characters by day and task."""
+"""The usage of each owner: requests and characters by day and task."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from serving.store.database import METADATA, Database, now
 from serving.store.records.key import UsageBatch, UsageCount, UsageQuery, UsageRow
 
 _WRITER_KEPT_S = 7 * 86_400
-"""After so long no process sends a batch again that it has sent before."""
+"""Seconds after which no process repeats a batch that it has sent before."""
 _USAGE = Table(
     "usage",
     METADATA,
@@ -46,13 +46,13 @@ _WRITERS = Table(
 
 
 class StoredUsage:
-    """The use that was made of the servers of one database."""
+    """The usage of the servers of one database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add(self, batch: UsageBatch, month: str) -> dict[str, int]:
-        """Count a batch, once however often it is sent: an answer may be lost on its way back.
+        """Count a batch, only once even if it is sent again, which happens when an answer is lost.
         Returns the characters of its owners in a month (`2026-11`)."""
         with self._database.writing() as connection:
             if not self._counted(connection, batch):
@@ -60,14 +60,15 @@ class StoredUsage:
             return _of_month(connection, {owner for owner, _, _ in batch.counts}, month)
 
     def of_month(self, owner: str, month: str) -> int:
-        """The characters of an owner in a month (`2026-11`)."""
+        """Number of characters of an owner in a month (`2026-11`)."""
         with self._database.reading() as connection:
             return _of_month(connection, {owner}, month)[owner]
 
     def rows(
         self, query: UsageQuery, most: int, after: tuple[str, str, str] = ("", "", "")
     ) -> list[UsageRow]:
-        """At most so many rows, by day, owner and task, of those after a day, owner and task."""
+        """At most `most` rows, ordered by day, owner and task, that come after the day, owner and
+        task in `after`."""
         place = tuple_(_USAGE.c.day, _USAGE.c.owner, _USAGE.c.task)
         statement = _asked(select(_USAGE), query).order_by(
             _USAGE.c.day, _USAGE.c.owner, _USAGE.c.task
@@ -93,7 +94,7 @@ class StoredUsage:
             return {task: UsageCount(int(n), int(count)) for task, n, count in found}
 
     def _counted(self, connection: Connection, batch: UsageBatch) -> bool:
-        """Whether the batch was counted before; from here on it is."""
+        """Whether the batch was counted before. If it was not, record that it is counted now."""
         writer = _WRITERS.c.writer == batch.writer
         number = connection.execute(select(_WRITERS.c.number).where(writer)).scalar()
         if number is not None and number >= batch.number:
@@ -132,7 +133,7 @@ class StoredUsage:
         connection.execute(added, rows)
 
     def _insert(self, table: Table) -> Any:
-        """An INSERT that may say what to do where a row is there already."""
+        """An INSERT that can specify what to do with an existing row."""
         dialect = sqlite if self._database.dialect == "sqlite" else postgresql
         return dialect.insert(table)
 

@@ -1,1 +1,1 @@
-"""The steps from each shape of the database to the next, as Alembic runs them."""
+"""The steps from each database schema to the next, as Alembic runs them."""

@@ -1,4 +1,4 @@
-"""What Alembic runs to bring a database up to date, over the connection that it is given."""
+"""The script that Alembic runs to bring a database up to date, over a given connection."""
 
 from __future__ import annotations
 

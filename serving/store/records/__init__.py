@@ -1,2 +1,2 @@
-"""What is kept, as records, with the rules that they obey. No database's library: dialects and the
-server name them on servers that have no store, too."""
+"""Stored data as records, with their rules. No database library is needed here: dialects and the
+server use them on servers without a store, too."""

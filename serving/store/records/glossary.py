@@ -1,4 +1,4 @@
-"""What a stored glossary is, and how its entries are read from lists, TSV and CSV."""
+"""Records of glossaries, and the reading of entries from lists, TSV and CSV."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from dataclasses import dataclass
 from serving.errors import RequestError, TooLongError
 
 Format = str
-"""`tsv` or `csv`."""
+"""The format of entries, `tsv` or `csv`."""
 MOST_DICTIONARIES = 100
-"""Language pairs of one glossary."""
+"""Largest number of language pairs of one glossary."""
 _CSV_COLUMNS = (2, 4)
-"""A term and its translation; DeepL's files may have their languages behind them."""
+"""Numbers of columns: a term and its translation; DeepL's files may have their languages after
+them."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class GlossaryLimits:
-    """What an owner may keep; each number is a setting of the server."""
+    """Limits of an owner; each number is a setting of the server."""
 
     glossaries: int
     entries: int
-    """Of one dictionary."""
+    """Largest number of entries of one dictionary."""
     term_chars: int
 
 
 @dataclass(frozen=True)
 class StoredDictionary:
-    """What is known of the entries of a glossary for one language pair."""
+    """Metadata of the entries of a glossary for one language pair."""
 
     source: str
     target: str
@@ -39,18 +40,18 @@ class StoredDictionary:
 
 @dataclass(frozen=True)
 class StoredGlossary:
-    """What is known of a glossary."""
+    """Metadata of a glossary."""
 
     id: str
     name: str
     created: float
-    """Seconds since 1970."""
+    """Time of creation, in seconds since 1970."""
     dictionaries: tuple[StoredDictionary, ...]
 
 
 @dataclass(frozen=True)
 class NewDictionary:
-    """Entries for one language pair, which `checked_entries` has passed."""
+    """Entries for one language pair, which `checked_entries` has accepted."""
 
     source: str
     target: str
@@ -60,7 +61,7 @@ class NewDictionary:
 
 
 def entries_of(text: str, format: Format) -> Iterator[tuple[str, str]]:
-    """The entries of a text in `tsv` or `csv`, one a line; empty lines count for nothing.
+    """The entries in a text in `tsv` or `csv`, one per line; empty lines are skipped.
 
     Raises RequestError, which names the line.
     """
@@ -70,10 +71,11 @@ def entries_of(text: str, format: Format) -> Iterator[tuple[str, str]]:
 def checked_entries(
     pairs: Iterable[tuple[str, str]], limits: GlossaryLimits, parameter: str = "entries"
 ) -> dict[str, str]:
-    """Entries without the spaces around them.
+    """Entries without surrounding spaces.
 
-    Raises RequestError for a term that is blank, comes twice or holds a tab, a line end or another
-    control character, and where there is none; TooLongError for too many and for one too long.
+    Raises RequestError for a term that is blank, occurs twice or contains a tab, a line end or
+    another control character, and if there are no entries; TooLongError for too many entries and
+    for one that is too long.
     """
     entries: dict[str, str] = {}
     for number, pair in enumerate(pairs, 1):
@@ -97,7 +99,7 @@ def checked_entries(
 
 
 def too_many_entries(limits: GlossaryLimits, parameter: str = "entries") -> TooLongError:
-    """The error of a dictionary that would be too large."""
+    """The error for a dictionary that would be too large."""
     return TooLongError(
         f"a dictionary must have at most {limits.entries} entries "
         "(MACARON_MAX_GLOSSARY_ENTRIES), got more; make several glossaries",

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 MAX_ATTEMPTS = 3
-"""Attempts without progress before a job is given up: it may be what ends its server."""
+"""Number of attempts without progress before a job is given up, because it may be what crashes its
+server."""
 
 JobState = Literal["waiting", "running", "done", "failed", "cancelled", "expired"]
 

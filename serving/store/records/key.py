@@ -26,7 +26,7 @@ class KeyLimits:
 
 
 NO_LIMITS = KeyLimits()
-"""Of a key that has none of its own."""
+"""The limits of a key that has none of its own."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class StoredKey:
     created: float
     """Seconds since 1970."""
     disabled: float | None
-    """When it was disabled, in seconds since 1970; None while it is valid."""
+    """Time when it was disabled, in seconds since 1970; None while it is valid."""
     limits: KeyLimits
 
 
@@ -89,12 +89,12 @@ class UsageQuery:
 
 @dataclass(frozen=True)
 class AuditEntry:
-    """One administrative action."""
+    """An administrative action."""
 
     number: int
-    """Ascending."""
+    """Number of the entry, ascending."""
     time: float
-    """Seconds since 1970."""
+    """Time of the action, in seconds since 1970."""
     address: str
     """Address of the requester."""
     act: str

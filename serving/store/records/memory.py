@@ -72,7 +72,7 @@ class MemoryJob:
     updated: float
     state: MemoryJobState
     error: str
-    """Why the file could not be read; empty if it could."""
+    """The reason why the file could not be read; empty if it could."""
     skipped: int
     """Number of units that were skipped."""
 

@@ -1,4 +1,4 @@
-"""Names and ids of what is kept, whatever it is."""
+"""Names and ids of stored data of any kind."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def checked_name(name: str) -> str:
-    """A name that a user gives; raises RequestError where it is blank or holds control characters,
-    TooLongError where it is too long."""
+    """Check a name that a user gives, and return it. Raises RequestError if it is blank or contains
+    control characters, and TooLongError if it is too long."""
     if len(name) > MOST_NAME_CHARS:
         raise TooLongError(
             f"name must have at most {MOST_NAME_CHARS} characters, got {len(name)}",
@@ -27,5 +27,5 @@ def checked_name(name: str) -> str:
 
 
 def is_id(id: str) -> bool:
-    """Whether something may have this id, a UUID; no database is asked for another."""
+    """Whether a text has the form of an id, a UUID; the database is not asked for anything else."""
     return len(id) == 36 and id.isascii() and id.isprintable()

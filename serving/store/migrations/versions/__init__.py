@@ -1,1 +1,1 @@
-"""One module a step; a step that was released is never changed."""
+"""Migrations, one module for each step; a released step is never changed."""
