@@ -1,4 +1,4 @@
-"""Serving of exported bundles; imports no torch."""
+"""Serves exported bundles; imports no torch."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Names of the array types in signatures; no function belongs here.
+"""Names of the array types in signatures; no functions belong here.
 
-What the axes are stands in a name's suffix, explained at the top of each file: `scores_BK`.
+The suffix of a name describes the axes, and is explained at the top of each file: `scores_BK`.
 """
 
 from __future__ import annotations

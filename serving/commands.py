@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from serving.encoding.reader import TextReader
 
 FAILED_LINES = 3
-"""Exit status where a line could not be translated and the others were."""
+"""Exit status if some lines could not be translated and the others were."""
 
 
 def translate(options: argparse.Namespace) -> int:
-    """Translate each line of stdin: all of them together, or with --stream each as it comes.
+    """Translate each line of stdin: all together, or with --stream each as it arrives.
 
     A line that cannot be translated is named on stderr and stays empty.
     """
@@ -58,7 +58,7 @@ def translate(options: argparse.Namespace) -> int:
 
 
 class TranslatedLines:
-    """Translates lines and prints them in their order."""
+    """Translates lines and prints them in order."""
 
     def __init__(self, translator: Translator, options: argparse.Namespace) -> None:
         self._translator, self._options = translator, options
@@ -72,7 +72,7 @@ class TranslatedLines:
         self.progress: ProgressLine | None = None
 
     def translate(self, lines: Sequence[bytes]) -> None:
-        """Translate and print these, together."""
+        """Translate these lines together, and print them."""
         first, self._count = self._count + 1, self._count + len(lines)
         texts: dict[int, str] = {}
         for number, line in enumerate(lines, first):
@@ -115,8 +115,8 @@ class TranslatedLines:
 def translate_file(options: argparse.Namespace) -> int:
     """Translate a file, or each file of a folder or pattern; prints nothing.
 
-    Of several files, one that fails is named on stderr, and those whose output exists are left as
-    they are, so that an interrupted run is gone on with.
+    Of several files, one that fails is named on stderr, and those whose output exists are skipped,
+    so that an interrupted run can be continued.
     """
     columns = named_columns(options.columns)
     found = files_to_translate(options.input, options.output, tables=bool(columns))
@@ -175,14 +175,14 @@ def translate_file(options: argparse.Namespace) -> int:
 
 
 class _FileProgress:
-    """A line of progress that begins when the sentences of a file are known."""
+    """A progress line that begins when the number of sentences in a file is known."""
 
     def __init__(self, what: str) -> None:
         self._what, self._done = what, 0
         self._line: ProgressLine | None = None
 
     def add(self, done: int, total: int) -> None:
-        """Say that so many of all are done."""
+        """Report the number of finished sentences, and the total."""
         if self._line is None:
             self._line = ProgressLine(total, self._what, done)
         else:
@@ -196,8 +196,8 @@ class _FileProgress:
 
 
 def _glossary(path: Path) -> Terms:
-    """The terms of a file; raises InvalidOptionError for one that cannot be read, or a line without
-    a tab."""
+    """The terms in a file. Raises InvalidOptionError for a file that cannot be read, or a line
+    without a tab."""
     try:
         lines = decode_lines(path.read_bytes())
         return Terms(glossary=tuple(_split(line) for line in lines if line.strip()))
@@ -242,7 +242,7 @@ def bulk(options: argparse.Namespace) -> int:
 
 
 def _check_bulk(options: argparse.Namespace) -> None:
-    """Raise InvalidOptionError for options that would be without effect."""
+    """Raise InvalidOptionError for options that would have no effect."""
     of_translation = {
         "--option": options.option,
         "--target-prefix": options.target_prefix,
@@ -309,7 +309,7 @@ def generate(options: argparse.Namespace) -> int:
 
 
 def embed(options: argparse.Namespace) -> int:
-    """The vector of each line of stdin, its numbers with spaces between."""
+    """Print the vector of each line of stdin, as numbers separated by spaces."""
     from serving.encoding.reader import Embedder
 
     embedder = Embedder(options.bundle, threads=_threads(options))
@@ -321,7 +321,7 @@ def embed(options: argparse.Namespace) -> int:
 
 
 def classify(options: argparse.Namespace) -> int:
-    """The likeliest class of each line of stdin, a tab, its probability."""
+    """Print the likeliest class of each line of stdin, a tab, and its probability."""
     from serving.encoding.reader import Classifier, probabilities, ranked
 
     classifier = Classifier(options.bundle, threads=_threads(options))
@@ -336,7 +336,7 @@ def classify(options: argparse.Namespace) -> int:
 def _read_each(
     reader: TextReader, lines: Sequence[str | tuple[str, str]], options: argparse.Namespace
 ) -> Floats:
-    """What a reader gives for each line; raises RequestError that names the line it refuses."""
+    """A reader's output for each line. Raises RequestError that names the line which it refuses."""
     encoded = []
     for number, line in enumerate(lines, 1):
         try:
@@ -355,7 +355,7 @@ def _threads(options: argparse.Namespace) -> int:
 
 
 def _read_lines() -> list[str]:
-    """Lines of stdin; raises InvalidTextError where one is not UTF-8."""
+    """The lines of stdin. Raises InvalidTextError if one is not UTF-8."""
     try:
         return decode_lines(sys.stdin.buffer.read())
     except LineEncodingError as error:

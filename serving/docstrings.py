@@ -1,7 +1,7 @@
-"""The docstrings below the fields of a class, read from its source when they are asked for.
+"""The docstrings below the fields of a class, read from its source when they are needed.
 
-Pydantic reads them where a class is made (`use_attribute_docstrings`), which takes a server with
-hundreds of bodies a tenth of a second of its start.
+Pydantic reads them when a class is created (`use_attribute_docstrings`), which for a server with
+hundreds of bodies takes a tenth of a second of its start.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import textwrap
 
 @functools.cache
 def field_docstrings(cls: type) -> dict[str, str]:
-    """The docstrings of the fields of a class and of those it is derived from, by name; none of a
-    class without source."""
+    """The docstrings of the fields of a class and of its base classes, by name; empty for a class
+    without source."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if base.__module__.startswith("pydantic"):

@@ -55,21 +55,21 @@ def install_command(extra: str) -> str:
 
 
 class ServingError(Exception):
-    """Root of every error that serving raises on purpose."""
+    """Base class of every error that serving raises on purpose."""
 
     status = 500
     code = "internal"
     """Short name of the kind of error, stable for programs."""
     retry_after_s: float | None = None
-    """When another try makes sense, where the server knows."""
+    """Seconds after which another try makes sense, if the server knows."""
     parameter: str | None = None
-    """Which option or field of the request is at fault, where a single one is."""
+    """The option or field of the request at fault, if there is a single one."""
     hint: str | None = None
-    """What there is in its place, where clients expect the message itself word for word."""
+    """Advice beside the message, for errors whose message clients expect word for word."""
 
     @property
     def full_message(self) -> str:
-        """The message, and the hint behind it."""
+        """The message, followed by the hint."""
         return f"{self}; {self.hint}" if self.hint else str(self)
 
 
@@ -78,7 +78,8 @@ class SettingsError(ServingError):
 
 
 class BundleError(ServingError):
-    """A bundle cannot be loaded; the message names it, what was found and what was wanted."""
+    """A bundle cannot be loaded; the message names it, and says what was found and what was
+    expected."""
 
 
 class FormatVersionError(BundleError):
@@ -90,7 +91,7 @@ class HashMismatchError(BundleError):
 
 
 class ModelNameError(BundleError):
-    """A model's name of which no bundle can be had; the message says why, and what to do."""
+    """A model's name from which no bundle can be obtained; the message says why, and what to do."""
 
 
 class RequestError(ServingError):
@@ -100,12 +101,12 @@ class RequestError(ServingError):
     code = "invalid_request"
 
     def __init__(self, message: str, *, parameter: str | None = None) -> None:
-        """`parameter` is the option or field at fault, under the name that whoever raises it has
-        for it; a dialect puts its own name in that place with `renamed`."""
+        """`parameter` is the option or field at fault, as the code that raises the error calls it;
+        a dialect replaces it by its own name with `renamed`."""
         super().__init__(message)
         self.parameter = parameter
         self.index: int | None = None
-        """Which text of a list is at fault, where one is."""
+        """Number of the text at fault in a list, if there is one."""
 
     def within(self, name: str) -> Self:
         """The same error, naming the text at fault by its place in the list `name`."""
@@ -118,13 +119,13 @@ class RequestError(ServingError):
         return named
 
     def renamed(self, names: Mapping[str, str]) -> Self:
-        """This error, its parameter under the name that `names` has for it, if it has one."""
+        """This error, with its parameter renamed as in `names`, if it is there."""
         self.parameter = names.get(self.parameter or "", self.parameter)
         return self
 
     def naming(self, names: Mapping[str, str]) -> Self:
-        """The same error, `renamed`; where `names` has a name for its parameter, that stands before
-        the message too, which speaks of the parameter under another name, or not at all."""
+        """The same error, `renamed`. If `names` contains its parameter, the new name also stands
+        before the message, which uses another name or none."""
         name = names.get(self.parameter or "")
         return self if name is None else self.at(name).renamed(names)
 
@@ -136,20 +137,20 @@ class InvalidOptionError(RequestError):
 
 
 class InvalidTextError(RequestError):
-    """A text holds characters that no model can read (NUL, lone surrogates)."""
+    """A text contains characters that no model can read (NUL, lone surrogates)."""
 
     code = "invalid_text"
 
 
 class DocumentError(RequestError):
-    """A file cannot be read as a document: its kind is not known, it is broken, locked or not to be
-    trusted."""
+    """A file cannot be read as a document: its kind is unknown, or it is broken, locked or
+    unsafe."""
 
     code = "invalid_document"
 
 
 class TooLongError(RequestError):
-    """A text, a list of texts or a body is over its limit; nothing is cut."""
+    """A text, a list of texts or a body is over its limit; nothing is truncated."""
 
     status = 413
     code = "too_long"
@@ -165,7 +166,7 @@ class ContextLengthError(TooLongError):
 class UnknownLanguageError(RequestError):
     """No loaded model translates between the two languages.
 
-    Some clients know the message word for word, so that what there is stands in the hint.
+    Some clients know the message word for word, so the available languages are in the hint.
     """
 
     code = "unknown_language"
@@ -185,35 +186,36 @@ class UnknownModelError(RequestError):
 
 
 class UnknownGlossaryError(RequestError):
-    """The owner has no stored glossary of that id, or it has no entries for that language pair."""
+    """The owner has no stored glossary with that id, or it has no entries for that language
+    pair."""
 
     status = 404
     code = "unknown_glossary"
 
 
 class UnknownEvaluationError(RequestError):
-    """The owner has no evaluation of that id, or its time is up."""
+    """The owner has no evaluation with that id, or it has expired."""
 
     status = 404
     code = "unknown_evaluation"
 
 
 class UnknownMemoryError(RequestError):
-    """The owner has no translation memory of that id, or no job of one."""
+    """The owner has no translation memory with that id, or no such job of one."""
 
     status = 404
     code = "unknown_memory"
 
 
 class MediaTypeError(RequestError):
-    """The body is declared as something that its route does not read."""
+    """The body has a media type that its route does not read."""
 
     status = 415
     code = "unsupported_media_type"
 
 
 class NoAdminError(RequestError):
-    """The server has no admin key, so that nobody administers it over HTTP."""
+    """The server has no admin key, so it cannot be administered over HTTP."""
 
     status = 404
     code = "no_admin"
@@ -227,22 +229,22 @@ class UnknownKeyError(RequestError):
 
 
 class NoImportsError(RequestError):
-    """The server is set to import no models over HTTP."""
+    """The server is set not to import models over HTTP."""
 
     status = 404
     code = "no_imports"
 
 
 class ImportingError(RequestError):
-    """Another model is being imported; one is at a time."""
+    """Another model is being imported; only one is imported at a time."""
 
     status = 409
     code = "importing"
 
 
 class QuotaExceededError(RequestError):
-    """A key has had as many characters as it may have in a month, or since the server was started
-    where it has no store."""
+    """A key has used the characters that it may have in a month, or since the server was started if
+    there is no store."""
 
     status = 429
     code = "quota_exceeded"
@@ -263,7 +265,7 @@ class RequestTimeoutError(RequestError):
 
 
 class RateLimitedError(ServingError):
-    """The client has asked for more than it may in a minute; try again later."""
+    """The client has asked for more than its limit per minute; try again later."""
 
     status = 429
     code = "rate_limited"
@@ -284,7 +286,7 @@ class NotReadyError(OverloadedError):
 
 
 class DeviceMemoryError(OverloadedError):
-    """A GPU's memory does not hold what is computed at once; fewer rows may fit."""
+    """A GPU's memory does not hold the batch; fewer rows may fit."""
 
 
 class StoreUnavailableError(ServingError):
@@ -296,7 +298,7 @@ class StoreUnavailableError(ServingError):
 
 
 class NoStoreError(ServingError):
-    """What is asked for has to be kept, and the server has no store."""
+    """The request needs a store, and the server has none."""
 
     status = 501
     code = "no_store"
@@ -323,7 +325,8 @@ class DecodingError(ServingError):
 
 
 class DecoderLostError(ServingError):
-    """What decoded this request has failed, or its process has ended, before it was done."""
+    """The process or engine that decoded this request has failed, or has ended before it was
+    done."""
 
     status = 503
     code = "decoder_lost"

@@ -1,4 +1,5 @@
-"""How many threads are fastest for a bundle on this machine: tried once, and kept."""
+"""Finds the number of threads that is fastest for a bundle on this machine; tried once, and
+stored."""
 
 from __future__ import annotations
 
@@ -24,21 +25,22 @@ T = TypeVar("T")
 
 _PROBES = 5
 _GAIN = 1.1
-"""More threads must be faster by that factor: where other processes want them, they cost dearly."""
+"""Factor by which more threads must be faster, because they cost much when other processes need the
+processors."""
 _KEPT = "threads.json"
 _MOST_KEPT = 1000
 _KEPT_S = 30 * 24 * 3600
-"""What was found on a busy machine is not kept for ever."""
+"""Seconds after which a stored number is discarded, because the machine may have been busy."""
 _MANIFEST = "manifest.json"
 
 
 def fastest(
     load: Callable[[int], T], probe: Callable[[T], object], threads: int, use: str, bundle: Path
 ) -> T:
-    """What is loaded with 1, 2, 4, ... up to `threads` threads, the fastest at its probe.
+    """Load with 1, 2, 4, ... up to `threads` threads, and return the one with the fastest probe.
 
-    The number is kept in the cache folder, for this `use` of this bundle on this kind of machine,
-    and taken from there the next time: then it is loaded once, and nothing is tried.
+    The number is stored in the cache folder, for this `use` of this bundle on this kind of machine,
+    and read from there the next time: the bundle is then loaded once, without a trial.
     """
     counts = [1 << n for n in range(threads.bit_length()) if 1 << n < threads] + [threads]
     if len(counts) == 1:
@@ -60,8 +62,8 @@ def fastest(
 
 
 def _seconds(loaded: T, probe: Callable[[T], object], below: float = math.inf) -> float:
-    """The median of some probes. Where it will not be below a bound any more, it is infinite, and
-    the other probes are left out."""
+    """The median of several probes in seconds. If it cannot be below `below` any more, it is
+    infinite, and the remaining probes are skipped."""
     probe(loaded)  # the first call allocates
     times: list[float] = []
     for _ in range(_PROBES):
@@ -74,8 +76,8 @@ def _seconds(loaded: T, probe: Callable[[T], object], below: float = math.inf) -
 
 
 def _key(threads: int, use: str, bundle: Path) -> str:
-    """What the number depends on: the bundle, whose manifest has the hashes of its files, the
-    machine, and what computes on it."""
+    """A hash of everything that the number depends on: the bundle, whose manifest has the hashes of
+    its files, the machine, and the version of the runtime."""
     manifest = bundle / _MANIFEST
     parts = (
         use,
@@ -95,7 +97,7 @@ def _runtime_version() -> str:
 
 
 def _processor(file: Path) -> str:
-    """The processor with all that it has, where Linux says it; else its kind alone."""
+    """The processor with all its features, if Linux reports it; otherwise only its kind."""
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -105,8 +107,8 @@ def _processor(file: Path) -> str:
 
 
 def _read(file: Path) -> dict[str, tuple[int, float]]:
-    """What is kept, by key: numbers of threads, and when they were found; nothing of a file that
-    cannot be read, and nothing that is too old."""
+    """The stored numbers of threads, each with the time when it was found, by key. A file that
+    cannot be read counts as empty, and old numbers are left out."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
         kept = {str(key): (int(count), float(when)) for key, (count, when) in found.items()}
@@ -117,7 +119,7 @@ def _read(file: Path) -> dict[str, tuple[int, float]]:
 
 
 def _keep(file: Path, key: str, count: int) -> None:
-    """Add a number; where the folder cannot be written it is found anew the next time."""
+    """Store a number. If the folder cannot be written to, it is found again the next time."""
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(file.with_suffix(".lock"), timeout=10):

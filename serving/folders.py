@@ -1,4 +1,4 @@
-"""Where this project keeps what it can make anew."""
+"""The folder for files that this project can make again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """The folder of models that were pulled, of kernels that were compiled and of timings.
+    """The folder of pulled models, compiled kernels and timings.
 
     MACARON_CACHE names it; without that it is `macaron` in the user's cache folder (XDG base
     directories).

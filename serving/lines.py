@@ -1,4 +1,4 @@
-"""How UTF-8 text is split into lines, for files and for stdin."""
+"""Splits UTF-8 text into lines, for files and for stdin."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ class LineEncodingError(ValueError):
 
 
 def one_line(text: str) -> str:
-    """A text without ends of lines, which pieces of single bytes may spell: it becomes a line of a
-    file."""
+    """A text as one line of a file: without line ends, which pieces of single bytes may spell."""
     return " ".join(text.splitlines())
 
 
 def decode_lines(content: bytes) -> list[str]:
-    """Lines without their ends: only a newline ends one, a carriage return before it is dropped.
+    """Yield lines without their ends. Only a newline ends a line; a carriage return before it is
+    dropped.
 
     Raises LineEncodingError for the first line that is not UTF-8.
     """
@@ -29,7 +29,7 @@ def decode_lines(content: bytes) -> list[str]:
 
 
 def decode_line(line: bytes, number: int) -> str:
-    """One line without its end, whose number counts from 1; raises LineEncodingError."""
+    """A line without its end. `number` counts from 1. Raises LineEncodingError."""
     line = line.removesuffix(b"\n").removesuffix(b"\r")
     try:
         return line.decode("utf-8")

@@ -1,4 +1,4 @@
-"""How far a command has come, for whoever waits at a terminal."""
+"""Shows the progress of a command to a user at a terminal."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import time
 _PARTS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\r\n]|[^\r\n\x1b]+")
 _BEGUN = re.compile(r"\x1b(\[[0-9;]*)?$")
 _UP = "\x1b[A"
-"""Moves a terminal's cursor to the row above."""
+"""The sequence that moves a terminal's cursor to the row above."""
 _ERASE = "\x1b[K"
-"""Takes away what stands from the cursor on."""
+"""The sequence that erases everything from the cursor on."""
 _WIDEST = 2000
 
 
@@ -22,7 +22,8 @@ class ProgressLine:
     elsewhere."""
 
     def __init__(self, total: int, what: str = "sentences", done: int = 0) -> None:
-        """`done` of the total were finished before; the speed is that of the others."""
+        """Create a line for a total, of which `done` were finished before; the speed is that of the
+        others."""
         self._total, self._done, self._start = total, done, time.perf_counter()
         self._before = done
         self._what = what
@@ -30,13 +31,13 @@ class ProgressLine:
         self._live = sys.stderr.isatty() or os.environ.get("TQDM_POSITION") == "-1"
 
     def add(self, count: int) -> None:
-        """Count so many more as finished; on a terminal the line is written anew."""
+        """Count more as finished; on a terminal the line is rewritten."""
         self._done += count
         if self._live:
             print(f"\r{self._line()}", end="", file=sys.stderr, flush=True)
 
     def finish(self) -> None:
-        """Write the line for the last time, with the totals, on a terminal or not."""
+        """Write the line for the last time, with the totals, on a terminal or elsewhere."""
         print(("\r" if self._live else "") + self._line(), file=sys.stderr)
 
     def _line(self) -> str:
@@ -46,23 +47,23 @@ class ProgressLine:
 
 
 class Transcript:
-    """What a process writes to stderr, as a terminal would show it: the last lines, in which bars
-    of progress are written over."""
+    """The last lines that a process writes to stderr, as a terminal would show them: progress bars
+    are overwritten."""
 
     def __init__(self, most: int) -> None:
-        """`most` is the number of lines that are kept."""
+        """Create an empty transcript that keeps at most `most` lines."""
         self._most = most
         self._rows = [""]
         self._row = 0
-        """Of the cursor."""
+        """Row of the cursor."""
         self._over = False
-        """Whether the cursor is at the row's beginning: what comes is written over the row."""
+        """Whether the cursor is at the beginning of the row, so that new text overwrites it."""
         self._rest = ""
-        """Of a sequence that has not come whole."""
+        """The beginning of an escape sequence that has not arrived completely."""
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
 
     def feed(self, data: bytes) -> None:
-        """Take what was written next."""
+        """Add the text that was written next."""
         text = self._rest + self._decode(data)
         begun = _BEGUN.search(text)
         self._rest = begun[0] if begun else ""

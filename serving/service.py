@@ -30,10 +30,10 @@ time_connections(SETTINGS.client_timeout_s)
 
 
 class _PublicRoutes:
-    """Hands every request to our app and leaves start and end of the server to BentoML.
+    """Hands every request to the app, and leaves the start and end of the server to BentoML.
 
-    An app mounted the usual way comes after BentoML's own /livez and /readyz, and BentoML answers
-    for it, in plain text, where it has no route.
+    An app mounted in the usual way comes after BentoML's own /livez and /readyz, and BentoML
+    answers in plain text for paths without a route.
     """
 
     def __init__(self, bentoml_app: ASGIApp) -> None:
@@ -53,7 +53,7 @@ class _Macaron:
     @bentoml.on_deployment  # type: ignore[untyped-decorator]
     @staticmethod
     def check() -> None:
-        """Refuse to serve where something is bad: once, before any worker starts."""
+        """Refuse to serve if a setting or bundle is bad: once, before any worker starts."""
         prepare()
         if not any(map(os.environ.get, BENTOMLS_OWN)):
             bentoml_serving._SERVICE_WORKER_SCRIPT = WORKER  # it reads this after it has checked

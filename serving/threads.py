@@ -1,4 +1,4 @@
-"""How many threads a process may use, and to what end."""
+"""The number of threads that a process may use."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Literal
 
 Preset = Literal["latency", "throughput"]
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-"""Where a container's quota of time stands (cgroups v2)."""
+"""File with a container's quota of processor time (cgroups v2)."""
 
 
 def default_threads(quota: Path = CPU_QUOTA) -> int:
-    """Processors that this process may run on, and no more than the quota of time in a file."""
+    """Number of processors that this process may run on, at most the quota of time in a file."""
     if hasattr(os, "sched_getaffinity"):
         processors = len(os.sched_getaffinity(0))
     else:
@@ -22,13 +22,14 @@ def default_threads(quota: Path = CPU_QUOTA) -> int:
 
 
 def keep_numpy_single() -> None:
-    """Let NumPy, where it is not loaded yet, start no threads: its products are small here, and
-    for some time after their start its threads spin."""
+    """Keep NumPy, if it is not loaded yet, from starting threads: its products here are small, and
+    its threads spin for some time after their start."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _processors_in(file: Path) -> int | None:
-    """Processors' worth of time that a container may use; None is no bound."""
+    """Number of processors that a container's quota of time amounts to; None if there is no
+    limit."""
     try:
         quota, period = file.read_text().split()
         return max(1, math.ceil(int(quota) / int(period)))

@@ -1,8 +1,8 @@
-"""A worker of the server: `python -m serving.worker --fd N`, N being the socket it listens on.
+"""A worker of the server: `python -m serving.worker --fd N`, where N is the socket it listens on.
 
-It is what BentoML's own worker would be for this service, without importing BentoML, and takes the
-same options. What takes long begins first: the process that loads the models, before this one has
-imported anything, then the loading of models, beside the import of what speaks HTTP.
+It does for this service what BentoML's own worker would do, without importing BentoML, and takes
+the same options. What takes long begins first: the process that loads the models, before this one
+has imported anything, then the loading of models, during the import of the HTTP modules.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def main() -> None:
 
 
 def _options() -> tuple[socket.socket, dict[str, Any]]:
-    """The socket of the command line, and the options that are uvicorn's. What BentoML gives its
-    worker besides is for other services."""
+    """The socket from the command line, and the options for uvicorn. BentoML passes further options
+    to its workers, which are for other services."""
     parser = argparse.ArgumentParser(allow_abbrev=False, argument_default=argparse.SUPPRESS)
     parser.add_argument("--fd", type=int, required=True)
     for name in ("backlog", "timeout-keep-alive", "timeout-graceful-shutdown"):
