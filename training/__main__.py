@@ -1,4 +1,4 @@
-"""Train models and look at what came of it; `--help` imports no torch."""
+"""Commands that train models and evaluate the results; `--help` imports no torch."""
 
 from __future__ import annotations
 

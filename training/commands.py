@@ -316,7 +316,7 @@ def distill(options: argparse.Namespace) -> int:
 
 
 def backtranslate(options: argparse.Namespace) -> int:
-    """Write what a teacher makes of a text beside the text; prints one JSON object."""
+    """Write a teacher's translations of a text beside the text; prints one JSON object."""
     from training.derive.distillation import Workers
     from training.derive.distillation import backtranslate as make
 

@@ -28,7 +28,7 @@ class CorpusError(TrainingError):
 
 
 class BatchError(TrainingError):
-    """The next batches could not be prepared, for a reason that is no fault of the text."""
+    """The next batches could not be prepared, for a reason other than the text."""
 
 
 class CheckpointError(TrainingError):

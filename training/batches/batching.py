@@ -1,4 +1,4 @@
-"""Token-budget batches of pairs of like length, in an order that an epoch number fixes.
+"""Token-budget batches of pairs of similar length, in an order that the epoch's number fixes.
 
 Shape letters: B sentences, S source positions, T target positions.
 """
@@ -36,7 +36,7 @@ class PairBatch:
     """A batch of id pairs, padded on the right."""
 
     source_BS: Tensor
-    """Source pieces with eos behind them, then padding."""
+    """The source's pieces followed by eos, then padding."""
     target_BT: Tensor
     """The decoder input [B,T]: bos and the target's pieces, then padding."""
     labels_BT: Tensor
@@ -93,7 +93,8 @@ class CorpusOptions:
 
     @property
     def reads_text(self) -> bool:
-        """Whether ids alone do not suffice: with noise, and with subword sampling."""
+        """Whether batches need the texts and not only the ids: with noise or subword sampling they
+        do."""
         return bool(self.noise != NoiseConfig() or self.subword_alpha or self.bpe_dropout)
 
 
@@ -228,7 +229,7 @@ class BatchedCorpus:
         chosen: Sequence[int],
         epoch: int,
     ) -> list[list[int]]:
-        """Encode one side of each pair. A side that became too long keeps the ids of its best
+        """Encode one side of each pair. A side that has become too long keeps the ids of its best
         segmentation without noise."""
         found = [self.ids[i][side] for i in chosen]
         if self._sampler:
@@ -249,8 +250,9 @@ class BatchedCorpus:
     def _join(
         self, pairs: list[IdPair], groups: list[list[int]], origins: list[int]
     ) -> list[IdPair]:
-        """Join each group into one pair with one prefix, at the place of its first member. The
-        pieces are those of the members. A group that would be too long stays separate."""
+        """Join each group of pairs into one pair with one prefix, at the place of the group's first
+        pair. The joined pair has the pieces of all of them. A group that would be too long stays
+        separate."""
         gone = set()
         for first, *others in groups:
             before = len(self._options.prefixes[origins[first]])
@@ -273,16 +275,16 @@ def encode_pairs(pairs: Sequence[tuple[str, str]], tokenizer: Tokenizer) -> list
 def encode_prefix(tokenizer: Tokenizer, language_tag: str | None, tag: str | None) -> list[int]:
     """The ids before a source: the tag of its target language, then that of its corpus.
 
-    Raises ConfigError if a tag is no piece of the vocabulary.
+    Raises ConfigError if a tag is not a piece of the vocabulary.
     """
     language = [] if language_tag is None else encode_language_tag(tokenizer, language_tag)
     return language + ([] if tag is None else encode_tag(tokenizer, tag))
 
 
 def encode_language_tag(tokenizer: Tokenizer, tag: str) -> list[int]:
-    """The id of a target language's tag, which no text is encoded to.
+    """The id of a target language's tag; no text is encoded to this id.
 
-    Raises ConfigError if it is no such piece.
+    Raises ConfigError if the vocabulary has no such piece.
     """
     id_ = tokenizer.control_id(tag)
     if id_ is None:
@@ -296,7 +298,7 @@ def encode_language_tag(tokenizer: Tokenizer, tag: str) -> list[int]:
 def encode_tag(tokenizer: Tokenizer, tag: str) -> list[int]:
     """The ids of a corpus tag before a text.
 
-    Raises ConfigError if the tag is no piece of its own.
+    Raises ConfigError if the tag is not a piece of its own.
     """
     ids = tokenizer.encode(tag)
     if tokenizer.pieces(ids)[-1] != tag:

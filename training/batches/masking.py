@@ -1,4 +1,4 @@
-"""Inputs for pre-training an encoder: parts of documents in which ids are to be predicted."""
+"""Inputs for pre-training an encoder: parts of documents, with ids to predict."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Span = tuple[int, int]
 
 
 class MaskedText(NamedTuple):
-    """One masked input for pre-training: its ids, and what is to be predicted of them."""
+    """One masked input for pre-training: its ids, and the ids to predict."""
 
     ids: Int32s
     segments: Int32s
@@ -50,8 +50,8 @@ class DocumentCorpus:
         next_sentence: bool,
         seed: int,
     ) -> None:
-        """`documents` are the ids of their lines; none is empty, and `next_sentence` needs at least
-        two."""
+        """Takes the ids of each document's lines. No document is empty, and `next_sentence` needs
+        at least two documents."""
         lines = [line for document in documents for line in document]
         self._stream: Int32s = np.array([id_ for line in lines for id_ in line], np.int32)
         ends = np.cumsum([0, *map(len, lines)])
@@ -134,8 +134,8 @@ class DocumentCorpus:
     def _mask(
         self, first: Span, second: Span | None, follows: bool | None, random: np.random.Generator
     ) -> MaskedText:
-        """Make an input of these parts; at least one id, and about `mask_share` of them, are
-        predicted."""
+        """Make an input of these parts and choose the ids to predict: about `mask_share` of them,
+        and at least one."""
         parts = [self._stream[slice(*span)] for span in (first, second) if span is not None]
         ids = np.concatenate([[CLS_ID], *((*part, SEP_ID) for part in parts)], dtype=np.int32)
         segments = np.zeros(len(ids), np.int32)

@@ -1,4 +1,5 @@
-"""Texts of a batch that lie behind one another, as tensors: products see no padding.
+"""The texts of a batch, concatenated into tensors without padding, so that matrix products compute
+nothing for padding.
 
 Shape letters: B texts, S ids of the longest, M ids of all.
 """
@@ -37,7 +38,7 @@ class PackedTexts:
         return self._moved(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> PackedTexts:
-        """The same texts in memory that a GPU can read by itself."""
+        """The same texts in pinned memory, which a GPU can read directly."""
         return self._moved(lambda tensor: tensor.pin_memory())
 
     def _moved(self, move: Callable[[Tensor], Tensor]) -> PackedTexts:
@@ -57,7 +58,7 @@ class PackedTexts:
 def pack_texts(
     ids: Sequence[Sequence[int] | np.ndarray], segments: Sequence[Sequence[int] | np.ndarray]
 ) -> PackedTexts:
-    """Lay texts, of which none is empty, behind one another in the machine's memory."""
+    """Concatenate texts, none of them empty, in the machine's memory."""
     lengths_B1 = np.array([len(text) for text in ids])[:, None]
     firsts_B1 = np.cumsum(lengths_B1, axis=0) - lengths_B1
     places_1S = np.arange(int(lengths_B1.max()))[None]

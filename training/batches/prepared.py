@@ -1,4 +1,5 @@
-"""A cache of prepared text, whose files are named by the content of all that they are made of."""
+"""A cache of prepared text. The name of each file is a hash of everything that its content depends
+on."""
 
 from __future__ import annotations
 
@@ -28,15 +29,16 @@ from training.runs.checkpoint import write_atomically
 logger = logging.getLogger(__name__)
 
 _CODE = ("corpora/pairs.py", "tasks/translation.py", "recipe/filters.py", "corpora/tables.py")
-"""Modules of training that decide what is kept of a text: a change of theirs is another key."""
+"""Modules of training that decide which text is kept; a change in one of them changes the key."""
 Arrays = dict[str, np.ndarray]
 
 
 class PreparedText:
-    """The clean text of a recipe and its ids, from the recipe's `data.cache` where they are there.
+    """The clean text of a recipe and its ids, read from the recipe's `data.cache` if they are
+    there.
 
-    Files of a cache that cannot be read count as absent; where one cannot be written, a warning
-    says so and the run goes on without.
+    A cache file that cannot be read counts as missing. If one cannot be written, a warning is
+    logged and the run goes on without it.
     """
 
     def __init__(self, recipe: TranslationRecipe) -> None:
@@ -44,7 +46,7 @@ class PreparedText:
         self._folder = None if recipe.data.cache is None else expand(recipe.data.cache)
 
     def corpus(self, make: Callable[[], Corpus]) -> Corpus:
-        """The clean text, made if need be."""
+        """The clean text, made by `make` if the cache does not have it."""
         if self._folder is None:
             return make()
         path = self._folder / f"{self._key}.text.safetensors"
@@ -56,7 +58,7 @@ class PreparedText:
         return corpus
 
     def ids(self, pairs: Sequence[Pair], tokenizer: Tokenizer) -> list[IdPair]:
-        """The ids of the clean text's training pairs, encoded if need be."""
+        """The ids of the clean text's training pairs, encoded if the cache does not have them."""
         if self._folder is None:
             return encode_pairs(pairs, tokenizer)
         path = self._folder / f"{self._key}.{_maker(tokenizer)}.ids.safetensors"
@@ -69,9 +71,9 @@ class PreparedText:
         return encoded
 
     def stored_text(self, store: Callable[[Path], None]) -> StoredText:
-        """The clean text on disk, written by `store` if need be.
+        """The clean text on disk, written by `store` if it is missing.
 
-        Raises StorageError if it cannot be.
+        Raises StorageError if it cannot be written.
         """
         folder = self._place("text")
         if (found := open_text(folder)) is None:
@@ -81,7 +83,7 @@ class PreparedText:
         return found
 
     def stored_ids(self, text: StoredText, tokenizer: Tokenizer) -> StoredIds:
-        """The ids of stored text on disk, encoded if need be.
+        """The ids of stored text on disk, encoded if they are missing.
 
         Raises StorageError if they cannot be written.
         """
@@ -98,7 +100,7 @@ class PreparedText:
 
     @cached_property
     def _key(self) -> str:
-        """A digest of all that decides what the clean text is.
+        """A digest of everything that the clean text depends on.
 
         Raises CorpusError for a file that cannot be read.
         """
@@ -123,7 +125,8 @@ _SIDES = ("source", "target")
 
 
 def _contents(files: ParallelFiles) -> Iterable[str]:
-    """Digests of a corpus' files, with the ends of their names, which say how to read them."""
+    """Digests of a corpus' files, each after the file's suffix, which decides how the file is
+    read."""
     for path in (files.file, files.source, files.target):
         if path is not None:
             yield f"{Path(path).suffix} {_digest(expand(path))}"
@@ -185,7 +188,8 @@ def _to_corpus(arrays: Arrays) -> Corpus:
 
 
 def _from_lines(texts: Iterable[str]) -> np.ndarray:
-    """Texts without line ends as bytes, an end behind each; a lone surrogate stays what it is."""
+    """The texts, which have no line ends, as bytes with a line end after each; a lone surrogate is
+    kept."""
     joined = "".join(f"{text}\n" for text in texts)
     return np.frombuffer(joined.encode("utf-8", "surrogatepass"), dtype=np.uint8)
 

@@ -23,8 +23,9 @@ def join_documents(documents: Iterable[list[int]]) -> Int32s:
 def cut_columns(stream: Int32s, batch_size: int, segment_length: int) -> list[Int32s]:
     """Segments [B,T+1] of a text in `batch_size` contiguous columns; labels are one to the right.
 
-    What does not fill the columns is dropped; the last segment may be shorter (section 4 of Merity
-    et al. 2018, "Regularizing and Optimizing LSTM Language Models", whose scripts all followed).
+    The rest that does not fill the columns is dropped; the last segment may be shorter (section 4
+    of Merity et al. 2018, "Regularizing and Optimizing LSTM Language Models", whose scripts later
+    ones followed).
     """
     length = len(stream) // batch_size
     columns_BN = stream[: batch_size * length].reshape(batch_size, length)
@@ -35,8 +36,8 @@ def cut_columns(stream: Int32s, batch_size: int, segment_length: int) -> list[In
 
 
 class TextCorpus:
-    """The batches of each epoch, as arrays [B,T+1] of which inputs lack the last token, labels the
-    first.
+    """The batches of each epoch, as arrays [B,T+1]: inputs are all tokens but the last, labels all
+    but the first.
 
     The order depends only on (seed, epoch), so a resumed run sees what an unbroken one would.
     """

@@ -15,8 +15,8 @@ _ENDS = "<i8"
 
 
 class RowWriter:
-    """Appends rows of numbers to two files: the numbers one after the other, and where in them each
-    row ends. To be closed by its block."""
+    """Appends rows of numbers to two files: one holds the numbers of all rows, the other the end of
+    each row among them. The `with` block closes both."""
 
     def __init__(self, path: Path, dtype: str) -> None:
         self._size, self._end = np.dtype(dtype).itemsize, 0
@@ -36,7 +36,7 @@ class RowWriter:
         self._ends.close()
 
     def write(self, rows: Sequence[bytes]) -> Ints:
-        """Append rows, each given as its bytes; returns how many numbers each has."""
+        """Append rows, each given as its bytes; returns the number of numbers in each."""
         sizes = np.array([len(row) // self._size for row in rows], dtype=np.int64)
         ends = self._end + np.cumsum(sizes)
         self._end = int(ends[-1]) if len(rows) else self._end

@@ -33,7 +33,8 @@ _AT_ONCE = 2_000
 _MOST_NEIGHBOURS = 1024
 """Pairs of a block; they stay together in every epoch."""
 _LEAST_BLOCKS = 64
-"""Least blocks of a part, if there are as many: they come from all corpora."""
+"""Least number of blocks in a part, if there are as many, so that a part has blocks of all
+corpora."""
 _META = "meta.json"
 TEXT, IDS = "u1", "<i4"
 _BLOCK = [("origin", "i4"), ("first", "i8"), ("last", "i8"), ("share", "f8")]
@@ -180,7 +181,7 @@ class StreamedCorpus:
 
     @property
     def digest(self) -> str:
-        """A hash of the ids and of everything that decides how often each comes."""
+        """A hash of the ids and of everything that decides how often each pair comes."""
         options = self.options
         decisive = [self.ids.digest, self.sampling.weights, options.prefixes, options.max_pieces]
         return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()
@@ -249,7 +250,8 @@ class StreamedCorpus:
         return np.array(blocks, dtype=_BLOCK)
 
     def _cut(self, blocks: np.ndarray[Any, Any]) -> tuple[Ints, int]:
-        """The part of each block, and the number of parts, which have about the same size."""
+        """The number of the part that each block belongs to, and the number of parts, which have
+        about the same size."""
         sizes = (blocks["last"] - blocks["first"]) * blocks["share"]
         count = max(1, math.ceil(sizes.sum() / self.sampling.pairs_at_once))
         part_of = ((np.cumsum(sizes) - sizes) * (count / max(1.0, sizes.sum()))).astype(np.int64)

@@ -1,2 +1,2 @@
-"""Text as it lies in files: pairs, tables and labelled lines, read, cleaned and changed by noise.
-It knows no vocabulary and no batch."""
+"""Text in files: pairs, tables and labelled lines are read, cleaned and changed by noise. Nothing
+here knows a vocabulary or a batch."""

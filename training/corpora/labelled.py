@@ -41,7 +41,7 @@ scores."""
 
 
 class _Structured(str):
-    """The JSON of a list or an object, which is neither a text nor a label."""
+    """The JSON of a list or an object; it is neither a text nor a label."""
 
 
 _NO_TEXT = "a text must be one string; join its words"
@@ -113,11 +113,11 @@ class Sheet:
 
 
 def read_sheet(path: Path, columns: Sequence[Column] | None = None) -> Sheet:
-    """The cells of a file; where `columns` are names, or the first line has known ones, that is
-    what its columns are called.
+    """Read the cells of a file. If `columns` are names, or the first line has known names, the
+    first line holds the names of the columns.
 
     Raises CorpusError, with the line, for a file that cannot be read, holds no rows, or has rows
-    that differ in their columns.
+    with different columns.
     """
     kind = [suffix for suffix in path.suffixes if suffix not in (".gz", ".zst")][-1:]
     if kind and kind[0] in (".jsonl", ".ndjson", ".json"):
@@ -187,14 +187,14 @@ def _cell(value: object) -> str:
 
 
 def _holds_names(cells: Sequence[str]) -> bool:
-    """Whether a first line names the columns: two known names, or that of a label."""
+    """Whether a first line names the columns: it holds two known names, or the name of a label."""
     known = [cell.strip().lower() for cell in cells if cell.strip().lower() in _NAMES]
     return len(known) > 1 or any(name in _LABELS for name in known)
 
 
 def find_columns(sheet: Sheet, kind: str | None) -> tuple[Column, ...]:
-    """The columns of texts and label, by their known names or else by what they hold: the label has
-    the fewest different values of two or three columns.
+    """Find the columns of texts and label, by their known names or else by their content: the label
+    is the one of two or three columns with the fewest different values.
 
     Raises CorpusError if they cannot be recognised.
     """
@@ -227,8 +227,8 @@ def find_columns(sheet: Sheet, kind: str | None) -> tuple[Column, ...]:
 
 
 def find_kind(lines: Sequence[LabelledLine]) -> str:
-    """`regression` where all labels are numbers, of which one is no whole one or there are many;
-    else the classes of one text or two."""
+    """The kind of labels: `regression` if all of them are numbers, and one is not whole or there
+    are many; else the classes of one text or two."""
     scores = [_number(line.label) for line in lines]
     values = {score for score in scores if score is not None}
     numeric = None not in scores
@@ -258,8 +258,8 @@ def find_labels(path: Path, lines: Sequence[LabelledLine]) -> tuple[str, ...]:
 def hold_out(
     lines: Sequence[LabelledLine], share: float, *, classes: bool
 ) -> tuple[list[LabelledLine], list[LabelledLine]]:
-    """Training and validation lines, drawn by a fixed seed; a label always stands in the first, if
-    it is that of a class."""
+    """Split lines into training and validation, with a fixed seed. With `classes`, each label
+    occurs in training."""
     order = np.random.default_rng(_HELD_OUT_SEED).permutation(len(lines))
     wanted = max(1, round(share * len(lines)))
     left: dict[str, int] = {}
@@ -277,8 +277,8 @@ def hold_out(
 def targets(path: Path, lines: Sequence[LabelledLine], data: LabelledConfig) -> list[float]:
     """The number of each line's class, or its score from 0 to 1.
 
-    Raises CorpusError, with the line, for a label that training has not, or a score that is no
-    number.
+    Raises CorpusError, with the line, for a label that does not occur in training, or a score that
+    is not a number.
     """
     if data.kind == "contrastive":
         return [0.0] * len(lines)
@@ -298,7 +298,8 @@ def targets(path: Path, lines: Sequence[LabelledLine], data: LabelledConfig) -> 
 
 
 def scores(path: Path, lines: Sequence[LabelledLine]) -> list[float]:
-    """The labels as numbers; raises CorpusError, with the line, for one that is none."""
+    """The labels as numbers; raises CorpusError, with the line, for a label that is not a
+    number."""
     found = []
     for line in lines:
         score = _number(line.label)
@@ -323,6 +324,6 @@ def parse_columns(text: str) -> tuple[Column, ...]:
 
 
 def check_kind(kind: str | None) -> None:
-    """Raise ConfigError for a kind that there is not."""
+    """Raise ConfigError for an unknown kind."""
     if kind is not None and kind not in KINDS:
         raise ConfigError(f"--kind must be one of {', '.join(KINDS)}, got {kind!r}")

@@ -1,7 +1,8 @@
-"""Noise for training: what texts look like that were typed in a hurry, or not meant for this model.
+"""Noise for training: texts that look as if typed in a hurry, or as if not meant for this model.
 
-Functions of texts; the generator that is passed in decides everything that is drawn. Words with
-digits, placeholders, addresses and the like stay as they are: the other side has them too.
+These are functions of texts; the generator that is passed in decides everything that is drawn.
+Words with digits, placeholders, addresses and similar parts stay as they are, because the other
+side has them too.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ _ACCENTED = re.compile("[\u00c0-\u024f\u1e00-\u1eff]")
 syllables, as in Hangul."""
 _SHARP_S = str.maketrans({"ß": "ss", "ẞ": "SS"})
 _NUMBER = re.compile(r"(?<![\w.,:/+-])\d{2,}(?![\w:/-]|[.,]\d)")
-"""Whole, by itself, and no 1, after which words are in the singular."""
+"""A whole number that stands alone and has two digits or more: after 1 words are in the
+singular."""
 _NAME = re.compile(r"(?<![\w@#/.-])[^\W\d_]{2,}(?![\w@/-]|[.'’]\w)")
 _FIRST_SYLLABLE = re.compile(r"[^aeiouyäöüáéíóú]*[aeiouyäöüáéíóú]+", re.IGNORECASE)
 _MADE_UP, _IN_FULL = 0.5, 0.25
@@ -68,7 +70,7 @@ _UNITS = (
     ("%",),
     ("€",),
 )
-"""Each with those that may stand in its place."""
+"""Groups of units of the same kind, which may replace each other."""
 _ALIKE = {unit: units for units in _UNITS for unit in units}
 _QUANTITY = re.compile(
     r"(?<![\w.,:/+-])\d+(?:[.,]\d+)?([ \u00a0\u202f]?)"
@@ -88,7 +90,8 @@ _PICTURES = "".join(
     for character in map(chr, range(first, last + 1))
     if unicodedata.category(character) == "So"
 )
-"""The blocks of symbols that emojis are taken from, so that rare ones are copied, too."""
+"""Symbols of the blocks that emojis are taken from, so that a model learns to copy rare ones
+too."""
 _AS_PICTURE = "\ufe0f"  # what telephones write behind those that were letters of a font before
 _SCRIPTS = tuple(
     ("".join(filter(str.isalpha, map(chr, range(ord(first), ord(last) + 1)))), most)
@@ -105,12 +108,12 @@ _SCRIPTS = tuple(
         ("\uac00", "\ud7a3", 4),  # Hangul
     )
 )
-"""Letters, and how many of them a word has at most."""
+"""Letters of each script, and the largest number of them in a word."""
 _BREAK = re.compile(
     r"(?<=\w)(?:[:;] | [\u2013\u2014-] |[!?\u2026] )|(?<=[^\W\d_]{4})\. (?=[^\W\d_])"
 )
-"""Between parts of a text that are translated each by itself; behind a short word a full stop may
-be that of an abbreviation."""
+"""A break between parts of a text that are translated separately; after a short word a full stop
+may belong to an abbreviation."""
 _MOST_WORDS = 6
 _PAIRED = re.compile('[()\\[\\]{}<>"\u2018\u201a\u201c\u201d\u201e\u00ab\u00bb]')
 _WORDS = ("name", "user", "count", "file", "title", "value", "item", "host", "page", "id")
@@ -166,7 +169,7 @@ def add_noise(
 
 
 def change_number(pair: Pair, draw: random.Random) -> Pair:
-    """Replace a number that stands once on both sides by a random one of 2 to 12 digits."""
+    """Replace a number that occurs once on both sides by a random one of 2 to 12 digits."""
     first = str(draw.randrange(1, 10))
     digits = "".join(str(draw.randrange(10)) for _ in range(draw.randrange(1, _MOST_DIGITS)))
     return _replace_shared(pair, _NUMBER, first + digits, draw)
@@ -191,8 +194,8 @@ def change_unit(pair: Pair, draw: random.Random) -> Pair:
 
 
 def cut_phrase(pair: Pair, draw: random.Random) -> Pair:
-    """A part of one to six words of both sides: what colons, semicolons, dashes and sentence ends
-    part, where both sides have the same of them."""
+    """Cut both sides to the same part of one to six words. Parts end at colons, semicolons, dashes
+    and sentence ends; both sides must have the same of these."""
     breaks = [[match[0] for match in _BREAK.finditer(text)] for text in pair]
     if not breaks[0] or breaks[0] != breaks[1]:
         return pair
@@ -208,7 +211,8 @@ def _is_phrase(text: str) -> bool:
 
 
 def put_emoji(pair: Pair, draw: random.Random) -> Pair:
-    """The same one or two emojis, half of them rare ones, before or behind both sides."""
+    """Add the same one or two emojis to both sides, before or after the text; half of the emojis
+    are rare ones."""
     emojis = "".join(_emoji(draw) for _ in range(draw.choice((1, 1, 1, 2))))
     if draw.random() < 0.2:
         return f"{emojis} {pair[0]}", f"{emojis} {pair[1]}"
@@ -222,15 +226,15 @@ def _emoji(draw: random.Random) -> str:
 
 
 def put_foreign_word(pair: Pair, draw: random.Random) -> Pair:
-    """A row of letters of another script in the place of a name that stands once on both sides."""
+    """Replace a name that occurs once on both sides by random letters of another script."""
     letters, most = draw.choice(_SCRIPTS)
     word = "".join(draw.choices(letters, k=draw.randrange(1, most + 1)))
     return _replace_shared(pair, _NAME, word, draw)
 
 
 def names_of(pairs: Sequence[Pair]) -> list[str]:
-    """Words with a capital letter first, and only there, that stand once on both sides of a pair,
-    in the order of the alphabet: names of people and places for the most part."""
+    """Words whose first letter alone is a capital and that occur once on both sides of a pair, in
+    alphabetical order: mostly names of people and places."""
     return sorted({name for pair in pairs for name in _shared_names(pair)})
 
 
@@ -239,7 +243,7 @@ def _shared_names(pair: Pair) -> list[str]:
 
 
 def put_name(pair: Pair, names: Sequence[str], draw: random.Random) -> Pair:
-    """Replace a name that stands once on both sides by another: one of `names`, a made-up name that
+    """Replace a name that occurs once on both sides by another: one of `names`, a made-up name that
     begins like one of them and ends like another, or a first and a last name.
 
     No model has seen a made-up name, so it can only be copied.
@@ -257,8 +261,8 @@ def put_name(pair: Pair, names: Sequence[str], draw: random.Random) -> Pair:
 
 
 def _blend(first: str, second: str) -> str:
-    """The first name up to behind its first vowels, and the second from behind its first ones on;
-    the first where one of them has too few."""
+    """Join the first name up to the end of its first vowels with the second name from the end of
+    its first vowels. Returns the first name if one of them is too short."""
     begin, end = _FIRST_SYLLABLE.match(first), _FIRST_SYLLABLE.match(second)
     if begin is None or end is None or end.end() == len(second):
         return first
@@ -266,8 +270,8 @@ def _blend(first: str, second: str) -> str:
 
 
 def put_placeholder(pair: Pair, draw: random.Random) -> Pair:
-    """A placeholder, address or file name in the place of a name or number that stands once on both
-    sides."""
+    """Replace a name or number that occurs once on both sides by a placeholder, an address or a
+    file name."""
     words = draw.choice(_WORDS), draw.choice(_WORDS)
     kind = draw.random()
     if kind < 0.5:
@@ -280,7 +284,8 @@ def put_placeholder(pair: Pair, draw: random.Random) -> Pair:
 
 
 def _replace_shared(pair: Pair, pattern: re.Pattern[str], new: str, draw: random.Random) -> Pair:
-    """The pair with `new` for something found exactly once on each side; without that as it is."""
+    """Replace a part that the pattern finds exactly once on each side by `new`; without such a part
+    the pair stays as it is."""
     shared = _shared(pair, pattern)
     return _replace(pair, pattern, draw.choice(shared), new) if shared else pair
 
@@ -301,9 +306,10 @@ def _shared(pair: Pair, pattern: re.Pattern[str]) -> list[str]:
 def choose_joins(
     origins: Sequence[int], share: float, generator: np.random.Generator
 ) -> list[list[int]]:
-    """Places of pairs to put in one line: twos and threes of one origin, about a share of all.
+    """Choose places of pairs to join into one line: groups of two or three of one origin, about
+    `share` of all pairs.
 
-    No place comes twice.
+    No place is in two groups.
     """
     by_origin: dict[int, list[int]] = defaultdict(list)
     chosen = np.flatnonzero(generator.random(len(origins)) < share)
@@ -329,7 +335,7 @@ def title(text: str) -> str:
 
 
 def drop_accents(text: str, *, spelt_out: bool) -> str:
-    """Plain words without accents; German umlauts as ae, oe, ue where they are `spelt_out`."""
+    """Remove accents from plain words; with `spelt_out`, German umlauts become ae, oe, ue."""
     table = _SPELT_OUT if spelt_out else _SHARP_S
     return _TOKEN.sub(lambda token: _if_plain(token[0], lambda word: _bare(word, table)), text)
 
@@ -376,7 +382,8 @@ def _bare(word: str, table: dict[int, str]) -> str:
 
 
 def _slip(word: str, draw: random.Random) -> str:
-    """The word with one letter behind the first swapped, left out, doubled or hit beside."""
+    """The word with a typing error in one letter after the first: swapped with the next, left out,
+    doubled, or replaced by a neighbour on the keyboard."""
     place = draw.randrange(1, len(word))
     before, letter, after = word[:place], word[place], word[place + 1 :]
     kind = draw.choice(("swap", "drop", "double", "neighbour"))

@@ -1,5 +1,5 @@
-"""Between which languages parallel text was made by a bundle: a note beside it, so that nobody
-trains a model of other languages on it."""
+"""Notes beside parallel text that a bundle has made, with its languages, so that nobody trains a
+model of other languages on it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_languages(data: DataConfig) -> None:
 
 
 def _read_note(source: Path) -> tuple[str, str, str] | None:
-    """The languages of source and target and the bundle, where the text was made by one."""
+    """The source language, the target language and the bundle, if a bundle has made the text."""
     try:
         note = json.loads(source.with_suffix(_NOTE).read_bytes())
         return note["source_language"], note["target_language"], note["bundle"]

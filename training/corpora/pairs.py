@@ -21,7 +21,7 @@ from training.recipe.filters import Filter, Languages, Unseen, bare
 
 Pair = tuple[str, str]
 Item = TypeVar("Item", bound=tuple[Any, ...])
-"""A pair, or a pair with more behind it."""
+"""A pair, or a pair with further fields after its texts."""
 _BLOCK_BYTES = 1 << 20
 """Number of bytes that are read from a file at once."""
 
@@ -40,7 +40,7 @@ class CorpusReport:
 
     @property
     def kept(self) -> int:
-        """Pairs that are left, those held out for validation included."""
+        """Number of pairs that are left, including those held out for validation."""
         return self.pairs - self.dropped.total()
 
     def drop(self, reason: str, number: int) -> None:
@@ -69,7 +69,7 @@ class CleaningReport:
 
     @property
     def kept(self) -> int:
-        """Pairs that are left of all corpora, those held out included."""
+        """Number of pairs that are left of all corpora, including those held out."""
         return sum(corpus.kept for corpus in self.corpora)
 
     @property
@@ -134,13 +134,13 @@ def _listing(dropped: Counter[str]) -> str:
 
 
 def read_lines(path: Path) -> list[str]:
-    """All lines that `iterate_lines` gives."""
+    """All lines of `iterate_lines`, in a list."""
     return list(iterate_lines(path))
 
 
 def iterate_lines(path: Path) -> Iterator[str]:
-    """Lines of a UTF-8 text, plain, .gz or .zst, without line ends (\\n ends one) and byte order
-    mark; the file is read as they are asked for.
+    r"""Iterate over the lines of a UTF-8 text, plain, .gz or .zst, without line ends (\n ends a
+    line) and byte order mark. The file is read as lines are asked for.
 
     Raises CorpusError for a missing file, a broken archive and, with its line, a wrong encoding.
     """
@@ -188,12 +188,12 @@ def _unpack_zstd(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def read_pairs(source: Path, target: Path) -> list[Pair]:
-    """All pairs that `iterate_pairs` gives."""
+    """All pairs of `iterate_pairs`, in a list."""
     return list(iterate_pairs(source, target))
 
 
 def iterate_pairs(source: Path, target: Path) -> Iterator[Pair]:
-    """Line-aligned pairs of two files, which are read as the pairs are asked for.
+    """Iterate over line-aligned pairs of two files, which are read as pairs are asked for.
 
     Raises CorpusError if the line counts differ or there is no line.
     """
@@ -214,11 +214,11 @@ def iterate_pairs(source: Path, target: Path) -> Iterator[Pair]:
 
 
 class Cleaner:
-    """Drops pairs by named filters, and counts; text is only stripped of white space.
+    """Drops pairs by named filters and counts them; texts are only stripped of white space.
 
-    A pair with an empty side is dropped before any filter. Filters that compare pairs remember
-    those of all corpora, `by_digest` as `Unseen` says. Cleaners of several directions may share a
-    report. Raises ConfigError if a filter does not know the languages.
+    A pair with an empty side is dropped before any filter. Filters that compare pairs remember the
+    pairs of all corpora, `by_digest` as described in `Unseen`. Cleaners of several directions may
+    share a report. Raises ConfigError if a filter does not know the languages.
     """
 
     def __init__(
@@ -236,8 +236,8 @@ class Cleaner:
                 check.by_digest = by_digest
 
     def clean(self, pairs: Iterable[Pair], name: str, first_line: int = 1) -> Iterator[Pair]:
-        """The good pairs of one corpus, whose name the report bears, from that line on; the report
-        is complete when all have been taken."""
+        """Iterate over the good pairs of one corpus. The report gets the corpus' name, and counts
+        lines from `first_line`; it is complete when all pairs have been taken."""
         report = CorpusReport(name)
         self.report.corpora.append(report)
         for number, (source, target) in enumerate(pairs, first_line):
@@ -258,8 +258,7 @@ class Cleaner:
 def hold_out(pairs: list[Item], count: int, seed: int) -> tuple[list[Item], list[Item]]:
     """Split into (training, validation): about `count` pairs, whole groups of equal sources.
 
-    Whatever stands behind the two texts of a pair stays with it. Raises CorpusError if no
-    training pair would be left.
+    Further fields of a pair stay with it. Raises CorpusError if no training pair would be left.
     """
     of_pair = [bare(pair[0]) for pair in pairs]
     groups: dict[str, list[Item]] = {}

@@ -27,7 +27,7 @@ class Table:
 
 
 def read_table(path: Path, columns: tuple[Column, Column] | None) -> Table:
-    """All pairs that `iterate_table` gives."""
+    """All pairs of `iterate_table`, in a table."""
     return Table(list(iterate_table(path, columns)), first_line(path, columns))
 
 
@@ -42,16 +42,16 @@ def first_line(
 def iterate_table(
     path: Path, columns: tuple[Column, Column] | None, only: tuple[Column, str] | None = None
 ) -> Iterator[Pair]:
-    """The pairs of two columns, read as they are asked for; a TSV file has a first line with names
-    where they are named.
+    """Iterate over the pairs of two columns, read as they are asked for. If columns of a TSV file
+    are named, its first line holds the names.
 
-    Without `columns` they are the first and the second of a TSV file. A tab ends a column whatever
-    stands around it: there is no quoting. Of Parquet, nulls are read as empty text, line ends as
-    spaces. With `only`, a column of a TSV file and a direction such as `de>en`, the texts of a line
-    with another direction in that column are empty.
+    Without `columns` they are the first and the second of a TSV file. A tab always ends a column:
+    there is no quoting. In Parquet, nulls are read as empty text, and line ends as spaces. With
+    `only`, a column of a TSV file and a direction such as `de>en`, the texts of a line with another
+    direction in that column are empty.
 
-    Raises CorpusError for a file that cannot be read, has no rows, or lacks a column; of TSV it
-    names the line.
+    Raises CorpusError for a file that cannot be read, has no rows, or lacks a column; for TSV the
+    error names the line.
     """
     marked, direction = only or (None, "")
     pairs = (

@@ -1,4 +1,4 @@
-"""Vectors that a teacher gives to texts, kept in a file for a student to learn from."""
+"""A file of a teacher's vectors for texts, from which a student learns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HASH_BYTES = 8
 
 
 class TeacherVectors:
-    """Vectors of length one, found by their text, whose spaces do not count."""
+    """Vectors of length one, looked up by their text; white space in the text does not matter."""
 
     def __init__(self, hashes_N: NDArray[np.uint64], vectors_ND: NDArray[np.float16]) -> None:
         self._hashes_N, self._vectors_ND = hashes_N, vectors_ND
@@ -32,7 +32,8 @@ class TeacherVectors:
 
     @classmethod
     def read(cls, path: Path) -> TeacherVectors:
-        """The vectors of a file; raises CorpusError if it is missing or no such file."""
+        """Read the vectors of a file; raises CorpusError if it is missing or not a file of
+        vectors."""
         try:
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 return cls(file["hashes"], file["vectors"])

@@ -8,7 +8,8 @@ from itertools import groupby
 _JOINED = {" @-@ ": "-", " @,@ ": ",", " @.@ ": "."}
 _HEADING = re.compile(r"^(=(?: =)*) (.*?) (?:=(?: =)*)$")
 _SENTENCE_START = re.compile(r"(?<= [.?!]) (?=[A-Z\"'(])")
-"""The space before a sentence: signs stand alone in WikiText, so abbreviations end none."""
+"""The space before a sentence: WikiText puts spaces around punctuation, so an abbreviation does not
+look like an end."""
 _RULES = [
     (re.compile(pattern), replacement)
     for pattern, replacement in (
@@ -41,11 +42,12 @@ def detokenise(line: str) -> str:
 
 
 def clean_wikitext(lines: list[str]) -> tuple[list[str], dict[str, int]]:
-    """Detokenised text without `<unk>`, and how many lines were empty and sentences held one.
+    """Detokenised text without `<unk>`, and the numbers of empty lines and of sentences with
+    `<unk>`.
 
-    A line with `<unk>` gives each run of sentences between those that hold one. Nearly every
-    paragraph of WikiText-2 holds one, so dropping lines would leave a seventh of its words;
-    sentences leave half.
+    A line with `<unk>` becomes the runs of sentences between those that contain it. Nearly every
+    paragraph of WikiText-2 contains one: dropping whole lines would leave a seventh of its words,
+    dropping sentences leaves half.
     """
     kept: list[str] = []
     dropped = {"empty": 0, "<unk>": 0}

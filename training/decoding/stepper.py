@@ -44,7 +44,7 @@ class TorchStepper:
 
     @property
     def spare_slots(self) -> int:
-        """None: attention goes through every slot."""
+        """Zero: attention computes every slot."""
         return 0
 
     @property
@@ -54,7 +54,8 @@ class TorchStepper:
 
     @property
     def one_query_first(self) -> bool:
-        """Every model can begin with one query: the step graph says which beams it stands for."""
+        """True: every model can begin with one query, because the step graph knows which beams it
+        stands for."""
         return True
 
     @property
@@ -158,8 +159,8 @@ class TorchStepper:
         state.caches = [cache[cache_rows[:, None], slots] for cache in state.caches]
 
     def extend(self, state: TorchState, other: TorchState, rows: NDArray[np.int64]) -> None:
-        """Put the other's sentences into these rows, the rest behind all; what is shorter is
-        padded."""
+        """Put the other state's sentences into these rows, and the remaining ones after all others;
+        shorter rows are padded."""
         counts = [len(part.source_mask_BS) for part in (state, other)]
         numbers = np.arange(sum(counts))
         order = torch.from_numpy(fill_rows(numbers[: counts[0]], numbers[counts[0] :], rows))

@@ -30,11 +30,11 @@ def translate(
 ) -> list[str]:
     """The best translation of each text, in input order; a blank text stays blank.
 
-    `prefixes` are ids that stand before each source (`training.batches.batching.encode_prefix`).
-    Texts of like length share a batch of up to `token_budget` beams x source tokens (joint models:
-    x squares of source tokens); the model's architecture has a default. The model is left in
-    evaluation mode. `progress` draws a bar where stderr is a terminal. Raises
-    DivergedError if the model's scores are not finite.
+    `prefixes` are the ids before each source (`training.batches.batching.encode_prefix`). Texts of
+    similar length share a batch of up to `token_budget` beams x source tokens (joint models: x
+    squares of source tokens); the model's architecture has a default. The model is left in
+    evaluation mode. `progress` draws a bar if stderr is a terminal. Raises DivergedError if the
+    model's scores are not finite.
     """
     stepper = TorchStepper(model)
     prefixes = prefixes or [[]] * len(texts)

@@ -1,2 +1,2 @@
-"""Makes new runs and text from trained models: pruning, scaling, distillation, grid search. Has no
-training loop of its own."""
+"""Makes new runs and text from trained models: pruning, scaling, distillation, grid search. It has
+no training loop of its own."""

@@ -135,12 +135,12 @@ def backtranslate(
 
 @dataclass(frozen=True)
 class _Making:
-    """Parallel text OUT in the making. Decoded blocks are kept beside it until it is complete, so
-    that an interruption costs at most one block."""
+    """Parallel text OUT that is being made. Decoded blocks are kept beside it until it is complete,
+    so an interruption costs at most one block."""
 
     bundle: Path
     teacher: str
-    """Name of the checkpoint behind the bundle, or of the bundle."""
+    """Name of the checkpoint that the bundle was made from, or of the bundle."""
     out: Path
     direction: tuple[str, str]
     """Direction in which the bundle translates."""
@@ -158,8 +158,8 @@ class _Making:
         *,
         force: bool,
     ) -> Made:
-        """Decode the texts, unless an earlier run has, and write the pairs that `choose` makes of
-        the lists of translations; a list is empty if the bundle failed."""
+        """Decode the texts, unless an earlier run has decoded them, and write the pairs that
+        `choose` makes from the lists of translations. A list is empty if the bundle failed."""
         lines = (json.dumps({"text": text}, ensure_ascii=False) for text in texts)
         content = "".join(f"{line}\n" for line in lines).encode()
         given, found = self._work_files(content)
@@ -175,7 +175,7 @@ class _Making:
         return made
 
     def _work_files(self, content: bytes) -> tuple[Path, Path]:
-        """Files of texts and translations; those of another input, bundle or list length have other
+        """The files of texts and of translations. Another input, bundle or list length gives other
         names."""
         names = "".join(f"{code} " for code in self.direction)
         key = f"{self.n_best} {file_hash(self.bundle / MANIFEST)} {names}".encode()

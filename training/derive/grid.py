@@ -61,7 +61,7 @@ class Grid:
     seeds: tuple[int, ...] = (1,)
 
     def trials(self) -> list[Trial]:
-        """All combinations; those that differ in the seed only are adjacent."""
+        """All combinations; those that differ only in their seed are adjacent."""
         return [
             Trial(*each)
             for each in itertools.product(self.rates, self.epochs, self.batches, self.seeds)
@@ -126,7 +126,8 @@ def finetune(
     validation lines becomes `run`. Returns the results of all trials, which `results.json` stores.
 
     An interrupted run resumes with the same command. Raises ConfigError or CheckpointError if
-    `base` is no encoder or the folder belongs to another run, CorpusError for errors in the text.
+    `base` is not an encoder or the folder belongs to another run, CorpusError for errors in the
+    text.
     """
     checkpoint = find_checkpoint(base)
     pretrained = read_run_recipe(checkpoint)
@@ -244,7 +245,8 @@ def _recipe(
 
 
 def _with_steps(recipe: FineTuningRecipe, epochs: int) -> FineTuningRecipe:
-    """The recipe with the updates of so many epochs and a validation after each."""
+    """The recipe with the number of updates that `epochs` epochs take, and a validation after each
+    epoch."""
     train, _ = read_splits(recipe.data)
     batches = math.ceil(len(train) / recipe.data.batch_size)
     if recipe.data.kind == "contrastive" and len(train) % recipe.data.batch_size == 1:

@@ -44,7 +44,7 @@ class Scaling:
     exact_width: float
     depth: int
     width: float
-    """A whole number, or the base model's where it is not scaled."""
+    """The width: a whole number, or that of the base model if it is not scaled."""
     parameter_ratio: float
     """Parameters at the rounded size over those of the base model."""
 
@@ -53,7 +53,8 @@ def scale(probe: Probe, beta: float) -> Scaling:
     """The size whose parameters are closest to `beta` times the base model's.
 
     Like the authors' solver it tries whole steps along the gradient. A dimension that did not lower
-    the loss stays as it is. Raises ConfigError for a value out of range, and if neither helped.
+    the loss stays as it is. Raises ConfigError for a value out of range, and if neither dimension
+    lowered the loss.
     """
     _check(probe, beta)
     depth_gradient = probe.base_loss - probe.deeper_loss
@@ -95,11 +96,11 @@ def scale(probe: Probe, beta: float) -> Scaling:
 
 
 def read_probe(base: Path, deeper: Path, wider: Path) -> Probe:
-    """The probe that three runs of joint models make, from their recipes and lowest losses.
+    """Read a probe from three runs of joint models: their recipes and lowest losses.
 
     Raises ConfigError if the second differs from the first by more or less than one joint layer
-    (PreNet layers may differ too), the third by more or less than model_dim in ffn_dim, and a
-    TrainingError where a run cannot be read.
+    (PreNet layers may differ too), or the third by more or less than model_dim in ffn_dim, and a
+    TrainingError if a run cannot be read.
     """
     model = _joint_model(base)
     other = _joint_model(deeper)
@@ -153,5 +154,5 @@ def _check(probe: Probe, beta: float) -> None:
 
 
 def _ratio(probe: Probe, depth: float, width: float) -> float:
-    """Parameters at that size over those of the base model."""
+    """The parameters at that size divided by those of the base model."""
     return depth * (2 + width) / (probe.depth * (2 + probe.width))

@@ -23,9 +23,11 @@ from training.runs.replacing import check_free
 from training.tasks.translation import corpus_weights, read_corpus
 
 _MOST_ALIKE = 12
-"""A text with more translations than this, such as `Ja.`, says little of what they mean."""
+"""Largest number of translations of a text that is used: a text with more, such as `Ja.`, says
+little about their meaning."""
 _LEAST_WORDS = 4
-"""Shorter texts have too many meanings for a common translation to make them alike."""
+"""Least number of words of a text: shorter texts have too many meanings for a common translation to
+make them alike."""
 _SUFFIXES = (".tsv", ".tsv.gz")
 
 
@@ -39,7 +41,8 @@ class MadePairs:
     paraphrases: int
     """Lines of two texts of one language."""
     left_out: int
-    """Pairs that have a text of those to leave out, or the same text twice."""
+    """Number of pairs that were left out: one text is among those to leave out, or both texts are
+    the same."""
 
 
 def make_pairs(
@@ -50,16 +53,17 @@ def make_pairs(
     texts_of: tuple[str, Path] | None = None,
     force: bool,
 ) -> MadePairs:
-    """Write the pairs of a translation recipe in any order as a table, each with either text first.
+    """Write the pairs of a translation recipe as a table in random order; either text of a pair may
+    come first.
 
-    The text is cleaned as for translation. Of a corpus whose weight is below 1, that share is
-    drawn; a weight above 1 counts as 1, since a batch should not hold a pair twice. Pairs of which
-    a text is in the validation text, or in a file of `leave_out` (lines, or a .tsv with a text in
-    each column), are left out, whatever its case and punctuation. `texts_of` names a language and a
-    file: the table's texts in that language, each once, for a teacher to read.
+    The text is cleaned as for translation. If the weight of a corpus is below 1, that share of it
+    is drawn; a weight above 1 counts as 1, since a batch should not hold a pair twice. A pair is
+    left out if one of its texts is in the validation text, or in a file of `leave_out` (lines, or a
+    .tsv with a text in each column); case and punctuation do not matter. `texts_of` names a
+    language and a file for the table's texts in that language, each once, for a teacher to read.
 
-    Raises ConfigError for a recipe of another kind, and if `out` cannot be written; CorpusError
-    for text that cannot be read.
+    Raises ConfigError for a recipe of another kind, and if `out` cannot be written; CorpusError for
+    text that cannot be read.
     """
     if not isinstance(recipe, TranslationRecipe):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""A teacher that is a run or a checkpoint: made a bundle first, as what translates text is the
+"""Makes a bundle of a teacher that is a run or a checkpoint, because texts are translated by the
 engine that serves."""
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from training.runs.checkpoint import WEIGHTS, find_checkpoint
 from training.runs.folder import read_run_recipe
 
 _EXPORT = f"{str(__package__).removesuffix('.derive').removesuffix('training')}export"
-"""The neighbour of this package, which may not be imported from here, but run."""
+"""Name of the export package. It may not be imported here, but it may be run."""
 
 
 @contextmanager
 def as_bundle(teacher: Path, out: Path) -> Iterator[Path]:
-    """The bundle itself, or one of a checkpoint, which lies beside `out` until the block ends well.
+    """The bundle itself, or one made from a checkpoint, which stays beside `out` until the block
+    ends without an error.
 
-    A block that was ended finds the bundle of the same weights again. Raises ConfigError for
-    what is no teacher and if the export fails.
+    After an interruption the bundle of the same weights is found again. Raises ConfigError if
+    `teacher` is not one, and if the export fails.
     """
     if (teacher / MANIFEST).is_file():
         yield teacher

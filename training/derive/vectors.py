@@ -1,4 +1,4 @@
-"""Keeps what a teacher makes of texts, for a smaller or multilingual embedder to learn from:
+"""Stores a teacher's vectors of texts, for a smaller or multilingual embedder to learn from:
 `python -m training vectors`.
 
 A student learns to give the teacher's vector to a text and to its translations (Reimers and
@@ -22,11 +22,11 @@ from training.runs.checkpoint import write_atomically
 from training.runs.replacing import check_free
 
 Reader = Callable[[Sequence[str]], Floats]
-"""Gives the vectors [B,D] of texts, of which it cuts those that are too long."""
+"""Returns the vectors [B,D] of texts; texts that are too long are cut."""
 _READ_TOGETHER = 256
-"""Texts that the teacher reads at once, of like length."""
+"""Number of texts of similar length that the teacher reads at once."""
 _SAMPLE = 20_000
-"""Texts by which the space is turned and made narrower."""
+"""Number of texts from which the rotation and the narrower space are computed."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,13 @@ def make_vectors(
     """Write the teacher's vectors of the lines of `files`, each of length one.
 
     With `width` they have fewer numbers: the components in which a sample of them has most of its
-    squares, so that cosines are kept as well as they can be. With `like`, a student that training
-    begins with, they have its width and are turned to lie as near to its own vectors as a rotation
-    allows (the orthogonal Procrustes problem, Schönemann 1966): it has only meaning to learn then,
-    and no direction.
+    squares, so that cosines are kept as well as possible. `like` is the student that training
+    begins with: the vectors then have its width, and are rotated to be as near to its own vectors
+    as a rotation allows (the orthogonal Procrustes problem, Schönemann 1966). The student then has
+    to learn only meaning, and not a new orientation.
 
-    Raises ConfigError if `out` cannot be written or is no .npz, or the width is more than the
-    teacher's; CorpusError for text that cannot be read.
+    Raises ConfigError if `out` cannot be written or is not an .npz file, or the width is larger
+    than the teacher's; CorpusError for text that cannot be read.
     """
     if out.suffix != ".npz":
         raise ConfigError(f"OUT must end in .npz, got {out}")
@@ -90,7 +90,7 @@ def make_vectors(
 
 
 def _read(read: Reader, texts: Sequence[str]) -> Floats:
-    """Vectors of texts; how many are read is shown on stderr."""
+    """The vectors of texts; the number of texts read so far is shown on stderr."""
     rows, progress = [], ProgressLine(len(texts), "texts")
     for start in range(0, len(texts), _READ_TOGETHER):
         rows.append(read(texts[start : start + _READ_TOGETHER]))
@@ -100,8 +100,8 @@ def _read(read: Reader, texts: Sequence[str]) -> Floats:
 
 
 def _principal(vectors_ND: Floats, width: int) -> Floats:
-    """An orthonormal basis [D,W] of the directions with most of the squares, without a mean taken
-    off, as that would change the cosines; the identity at the same width."""
+    """An orthonormal basis [D,W] of the directions with most of the squares; the identity at the
+    same width. The mean is not subtracted, because that would change the cosines."""
     own = vectors_ND.shape[1]
     if width == own:
         return np.eye(own, dtype=np.float32)

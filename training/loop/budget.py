@@ -26,7 +26,8 @@ logger = logging.getLogger(__name__)
 _FIRST = 1024
 """Tokens of the first trial batch."""
 _MOST = {"cpu": 8192, "cuda": 131_072}
-"""Larger batches compute no faster and leave too few updates in an epoch."""
+"""Largest automatic token budget by device; larger batches compute no faster and leave too few
+updates in an epoch."""
 _SHARE = {"cpu": 0.5, "cuda": 0.9}
 """Share of the free memory to use: a CPU's memory also holds the text and serves other
 processes."""

@@ -24,9 +24,9 @@ GRACE_SECONDS = 120.0
 
 
 def check_devices(name: str, processes: int) -> None:
-    """Check that so many processes find their devices, once instead of in each of them.
+    """Check that each of the processes finds its device: once here instead of in each of them.
 
-    Raises ConfigError if they would not.
+    Raises ConfigError if one would not.
     """
     if name != "cuda":
         find_device(name)
@@ -40,7 +40,8 @@ def check_devices(name: str, processes: int) -> None:
 
 
 def launch(words: list[str], processes: int) -> int:
-    """Run `python -m training` with these arguments in so many processes; returns the exit status.
+    """Run `python -m training` with these arguments in `processes` processes; returns the exit
+    status.
 
     If one fails, the others notice it themselves; after a grace period they are ended. The same
     happens if this process is asked to end.

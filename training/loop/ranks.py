@@ -1,5 +1,5 @@
-"""The processes that train one model together, each on its share of the batches, and what they send
-each other. The first of them, rank 0, alone writes files and reports how it goes."""
+"""The processes that train one model together, each on its share of the batches, and their
+communication. Only the first of them, rank 0, writes files and reports progress."""
 
 from __future__ import annotations
 
@@ -47,10 +47,9 @@ class TrainingRanks:
 
     @classmethod
     def join(cls, device: str) -> TrainingRanks:
-        """Meet the others that `launch` or torchrun has started, as the environment says.
+        """Join the other processes that `launch` or torchrun has started, as the environment says.
 
-        Raises ConfigError if the device cannot be used, RankLostError if the others do not
-        come.
+        Raises ConfigError if the device cannot be used, RankLostError if the others do not join.
         """
         if not is_one_of_many():
             return cls()
@@ -80,10 +79,10 @@ class TrainingRanks:
         return batches[self.rank :: self.size]
 
     def seed(self, seed: int, step: int) -> None:
-        """Let dropout of an update differ from that of the other processes.
+        """Make dropout of an update differ from that of the other processes.
 
-        Rank 0 goes on with its own random numbers, which checkpoints keep; the others begin each
-        update anew, so that nothing of them must be kept.
+        Rank 0 goes on with its own random numbers, which checkpoints store. The others start each
+        update from a new seed, so nothing of theirs has to be stored.
         """
         if not self.is_first:
             digest = hashlib.sha256(f"{seed} {step} {self.rank}".encode()).digest()
@@ -91,7 +90,7 @@ class TrainingRanks:
 
     @contextmanager
     def first_alone(self) -> Iterator[None]:
-        """Rank 0 runs the block before the others do, which then find what it has written."""
+        """Let rank 0 run the block before the others, which then find what it has written."""
         if not self.is_first:
             self.wait()
         yield
@@ -147,7 +146,7 @@ class TrainingRanks:
             signal.signal(signal.SIGTERM, before)
 
     def from_first(self, value: Any) -> Any:
-        """The value that rank 0 gives; those of the others do not count."""
+        """The value of rank 0 in all processes; the values of the others are ignored."""
         if self.size == 1:
             return value
         values = [value]
@@ -156,9 +155,9 @@ class TrainingRanks:
         return values[0]
 
     def check_same(self, facts: dict[str, Any]) -> None:
-        """See that all processes agree on each of these named facts.
+        """Check that all processes agree on each of these named facts.
 
-        Raises CheckpointError in rank 0, and RankLostError in the others, if one does not.
+        Raises CheckpointError in rank 0, and RankLostError in the others, if they differ.
         """
         if self.size == 1:
             return
@@ -185,7 +184,7 @@ def is_one_of_many() -> bool:
 
 @contextmanager
 def _others() -> Iterator[None]:
-    """Turn what the backends raise where a process is gone into RankLostError."""
+    """Turn the errors that backends raise when a process is gone into RankLostError."""
     try:
         yield
     except RuntimeError as error:  # torch's own errors of this kind are RuntimeErrors

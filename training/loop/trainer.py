@@ -226,7 +226,7 @@ class Trainer:
         return {"loss": total, "labels": num_labels, "gradient_norm": float(norm), "lr": rate}
 
     def _diverged(self, what: str) -> DivergedError:
-        """An error that names what is not finite and says what helps."""
+        """An error that names what is not finite and proposes a remedy."""
         first = ""
         if self.saved is not None:  # the next try would begin with these weights and end here too
             first = f"delete {self.saved}, with whose weights it begins, "

@@ -47,12 +47,10 @@ class Update:
 def iterate_updates(
     data: Task, place: Place, step: int, size: int, prepare: Callable[[list[Any]], Any]
 ) -> Generator[Update]:
-    """Yield updates of `size` batches without end, from a position after so many steps.
+    """Yield updates of `size` batches without end, from the given place and step.
 
     The last update of an epoch's part may have fewer batches. An epoch ends early if the text
-    changes.
-
-    A thread prepares the next part while the second half of the current one is used.
+    changes. A thread prepares the next part while the second half of the current one is used.
     """
     with ThreadPoolExecutor(1, "epoch") as pool:
         following = pool.submit(data.epoch, place.epoch, place.begun, place.part)
@@ -104,9 +102,9 @@ class Ahead:
             self._thread.join(0.01)
 
     def next(self) -> Update:
-        """The next update; waits if it is not ready.
+        """The next update; waits until it is ready.
 
-        Raises the thread's error; BatchError if that is no TrainingError.
+        Raises the thread's error, as a BatchError if it is not a TrainingError.
         """
         found = self._ready.get()
         if isinstance(found, Update):

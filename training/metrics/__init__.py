@@ -1,1 +1,1 @@
-"""Quality figures from texts and numbers alone, without a model or a run."""
+"""Quality figures computed from texts and numbers only, without a model or a run."""

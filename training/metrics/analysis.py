@@ -115,7 +115,7 @@ def _scores_by(
 def matches_by_position(references: list[str], translations: list[str]) -> list[PositionBucket]:
     """Share of reference words that are matched, by fifths of the reference.
 
-    Word i (from 0) of n stands at (i + 1/2) / n. If a word occurs r times and m of them are
+    Word i (from 0) of n has the position (i + 1/2) / n. If a word occurs r times and m of them are
     matched, each occurrence counts m / r: it is unknown which of them is missing, and matching the
     first ones would favour the beginnings. Fifths without a word are left out.
     """

@@ -31,7 +31,7 @@ class CorpusScores:
     """chrF2 (Popović 2015), 0 to 100."""
     chrf_signature: str
     length_ratio: float
-    """Tokens (13a) of the translations over those of the references."""
+    """Number of tokens (13a) of the translations divided by that of the references."""
 
 
 @dataclass(frozen=True)

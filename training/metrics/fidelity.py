@@ -24,7 +24,8 @@ class Fidelity:
     copied: float
     """Share of translations that equal their source apart from white space."""
     repeated: float
-    """Share of translations with a piece of text four times in a row, where the source has none."""
+    """Share of translations with a piece of text four times in a row, although the source has
+    none."""
     numbers_kept: float | None
     """Share of the sources' numbers that are in the translation, however grouped ("1.000,5" is
     "1,000.5"); None if no source has one."""
@@ -56,7 +57,7 @@ def _share(outcomes: Iterable[bool]) -> float | None:
 
 
 def _loops(text: str) -> bool:
-    """Whether a piece of 2 to 60 characters, including a letter, stands four times in a row."""
+    """Whether a piece of 2 to 60 characters with a letter occurs four times in a row."""
     return any(any(map(str.isalpha, match[1])) for match in _LOOP.finditer(text))
 
 

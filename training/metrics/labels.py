@@ -19,7 +19,7 @@ Figures = dict[str, float | str]
 
 
 def class_metrics(logits_BC: Floats, wanted: Sequence[int], labels: Sequence[str]) -> Figures:
-    """Accuracy; F1, for two classes of the second one, for more the mean of all; Matthews'
+    """Accuracy; F1, for two classes that of the second one, for more the mean of all; Matthews'
     correlation. Undefined values are 0, with a note that gives the reason."""
     # Slow to import, and every export and training would wait for it.
     from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
@@ -69,8 +69,8 @@ def score_metrics(found: Floats, wanted: Sequence[float]) -> Figures:
 
 
 def matching_metrics(first_BD: Floats, second_BD: Floats) -> Figures:
-    """Retrieval accuracy by cosine: how often the second text of a line is the nearest of all
-    second texts to the first, and the reverse; the mean of both."""
+    """Retrieval accuracy by cosine: the share of lines whose second text is the nearest of all
+    second texts to the first, the same in reverse, and the mean of both."""
     from sklearn.metrics import accuracy_score  # slow to import
 
     lines, sides = np.arange(len(first_BD)), (_unit(first_BD), _unit(second_BD))

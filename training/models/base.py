@@ -46,7 +46,8 @@ class StepContext(NamedTuple):
     """Slots of each token's nearest ancestors, nearest first, -1 where there is none; None unless
     `step_needs` asks for them."""
     slot_positions_BC: Tensor | None = None
-    """Positions of the tokens in the slots, including the new ones; None as above."""
+    """Positions of the tokens in the slots, including the new ones; None unless `step_needs` asks
+    for them."""
 
 
 class DecodingStep(NamedTuple):
@@ -105,7 +106,7 @@ class Trainable(nn.Module):
 
 class Network(Trainable, ABC):
     """Common part of translation models, language models and encoders in pre-training: an output
-    matrix gives the logits of ids."""
+    matrix that gives the logits of ids."""
 
     stacks: ClassVar[dict[str, str]] = {"encoder": "encoder", "decoder": "decoder"}
     """The submodules with the layers of each side."""
@@ -114,7 +115,7 @@ class Network(Trainable, ABC):
     output_bias: nn.Parameter | None
     """Bias [V] of the output matrix, if any."""
     logit_soft_cap: float = 0.0
-    """Soft cap of the logits; 0 is none."""
+    """Soft cap of the logits; 0 turns it off."""
     _output_layer: Callable[[Tensor], Tensor] | None = None
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Layers: how sublayers are put together. A block of one's own is another such pair.
+"""Layers, which combine sublayers. A block of one's own is another pair of layers.
 
 Shape letters: B sentences, S source positions, Q queries, D model.
 """
@@ -24,7 +24,7 @@ from training.models.sublayers.positions import make_positions
 from training.models.sublayers.recurrence import Ssru
 
 Order = Mapping[str, float]
-"""Sublayers in the order in which they run, with the factor of what each adds."""
+"""Sublayers in the order in which they run, with the factor of each one's output."""
 
 STANDARD: Order = {"self_attention": 1.0, "source_attention": 1.0, "ffn": 1.0}
 ORDERS: dict[str, Order] = {
@@ -40,14 +40,14 @@ ORDERS: dict[str, Order] = {
     },
     "weighted": {"self_attention": 1.0, "source_attention": 1.0},  # Ahmed et al. 2017
 }
-"""The layers of each block; what has no source leaves out the attention to it."""
+"""The sublayers of each block. A layer without a source leaves out the attention to it."""
 
 
 class Residual(nn.Module):
     """Pre-norm: x + scale * dropout(f(norm(x))); post-norm: norm(x + scale * dropout(f(x))).
 
-    Language models also allow none: x + scale * dropout(f(x)), and a norm of what is added,
-    `output`: x + scale * dropout(norm(f(x))). `sandwich` has both that and pre-norm.
+    Language models also allow `none`: x + scale * dropout(f(x)), and `output`, a norm of the
+    sublayer's output: x + scale * dropout(norm(f(x))). `sandwich` combines `output` and pre-norm.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Layer(nn.Module):
         order: Order,
         attention: Callable[[ModelConfig], nn.Module] | None = None,
     ) -> None:
-        """`attention` makes what stands first in the place of `self_attention`."""
+        """`attention` makes the first sublayer, in place of `self_attention`."""
         super().__init__()
         self.order = dict(order)
         makers: dict[str, Callable[[Any], nn.Module]] = {
@@ -111,7 +111,7 @@ class Layer(nn.Module):
             self.get_submodule(list(order)[-1]).out_proj = Branches(config)
 
     def run(self, x: Tensor, call: Callable[[nn.Module, Tensor], Tensor]) -> Tensor:
-        """The state behind all sublayers, each of which `call` applies; its shape is kept."""
+        """The state after all sublayers, each of which `call` applies; its shape is kept."""
         for name in self.order:
             sublayer, residual = self.get_submodule(name), self.get_submodule(f"{name}_residual")
             x = residual(x, partial(call, sublayer))
@@ -119,7 +119,8 @@ class Layer(nn.Module):
 
 
 class EncoderLayer(Layer):
-    """Self-attention, feed-forward (Vaswani et al. 2017, section 3.1), or what a block says."""
+    """Self-attention and feed-forward (Vaswani et al. 2017, section 3.1), or the sublayers of
+    another block."""
 
     def __init__(self, config: ModelConfig, order: Order = STANDARD) -> None:
         own = {name: scale for name, scale in order.items() if name != "source_attention"}
@@ -141,12 +142,12 @@ class Causal(Protocol):
     """A sublayer that can take the place of a decoder's self-attention."""
 
     def decode(self, x_BQD: Tensor, context: CacheContext) -> Tensor:
-        """[B,Q,D] to [B,Q,D], of what comes before each position."""
+        """[B,Q,D] to [B,Q,D]; each position reads only itself and those before it."""
 
 
 class CausalLayer(Layer):
-    """Causal self-attention, source attention where there is a source, feed-forward (Vaswani et al.
-    2017, section 3.1), or what a block says."""
+    """Causal self-attention, attention to the source if there is one, and feed-forward (Vaswani et
+    al. 2017, section 3.1), or the sublayers of another block."""
 
     def forward(self, x_BQD: Tensor, context: CacheContext) -> Tensor:
         """[B,Q,D] to [B,Q,D]; `context` takes the appended caches."""
@@ -163,11 +164,11 @@ class CausalLayer(Layer):
 
 
 class ParallelLayer(CausalLayer):
-    """A causal layer whose sublayers all read the state that comes in, to which what they make of
-    it is added (Wang and Komatsuzaki 2021, "GPT-J-6B")."""
+    """A causal layer whose sublayers all read the layer's input; their outputs are added to it
+    (Wang and Komatsuzaki 2021, "GPT-J-6B")."""
 
     def run(self, x: Tensor, call: Callable[[nn.Module, Tensor], Tensor]) -> Tensor:
-        """The state with what all sublayers add to it; its shape is kept."""
+        """The state plus the outputs of all sublayers; its shape is kept."""
         total = x
         for name in self.order:
             residual = self.get_submodule(f"{name}_residual")

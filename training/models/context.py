@@ -69,11 +69,11 @@ class KeyValue:
 class CacheContext:
     """The inputs of one layer's causal part in one call.
 
-    Training leaves all of it empty, but for a `visible` of attention that is biased: positions are
-    those of a row, in order. Decoding passes `write_index` [B], `visible` [B,1,Q,C] (0 or -inf;
-    where attention is biased [B,H,Q,C] with the bias), and the layer's caches, which the layer's
-    modules take one after the other and append to (`append_key_value`, `append_state`). What a
-    module asks for (`StepNeeds`) is there too: `ancestors` [B,Q,W], the slots of each query's
+    Training leaves all of it empty, except for `visible` if attention is biased: positions are
+    those of a row, in order. Decoding passes `write_index` [B], `visible` [B,1,Q,C] (0 or -inf; for
+    biased attention [B,H,Q,C] with the bias), and the layer's caches. The layer's modules take the
+    caches in order and append to them (`append_key_value`, `append_state`). The inputs that a
+    module asks for (`StepNeeds`) are here too: `ancestors` [B,Q,W], the slots of each query's
     nearest ancestors, nearest first, -1 where there is none, and `slot_positions` [B,C].
     """
 
@@ -134,7 +134,8 @@ class CacheContext:
         return self.gather_ancestors(self.append_state(x_BQD), count)
 
     def convolve(self, x_BQD: Tensor, kernel: Tensor) -> Tensor:
-        """Each query's sum of taps times its own x and those of its nearest ancestors, [B,Q,D].
+        """For each query the sum of taps times its own x and the x of its nearest ancestors,
+        [B,Q,D].
 
         `kernel` [B,Q,H,K] or [1,1,H,K] has a tap for x itself, then for the ancestors, nearest
         first, for each of H groups of features. Caches `x` as a state; for decoding only.

@@ -1,10 +1,10 @@
-"""The modules of decoding: run eagerly in validation, exported for serving.
+"""The modules of decoding: they run eagerly in validation, and are exported for serving.
 
-Shape letters: B sentences, S source positions, K beams, Q queries, C cache slots, D model,
-V vocabulary, G groups, N candidates, L pieces of the longest shortlist.
+Shape letters: B sentences, S source positions, K beams, Q queries, C cache slots, D model, V
+vocabulary, G groups, N candidates, L pieces of the longest shortlist.
 
-Each tensor is a parameter of its own: torch.export names the sizes of a graph after the places of
-its inputs, and graphs must stay the same to the bit.
+Each tensor is a separate parameter: torch.export names the sizes of a graph after the places of its
+inputs, and graphs must stay the same to the bit.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class ShortlistStepGraph(nn.Module):
         asked: dict[str, Tensor] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
         """Returns scores, tokens and parents [B,N] of the N = 2K best continuations, the alignment
-        and the caches. `columns` are the pieces of each sentence, with -1 behind the last."""
+        and the caches. `columns` are the pieces of each sentence, with -1 after the last."""
         tokens = NewTokens(token_ids_BQ, positions_BQ, write_index_B, visible_B1QC)
         memory = _memory(source_mask_BS, caches, sources, asked)
         step = self.model.decode_step(tokens, memory)
@@ -117,7 +117,8 @@ def _memory(
     sources: list[Tensor],
     asked: dict[str, Tensor] | None,
 ) -> StepContext:
-    """A step's input from the past; `asked` holds what `step_needs` asks for, by name."""
+    """A step's input from earlier steps. `asked` holds the inputs that `step_needs` asks for, by
+    name."""
     asked = asked or {}
     ancestors_BQW, slot_positions_BC = asked.get("ancestors"), asked.get("slot_positions")
     return StepContext(source_mask_BS, caches, sources, ancestors_BQW, slot_positions_BC)
@@ -126,8 +127,9 @@ def _memory(
 def best_candidates(log_probs_BQV: Tensor, scores_BK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The 2K best continuations (score fp32, token int32, parent int32), each [B,2K].
 
-    Exact, in two stages: the candidates lie in the 2K groups of tokens with the highest maxima. If
-    one query stands for all beams, only the first beam may have a score above -inf.
+    The result is exact, in two stages: the candidates are in the 2K groups of tokens with the
+    highest maxima. If one query stands for all beams, only the first beam may have a score above
+    -inf.
     """
     scores_BKV = add_scores(log_probs_BQV, scores_BK)
     rows, beams, vocab_size = scores_BKV.shape

@@ -39,7 +39,7 @@ class Stack(nn.ModuleList):
         return self[number % len(self)]
 
     def running(self) -> list[int]:
-        """The places that run this time: all except those dropped in training."""
+        """The places of the layers that run this time: all except those dropped in training."""
         if not self.training or self.rate == 0.0:
             return list(range(self.depth))
         kept = self.keep_rates().tolist()
@@ -54,8 +54,8 @@ class Stack(nn.ModuleList):
 
     def weigh(self, number: int, before: Tensor, after: Tensor) -> Tensor:
         """The state after a layer. If rates are learnt, the layer's contribution is unchanged, and
-        its gradient moves the rate by how much the layer helps (the straight-through estimator of
-        Bengio et al. 2013)."""
+        its gradient moves the rate in proportion to how much the layer helps (the straight-through
+        estimator of Bengio et al. 2013)."""
         if self.keep_logits is None or not self.training:
             return after
         rate = self.keep_rates()[number]

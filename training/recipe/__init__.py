@@ -1,2 +1,2 @@
-"""Recipes: their sections, what each field may be, and the filters that they name. It reads no text
-and no checkpoint."""
+"""Recipes: their sections, the allowed values of each field, and the filters that they name.
+Nothing here reads text or checkpoints."""

@@ -1,4 +1,4 @@
-"""Checks of single values of a recipe; each raises ConfigError with what is allowed."""
+"""Checks of single values of a recipe; each raises ConfigError, which states the allowed values."""
 
 from __future__ import annotations
 

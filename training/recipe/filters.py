@@ -70,7 +70,7 @@ class EncodingFilter(Filter):
     name: str = "encoding"
 
     def start(self, languages: Languages) -> Check:
-        """A check that looks at each pair by itself."""
+        """A check that looks at each pair separately."""
         return lambda pair: any(_is_mojibake(text) or _has_control(text) for text in pair)
 
 
@@ -87,7 +87,7 @@ class LengthFilter(Filter):
         check_range("filter length: max_characters", self.max_characters, self.min_characters)
 
     def start(self, languages: Languages) -> Check:
-        """A check that looks at each pair by itself."""
+        """A check that looks at each pair separately."""
         return lambda pair: (
             min(map(len, pair)) < self.min_characters or max(map(len, pair)) > self.max_characters
         )
@@ -107,7 +107,7 @@ class RatioFilter(Filter):
         check_range("filter ratio: short", self.short, 0)
 
     def start(self, languages: Languages) -> Check:
-        """A check that looks at each pair by itself."""
+        """A check that looks at each pair separately."""
 
         def drops(pair: Pair) -> bool:
             shorter, longer = sorted(map(len, pair))
@@ -134,7 +134,8 @@ class LanguageFilter(Filter):
         check_range("filter language: min_letters", self.min_letters, 1)
 
     def start(self, languages: Languages) -> Check:
-        """A check that looks at each pair by itself. Raises ConfigError for an unknown language."""
+        """A check that looks at each pair separately. Raises ConfigError for an unknown
+        language."""
         identifier = _identifier()
         codes = [language.partition("-")[0] for language in languages]
         for code in codes:
@@ -167,7 +168,7 @@ class NumbersFilter(Filter):
         check_range("filter numbers: min_digits", self.min_digits, 1)
 
     def start(self, languages: Languages) -> Check:
-        """A check that looks at each pair by itself."""
+        """A check that looks at each pair separately."""
         return lambda pair: self._numbers(pair[0]) != self._numbers(pair[1])
 
     def _numbers(self, text: str) -> Counter[str]:
@@ -194,7 +195,7 @@ class ScriptFilter(Filter):
             check_choice("script in filter script:", script, _scripts())
 
     def start(self, languages: Languages) -> Check:
-        """A check that looks at each pair by itself."""
+        """A check that looks at each pair separately."""
         scripts = frozenset(self.source), frozenset(self.target)
         return lambda pair: any(
             self._share(text, allowed) < self.min_share
@@ -253,7 +254,7 @@ def scripts_of(language: str) -> tuple[str, ...]:
 
 
 class Unseen:
-    """Drops pairs whose key came before.
+    """Drops pairs whose key has come before.
 
     It stores the keys, which share their text with the pairs in memory. With `by_digest` it stores
     16 bytes per key instead, for pairs that do not stay in memory.

@@ -67,9 +67,9 @@ class ParallelFiles:
     never carry a tag, so the model then translates as it learnt from the corpora without one.
     Validation ignores it."""
     source_language: str | None = None
-    """The source language of these files, where it differs from `data.source_language`."""
+    """The source language of these files, if it differs from `data.source_language`."""
     target_language: str | None = None
-    """The target language of these files, where it differs from `data.target_language`."""
+    """The target language of these files, if it differs from `data.target_language`."""
     directions: str = ONE
     """`one`: from source to target. `both`: from target to source too, as a second corpus."""
 
@@ -139,21 +139,21 @@ class NoiseConfig:
     """
 
     names: float = 0.0
-    """Replaces a name that stands on both sides by another one of the corpora, or by a made-up
+    """Replaces a name that both sides contain by another one of the corpora, or by a made-up
     one."""
     numbers: float = 0.0
-    """Replaces a number that stands on both sides by another one of up to 12 digits."""
+    """Replaces a number that both sides contain by another one of up to 12 digits."""
     placeholders: float = 0.0
-    """Replaces a name or number that stands on both sides by a placeholder, an address or a file
+    """Replaces a name or number that both sides contain by a placeholder, an address or a file
     name."""
     units: float = 0.0
-    """Replaces a quantity that stands on both sides by another number and unit."""
+    """Replaces a quantity that both sides contain by another number and unit."""
     phrases: float = 0.0
-    """Cuts both sides to a phrase of one to six words, where both have the same breaks."""
+    """Cuts both sides to a phrase of one to six words, if both have the same breaks."""
     emojis: float = 0.0
     """Adds one or two emojis before or after both sides."""
     scripts: float = 0.0
-    """Replaces a name that stands on both sides by a word of another script."""
+    """Replaces a name that both sides contain by a word of another script."""
     lower: float = 0.0
     """Writes the source in lower case."""
     title: float = 0.0
@@ -162,11 +162,11 @@ class NoiseConfig:
     """Swaps, drops or doubles one letter of the source, or replaces it by its neighbour on the
     keyboard."""
     punctuation: float = 0.0
-    """Drops the final punctuation mark of both sides, where it is the same."""
+    """Drops the final punctuation mark of both sides, if it is the same."""
     accents: float = 0.0
     """Removes accents from the source: ü becomes ue or u, ß becomes ss, é becomes e."""
     join: float = 0.0
-    """Joins two or three pairs of a corpus into one, where `max_pieces` allows it."""
+    """Joins two or three pairs of a corpus into one, if `max_pieces` allows it."""
     copy: float = 0.0
     """Uses the target as the source, so that the model copies text that is in the target language
     already."""

@@ -1,4 +1,5 @@
-"""Translations of several systems side by side: what is chance, and where they are worst."""
+"""Compares the translations of several systems: which differences may be chance, and where
+translations are worst."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ def compare_systems(sources: list[str], references: list[str], outputs: Outputs)
     """BLEU, chrF2 and TER of each system with 95 % intervals, and whether each differs from the
     first: sacreBLEU's paired bootstrap (Koehn 2004), 1,000 samples of a fixed seed.
 
-    `p` is the probability of such a difference by chance where there is none; the first system
-    has none.
+    `p` is the probability that such a difference occurs by chance although there is none; the first
+    system has no `p`.
     """
     metrics = {"BLEU": BLEU(), "chrF2": CHRF(), "TER": TER()}
     test = PairedTest(list(outputs.items()), metrics, [references], test_type="bs", n_samples=1000)
@@ -62,7 +63,7 @@ def render_comparison(
     outputs: Outputs,
     worst: int,
 ) -> str:
-    """A page with the figures of `compare_systems` and the `worst` sentences: those of which some
+    """A page with the figures of `compare_systems` and the `worst` sentences: those in which a
     system's translation has the lowest chrF2."""
     metric = CHRF()
     scores = {

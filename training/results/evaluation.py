@@ -35,14 +35,14 @@ from training.tasks.validation import direction_prefixes
 
 @dataclass(frozen=True)
 class EvaluationText:
-    """A text and its translation by people, line by line, and what is known of it."""
+    """A text with its human translation, line by line, and the facts known about it."""
 
     source: Path
     reference: Path
     languages: tuple[str | None, str | None] = (None, None)
     """Languages of `source` and `reference`; a model of several directions needs them."""
     tokenized: bool = False
-    """Whether words and signs stand apart, by spaces."""
+    """Whether words and punctuation are separated by spaces."""
     domains: Path | None = None
     """A file that names the domain of each line."""
 
@@ -61,11 +61,12 @@ def evaluate(
     """Translate a text's source with a run's or checkpoint's model and score it against the
     reference.
 
-    Returns the scores with their signatures, sentence count, seconds of decoding, what `bleu` names
-    of `PAPER_BLEU` and, under "analysis", what `analyses` names of `ANALYSES` and, where domains
-    are named, the scores of each. `output` receives the translations in input order. Raises a
-    TrainingError if a file cannot be used, and, before any work, for an unknown analysis and
-    where `output` exists and `force` is not given, or is one of the files that are read.
+    Returns the scores with their signatures, the sentence count, the seconds of decoding and the
+    scores of `PAPER_BLEU` that `bleu` names. Under "analysis" are those of `ANALYSES` that
+    `analyses` names and, if domains are named, the scores of each. `output` receives the
+    translations in input order. Raises a TrainingError if a file cannot be used, and, before any
+    work, for an unknown analysis, and if `output` exists and `force` is not given, or is one of the
+    files that are read.
     """
     options = _checked(beam_size, analyses, bleu)
     if output is not None:
@@ -141,10 +142,11 @@ def _analysis(
 
 
 def prefix_between(trained: Trained, source: str | None, target: str | None) -> list[int]:
-    """The ids before each source of a text between these languages, which may be left out where
-    they are clear.
+    """The ids before each source of a text between these languages; a language may be None if it is
+    clear.
 
-    Raises ConfigError if the model has not been trained on that, or several directions fit.
+    Raises ConfigError if the model has not been trained on that direction, or if several directions
+    fit.
     """
     directions = trained.recipe.data.directions
     fitting = [
@@ -163,7 +165,7 @@ def prefix_between(trained: Trained, source: str | None, target: str | None) -> 
 
 
 def _checked(beam_size: int, analyses: Collection[str], bleu: Collection[str]) -> SearchOptions:
-    """The options of the search; raises ConfigError for what cannot be done."""
+    """The options of the search; raises ConfigError for values that are not allowed."""
     for option, names, known in (
         ("--analysis", analyses, ANALYSES),
         ("--bleu", bleu, PAPER_BLEU),

@@ -1,7 +1,7 @@
 """Perplexity of a language model under the three usual protocols.
 
-They differ in what a token may look back on, and so in their figures: compare like with like.
-Shape letters: B windows, T tokens of a window.
+The protocols differ in the context that a token has, and so in their figures: compare only figures
+of the same protocol. Shape letters: B windows, T tokens of a window.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Window(NamedTuple):
 def evaluate_text(
     path: Path, text: Path, *, protocol: str, window: int | None = None, device: str = "cpu"
 ) -> dict[str, Any]:
-    """Perplexity of a run's or checkpoint's language model on a text, a document a line.
+    """Perplexity of a run's or checkpoint's language model on a text, one document per line.
 
-    The text is cleaned as the run's recipe says. `window` is the most tokens that the model reads
-    at once: 70 for `bptt`, else the length of the training's segments, where not given. Words are
-    what white space separates in the cleaned text. Raises a TrainingError if a file or option
-    cannot be used.
+    The text is cleaned as the run's recipe says. `window` is the largest number of tokens that the
+    model reads at once; by default 70 for `bptt`, else the length of the training segments. Words
+    are the parts between white space in the cleaned text. Raises a TrainingError if a file or
+    option cannot be used.
     """
     if protocol not in PROTOCOLS:
         raise ConfigError(f"--protocol must be one of {PROTOCOLS}, got {protocol!r}")
@@ -82,26 +82,27 @@ def evaluate_text(
 
 
 def bptt_windows(documents: list[list[int]], length: int = _BPTT_LENGTH) -> list[Window]:
-    """The papers' tables: the text in 20 columns, cut every `length` tokens; each segment is cold.
+    """The windows of the papers' tables: the text in 20 columns, cut every `length` tokens; each
+    segment starts without context.
 
-    The first token of a column and what does not fill the columns are not scored.
+    The first token of a column and the rest that does not fill the columns are not scored.
     """
     segments = cut_columns(join_documents(documents), _BPTT_COLUMNS, length)
     return [Window(row, len(row) - 1) for segment in segments for row in segment]
 
 
 def sliding_windows(documents: list[list[int]], length: int) -> list[Window]:
-    """The whole text, eos before and after each document: each token is scored once, and but for
-    the first window's it follows at least half a window of context."""
+    """The whole text with eos before and after each document: each token is scored once and, except
+    in the first window, has at least half a window of context."""
     stream = np.concatenate([np.array([EOS_ID], dtype=np.int32), join_documents(documents)])
     return list(_slide(stream, length, step=length // 2))
 
 
 def rolling_windows(documents: list[list[int]], length: int, start: int = EOS_ID) -> list[Window]:
-    """lm-eval's loglikelihood_rolling, document by document: `start` first, then windows that do
-    not overlap in what they score, each as full of context as it can be; no eos is scored.
+    """The windows of lm-eval's loglikelihood_rolling, document by document: first `start`, then
+    windows whose scored tokens do not overlap, each with as much context as fits; no eos is scored.
 
-    `length` is what a model reads at once: lm-eval's `max_length` less 2.
+    `length` is the number of tokens that a model reads at once: lm-eval's `max_length` less 2.
     """
     windows: list[Window] = []
     for ids in documents:
@@ -142,7 +143,7 @@ def score_windows(model: CausalLanguageModel, windows: list[Window]) -> float:
 
 
 def _batches(windows: list[Window]) -> Iterator[list[Window]]:
-    """Windows of like length together, up to `_BATCH_TOKENS` tokens."""
+    """Windows of similar length together, up to `_BATCH_TOKENS` tokens."""
     batch: list[Window] = []
     for window in sorted(windows, key=lambda window: len(window.tokens)):
         if batch and (len(batch) + 1) * len(window.tokens) > _BATCH_TOKENS:

@@ -53,7 +53,7 @@ class RunCurves:
     """Duration of the training; None if the log is too short."""
 
     def curve(self, kind: str, value: str) -> list[tuple[int, float]]:
-        """Steps and values; empty if the run has none."""
+        """Steps and values of a curve; empty if the run has none."""
         return [(r["step"], r[value]) for r in self.records if r["kind"] == kind and value in r]
 
 
@@ -75,7 +75,8 @@ def write_report(runs: Sequence[Path], file: Path) -> None:
 
 
 def read_curves(runs: Sequence[Path]) -> list[RunCurves]:
-    """The records of runs, each named by its folder, or its whole path where two share that."""
+    """The logs of runs, each named by its folder, or by its whole path if two folders have the same
+    name."""
     names = [run.resolve().name for run in runs]
     found = []
     for run, name in zip(runs, names, strict=True):

@@ -1,4 +1,4 @@
-"""Checks whose a run folder is: a run claims it with its first checkpoint."""
+"""Checks which run a run folder belongs to: a run claims it with its first checkpoint."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def check_claim(recipe: Recipe, run: Path) -> None:
 
     Files of a failed start without a checkpoint are replaced. A run that has a checkpoint may
     continue with another learning rate, length or path of the same text: with every change that
-    does not affect what was learnt. Each change is logged.
+    does not affect what has been learnt. Each change is logged.
 
     Raises CheckpointError, which names the key, if the folder belongs to another run.
     """
@@ -90,8 +90,8 @@ def has_begun(run: Path) -> bool:
 
 
 def _forget_vocabulary(recipe: Recipe, run: Path) -> None:
-    """Remove a vocabulary of an earlier start for another size, kind or text, or of a failed start,
-    whose recipe is unknown."""
+    """Remove the vocabulary of an earlier start for another size, kind or text, or of a failed
+    start whose recipe is unknown."""
     found: Recipe | None = None
     with contextlib.suppress(CheckpointError):
         found = read_run_recipe(run)
@@ -109,7 +109,7 @@ def _forget_vocabulary(recipe: Recipe, run: Path) -> None:
 
 
 def _of_text(recipe: Recipe) -> object:
-    """The settings that decide the text; the batch size does not."""
+    """The settings that decide the text; the batch size is not one of them."""
     data = recipe.data
     return replace(data, token_budget=AUTO) if isinstance(data, DataConfig) else data
 

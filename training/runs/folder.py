@@ -152,8 +152,8 @@ def load_trained(path: Path, device: str = "cpu") -> Trained:
 def load_language_model(path: Path, device: str = "cpu") -> TrainedLanguageModel:
     """The language model of a run folder (see `find_checkpoint`) or of a checkpoint in one.
 
-    Raises CheckpointError if weights or vocabulary are missing or do not fit, ConfigError if
-    it is no language model.
+    Raises CheckpointError if weights or vocabulary are missing or do not fit, ConfigError if it is
+    not a language model.
     """
     folder = find_checkpoint(path)
     recipe = read_run_recipe(folder)
@@ -172,8 +172,8 @@ def load_language_model(path: Path, device: str = "cpu") -> TrainedLanguageModel
 def load_encoder(path: Path, device: str = "cpu") -> TrainedEncoder:
     """The fitted encoder of a run folder (see `find_checkpoint`) or of a checkpoint in one.
 
-    Raises CheckpointError if weights or vocabulary are missing or do not fit, ConfigError if
-    it is none, or was pre-trained alone.
+    Raises CheckpointError if weights or vocabulary are missing or do not fit, ConfigError if it is
+    not an encoder, or was only pre-trained.
     """
     folder = find_checkpoint(path)
     recipe = read_run_recipe(folder)
@@ -193,7 +193,7 @@ def load_encoder(path: Path, device: str = "cpu") -> TrainedEncoder:
 
 
 def find_vocabulary(checkpoint: Path, kind: str) -> Path:
-    """The vocabulary of that `tokenizer.kind` that a checkpoint's weights were learnt with.
+    """The vocabulary of that `tokenizer.kind` with which a checkpoint's weights were learnt.
 
     Raises CheckpointError if it is neither there nor in the run folder above.
     """

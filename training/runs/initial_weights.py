@@ -75,7 +75,7 @@ def check_initial_weights(recipe: Recipe, run: Path) -> None:
 
 
 def inherit_attribution(recipe: Recipe, run: Path) -> Recipe:
-    """The recipe with the attribution of the text behind its initial weights before its own: their
+    """The recipe whose attribution begins with that of the initial weights' text, because its
     licences apply to the new model too.
 
     Raises CheckpointError if the weights or the run's recipe cannot be read.

@@ -24,7 +24,8 @@ class MetricsLog:
     def __init__(self, run: Path, resume_step: int) -> None:
         self._path = run / METRICS_FILE
         self.last_validation: dict[str, Any] = {}
-        """Values of the last record of that kind, of an earlier session too; empty without one."""
+        """Values of the last validation record, also of an earlier session; empty if there is
+        none."""
         if self._path.exists():
             kept = [r for r in read_metrics(run) if r["step"] <= resume_step]
             for record in kept:
@@ -46,7 +47,8 @@ class MetricsLog:
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
-    """The records of a run, oldest first; a last line that a kill cut short is left out.
+    """The records of a run, oldest first; an incomplete last line, left by a killed process, is
+    ignored.
 
     Raises CheckpointError if the folder has none.
     """
@@ -61,9 +63,9 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
 
 
 def lowest_validation_loss(run: Path) -> float:
-    """Nats a label, at the run's best validation.
+    """Lowest validation loss of a run, in nats per label.
 
-    Raises CheckpointError if there was none yet.
+    Raises CheckpointError if there was no validation yet.
     """
     losses = [r["loss"] for r in read_metrics(run) if r["kind"] == "validation"]
     if not losses:

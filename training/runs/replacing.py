@@ -1,4 +1,4 @@
-"""Whether a file or folder may be written over what is there already."""
+"""Checks whether a file or folder may replace what exists already."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from training.errors import ConfigError
 
 
 def check_free(out: Path, read: Iterable[Path] = (), *, force: bool) -> None:
-    """Raise ConfigError if something is at `out` already and `force` is not given, or if it
-    cannot be replaced since one of the files and folders to `read` would go with it."""
+    """Raise ConfigError if `out` exists already and `force` is not given, or if it cannot be
+    replaced because a file or folder to `read` would be deleted with it."""
     lost = loses(out, read)
     if lost is not None:
         raise ConfigError(

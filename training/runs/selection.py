@@ -14,12 +14,12 @@ logger = logging.getLogger(__name__)
 
 
 def badness(by: str, values: Mapping[str, Any]) -> float:
-    """The validation value `by`, turned round where more of it is better."""
+    """The validation value `by`, negated if higher values are better."""
     return float(values[by]) if by == "loss" else -float(values[by])
 
 
 class BestSoFar:
-    """The best validation of a run, and how many have come since without a better one."""
+    """The best validation of a run, and the number of validations since then."""
 
     def __init__(self, by: str) -> None:
         self.by = by
@@ -39,10 +39,9 @@ class BestSoFar:
         return {"best_by": self.by, "best_value": self.value, "stale": self.stale}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on as `state` says; one kept by another value begins anew.
+        """Continue from a checkpoint's `state`; if that was kept by another value, start anew.
 
-        States of earlier versions hold their best loss only. Raises KeyError if neither is
-        there.
+        States of earlier versions hold only their best loss. Raises KeyError if neither is there.
         """
         by = state.get("best_by", "loss")
         value = state["best_value"] if "best_by" in state else state["best_loss"]
@@ -69,9 +68,10 @@ def rank_checkpoints(run: Path, by: str) -> list[Path]:
 
 
 def best_checkpoints(run: Path, count: int, by: str) -> list[Path]:
-    """The best `count` kept checkpoints, or as many as were validated, in the order of their steps.
+    """The best `count` kept checkpoints, or fewer if fewer were validated, in the order of their
+    steps.
 
-    Raises CheckpointError if none was.
+    Raises CheckpointError if none was validated.
     """
     best = rank_checkpoints(run, by)[:count]
     if not best:

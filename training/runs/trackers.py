@@ -24,12 +24,12 @@ class Tracker(Protocol):
     """The interface of a tracker, to which a run reports; only rank 0 calls it."""
 
     def start(self, recipe: dict[str, Any], run: Path, step: int) -> None:
-        """A session begins behind this step, which is not 0 where it goes on with a run; `recipe`
-        is plain data, with the `name` of the run."""
+        """A session begins after this step, which is not 0 if it continues a run. `recipe` is plain
+        data, with the `name` of the run."""
         ...
 
     def log(self, step: int, figures: dict[str, float]) -> None:
-        """Figures at a step, by names like `train/loss` and `validation/bleu`."""
+        """Take the figures at a step, by names like `train/loss` and `validation/bleu`."""
         ...
 
     def finish(self, status: str) -> None:
@@ -53,13 +53,14 @@ class TensorBoard:
             self._writer.add_scalar(name, value, step)
 
     def finish(self, status: str) -> None:
-        """Write out what is held back."""
+        """Write all figures that are still buffered."""
         self._writer.close()
 
 
 class MLflow:
-    """A run of the MLflow experiment that its own variables name (MLFLOW_TRACKING_URI,
-    MLFLOW_EXPERIMENT_NAME); a session that goes on is another run of the same name."""
+    """A run of the MLflow experiment that MLflow's own variables name (MLFLOW_TRACKING_URI,
+    MLFLOW_EXPERIMENT_NAME); a session that continues a run is another MLflow run of the same
+    name."""
 
     def start(self, recipe: dict[str, Any], run: Path, step: int) -> None:
         """The recipe is kept as a file of the run."""
@@ -98,7 +99,7 @@ def find_tracker(name: str) -> type[Tracker]:
 
 
 class Trackers:
-    """Several trackers, of which none can do harm."""
+    """Several trackers; an error in one of them does not end the run."""
 
     def __init__(self, kinds: Sequence[type[Tracker]]) -> None:
         self._kinds = kinds

@@ -36,7 +36,7 @@ from training.vocabularies.of_run import prepare_word_pieces
 logger = logging.getLogger(__name__)
 
 MOST_MATCHED = 2000
-"""Pairs of which each text is looked for among all."""
+"""Largest number of pairs in which each text is searched for among all texts."""
 _READ_TOGETHER = 8192
 """Ids of a batch that is read for validation."""
 
@@ -49,7 +49,7 @@ class Example(NamedTuple):
     target: float
     """The number of its class, or its score from 0 to 1."""
     taught: tuple[NDArray[np.float16], ...] = ()
-    """The teacher's vector [D] for each text; empty if it has read neither."""
+    """The teacher's vector [D] for each text; empty if the teacher has read neither."""
 
 
 Batch = list[Example] | list[list[Example]]
@@ -80,7 +80,7 @@ class LabelledBatch:
         )
 
     def pin_memory(self) -> LabelledBatch:
-        """The same batch in memory that a GPU can read by itself."""
+        """The same batch in pinned memory, which a GPU can read directly."""
         return LabelledBatch(
             texts=tuple(texts.pin_memory() for texts in self.texts),
             targets_B=self.targets_B.pin_memory(),
@@ -89,7 +89,7 @@ class LabelledBatch:
 
 
 class LineReader:
-    """Labelled lines to what the model reads."""
+    """Turns labelled lines into the model's inputs."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class LineReader:
         ]
 
     def inputs(self, texts: tuple[str, ...]) -> tuple[EncodedText, ...]:
-        """The ids of a line's texts: of `contrastive` each by itself."""
+        """The ids of a line's texts; for `contrastive` each text is an input of its own."""
         encode = self._tokenizer.encode
         if self._data.kind == "contrastive":
             return tuple(encode(text, truncate=True) for text in texts)
@@ -118,8 +118,8 @@ class LineReader:
 def own_or_pairs(
     teacher: TeacherVectors | None, texts: tuple[str, ...]
 ) -> tuple[NDArray[np.float16], ...]:
-    """The teacher's vector [D] of each text of a line; a text that it has not read means what its
-    pair means. Empty if it has read none, or there is no teacher."""
+    """The teacher's vector [D] of each text of a line. A text that the teacher has not read gets
+    the vector of the other text. Empty if it has read neither, or if there is no teacher."""
     if teacher is None:
         return ()
     found = [teacher.get(text) for text in texts]
@@ -147,11 +147,12 @@ class LabelledData:
 
     @property
     def validation_digest(self) -> str:
-        """A digest of the validation lines: a run goes on only with those it has begun with."""
+        """A digest of the validation lines; a run can be resumed only on the lines it has begun
+        with."""
         return _digest(self.validation)
 
     def write(self, run: Path) -> None:
-        """Write what the text holds, and the validation lines, which export reads."""
+        """Write the report on the text, and the validation lines, which export reads."""
         write_atomically(run / REPORT_FILE, json.dumps(self.report, indent=1).encode() + b"\n")
         write_atomically(run / VALIDATION_TABLE, write_table(self.validation_lines).encode())
 
@@ -163,7 +164,7 @@ class LabelledData:
         return 1
 
     def epoch(self, epoch: int, begun: int = 0, part: int = 0) -> list[Batch]:
-        """The batches of an epoch, in an order of (seed, epoch) alone."""
+        """The batches of an epoch, in an order that depends only on (seed, epoch)."""
         data = self.recipe.data
         random = np.random.default_rng((self.recipe.loop.seed, epoch))
         order = random.permutation(len(self.train))
@@ -192,8 +193,8 @@ class LabelledData:
 
     @torch.no_grad()
     def validate(self, model: TextModel) -> Figures:
-        """Mean loss of a line (`contrastive`: among those of a batch) and the metrics of the kind;
-        the model is left in evaluation mode."""
+        """Mean loss of a line (for `contrastive` among those of a batch) and the metrics of the
+        kind. The model is left in evaluation mode."""
         bf16 = self.recipe.loop.bf16
         found = read_examples(model, self.validation, bf16=bf16)
         return {
@@ -214,9 +215,10 @@ class LabelledData:
 def _loss(
     data: LabelledConfig, found: Sequence[Tensor], targets_B: Tensor, smoothing: float
 ) -> Tensor:
-    """Cross-entropy of classes; of a score from 0 to 1 that of its logit's logistic; of pairs of
-    vectors that of finding the second text by the first among all of the batch, and the mean of
-    that and the other way round (in-batch negatives; Gao et al. 2021, equation 5)."""
+    """The loss of a batch. Classes: cross-entropy. A score from 0 to 1: cross-entropy of the
+    logit's logistic. Pairs of vectors: cross-entropy of finding the second text by the first among
+    all of the batch, averaged with the reverse direction (in-batch negatives; Gao et al. 2021,
+    equation 5)."""
     if data.kind == "contrastive":
         first_BD, second_BD = (nn.functional.normalize(vectors.float()) for vectors in found)
         similarity_BB = first_BD @ second_BD.T * data.similarity_scale
@@ -291,7 +293,7 @@ def read_examples(model: TextModel, examples: Sequence[Example], *, bf16: bool) 
 
 
 def _together(lengths: Sequence[int]) -> list[list[int]]:
-    """Numbers of texts that are read together, of like length."""
+    """Numbers of texts of similar length that are read together."""
     batches: list[list[int]] = []
     room = 0
     for number in sorted(range(len(lengths)), key=lengths.__getitem__):
@@ -304,8 +306,8 @@ def _together(lengths: Sequence[int]) -> list[list[int]]:
 
 
 def measure(data: LabelledConfig, found: Sequence[Floats], wanted: Sequence[float]) -> Figures:
-    """The metrics of the data's kind, of what was read from the inputs of lines and their
-    targets."""
+    """The metrics of the data's kind, from the model's outputs for each input of the lines and from
+    their targets."""
     if data.kind in CLASSES:
         return class_metrics(found[0], [int(target) for target in wanted], data.labels)
     if data.kind == "regression":
@@ -391,8 +393,8 @@ def _read_teacher(recipe: FineTuningRecipe) -> TeacherVectors | None:
 
 
 def read_splits(data: LabelledConfig) -> tuple[list[LabelledLine], list[LabelledLine]]:
-    """Training and validation lines; raises CorpusError if they cannot be read, or are too few
-    to learn from or to validate on."""
+    """Training and validation lines; raises CorpusError if they cannot be read, or if there are too
+    few to learn from or to validate on."""
     train = _read(expand(data.train), data)
     whole = len(train)
     if data.validation is not None:
@@ -419,11 +421,11 @@ def _read(path: Path, data: LabelledConfig) -> list[LabelledLine]:
 
 
 def evaluate_labels(path: Path, file: Path, device: str = "cpu") -> dict[str, Any]:
-    """The metrics of a fitted encoder, a run folder or a checkpoint in one, on another table with
-    the columns of its own.
+    """The metrics of a fitted encoder, given as a run folder or a checkpoint in one, on another
+    table with the same columns.
 
-    Raises CheckpointError or ConfigError if it is none, CorpusError, with the line, for what is
-    wrong with the table.
+    Raises CheckpointError or ConfigError if it is not a fitted encoder, and CorpusError, with the
+    line, for an error in the table.
     """
     trained = load_encoder(path, device)
     data = trained.recipe.data

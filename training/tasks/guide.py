@@ -50,8 +50,8 @@ class Guide:
         return links_TS / np.maximum(links_TS.sum(axis=1, keepdims=True), 1.0)
 
     def batch(self, pairs: Sequence[IdPair]) -> Tensor:
-        """Links [B,T,S] of a batch as it is collated: with a last position for eos on both sides,
-        which is linked to nothing, then padding."""
+        """Links [B,T,S] of a collated batch: with a last position for eos on both sides, which has
+        no links, then padding."""
         shape = (
             len(pairs),
             max(len(target) for _, target in pairs) + 1,
@@ -74,8 +74,8 @@ class _Table:
         self._probability_P: Doubles = lexicon.probability_P[order]
 
     def posterior(self, source: Sequence[int], target: Sequence[int]) -> Doubles:
-        """The probability that each target piece comes of each source piece, [T,S]; what is missing
-        from a row's 1 is that it comes of none."""
+        """The probability that each target piece comes from each source piece, [T,S]. The rest of a
+        row up to 1 is the probability that it comes from none."""
         prior_TX = diagonal_prior(len(source), len(target), TENSION)
         key_TX = links_of(source, target)
         place_TX = np.searchsorted(self._key_P, key_TX).clip(max=len(self._key_P) - 1)
@@ -88,11 +88,11 @@ class _Table:
 def guided_loss(context: AttentionContext, links_BTS: Tensor, num_heads: int) -> Tensor:
     """Cross-entropy of attention with links (Garg et al. 2019, section 4.2), summed over links.
 
-    The attention is that of a context which a source attention has seen, mean over heads, as
-    alignments are read from it. A link counts as much as it is probable, so that of pieces whose
-    links nobody knows nothing is learnt.
+    The attention is that of a context that a source attention has read, averaged over heads, as
+    alignments are read from it. A link is weighted by its probability, so pieces without a known
+    link teach nothing.
 
-    Raises ConfigError if a block's source attention has not left its query.
+    Raises ConfigError if a block's source attention does not keep its query.
     """
     if context.source_query is None:
         raise ConfigError(

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TextBatch:
-    """Rows of tokens and the tokens that follow each; none is padding."""
+    """Rows of tokens and the tokens that follow each; there is no padding."""
 
     inputs_BT: Tensor
     labels_BT: Tensor
@@ -50,7 +50,7 @@ class TextBatch:
         )
 
     def pin_memory(self) -> TextBatch:
-        """The same batch in memory that a GPU can read by itself."""
+        """The same batch in pinned memory, which a GPU can read directly."""
         return TextBatch(self.inputs_BT.pin_memory(), self.labels_BT.pin_memory())
 
 
@@ -74,7 +74,8 @@ class TextData:
 
     @property
     def validation_digest(self) -> str:
-        """A digest of the validation text: a run goes on only with the one it has begun with."""
+        """A digest of the validation text; a run can be resumed only on the text it has begun
+        with."""
         return hashlib.sha256(self.validation.tobytes()).hexdigest()
 
     def write(self, run: Path) -> None:
@@ -91,9 +92,9 @@ class TextData:
         return 1
 
     def epoch(self, epoch: int, begun: int = 0, part: int = 0) -> list[Int32s]:
-        """The batches of an epoch, whenever it begins.
+        """The batches of an epoch; the steps before it do not matter.
 
-        Raises CorpusError if the text fills none.
+        Raises CorpusError if the text does not fill one.
         """
         batches = self.train.epoch(epoch)
         if not batches:
@@ -168,7 +169,8 @@ def prepare_text(recipe: LanguageRecipe, run: Path) -> TextData:
 
 
 def read_documents(path: Path, data: TextConfig) -> tuple[list[str], dict[str, int]]:
-    """The documents of a file, cleaned as the recipe says, and how many lines were dropped and why.
+    """The documents of a file, cleaned as the recipe says, and the numbers of dropped lines by
+    reason.
 
     Raises CorpusError if the file cannot be read.
     """

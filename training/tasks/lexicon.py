@@ -1,4 +1,4 @@
-"""A lexicon of a parallel corpus: how likely each target piece is for a source piece.
+"""A lexicon of a parallel corpus: the probability of each target piece given a source piece.
 
 Shape letters: L links between a source and a target piece of one sentence pair, P pairs of pieces
 that occur in one.
@@ -43,7 +43,7 @@ def learn_lexicon(pairs: Sequence[IdPair], tension: float | None = None) -> Lexi
     """IBM model 1 (Brown et al. 1993, section 4.2), five rounds of expectation maximisation.
 
     Target pieces that no source piece explains go to the empty word, whose id is that of padding.
-    With a `tension` links are likelier near the diagonal (`diagonal_prior`).
+    With a `tension`, links near the diagonal are likelier (`diagonal_prior`).
     """
     pairs = _thin_out(pairs)
     key_L, word_L = _links(pairs)

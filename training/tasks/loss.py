@@ -1,5 +1,5 @@
-"""Label-smoothed cross-entropy of decoder states: the product with the output matrix, the softmax
-and the gradients of both in one, chunk by chunk, so that no [N,V] is ever in memory.
+"""Label-smoothed cross-entropy of decoder states. The product with the output matrix, the softmax
+and the gradients of both are computed together, chunk by chunk, so that no [N,V] is ever in memory.
 
 Shape letters: B sentences, T target positions, N labels, D model, V vocabulary.
 """
@@ -34,8 +34,8 @@ def label_smoothed_loss(
 
     The states are those of `Network.states`, before the output matrix, which is not applied to
     ignored positions. V counts the whole vocabulary, special ids included (fairseq's form of
-    Szegedy et al. 2016). Under autocast logits and their gradient are of its type; the loss is in
-    fp32 always.
+    Szegedy et al. 2016). Under autocast logits and their gradient have its type; the loss is always
+    fp32.
     """
     states_ND, labels_N = states_BTD.flatten(0, 1), labels_BT.flatten()
     if ignored_id is not None:
@@ -59,8 +59,8 @@ def label_smoothed_loss(
 
 
 class _OutputLoss(torch.autograd.Function):
-    """The gradient is formed beside the loss: softmax less the smoothed label, of which only the
-    label's own entry is subtracted from [N,V]; what all V have in common is of rank one."""
+    """The loss, with its gradient computed at the same time: softmax less the smoothed label. Only
+    the label's own entry is subtracted from [N,V]; the part common to all V has rank one."""
 
     @staticmethod
     def forward(
@@ -132,7 +132,7 @@ class _Gradients:
         self._cast_product_VD = torch.empty_like(weight_VD)
 
     def add(self, rows: slice, x_ND: Tensor, probability_NV: Tensor, label_N: Tensor) -> None:
-        """Take in a chunk, whose probabilities become their gradient."""
+        """Add a chunk, whose probabilities are overwritten by their gradient."""
         gradient_NV = probability_NV
         # Not scatter_add_, which copies all of its tensor twice on a CPU.
         gradient_NV[torch.arange(len(x_ND), device=x_ND.device), label_N] += self._smoothing - 1
@@ -177,7 +177,7 @@ def _negative_log_likelihood(
     logits_NV: Tensor, probability_NV: Tensor, label_N: Tensor, exact: torch.dtype
 ) -> Tensor:
     """The negative log-likelihood of each label, [N]. It is the logarithm of the probability, or is
-    computed from the logits where the probability is too small for that."""
+    computed from the logits if the probability is too small for that."""
     nll_N = -probability_NV.gather(1, label_N[:, None])[:, 0].to(exact).log()
     tiny = (nll_N > -math.log(_TINY)).nonzero()[:, 0]
     if len(tiny):

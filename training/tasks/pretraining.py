@@ -39,12 +39,12 @@ _VALIDATION_SEED = 1
 _ARTICLE = re.compile(r"= [^=].* =")
 _ENCODED = 4096
 Documents = list[list[str]]
-"""The lines of each, none blank."""
+"""The lines of each document, none of them blank."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedBatch:
-    """Inputs in which ids are to be predicted."""
+    """Inputs of pre-training, with ids to predict."""
 
     texts: PackedTexts
     places_N: Tensor
@@ -69,7 +69,7 @@ class MaskedBatch:
         )
 
     def pin_memory(self) -> MaskedBatch:
-        """The same batch in memory that a GPU can read by itself."""
+        """The same batch in pinned memory, which a GPU can read directly."""
         follows_B = self.follows_B
         return MaskedBatch(
             texts=self.texts.pin_memory(),
@@ -137,8 +137,8 @@ class PretrainingData:
         ).to(device)
 
     def loss(self, model: Bert, batch: MaskedBatch, smoothing: float) -> Tensor:
-        """Summed loss of the masked ids, and for each of them the mean one of the inputs' second
-        parts, so that the mean over labels is that of the one plus that of the other."""
+        """The loss of the masked ids, summed. For each masked id it adds the mean loss of the
+        inputs' second parts, so that the mean over labels is the sum of both mean losses."""
         masked, following, _ = _losses(model, batch, smoothing)
         if batch.follows_B is None:
             return masked
@@ -146,9 +146,9 @@ class PretrainingData:
 
     @torch.no_grad()
     def validate(self, model: Bert) -> dict[str, float | str]:
-        """Perplexity of masked ids, and the share of inputs of which the model knows whether the
-        second part follows; `loss` (nats) is the sum of both losses. The model is left in
-        evaluation mode."""
+        """Perplexity of masked ids, and the share of inputs for which the model predicts correctly
+        whether the second part follows; `loss` (nats) is the sum of both losses. The model is left
+        in evaluation mode."""
         model.eval()
         device = next(model.parameters()).device
         masked = following = 0.0
@@ -290,7 +290,8 @@ def encode_lines(tokenizer: FastTokenizer, lines: list[str]) -> list[list[int]]:
 
 
 def read_documents(file: DocumentFile) -> tuple[Documents, dict[str, int]]:
-    """The documents of a file, cleaned as it says, and how many lines were dropped and why.
+    """The documents of a file, cleaned as its settings say, and the numbers of dropped lines by
+    reason.
 
     Raises CorpusError if the file cannot be read.
     """

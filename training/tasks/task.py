@@ -39,8 +39,8 @@ class Task(Protocol):
         ...
 
     def epoch(self, epoch: int, begun: int = 0, part: int = 0) -> list[Any]:
-        """The batches of a part of an epoch that begins after so many steps, the same whenever
-        asked for; CorpusError where all of it has none."""
+        """The batches of a part of an epoch that begins after so many steps, the same at each call.
+        Raises CorpusError if the whole epoch has none."""
         ...
 
     def parts(self, begun: int) -> int:

@@ -78,12 +78,13 @@ class RunData:
 
     @property
     def validation_digest(self) -> str:
-        """A digest of the validation text: a run goes on only with the one it has begun with."""
+        """A digest of the validation text; a run can be resumed only on the text it has begun
+        with."""
         texts = [*iterate_texts(self.validation), *self._languages()]
         return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
     def _languages(self) -> list[str]:
-        """The direction of each validation pair in words; none if there is one direction."""
+        """The direction of each validation pair in words; empty if there is only one direction."""
         data = self.recipe.data
         if not data.is_multilingual:
             return []
@@ -103,7 +104,7 @@ class RunData:
     def epoch(self, epoch: int, begun: int = 0, part: int = 0) -> list[list[IdPair]]:
         """The batches of a part of an epoch that begins after so many steps.
 
-        Raises CorpusError if all of it has none.
+        Raises CorpusError if the whole epoch has none.
         """
         with collector_paused():
             if isinstance(self.train, StreamedCorpus):
@@ -120,7 +121,7 @@ class RunData:
         return self.train.parts(begun) if isinstance(self.train, StreamedCorpus) else 1
 
     def change_after(self, begun: int) -> int | None:
-        """The first step after this one at which a corpus ends; None if none does any more."""
+        """The first step after `begun` at which a corpus ends; None if no corpus ends later."""
         ends = [files.until_step for files in self.recipe.data.corpora if files.weight]
         return min((step for step in ends if step is not None and step > begun), default=None)
 
@@ -132,7 +133,8 @@ class RunData:
         return batch.to(device)
 
     def loss(self, model: TranslationModel, batch: PairBatch, smoothing: float) -> Tensor:
-        """Label-smoothed loss, summed over the labels of a batch, with that of guided alignment."""
+        """Label-smoothed loss summed over the labels of a batch, plus that of guided alignment if
+        the batch has links."""
         if batch.links_BTS is None:
             states = model.states(batch.source_BS, batch.target_BT)
             return label_smoothed_loss(model, states, batch.labels_BT, smoothing)
@@ -214,8 +216,9 @@ def _direction_numbers(data: DataConfig) -> list[int]:
 def _hold_out(
     data: DataConfig, found: list[_Found], report: CleaningReport, seed: int
 ) -> tuple[list[_Found], list[_Found]]:
-    """Split into (training, validation). Of several directions each gives as many pairs as is its
-    share of the text, and what is held out in one is not trained on in the other either."""
+    """Split into (training, validation). With several directions, each gives validation pairs in
+    proportion to its share of the text; pairs held out in one direction are not trained on in the
+    other either."""
     if not data.is_multilingual:
         return hold_out(found, data.held_out_pairs, seed)
     numbers = _direction_numbers(data)
@@ -285,7 +288,7 @@ def prepare(recipe: TranslationRecipe, run: Path) -> RunData:
 
 
 def _some_pairs(data: RunData) -> list[IdPair]:
-    """All pairs of ids, or those of a part of streamed text."""
+    """All pairs of ids; of streamed text those of one part."""
     if isinstance(data.train, StreamedCorpus):
         return [pair for batch in data.epoch(0) for pair in batch]
     return data.train.ids
@@ -312,7 +315,7 @@ def _load(recipe: TranslationRecipe, run: Path) -> RunData:
 
 
 def _stream(recipe: TranslationRecipe, run: Path) -> RunData:
-    """The text on disk, of which a part is in memory at a time."""
+    """Prepare text that stays on disk; only a part is in memory at a time."""
     data = recipe.data
     validation, numbers = _read_validation(data)
     prepared = PreparedText(recipe)
@@ -401,7 +404,7 @@ def corpus_weights(data: DataConfig, sizes: Mapping[int, int]) -> list[float]:
 
 
 def _read(files: ParallelFiles) -> Iterator[Pair]:
-    """The pairs of one corpus, read as they are asked for."""
+    """Iterate over the pairs of one corpus, read as they are asked for."""
     if files.file is not None:
         only = None
         if files.direction_column is not None:
@@ -411,7 +414,7 @@ def _read(files: ParallelFiles) -> Iterator[Pair]:
 
 
 def _first_line(files: ParallelFiles) -> int:
-    """The number of the line that its first pair stands in."""
+    """The number of the line of the corpus' first pair."""
     return (
         1
         if files.file is None

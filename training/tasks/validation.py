@@ -1,4 +1,5 @@
-"""Validation on the held-out pairs: loss, and quality of what the shipped search decodes."""
+"""Validation on the held-out pairs: the loss, and the quality of the translations that the shipped
+search finds."""
 
 from __future__ import annotations
 
@@ -25,12 +26,12 @@ def validate(
     directions: Sequence[int],
     recipe: TranslationRecipe,
 ) -> dict[str, float | str]:
-    """Figures on the validation pairs, of which `directions` gives the direction by its number in
-    `data.directions`; the model is left in evaluation mode.
+    """Figures on the validation pairs. `directions` gives the direction of each pair by its number
+    in `data.directions`. The model is left in evaluation mode.
 
     Loss per label (nats, without smoothing) and perplexity on all of them; unless
     `loop.bleu_sentences` is 0, also BLEU, chrF, their signatures and the length ratio on that many.
-    Where there are several directions, also the loss, BLEU and chrF of each (`loss_fr_en`).
+    With several directions, also the loss, BLEU and chrF of each (`loss_fr_en`).
     """
     prefixes = direction_prefixes(recipe.data, tokenizer)
     loss, of_each = _losses(model, tokenizer, pairs, directions, prefixes, recipe)
@@ -68,7 +69,8 @@ def _losses(
 
 
 def _named(data: DataConfig, directions: Sequence[int]) -> list[tuple[int, str]]:
-    """The directions that there are, with their names; one alone needs none."""
+    """The numbers of the directions in use, with their names; a single direction has an empty
+    name."""
     several = data.is_multilingual
     return [
         (number, "_".join(direction) if several else "")
@@ -85,7 +87,7 @@ def _loss_and_labels(
     prefix: list[int],
     recipe: TranslationRecipe,
 ) -> tuple[float, int]:
-    """The sum of the negative log-likelihoods of all labels, and how many there are."""
+    """The sum of the negative log-likelihoods of all labels, and the number of labels."""
     model.eval()
     device = next(model.parameters()).device
     id_pairs = [(prefix + source, target) for source, target in encode_pairs(pairs, tokenizer)]

@@ -1,2 +1,2 @@
-"""Vocabularies: how they are learnt from text, and how text is cut by them. It knows no batch and
-no model."""
+"""Vocabularies: learning them from text, and cutting text by them. Nothing here knows batches or
+models."""

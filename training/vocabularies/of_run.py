@@ -80,7 +80,7 @@ def _check_size(recipe: Recipe, path: Path, size: int) -> None:
 
 
 def _check_source(recipe: Recipe) -> None:
-    """Raise ConfigError for a source's own vocabulary, of which texts know nothing here."""
+    """Raise ConfigError for a separate source vocabulary, which cannot be made from texts here."""
     own = getattr(recipe.model, "source_vocab_size", 0)
     if own not in (0, recipe.model.vocab_size):
         raise ConfigError(

@@ -26,12 +26,11 @@ def train_tokenizer(
 ) -> None:
     """Write a SentencePiece model with nmt_nfkc normalisation and byte fallback.
 
-    Each of the `symbols` is a piece of its own, which no other piece contains; each of `controls`
-    one that no text is encoded to. At most
-    `max_sentences` texts, drawn at random, are used. SentencePiece draws with a fixed seed:
-    equal arguments give equal files.
+    Each of the `symbols` is a piece of its own that no other piece contains; each of the `controls`
+    is a piece that no text is encoded to. At most `max_sentences` texts, drawn at random, are used.
+    SentencePiece draws with a fixed seed: equal arguments give equal files.
 
-    Raises ConfigError if SentencePiece refuses, for example a vocab_size the text cannot fill.
+    Raises ConfigError if SentencePiece refuses, for example a vocab_size that the text cannot fill.
     """
     buffer = io.BytesIO()
     try:

@@ -1,8 +1,8 @@
-"""A random segmentation of each text at each epoch: subword regularisation for unigram models (Kudo
+"""A random segmentation of each text in each epoch: subword regularisation for unigram models (Kudo
 2018), BPE-dropout for merges (Provilkov et al. 2020).
 
-SentencePiece can sample too, but its generator, though seeded, differs from process to process
-(0.2.3), and a resumed run would see other pieces than an unbroken one.
+SentencePiece can sample too, but its generator, although seeded, differs from process to process
+(0.2.3), so a resumed run would see other pieces than an unbroken one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Sampler:
         self._words = re.compile(".+" if across else f"{_SPACE}?[^{_SPACE}]+|{_SPACE}", re.DOTALL)
 
     def sample(self, texts: Iterable[str], seed: str) -> list[list[int]]:
-        """Piece ids of each text, without bos and eos; equal arguments give equal ids anywhere."""
+        """Piece ids of each text, without bos and eos; equal arguments always give equal ids."""
         draw = random.Random(seed).random
         sampled = []
         for text in texts:
@@ -66,7 +66,7 @@ class _Sampler:
         raise NotImplementedError
 
     def _spell(self, character: str) -> tuple[int, ...]:
-        """A character that is no piece, as bytes, or as unk where the model has no bytes."""
+        """The bytes of a character that is not a piece, or unk if the model has no bytes."""
         if UNK_ID in self._bytes:
             return (UNK_ID,)
         return tuple(self._bytes[byte] for byte in character.encode())
@@ -154,8 +154,8 @@ def make_sampler(
 ) -> UnigramSampler | BpeSampler | None:
     """The sampler of a recipe, or None if texts keep their best segmentation.
 
-    The last one is kept with all that it knows of words: text that is streamed asks for it again
-    and again.
+    The last sampler is cached together with the words that it has split, because streamed text asks
+    for it again and again.
     """
     if subword_alpha:
         return UnigramSampler(tokenizer, subword_alpha)

@@ -25,11 +25,11 @@ _MOST_LETTERS = 1000
 def train_word_pieces(
     texts: Iterable[str], path: Path, vocab_size: int, *, lowercase: bool
 ) -> None:
-    """Write a tokenizer that cuts and joins as BERT's does (Devlin et al. 2019, section 3): words
-    of which the longest known pieces are taken from the left; with `lowercase` in small letters
-    without accents.
+    """Write a tokenizer that cuts and joins as BERT's does (Devlin et al. 2019, section 3): the
+    longest known pieces are taken from the left of each word. With `lowercase`, letters are small
+    and without accents.
 
-    Equal arguments give equal files. Where the text makes fewer than `vocab_size` pieces, there are
+    Equal arguments give equal files. There are fewer than `vocab_size` pieces if the text yields
     fewer.
     """
     normalizer = normalizers.BertNormalizer(lowercase=lowercase)
@@ -49,10 +49,12 @@ def train_word_pieces(
 
 
 def _pieces(texts: Iterable[str], normalizer: normalizers.Normalizer, vocab_size: int) -> list[str]:
-    """Special pieces, letters, and what byte-pair encoding joins of these, the most frequent first.
+    """Special pieces, letters, and the pieces that byte-pair encoding joins from them, the most
+    frequent first.
 
-    The library's own trainer of word pieces is one of byte-pair encoding too, but numbers letters
-    within words as they come, which is another order in each process: so words are marked instead.
+    The library's own trainer of word pieces also uses byte-pair encoding, but numbers letters
+    within words in the order in which they come, which differs between processes. So words are
+    marked instead.
     """
     words = pre_tokenizers.BertPreTokenizer()
     marked = pre_tokenizers.Metaspace(replacement=_MARK, prepend_scheme="always", split=False)

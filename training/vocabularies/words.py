@@ -14,7 +14,7 @@ from training.runs.checkpoint import write_atomically
 def write_vocabulary(texts: Iterable[str], path: Path) -> None:
     """Write all words of the texts, frequent ones first, with `<unk>` and `<eos>`.
 
-    Raises ConfigError if there are fewer than two words beside these.
+    Raises ConfigError if there are fewer than two other words.
     """
     counts = Counter(word for text in texts for word in text.split())
     words = sorted(counts.keys() - {UNK, EOS}, key=lambda word: (-counts[word], word))

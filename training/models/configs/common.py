@@ -57,7 +57,7 @@ class ModelConfig(ABC):
     """Pieces of the joint vocabulary."""
     norm: str = "pre"
     """`pre`: before each sublayer, and once at the end; `post`: after each residual; `sandwich`
-    (encoder-decoders only): as `pre`, and after each sublayer too (Gemma 2)."""
+    (encoder-decoders only): `pre`, and also after each sublayer (Gemma 2)."""
     norm_type: str = "layer"
     """`layer`: LayerNorm; `rms`: RMSNorm (Zhang and Sennrich 2019); `scale`: ScaleNorm (Nguyen and
     Salazar 2019)."""
@@ -221,7 +221,7 @@ class ModelConfig(ABC):
 
     @property
     def source_width(self) -> int:
-        """Features of what an attention to the source reads."""
+        """Number of features of the states that source attention reads."""
         return self.model_dim
 
     @property

@@ -21,9 +21,9 @@ _BaselineT = TypeVar("_BaselineT", TransformerConfig, BertConfig)
 
 
 def _convolution(mixing: str) -> Callable[[TransformerConfig], TransformerConfig]:
-    """The baseline with convolutions on both sides. With six layers as the authors ran it: another
-    encoder layer, and without GLU on IWSLT14. Else the quarter of attention's weights that a
-    sublayer with GLU does not have goes to the feed-forward."""
+    """The baseline with convolutions on both sides. With six layers it is the authors' setting: one
+    more encoder layer, and no GLU on IWSLT14. With fewer layers, a sublayer with GLU has a quarter
+    of attention's weights less, and these go to the feed-forward."""
 
     def convert(baseline: TransformerConfig) -> TransformerConfig:
         changed = replace(baseline, encoder_mixing=mixing, decoder_mixing=mixing)
@@ -42,8 +42,9 @@ def _macaron(baseline: _BaselineT) -> _BaselineT:
 
 
 def _attention_ffn_attention(baseline: TransformerConfig) -> TransformerConfig:
-    """A second self-attention has the parameters of 2 model_dim of the feed-forward; where that is
-    all of it, a layer less has those of model_dim in each of the others."""
+    """The baseline with a second self-attention, whose parameters replace 2 model_dim of the
+    feed-forward. If that is all of the feed-forward, one layer less gives model_dim to each of the
+    others."""
     ffn_dim = baseline.ffn_dim - 2 * baseline.model_dim
     block = replace(baseline, block="attention_ffn_attention")
     if ffn_dim > 0:
@@ -67,7 +68,7 @@ def _weighted(baseline: TransformerConfig) -> TransformerConfig:
 
 
 def _relative(baseline: TransformerConfig) -> TransformerConfig:
-    """The authors' distances: 16, and 8 where a model is big."""
+    """The baseline with the authors' largest distances: 16, or 8 for big models."""
     most = 8 if baseline.model_dim >= 1024 else 16
     return replace(baseline, positions="relative", max_relative_distance=most)
 
@@ -267,9 +268,9 @@ PRESETS: dict[str, ModelConfig] = (
     | _LM
     | _BERT
 )
-"""`iwslt_small`, `base`, `big`: sizes of the Macaron authors' runs; `joint_*_iwslt`, `_nist`: those
-of the joint representation's; `lm_wikitext2_*`: those of "Transformer on a Diet"; `bert_base`: that
-of BERT, `bert_base_released` what the Macaron authors ran; the others: small machines, `6_2` and
-`12_1` with so many layers in encoder and decoder. At one size, all families of translation models
-have as many parameters as the baseline, to within a few hundredths, but for the deeper baselines
-`8_8` and `10_10`."""
+"""Presets by name. `iwslt_small`, `base` and `big` have the sizes of the Macaron authors' runs;
+`joint_*_iwslt` and `_nist` those of the joint representation's authors; `lm_wikitext2_*` those of
+"Transformer on a Diet"; `bert_base` that of BERT, and `bert_base_released` the size that the
+Macaron authors ran. The others are for small machines; `6_2` and `12_1` are the numbers of layers
+in encoder and decoder. At one size, all families of translation models have as many parameters as
+the baseline, to within a few hundredths, except for the deeper baselines `8_8` and `10_10`."""

@@ -301,7 +301,7 @@ class TransformerConfig(ModelConfig):
         return replace(self, num_encoder_layers=1, num_decoder_layers=1, **sizes)  # type: ignore[arg-type]
 
     def of_encoder(self) -> TransformerConfig:
-        """The configuration with the encoder's sizes as those of both sides."""
+        """The configuration with the encoder's sizes on both sides."""
         return replace(
             self,
             model_dim=self.source_width,

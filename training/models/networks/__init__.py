@@ -1,1 +1,2 @@
-"""Whole networks, one module an architecture; what several of them are made of stands below."""
+"""Whole networks, one module per architecture. The parts that several of them share are in the
+packages below."""

@@ -110,8 +110,8 @@ class BidirectionalEncoder(nn.Module):
     def _masks_of_layers(
         self, mask: Tensor | Packing | None, positions_S: Tensor
     ) -> list[tuple[Tensor | Packing | None]]:
-        """The mask of each layer: the given one with what the layer's window hides, and with the
-        numbers of distances."""
+        """The mask of each layer: the given mask with the positions that the layer's window hides,
+        and with the bias of distances."""
         config = self.config
         windows = [config.window_of(number) for number in range(config.num_encoder_layers)]
         if self.bias is None and not any(windows):
@@ -127,8 +127,8 @@ class BidirectionalEncoder(nn.Module):
 def _with_scores(
     mask: Tensor | Packing | None, bias: Tensor | None, distance_1SS: Tensor, window: int
 ) -> Tensor | Packing | None:
-    """The `bias` [1,H,S,S] as a mask that also hides what is further away than a `window`; 0 is
-    none."""
+    """The `bias` [1,H,S,S] as a mask that also hides positions further away than `window`; a window
+    of 0 hides none."""
     if bias is None and not window:
         return mask
     hidden = mask.mask_BS[:, None, None, :] if isinstance(mask, Packing) else mask
@@ -142,7 +142,7 @@ def _with_scores(
 
 
 def _leave_out_norm(layer: nn.Module) -> None:
-    """Remove the norm of a layer's first sublayer: it reads its input as it is."""
+    """Remove the norm of a layer's first sublayer, which then reads its input unchanged."""
     assert isinstance(layer, Layer)
     residual = layer.get_submodule(f"{next(iter(layer.order))}_residual")
     assert isinstance(residual, Residual)
@@ -157,9 +157,9 @@ _POOLED: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Pooler(nn.Module):
-    """Predicts labels of a text from its vector, usually its first token's state. `tanh` puts a
-    dense layer and tanh between, as in BERT; `relu` has ReLU in place of tanh; `gelu_norm` has GELU
-    and a norm, as in ModernBERT; `none` has nothing, as in the Macaron authors' code."""
+    """Transforms a text's vector, usually its first token's state, before labels are predicted.
+    `tanh` is a dense layer with tanh, as in BERT; `relu` has ReLU in place of tanh; `gelu_norm` has
+    GELU and a norm, as in ModernBERT; `none` does nothing, as in the Macaron authors' code."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -217,8 +217,8 @@ class Bert(Network):
         return self.encoder(token_ids_1M, segment_ids_1M, packing, self.run_layer)
 
     def masked_states(self, x: Tensor) -> Tensor:
-        """The encoder's states [...,D], of masked tokens alone, to those that `output_logits` makes
-        logits of."""
+        """Transform the encoder's states [...,D] of masked tokens into the input of
+        `output_logits`."""
         return self.mlm_norm(self.mlm_activation(self.mlm_dense(x)))
 
     def next_sentence_logits(self, x_BSD: Tensor) -> Tensor:
@@ -246,15 +246,15 @@ class TextModel(Trainable, ABC):
 
     @abstractmethod
     def read(self, x_BSD: Tensor, mask_BS: Tensor) -> Tensor:
-        """The encoder's states to [B,width]; the mask is 0 at tokens and -inf behind them."""
+        """The encoder's states to [B,width]; the mask is 0 at tokens and -inf after them."""
 
     def pool(self, x_BSD: Tensor, mask_BS: Tensor) -> Tensor:
         """The encoder's states to one for each text, [B,D]."""
         return x_BSD[:, 0] if self.pooling == "cls" else self._mean(x_BSD, mask_BS)
 
     def _mean(self, x_BSD: Tensor, mask_BS: Tensor) -> Tensor:
-        """The mean of the tokens' states: what attention gives that finds all alike. Unlike a sum
-        over padded states, its last bit does not depend on how far they are padded."""
+        """The mean of the tokens' states, computed as attention with equal scores. Unlike a sum
+        over padded states, its last bit does not depend on the padding."""
         query_B1D = x_BSD.new_zeros(1, 1, x_BSD.shape[2]).expand(x_BSD.shape[0], -1, -1)
         mask_B11S = mask_BS[:, None, None, :]
         heads = self.config.num_heads
@@ -284,8 +284,8 @@ class TextModel(Trainable, ABC):
 
 
 class SentenceEmbedder(TextModel):
-    """A vector for each text: its first token's state, or the mean of all (Reimers and Gurevych
-    2019, section 3); of length one where `normalised`."""
+    """Gives each text a vector: its first token's state, or the mean of all states (Reimers and
+    Gurevych 2019, section 3). With `normalised` the vectors have length one."""
 
     normalised: bool
 
@@ -314,7 +314,7 @@ class SentenceEmbedder(TextModel):
 
 
 class TextClassifier(TextModel):
-    """Logits of C classes for each text or pair of texts; a single one is what regression gives."""
+    """Gives each text or pair of texts the logits of C classes; for regression C is 1."""
 
     def __init__(
         self, encoder: BidirectionalEncoder, num_classes: int, pooling: Pooling = "cls"
@@ -344,7 +344,7 @@ class TextClassifier(TextModel):
 
 
 class TextGraph(nn.Module):
-    """Packed texts to what is read from each, as a bundle's graph."""
+    """The graph of an encoder's bundle: packed texts to the model's output for each text."""
 
     def __init__(self, model: TextModel) -> None:
         super().__init__()
@@ -383,8 +383,8 @@ def normal_init(model: nn.Module) -> None:
 
 @torch.no_grad()
 def kaiming_init(model: nn.Module) -> None:
-    """Attention from N(0, D^-0.5), feed-forwards N(0, gain * fan_in^-0.5) with gain 1 before the
-    activation and sqrt(2) behind it: the Macaron authors' code."""
+    """Initialise attention from N(0, D^-0.5), and feed-forwards from N(0, gain * fan_in^-0.5) with
+    gain 1 before the activation and sqrt(2) after it, as in the Macaron authors' code."""
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
             place = name.rpartition(".")[2]

@@ -30,13 +30,13 @@ from training.models.sublayers.norms import make_norm, make_output_norm
 
 
 class PlacedTokens(NamedTuple):
-    """The tokens that a step appends, Q a row, among those that are in the slots."""
+    """The tokens that a step appends, Q per row, and their places among those in the slots."""
 
     token_ids_BQ: Tensor
     positions_BQ: Tensor
     slot_positions_BC: Tensor
-    """Positions of the tokens in all slots, the new ones included; those of slots that `visible`
-    hides do not matter."""
+    """Positions of the tokens in all slots, the new ones included; positions of slots that
+    `visible` hides do not matter."""
     write_index_B: Tensor
     """The first of the cache slots into which the tokens of a row go, one each."""
     visible_B1QC: Tensor
@@ -49,14 +49,15 @@ class LanguageStep(NamedTuple):
     x_BQD: Tensor
     """States of the new tokens, from which `output_logits` makes logits."""
     caches: list[Tensor]
-    """The caches with what is kept of the new tokens in their slots."""
+    """The caches, with the values of the new tokens in their slots."""
 
 
 class CausalLanguageModel(DecodingNetwork):
-    """Tokens to logits of the next ones; `states` trains, `decode_step` is what decoding calls.
+    """A language model: tokens to logits of the next tokens. Training calls `states`, decoding
+    calls `decode_step`.
 
-    Nothing is carried from one training segment to the next: each starts cold, at position 0, as in
-    the authors' code.
+    Nothing is carried from one training segment to the next: each starts at position 0 without
+    context, as in the authors' code.
     """
 
     decoder_kind = "lm"
@@ -108,12 +109,12 @@ class CausalLanguageModel(DecodingNetwork):
     def decode_step(
         self, tokens: PlacedTokens, caches: list[Tensor], ancestors_BQW: Tensor | None = None
     ) -> LanguageStep:
-        """Append Q tokens a row to the caches; each sees the slots that `visible` and its layer's
-        offsets both show.
+        """Append Q tokens per row to the caches. Each token sees the slots that both `visible` and
+        its layer's offsets allow.
 
         `caches` are in the order of `split_caches`, keys and values [B,H,C,E]. `ancestors` are the
-        slots of each token's nearest, where `step_needs` asks for them. A slot that no layer can
-        reach any more may be dropped, or taken by another token.
+        slots of each token's nearest ancestors, if `step_needs` asks for them. A slot that no layer
+        can reach any more may be dropped, or reused for another token.
         """
         token_ids_BQ, positions_BQ, slot_positions_BC, write_index_B, visible_B1QC = tokens
         distance_B1QC = positions_BQ[:, None, :, None] - slot_positions_BC[:, None, None, :]
@@ -139,7 +140,7 @@ class CausalLanguageModel(DecodingNetwork):
         return LanguageStep(x_BQD, cache_tensors(contexts))
 
     def states(self, token_ids_BT: Tensor) -> Tensor:
-        """Decoder states [B,T,D] of training rows, which are full: none is padded."""
+        """Decoder states [B,T,D] of training rows, which have no padding."""
         positions_1T = torch.arange(token_ids_BT.shape[1], device=token_ids_BT.device)[None]
         contexts = [CacheContext() for _ in self.layers]
         x_BTD = self._decode(token_ids_BT, positions_1T, contexts)
@@ -160,7 +161,8 @@ class CausalLanguageModel(DecodingNetwork):
 def _make_layer(
     config: LanguageModelConfig, number: int, offsets: tuple[int, ...] | None
 ) -> CausalLayer:
-    """A layer that attends to these offsets; where asked for, the last one drops nothing."""
+    """Make a layer that attends to these offsets. With `dropout_layers: reference` the last layer
+    drops nothing."""
     if config.dropout_layers == "reference" and number == config.num_decoder_layers - 1:
         config = replace(config, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
     config = config.of_layer(number)

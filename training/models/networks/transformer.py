@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class Transformer(TranslationModel):
-    """Encoder-decoder; source, target and output have one embedding, or some of their own."""
+    """Encoder-decoder. Source, target and output share one embedding, or have separate ones."""
 
     decoder_kind = "cross"
     alignment_role = "alignment_query"
@@ -91,7 +91,7 @@ class Transformer(TranslationModel):
 
     @property
     def alignment_layer(self) -> int:
-        """The last but one decoder layer, whose source attention is nearest to word alignments
+        """The decoder layer whose source attention is nearest to word alignments: the last but one
         (Garg et al. 2019, section 4), or the only one."""
         return max(0, len(self.decoder) - 2)
 
@@ -180,7 +180,7 @@ class Transformer(TranslationModel):
         positions_BT: Tensor,
         inputs: list[tuple[Any, ...]],
     ) -> Tensor:
-        """The state behind all layers; where they are shared, positions and the number of the step
+        """The state after all layers. If layers are shared, positions and the number of the step
         are added before each (Dehghani et al. 2018, equations 6 and 7)."""
         if not self.config.share_layers:
             return stack.run(x_BTD, inputs, self.run_layer)
@@ -205,8 +205,8 @@ class Transformer(TranslationModel):
     def aligned_states(
         self, source_BS: Tensor, target_BT: Tensor
     ) -> tuple[Tensor, AttentionContext]:
-        """Decoder states [B,T,D] of a training batch, and what the source attention of
-        `alignment_layer` has seen; its `source_query` is set."""
+        """Decoder states [B,T,D] of a training batch, and the context that the source attention of
+        `alignment_layer` has read; its `source_query` is set."""
         mask_B11S = padding_mask(source_BS)
         memory_BSD = self.encode(source_BS, mask_B11S)
         positions_1T = torch.arange(target_BT.shape[1], device=target_BT.device)[None]
@@ -255,14 +255,14 @@ def make_bias(config: TransformerConfig, *, sees_ahead: bool) -> RelativeBias | 
 
 
 def make_halting(config: TransformerConfig) -> Halting | None:
-    """The unit that ends the steps of a side, where there is one."""
+    """The unit that ends the steps of a side; None unless `halting` is set."""
     if not config.halting:
         return None
     return Halting(config.model_dim, config.halting_threshold)
 
 
 def _mean_ponder(stack: Stack, ids_BT: Tensor) -> Tensor:
-    """Steps of a position, in the mean of those that are no padding."""
+    """Mean number of steps per position, without padding."""
     ponder_BT, stack.ponder_BT = stack.ponder_BT, None
     assert ponder_BT is not None
     return ponder_BT[ids_BT != PAD_ID].mean()

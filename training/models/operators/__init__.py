@@ -1,8 +1,9 @@
-"""Operators that ONNX has in one piece and PyTorch does not, each computed in two ways.
+"""Operators that ONNX has as one node and PyTorch does not, each in two forms.
 
-Models call them as mathematics. Here alone it is chosen which way is taken: `eager` computes, in
-training and validation; `traced` leaves ONNX's own operator in the graph while `torch.onnx` exports
-a model. Both have the same arguments, and the same results but for rounding.
+Models call them by their mathematical meaning, and only this module chooses the form: `eager`
+computes in training and validation, `traced` leaves ONNX's own operator in the graph while
+`torch.onnx` exports a model. Both have the same arguments and, apart from rounding, the same
+results.
 """
 
 from __future__ import annotations

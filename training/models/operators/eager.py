@@ -21,8 +21,8 @@ def tensor_scatter(cache: Tensor, new: Tensor, write_index_B: Tensor) -> Tensor:
 
 
 def reshape(x: Tensor, shape: tuple[int, ...], exported: tuple[int, ...]) -> Tensor:
-    """The values of `x` in another shape. `exported` says the same without sizes that differ from
-    call to call: 0 for an axis that stays, -1 for what is left."""
+    """The values of `x` in another shape. `exported` is the same shape without sizes that differ
+    from call to call: 0 for an axis that stays, -1 for the rest."""
     del exported
     return x.reshape(shape)
 
@@ -45,10 +45,10 @@ def attention(
 ) -> Tensor:
     """Scaled dot-product attention over `num_heads` heads (Vaswani et al. 2017, equation 1).
 
-    Queries are [B,Q,D], keys and values [B,C,D] or, all of them by head, [B,H,Q,E] and [B,H,C,E].
-    Keys and values may have fewer heads, each for as many successive heads of queries. `mask` is
-    additive, broadcastable to [B,1,Q,C], that of `biased_attention` to [B,H,Q,C]. Where
-    `scales_queries` is false, an exported graph scales scores in their place. Returns [B,Q,D].
+    Queries are [B,Q,D], keys and values [B,C,D]; or all of them are by head, [B,H,Q,E] and
+    [B,H,C,E]. Keys and values may have fewer heads, each for as many successive heads of queries.
+    `mask` is additive, broadcastable to [B,1,Q,C], that of `biased_attention` to [B,H,Q,C]. If
+    `scales_queries` is false, an exported graph scales scores instead of queries. Returns [B,Q,D].
     """
     del scales_queries
     query, key, value = _heads(query, key, value, num_heads)
@@ -86,7 +86,7 @@ def capped_attention(
 
 
 def soft_cap(x: Tensor, cap: float) -> Tensor:
-    """cap * tanh(x / cap); `x` itself where the cap is 0, which is none."""
+    """cap * tanh(x / cap), or `x` itself if the cap is 0."""
     return cap * torch.tanh(x / cap) if cap else x
 
 
@@ -134,11 +134,11 @@ def add_scores(log_probs_BQV: Tensor, scores_BK: Tensor) -> Tensor:
 def convolve_ancestors(
     x_BQD: Tensor, cache_BCD: Tensor, write_index_B: Tensor, ancestors_BQW: Tensor, kernel: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Each query's sum of taps times its own x, then that of each of its nearest ancestors, and the
-    cache with the new x in it.
+    """The sum for each query of taps times its own x, then the x of each of its nearest ancestors;
+    and the cache with the new x in it.
 
-    `kernel` is [B,Q,H,K] or [1,1,H,K], for H groups of features; K - 1 ancestors are read, of which
-    those that are -1 count as zeros.
+    `kernel` is [B,Q,H,K] or [1,1,H,K], for H groups of features. K - 1 ancestors are read; those
+    that are -1 count as zeros.
     """
     (rows, queries, dim), (heads, width) = x_BQD.shape, kernel.shape[2:]
     appended_BCD = tensor_scatter(cache_BCD, x_BQD, write_index_B)
@@ -164,7 +164,8 @@ def integer_divide(dividend: Tensor, divisor: int) -> Tensor:
 def listed_logits(
     x_BQD: Tensor, weight_VD: Tensor, columns_BL: Tensor, bias_V: Tensor | None = None
 ) -> Tensor:
-    """[B,Q,L]: the logits of each sentence's own pieces, and any numbers where there is none."""
+    """The logits of each sentence's own pieces, [B,Q,L], with arbitrary numbers where a sentence
+    has no piece."""
     logits_BQL = x_BQD @ weight_VD[columns_BL].transpose(1, 2)
     return logits_BQL if bias_V is None else logits_BQL + bias_V[columns_BL].unsqueeze(1)
 

@@ -1,7 +1,7 @@
-"""The operators as torch.onnx is to write them: one operator of opset 24 each.
+"""The operators as torch.onnx should write them: one operator of opset 24 each.
 
-What torch.onnx makes of the eager forms is right but long: it puts shapes together at every call,
-gathers elements one by one, divides in eight operators. Shape letters as in `eager`.
+torch.onnx translates the eager forms correctly but at length: it computes shapes at every call,
+gathers elements one by one, and divides in eight operators. Shape letters as in `eager`.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def attention(
     dropout: WeightDropout = KEEP_ALL,
     scales_queries: bool = True,
 ) -> Tensor:
-    """`Attention`: of three axes with the numbers of heads, or of four, by head.
+    """`Attention`: with three axes and the numbers of heads, or with four axes, by head.
 
-    Graphs are of evaluation, with masks that hide what is to come: nothing is dropped.
+    Graphs are for evaluation, with masks that hide later positions: nothing is dropped.
     """
     assert not causal
     del dropout
@@ -94,7 +94,7 @@ def capped_attention(
     dropout: WeightDropout = KEEP_ALL,
     cap: float,
 ) -> Tensor:
-    """`Attention` with a soft cap of the scores, which are masked behind it."""
+    """`Attention` with a soft cap of the scores, which are masked after it."""
     assert not causal
     del dropout
     by_head = query.dim() == 4
@@ -123,8 +123,8 @@ def biased_attention(
     dropout: WeightDropout = KEEP_ALL,
     scales_queries: bool = True,
 ) -> Tensor:
-    """`attention` of three axes whose mask differs from head to head, written out: the runtime's
-    kernels read one for all heads, of which they take what is hidden alone."""
+    """`attention` of three axes whose mask differs between heads, written out: the runtime's
+    kernels read one mask for all heads, and use of it only which positions are hidden."""
     assert not causal
     assert mask is not None
     del dropout, scales_queries
@@ -135,7 +135,7 @@ def biased_attention(
 
 
 def add_scores(log_probs_BQV: Tensor, scores_BK: Tensor) -> Tensor:
-    """`Add` whose result has K rows: torch.export would take Q and K for one size."""
+    """`Add` whose result has K rows; torch.export would take Q and K for the same size."""
     rows, beams = scores_BK.shape
     result: Tensor = torch.onnx.ops.symbolic(
         "Add",
@@ -150,7 +150,7 @@ def add_scores(log_probs_BQV: Tensor, scores_BK: Tensor) -> Tensor:
 def convolve_ancestors(
     x_BQD: Tensor, cache_BCD: Tensor, write_index_B: Tensor, ancestors_BQW: Tensor, kernel: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """`ANCESTOR_CONVOLUTION`, in whose place the lowering puts standard operators."""
+    """`ANCESTOR_CONVOLUTION`, which the lowering replaces by standard operators."""
     out_BQD, appended_BCD = torch.onnx.ops.symbolic_multi_out(
         ANCESTOR_CONVOLUTION,
         (x_BQD, cache_BCD, write_index_B, ancestors_BQW, kernel),
@@ -175,7 +175,7 @@ def gather_rows(x_BGW: Tensor, row_BN: Tensor) -> Tensor:
 
 
 def integer_divide(dividend: Tensor, divisor: int) -> Tensor:
-    """`Div`, which rounds towards zero: down, where nothing is negative."""
+    """`Div`, which rounds towards zero: down, if nothing is negative."""
     result: Tensor = torch.onnx.ops.symbolic(
         "Div",
         (dividend, torch.tensor(divisor)),
@@ -189,7 +189,7 @@ def integer_divide(dividend: Tensor, divisor: int) -> Tensor:
 def listed_logits(
     x_BQD: Tensor, weight_VD: Tensor, columns_BL: Tensor, bias_V: Tensor | None = None
 ) -> Tensor:
-    """`LISTED_LOGITS`, in whose place the lowering puts a gather and a product, with or without a
+    """`LISTED_LOGITS`, which the lowering replaces by a gather and a product, with or without a
     bias."""
     result: Tensor = torch.onnx.ops.symbolic(
         LISTED_LOGITS,

@@ -41,7 +41,7 @@ class Packing:
     positions_1M: Tensor
     """Position of each token in its own text."""
     scores: Tensor | None = None
-    """Mask [B,1 or H,S,S] added to scores, where it is not `mask_BS` for all."""
+    """Mask [B,1 or H,S,S] added to scores, if `mask_BS` is not enough for all."""
 
     def unpack(self, x_1MD: Tensor) -> Tensor:
         """[1,M,D] to [B,S,D]; values after a text's end are arbitrary."""
@@ -116,8 +116,8 @@ class SelfAttention(nn.Module):
         positions: RotaryPositions | RelativePositions | None = None,
         is_biased: bool = False,
     ) -> None:
-        """`positions` adds positions inside attention, where neither the embedding nor a mask does;
-        with `is_biased` masks may differ between heads. `kv_heads` defaults to `num_heads`, and
+        """`positions` adds positions inside attention, if neither the embedding nor a mask does.
+        With `is_biased` masks may differ between heads. `kv_heads` defaults to `num_heads`, and
         `head_dim` to the model's width over `num_heads`."""
         super().__init__()
         self.num_heads, self.dropout = num_heads, dropout
@@ -134,7 +134,7 @@ class SelfAttention(nn.Module):
         init_linear(self.in_proj, self.out_proj)
 
     def cap_scores(self, cap: float) -> None:
-        """Soft-cap scores at `cap` from now on; 0 is no cap."""
+        """Cap scores softly at `cap` from now on; 0 removes the cap."""
         self._attention = with_cap(cap)
 
     def forward(
@@ -197,12 +197,13 @@ class SelfAttention(nn.Module):
         return projected if self.rotary is None else self.rotary(projected, positions_BQ)
 
     def _split(self, projected_BQP: Tensor) -> list[Tensor]:
-        """Queries [B,Q,D], and keys and values, whose width is that of their heads."""
+        """Queries [B,Q,D], keys and values; the last two are as wide as their heads."""
         width = projected_BQP.shape[-1] // sum(self.head_counts)
         return _split_in(projected_BQP, [heads * width for heads in self.head_counts], -1)
 
     def _distance(self, positions_BQ: Tensor, slots_BC: Tensor | None) -> Tensor | None:
-        """Distance of each key from each query, [B,Q,C], key less query, where positions use it."""
+        """Distance of each key from each query (key minus query), [B,Q,C]; None if the positions do
+        not use it."""
         if self.relative is None:
             return None
         assert slots_BC is not None

@@ -59,6 +59,6 @@ class Branches(nn.Module):
         return torch.stack(parts).sum(0)
 
     def settle(self) -> None:
-        """Compute with kappa and alpha as they stand from here on."""
+        """Fix kappa and alpha at their present values, for all later calls."""
         logits = (self.kappa_logits, self.alpha_logits)
         self._settled = [each.detach().softmax(0).tolist() for each in logits]

@@ -1,7 +1,7 @@
-"""Lightweight and dynamic convolutions in the place of self-attention.
+"""Lightweight and dynamic convolutions in place of self-attention.
 
-Wu et al. 2019, "Pay Less Attention with Lightweight and Dynamic Convolutions". Shape letters:
-B sentences, S source positions, T tokens, Q queries, D model, H heads, E head, K kernel width.
+Wu et al. 2019, "Pay Less Attention with Lightweight and Dynamic Convolutions". Shape letters: B
+sentences, S source positions, T tokens, Q queries, D model, H heads, E head, K kernel width.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from training.models.sublayers.attention import init_linear
 
 
 class Convolution(nn.Module):
-    """Linear, GLU where asked for, a convolution along the positions, Linear (section 3).
+    """Linear, GLU if configured, a convolution along the positions, Linear (section 3).
 
     The kernel is depthwise, shared by the features of each of H heads, and softmax-normalised over
-    its width. It is learnt (`light_conv`, equation 4) or a linear function of each position's
-    input (`dynamic_conv`, section 4). `kernel_dropout` drops taps after the softmax (DropConnect).
-    As in the authors' code the softmax runs over the whole width at the edges too, where the rest
-    are zeros. Without `kernel_softmax` the taps are as they are.
+    its width. It is learnt (`light_conv`, equation 4) or a linear function of each position's input
+    (`dynamic_conv`, section 4). `kernel_dropout` drops taps after the softmax (DropConnect). As in
+    the authors' code the softmax runs over the whole width at the edges too, where the missing
+    inputs are zeros. Without `kernel_softmax` the taps are not normalised.
     """
 
     def __init__(self, config: TransformerConfig, mixing: str, width: int) -> None:
@@ -45,8 +45,8 @@ class Convolution(nn.Module):
             nn.init.xavier_uniform_(self.kernel)
 
     def forward(self, x_BSD: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Centred convolution of an encoder; what the additive mask [B,1,1 or S,S] hides counts as
-        zeros."""
+        """Centred convolution of an encoder; positions that the additive mask [B,1,1 or S,S] hides
+        count as zeros."""
         x_BSD = self._project(x_BSD)
         kernel = self.taps(x_BSD)
         if mask is not None:
@@ -54,7 +54,7 @@ class Convolution(nn.Module):
         return self.out_proj(convolve(x_BSD, kernel, ahead=self.width // 2))
 
     def decode(self, x_BQD: Tensor, context: CacheContext) -> Tensor:
-        """Causal convolution of a decoder; keeps its inputs in a cache where there is one."""
+        """Causal convolution of a decoder; keeps its inputs in a cache if there is one."""
         x_BQD = self._project(x_BQD)
         kernel = self.taps(x_BQD)
         if context.cached:
@@ -66,7 +66,7 @@ class Convolution(nn.Module):
         return nn.functional.glu(x, -1) if self.has_gate else x
 
     def taps(self, x_BTD: Tensor) -> Tensor:
-        """Taps, [B,T,H,K] or, where all positions have the same, [1,1,H,K]."""
+        """The taps [B,T,H,K], or [1,1,H,K] if all positions have the same."""
         if self.kernel_proj is None:
             logits = self.kernel[None, None]
         else:

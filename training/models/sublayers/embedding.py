@@ -54,19 +54,21 @@ def marian_sinusoid(positions: Tensor, dim: int) -> Tensor:
 
 def tensor2tensor_sinusoid(positions: Tensor, dim: int) -> Tensor:
     """The encoding of tensor2tensor and of Marian (Junczys-Dowmunt et al. 2018), 0-based positions
-    [...] -> [..., dim]: as `sinusoid`, but from position 0 on."""
+    [...] -> [..., dim]: that of `sinusoid`, but from position 0 on."""
     return _halves(positions, dim, -math.log(10000.0) / (dim // 2 - 1), first=0.0)
 
 
 def fairseq_sinusoid(positions: Tensor, dim: int) -> Tensor:
-    """The encoding of fairseq (Ott et al. 2019), 0-based positions [...] -> [..., dim]: as
-    `sinusoid`, but row p is sinusoid(p + 2), for padding has the row before the first."""
+    """The encoding of fairseq (Ott et al. 2019), 0-based positions [...] -> [..., dim]: that of
+    `sinusoid`, but row p is sinusoid(p + 2), because the row before the first belongs to
+    padding."""
     return _halves(positions, dim, -math.log(10000.0) / (dim // 2 - 1), first=2.0)
 
 
 def interleaved_sinusoid(positions: Tensor, dim: int) -> Tensor:
-    """The encoding of Vaswani et al. 2017, section 3.5, as OpenNMT-py has it, 0-based positions
-    [...] -> [..., dim]: sines in even columns, cosines in odd ones, of p / 10000^(2i / dim)."""
+    """The encoding of Vaswani et al. 2017, section 3.5, in the form of OpenNMT-py, 0-based
+    positions [...] -> [..., dim]: sines in even columns, cosines in odd ones, of p / 10000^(2i /
+    dim)."""
     halves = marian_sinusoid(positions, dim)
     return halves.unflatten(-1, (2, dim // 2)).transpose(-1, -2).flatten(-2)
 
@@ -153,7 +155,7 @@ class TokenEmbedding(nn.Module):
 
 
 class SideEmbedding(nn.Module):
-    """The part of the embedding that each side of a Transformer has for itself: learnt positions
+    """The part of the embedding that each side of a Transformer has separately: learnt positions
     and a norm, if configured (Liu et al. 2020, "mBART")."""
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -182,7 +184,7 @@ class Settling(Protocol):
 
 
 def settled(model: ModelT) -> ModelT:
-    """A model with such constants computed, for export: a copy, or the model itself if it has
+    """A model with its constants computed, for export: a copy, or the model itself if it has
     none."""
     if not any(_is_unsettled(module) for module in model.modules()):
         return model

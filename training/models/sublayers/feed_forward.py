@@ -1,4 +1,4 @@
-"""The feed-forward network, applied to each position alone."""
+"""The feed-forward network, applied to each position separately."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class FeedForward(nn.Module):
     GELU is the exact one, by the error function (Hendrycks and Gimpel 2016), `gelu_tanh` its
     approximation (section 2 there), SiLU x * sigmoid(x). `reglu`, `geglu`, `geglu_tanh` and
     `swiglu` multiply the activation of one product by another (Shazeer 2020, equation 6, with
-    biases by default): `up_proj` holds the rows of the gate, then those of the other. A
-    second hidden layer comes between, where asked for (Lu et al. 2019, table 3: "no residual").
+    biases by default): `up_proj` holds the rows of the gate, then those of the other. A second
+    hidden layer comes between, if configured (Lu et al. 2019, table 3: "no residual").
     """
 
     def __init__(

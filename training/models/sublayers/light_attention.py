@@ -1,9 +1,9 @@
 """The sparse causal attentions of "Transformer on a Diet" (Wang et al. 2020).
 
-A query at position i sees the keys at i - o for the offsets o of its layer. Training computes just
+A query at position i sees the keys at i - o for the offsets o of its layer. Training computes only
 these, in time and memory O(length x offsets); decoding masks the few slots that its cache keeps.
-Shape letters: B rows, T tokens, Q queries, C cache slots, D model, H heads, E head, O offsets,
-N blocks, M queries of a block, W keys of a block.
+Shape letters: B rows, T tokens, Q queries, C cache slots, D model, H heads, E head, O offsets, N
+blocks, M queries of a block, W keys of a block.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def layer_reach(config: LanguageModelConfig) -> list[int | None]:
 
 
 def offset_mask(distance_B1QC: Tensor, offsets: tuple[int, ...]) -> Tensor:
-    """Additive mask, 0 where the distance from query back to slot is one of the offsets."""
+    """Additive mask that is 0 where the distance from a query back to a slot is one of the offsets,
+    -inf elsewhere."""
     if is_band(offsets):
         allowed = (distance_B1QC >= 0) & (distance_B1QC < len(offsets))
     else:
@@ -88,11 +89,11 @@ def light_attention(
     dropout: float = 0.0,
     cap: float = 0.0,
 ) -> Tensor:
-    """Attention of each position to those `offsets` (ascending, from 0) before it, [B,T,D]; keys
-    and values may have fewer heads, as in `attention`.
+    """Attention of each position to the positions at `offsets` (ascending, from 0) before it,
+    [B,T,D]; keys and values may have fewer heads, as in `attention`.
 
-    It equals `attention` under the mask of these offsets; `dropout` drops probabilities, and where
-    there is a `cap`, it is that of `capped_attention`.
+    The result equals `attention` under the mask of these offsets. `dropout` drops probabilities; a
+    `cap` is that of `capped_attention`.
     """
     length = query_BTD.shape[1]
     if is_band(offsets) and len(offsets) >= length:
@@ -185,7 +186,7 @@ def _probabilities(scores: Tensor, value: Tensor, dropout: float) -> Tensor:
 
 
 class LightSelfAttention(SelfAttention):
-    """Causal self-attention to the offsets of one layer; None is all of them.
+    """Causal self-attention to the offsets of one layer; None stands for all offsets.
 
     Each of the three input projections is initialised on its own, as in the authors' code.
     """

@@ -1,4 +1,4 @@
-"""Norms: whatever normalises in a model is made here, by its configuration.
+"""Norms: this module makes all norms of a model, as configured.
 
 Shape letters: D model, B rows, Q queries, P heads of queries, keys and values together, W those of
 queries or keys.
@@ -18,8 +18,8 @@ from training.models.operators import reshape
 
 
 class ScaleNorm(nn.Module):
-    """g * x / max(|x|, eps), whose one gain g begins at sqrt(D) (Nguyen and Salazar 2019): `eps`
-    bounds the length from below, as in the authors' code, and is no summand."""
+    """g * x / max(|x|, eps), whose only gain g starts at sqrt(D) (Nguyen and Salazar 2019). `eps`
+    is a lower bound of the length, as in the authors' code, and is not added to it."""
 
     def __init__(self, model_dim: int, eps: float) -> None:
         super().__init__()
@@ -57,19 +57,19 @@ _NORMS: dict[str, Callable[[int, float, bool], nn.Module]] = {
 
 
 def make_norm(config: ModelConfig, *places: str) -> nn.Module:
-    """A norm of the configured type where `config.norm` is one of `places`, else nothing."""
+    """A norm of the configured type if `config.norm` is one of `places`, else the identity."""
     return new_norm(config, affine=config.norm_affine) if config.norm in places else nn.Identity()
 
 
 def new_norm(config: ModelConfig, *, affine: bool = True, width: int | None = None) -> nn.Module:
-    """A norm of the configured type, with gains and biases of its own where `affine`, of `width`
-    features, if not given those of the model."""
+    """A norm of the configured type over `width` features, by default the model's. With `affine` it
+    has gains and biases."""
     return _NORMS[config.norm_type](width or config.model_dim, config.norm_eps, affine)
 
 
 class QueryKeyNorm(nn.Module):
-    """Norms of queries and keys, with gains for the features of a head, which all heads share, or
-    for those of all heads."""
+    """Norms of queries and keys. The gains are for the features of one head, and shared by all
+    heads, or for the features of all heads."""
 
     def __init__(self, config: LanguageModelConfig) -> None:
         super().__init__()
@@ -102,6 +102,7 @@ class QueryKeyNorm(nn.Module):
 
 
 def make_output_norm(config: ModelConfig, *places: str) -> nn.Module:
-    """`make_norm` of the states before the output matrix, and their factor where there is one."""
+    """`make_norm` for the states before the output matrix, with their learnt factor if
+    configured."""
     norm = make_norm(config, *places)
     return nn.Sequential(norm, OutputScale()) if config.fix_norm_scale else norm

@@ -16,16 +16,16 @@ from training.models.configs.language_model import LanguageModelConfig
 from training.models.operators import split_heads
 
 _WHOLE_VECTORS = 16
-"""Angles: ONNX Runtime computes sines of what is left behind the last whole vector otherwise, and
-which rows these are depends on the batch."""
+"""Number of angles that are computed together: ONNX Runtime would compute the sines after the last
+whole vector in another way, and which rows these are depends on the batch."""
 
 
 class RotaryPositions(nn.Module):
-    """Queries and keys turned by angles that grow with the position, so that their product depends
-    on the distance (Su et al. 2021, "RoFormer", equation 34; feature i of a head is turned with
+    """Rotates queries and keys by angles that grow with the position, so that their product depends
+    on the distance (Su et al. 2021, "RoFormer", equation 34; feature i of a head is rotated with
     feature i + E/2, as in GPT-NeoX).
 
-    The whole projection is turned before it is split and cached: a cache holds turned keys.
+    The whole projection is rotated before it is split and cached, so a cache holds rotated keys.
     """
 
     def __init__(
@@ -36,9 +36,9 @@ class RotaryPositions(nn.Module):
         slower_F: Tensor | None = None,
         width: int = 0,
     ) -> None:
-        """A feature turns once in 2 pi positions, the first, to nearly 2 pi `base`, the last, or
-        `slower` than that, by a factor for each; `kv_heads`, if not given, are `num_heads`. Of a
-        head the first `width` features are turned, or all where it is 0."""
+        """The first feature turns once in 2 pi positions, the last once in nearly 2 pi `base`, or
+        more slowly by the factors `slower`. `kv_heads` defaults to `num_heads`. Only the first
+        `width` features of a head are turned; 0 stands for all."""
         super().__init__()
         self.width = width
         self.num_heads, self.kv_heads, self.base = num_heads, kv_heads or num_heads, base
@@ -48,8 +48,8 @@ class RotaryPositions(nn.Module):
         self.register_buffer("slower_F", slower_F, persistent=False)
 
     def forward(self, projected_BQP: Tensor, positions_BQ: Tensor) -> Tensor:
-        """Heads of queries, keys and values side by side, [B,Q,P], the first two turned; positions
-        may be [1,Q]."""
+        """Turn the first two of the heads of queries, keys and values, which are side by side in
+        [B,Q,P]; positions may be [1,Q]."""
         heads, turned = self.num_heads + 2 * self.kv_heads, self.num_heads + self.kv_heads
         width = projected_BQP.shape[-1] // heads
         sizes = [turned * width, self.kv_heads * width]
@@ -105,7 +105,7 @@ class RelativePositions(nn.Module):
     5)."""
 
     def __init__(self, head_dim: int, most: int) -> None:
-        """`most` is k."""
+        """`most` is the largest distance k."""
         super().__init__()
         self.most = most
         shape = (1, 2 * most + 1, head_dim)
@@ -127,8 +127,8 @@ class RelativePositions(nn.Module):
         mask: Tensor | None,
         dropout: float,
     ) -> Tensor:
-        """Attention as `operators.attention` describes it, where a key lies `distance` (key less
-        query; [B,Q,C], or [1,Q,C] for all rows) from a query. Returns [B,Q,D]."""
+        """Attention as `operators.attention` describes it, with `distance` from query to key (key
+        minus query; [B,Q,C], or [1,Q,C] for all rows). Returns [B,Q,D]."""
         if query.dim() != 4:
             query, key, value = (split_heads(x, num_heads) for x in (query, key, value))
         query = query * query.shape[-1] ** -0.5
@@ -156,9 +156,9 @@ class RelativeBias(nn.Module):
     """A number for each head and each bucket of distances, which is added to a score (Raffel et al.
     2020, section 2.1; the buckets are those of their code).
 
-    The first half of the buckets are single distances; the others are ranges that grow by one
-    factor up to `max_distance`, from which on the last one has all. Where positions ahead are seen
-    too, these have the second half of all buckets, divided likewise.
+    The first half of the buckets are single distances. The others are ranges that grow by one
+    factor up to `max_distance`; the last one has all larger distances. If positions ahead are seen
+    too, they have the second half of all buckets, divided in the same way.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class RelativeBias(nn.Module):
         self.register_buffer("buckets_R", buckets_R, persistent=False)
 
     def forward(self, distance_BQC: Tensor) -> Tensor:
-        """[B,H,Q,C], where a key lies `distance` (key less query) from a query."""
+        """The biases [B,H,Q,C] for the `distance` from query to key (key minus query)."""
         place_BQC = distance_BQC.clamp(-self.most, self.most) + self.most
         assert isinstance(self.buckets_R, Tensor)
         bias_BQCH = self.weight_1RH[0, self.buckets_R][place_BQC]
@@ -180,7 +180,7 @@ class RelativeBias(nn.Module):
 
 
 def _buckets(count: int, most: int, *, sees_ahead: bool) -> Tensor:
-    """The bucket of each distance from `-most` to `most`."""
+    """The number of the bucket of each distance from `-most` to `most`."""
     distance_R = torch.arange(-most, most + 1)
     ahead_R = (distance_R > 0) & sees_ahead
     if sees_ahead:

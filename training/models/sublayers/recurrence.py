@@ -1,4 +1,4 @@
-"""A recurrent cell in the place of the decoder's self-attention.
+"""A recurrent cell in place of the decoder's self-attention.
 
 Shape letters: B sentences, Q queries, D model.
 """
@@ -31,7 +31,7 @@ class Ssru(nn.Module):
         return torch.relu(context.recur(self.cell, self.in_proj(x_BQD), self.dim))
 
     def cell(self, projected: Tensor, parent_BQD: Tensor) -> Tensor:
-        """States c [B,Q,D] of what `in_proj` gives, [B,Q,2D], and of the states before them."""
+        """States c [B,Q,D] from the output of `in_proj`, [B,Q,2D], and the states before them."""
         gate, new = projected.chunk(2, dim=-1)
         kept = torch.sigmoid(gate + self.forget_bias)
         return kept * parent_BQD + (1 - kept) * new
