@@ -1,1 +1,2 @@
-"""From texts to sentences for a model, and back: nothing between is lost; no model."""
+"""Divides texts into sentences for a model, and puts their translations together without losing
+anything between; no model."""

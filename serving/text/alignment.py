@@ -32,7 +32,7 @@ class Link:
 
 
 def word_spans(text: str) -> list[Span]:
-    """Words, with inner hyphens and apostrophes, and each other sign on its own."""
+    """Spans of the words, with inner hyphens and apostrophes, and of each other sign on its own."""
     return [match.span() for match in _WORD.finditer(text)]
 
 

@@ -13,8 +13,8 @@ _TAG_OR_COMMENT = re.compile(f"<!--.*?{_COMMENT_END}|{_TAG.pattern}", re.DOTALL)
 
 
 def counted_characters(text: str, format: str) -> int:
-    """How many characters of a text count for a client: all, but for the tags and comments of HTML
-    and XML, which DeepL does not count either."""
+    """Number of characters of a text that count for a client: all except the tags and comments of
+    HTML and XML, which DeepL does not count either."""
     if format not in ("html", "xml"):
         return len(text)
     # Behind the last end no comment is looked for: each that begins would be read to the end.
@@ -25,8 +25,8 @@ def counted_characters(text: str, format: str) -> int:
 
 
 def check_text(text: str, parameter: str = "text") -> None:
-    """Raise InvalidTextError for NUL or a lone surrogate, naming its place, and for what is no text
-    at all; `parameter` is the one that it came in."""
+    """Raise InvalidTextError for NUL or a lone surrogate, naming its position, and for a value that
+    is not text; `parameter` is the parameter that it came in."""
     if not isinstance(text, str):
         raise InvalidTextError(
             f"text must be a string, got {type(text).__name__}", parameter=parameter

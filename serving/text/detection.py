@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
 MAX_CHARS = 2000
-"""Characters used for detection: more take time and change nothing."""
+"""Number of characters used for detection; more would take time and change nothing."""
 
 _LOADING = threading.Lock()
-"""Held while the model is loaded: a text that comes meanwhile waits, and does not load another."""
+"""Held while the model is loaded: a text that arrives meanwhile waits, and does not load
+another."""
 
 
 def detect(text: str) -> list[tuple[str, float]]:

@@ -129,8 +129,8 @@ class Document:
         return _passages(self._parts)
 
     def cuts(self) -> Iterator[int]:
-        """Where the text may be cut between sentences: outside of elements, so that each part is
-        read as it is within the whole."""
+        """Yield the positions where the text may be cut between sentences. They are outside of
+        elements, so that each part is read as it is within the whole."""
         for part in self._parts:
             if isinstance(part, Passage):
                 yield from part.cuts()

@@ -10,7 +10,7 @@ from serving.text.alignment import Span
 from serving.text.inflection import stem
 
 MOST_IN_SENTENCE = 64
-"""Most terms of one sentence that are used."""
+"""Largest number of terms that are used in one sentence."""
 _ALONE = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 """Letters of scripts without spaces between words: each is a token."""
 _LETTERS = rf"(?:(?![{_ALONE}])[\w\u0300-\u036f])+"
@@ -27,7 +27,7 @@ class Match:
     source: str
     """The term as written in the glossary."""
     target: str
-    """Its translation as written in the glossary."""
+    """The term's translation as written in the glossary."""
 
 
 @dataclass(frozen=True)

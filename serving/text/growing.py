@@ -38,7 +38,8 @@ class GrowingTexts:
 
 
 class _GrowingText:
-    """One text: sentences before `_current` are final, then follows the beginning of that one."""
+    """The certain beginning of one text: sentences before `_current` are final, followed by the
+    beginning of that one."""
 
     def __init__(self, document: Document) -> None:
         self._document = document

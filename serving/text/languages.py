@@ -55,7 +55,7 @@ LANGUAGE_NAMES = {
 
 
 def language_name(code: str) -> str:
-    """The language's English name, or its code where there is none here."""
+    """The language's English name, or its code if it is not listed here."""
     return LANGUAGE_NAMES.get(code, code)
 
 

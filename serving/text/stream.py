@@ -1,4 +1,4 @@
-"""Turns token ids into text as they come: whole characters only, and no part of a stop string."""
+"""Turns token ids into text as they arrive: whole characters only, and no part of a stop string."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 _CONTEXT = 8
-"""Ids kept for context: a piece's text depends on whether another precedes it."""
+"""Number of ids kept for context, because a piece's text depends on whether another precedes it."""
 _LONGEST = 64
 _REPLACEMENT = "\ufffd"
 
@@ -23,7 +23,7 @@ class Detokenizer(Protocol):
         ...
 
     def is_control(self, token_id: int) -> bool:
-        """Whether the id has no text, as padding has none, and ends no character."""
+        """Whether the id has no text and does not end a character, as with padding."""
         ...
 
 

@@ -12,7 +12,8 @@ from serving.search.beams.constraints import Constraints, Ids
 
 _SIGN = "("
 _REMEMBERED = 4
-"""Lists of forbidden terms whose ways to be written are kept, each of up to some megabytes."""
+"""Number of lists of forbidden terms whose segmentations are cached, each of up to a few
+megabytes."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Translation of texts: sentences in running batches and what is made of them; no HTTP."""
+"""Translates texts: sentences in running batches, and texts made of their translations; no HTTP."""

@@ -27,7 +27,7 @@ Decode = Callable[[Mapping[Key, Sentence | None]], Iterator[tuple[Key, Translati
 
 
 _NAMED_CHARACTERS = 60
-"""So much of a unit's text stands in a warning about it."""
+"""Number of characters of a unit's text that a warning about it shows."""
 _WINDOW = 1000
 """Number of texts whose sentences are in memory at once."""
 

@@ -19,8 +19,8 @@ from serving.search.beams.sentence import Beginning, Drafted, Hypothesis, Senten
 from serving.text.alignment import Span, word_spans
 
 _CHANGED = 0.15
-"""A word of the output comes from a changed word of the draft if at least this share of its
-attention goes to changed words (docs/background/decisions.md)."""
+"""Smallest share of a word's attention that must go to changed words of the draft for the word to
+count as coming from them (docs/background/decisions.md)."""
 _LESS_LIKELY = 1.0
 """Largest drop of a word's log-probability from the draft to the sentence (same page)."""
 
@@ -68,6 +68,6 @@ def shortened(
 
 
 def ids_before(ids: Sequence[int], words: Sequence[Span], target: TextTokenizer) -> list[int]:
-    """For each word, the number of ids needed to write the text up to its end."""
+    """For each word, the number of ids that are needed to write the text up to the word's end."""
     ends = [end for _, end in target.decoded_spans(list(ids))]
     return [sum(end <= word_end for end in ends) for _, word_end in words]

@@ -35,8 +35,8 @@ def fill_batches(
 
 
 def share_out(demands: dict[int, Demand], workers: int) -> list[dict[int, Demand]]:
-    """One share per worker, of sentences of similar length. All shares have about equally many
-    source ids, because short sentences end sooner."""
+    """Divide sentences into one share per worker, each of sentences of similar length. All shares
+    have about equally many source ids, because short sentences end sooner."""
     shares: list[dict[int, Demand]] = [{} for _ in range(workers)]
     total, before = sum(demand.source_length for demand in demands.values()), 0
     for key in sorted(demands, key=demands.__getitem__):
@@ -87,8 +87,8 @@ def decode_in_batches(
 
 @functools.cache
 def _threads(count: int) -> ThreadPoolExecutor:
-    """This many threads, which stay for later calls. The session of a GPU keeps buffers and CUDA
-    graphs per thread and loses them when the thread ends."""
+    """A pool of this many threads, which stay for later calls: the session of a GPU keeps buffers
+    and CUDA graphs per thread and loses them when the thread ends."""
     return ThreadPoolExecutor(count, thread_name_prefix="offline")
 
 

@@ -18,7 +18,7 @@ from serving.text.terms import Terms
 
 @dataclass(frozen=True)
 class TextHypothesis:
-    """One translation of a text."""
+    """A translation of a text."""
 
     text: str
     score: float
@@ -102,7 +102,7 @@ class Score:
 
 
 def gathered(parts: Sequence[Translation]) -> Translation:
-    """One translation with the hypotheses of several."""
+    """A single translation with the hypotheses of several."""
     warnings = dict.fromkeys(warning for part in parts for warning in part.warnings)
     hypotheses = tuple(hypothesis for part in parts for hypothesis in part.hypotheses)
     repaired = dict.fromkeys(repair for part in parts for repair in part.repaired)

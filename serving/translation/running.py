@@ -20,7 +20,7 @@ from serving.translation.results import SentenceOutcome
 from serving.translation.texts import TextProcessor
 
 JOIN_EVERY = 2
-"""Steps of a batch between joins. Every join runs the encoder, on few sentences."""
+"""Number of steps of a batch between joins. Every join runs the encoder, on few sentences."""
 
 
 class Steppers(Protocol):
@@ -35,8 +35,8 @@ class Steppers(Protocol):
 
 
 SentenceProgress = Progress[list[int], SentenceOutcome]
-"""Its news are the ids with which the best hypothesis of a sentence begins, including the
-prefix."""
+"""Progress of sentences; its news are the ids with which a sentence's best hypothesis begins,
+including the prefix."""
 
 
 class RunningBatches:

@@ -215,7 +215,7 @@ class SentenceWork(_TranslationWork):
             return not self._ended
 
     def expire(self) -> bool:
-        """Whether nobody waits for it any more; overdue tickets fail now."""
+        """Whether nobody waits for it any more. Overdue tickets fail now."""
         with self._lock:
             waiting = [ticket for ticket in self._tickets if not ticket.expire()]
             self._ended = self._ended or not waiting

@@ -14,7 +14,7 @@ from serving.translation.results import Translation
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One sentence to translate, with the wishes of its client. It is passed on unchanged to the
+    """A sentence to translate, with its client's options. It is passed on unchanged to the
     tokenizer."""
 
     text: str

@@ -400,7 +400,7 @@ class ModelTranslator:
             waiting = again
 
     def _gathered(self, sentences: Sequence[Sentence]) -> Translation | DecodingError:
-        """One translation with the hypotheses of several sentences."""
+        """A single translation with the hypotheses of several sentences."""
         parts: dict[int, Translation] = {}
         for number, result in self._translate(dict(enumerate(sentences))):
             if isinstance(result, DecodingError):

@@ -25,7 +25,8 @@ _FRONT_MATTER = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _NO_START = re.compile(r"\s|---|\+\+\+")
-"""What is read in another way at the beginning of a text: as code, or as front matter."""
+"""Pattern of beginnings that are read differently at the start of a text: as code, or as front
+matter."""
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _LINE_END = re.compile(r"\r\n?")
 _NOTE = re.compile(r"\[![A-Z]+\]\s*")
@@ -40,9 +41,10 @@ _FORMULA = re.compile(
 _WIKI = re.compile(r"!?\[\[[^\[\]|\n]{1,200}\\?\|(?P<text>[^\[\]|\n]{1,200})\]\](?!\()")
 _INNER = r"(?:[^\[\]\\\n]|\\.)"
 _LABEL = re.compile(rf"(?:{_INNER}|\[(?:{_INNER}|\[{_INNER}*\])*\])*\](?=[(\[])")
-"""What stands for a picture, with its closing bracket; others in it have their partners."""
+"""Pattern of a picture's alternative text with its closing bracket; brackets within it are
+balanced."""
 _FAR = 64
-"""Tokens after a tag that are searched for the one that closes it."""
+"""Number of tokens after a tag that are searched for the closing one."""
 _SPAN = "span"
 _KEPT = "kept"
 _Rule = Callable[[StateInline, bool], bool]
@@ -78,8 +80,8 @@ def markdown_tokens(source: str) -> list[Token]:
 
 
 def picture_texts(source: str) -> Iterator[Span]:
-    """The spans of what stands for pictures, `![here](address)` or `![here][name]`, on one line;
-    not of `![name]`, by which the address is found elsewhere."""
+    """The spans of the alternative texts of pictures, `![here](address)` or `![here][name]`, on one
+    line. Those of `![name]` are left out, because the address is found by that name."""
     for token in markdown_tokens(source):
         begin, end = token.span
         if token.kind == "thing" and source.startswith("![", begin):
@@ -89,8 +91,8 @@ def picture_texts(source: str) -> Iterator[Span]:
 
 
 def block_starts(source: str) -> list[int]:
-    """Where a block, an item of a list or a row of a table begins that would be read in the same
-    way if nothing stood before it."""
+    """Positions of blocks, list items and table rows that would be read in the same way if nothing
+    preceded them."""
     lines, blocks = _blocks(source)
     numbers = set[int]()
     for block in blocks:
@@ -143,7 +145,7 @@ def _places(source: str, lines: Sequence[Span], content: str) -> list[int] | Non
 
 
 def _cell_places(source: str, content: str, line: Span) -> list[int] | None:
-    """As `_places`, for a table cell, in which bars are escaped."""
+    """`_places` for a table cell, in which bars are escaped."""
     pattern = "".join(r"\\?\|" if sign == "|" else re.escape(sign) for sign in content)
     match = re.compile(pattern).search(source, *line)
     if match is None:

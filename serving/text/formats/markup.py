@@ -21,7 +21,7 @@ _BLOCKS = frozenset(
     p picture search section select summary table tbody td tfoot th thead title tr ul video
     """.split()  # noqa: SIM905
 )
-"""Elements that separate text; any other element, known or not, is inline."""
+"""Elements that separate text; all other elements, known or not, are inline."""
 _VOID = frozenset(
     """
     area base basefont bgsound br col embed hr img input link meta param source track wbr
@@ -33,7 +33,8 @@ _VERBATIM_BLOCKS = frozenset(
 )
 _VERBATIM = frozenset(("code", "kbd", "samp", "var", "svg", "math", "tt"))
 _GUIDES = frozenset(("rt", "rp"))
-"""How words are said, which stands above them and is no part of the sentence."""
+"""Elements with the pronunciation of words, which stands above them and is not part of the
+sentence."""
 _NOTE = re.compile(r"[\[(]?(?:\d{1,3}|[*†‡§]{1,3})[\])]?")
 _NUMBERED_CLOSE = re.compile(r"</\d{1,4}\s?>")
 
@@ -59,8 +60,8 @@ def html_tokens(source: str, ignored: Collection[str] = ()) -> Iterator[Token]:
 
 
 def _is_beside_words(source: str, pieces: Sequence[HtmlPiece], index: int) -> bool:
-    """Whether an element that begins is no part of the sentence: a guide to how words are said, or
-    a link that is the mark of a note and stands right behind a word."""
+    """Whether an element that begins is not part of the sentence: it is a guide to pronunciation,
+    or a link that marks a note and stands right after a word."""
     name, inside = pieces[index].name, pieces[index + 1 : index + 3]
     if [(p.kind, p.name) for p in inside] != [("data", ""), ("end", name)]:
         return False

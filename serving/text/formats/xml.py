@@ -28,7 +28,8 @@ _PROLOG = re.compile(
 _ATTRIBUTE = re.compile(
     r"""\s(?:(?:[\w.-]+:)?translate\s*=\s*["']no["']|mtype\s*=\s*["']protected["'])"""
 )
-"""What says that an element is not translated; `mtype` is of XLIFF 1.2."""
+"""Pattern of the attributes that mark an element as untranslatable; `mtype` comes from XLIFF
+1.2."""
 _CODES = frozenset(("bpt", "ept", "it", "ph"))
 _CODE = re.compile(r"[{}%\\<&\[\]$#]|\A[^A-Za-z]*\Z")
 """Patterns that show that an element's text is code."""
@@ -100,8 +101,8 @@ def xml_tokens(source: str, ignored: Collection[str] = ()) -> list[Token]:
 def _codes(
     source: str, events: Sequence[_Event], ends: dict[int, int]
 ) -> dict[int, tuple[Literal["open", "close", "thing", "kept"], str]]:
-    """Elements of XLIFF and TMX that hold the codes of another format, with their kinds; matching
-    `bpt` and `ept` stand around words."""
+    """Elements of XLIFF and TMX that contain the codes of another format, with their kinds;
+    matching `bpt` and `ept` stand around words."""
     found: dict[int, tuple[Literal["open", "close", "thing", "kept"], str]] = {}
     opened: dict[str, int] = {}
     done = -1
@@ -230,7 +231,8 @@ class _Reader:
     """Runs expat and records byte positions."""
 
     def __init__(self, *, whole: bool) -> None:
-        """A text that is no complete document is read as the content of an element."""
+        """Parse a text. One that is not a complete document is read as the content of an
+        element."""
         self._before, self._after = (b"", b"") if whole else (b"<_>", b"</_>")
         self._marks: list[tuple[int, _Kind, str]] = []
         self._silent = False  # within a section or a declaration, which becomes one event

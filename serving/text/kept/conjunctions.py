@@ -1,4 +1,4 @@
-"""The sign `&` between words, which models read as their language's word for it."""
+"""The sign `&` between words, which models read as the word for it in their language."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from serving.text.alignment import Span
 from serving.text.symbols import BLANKS
 
 _AND = {"de": ("und",), "en": ("and",), "es": ("y", "e"), "fr": ("et",)}
-"""What `&` is read as, the usual word first. Only languages in which that was measured are here
-(docs/background/decisions.md)."""
+"""Words for `&` by language, the usual one first. Only languages for which they were measured are
+listed (docs/background/decisions.md)."""
 SIGN = re.compile(rf"&(?:amp;)?[{BLANKS}]")
 """Pattern without which a text has no `&` that is read as a word."""
 _BEFORE = re.compile(rf"[^\W\d_]{{2}}[{BLANKS}]\Z")
@@ -19,16 +19,18 @@ _BEHIND = re.compile(rf"&(?:amp;)?[{BLANKS}](?:<[A-Za-z][^<>]*>|[*_]{{1,3}})*(?:
 
 @dataclass(frozen=True)
 class Conjunction:
-    """How a sentence with `&` is read."""
+    """The words for `&` in a sentence and its translation."""
 
     word: str
-    """What models read instead."""
+    """The word that models read in place of `&`."""
     found_as: frozenset[str]
-    """What that becomes in a translation, in small letters; it may also stay."""
+    """Words for `&` in a translation, in small letters, including the word that is read, which may
+    stay."""
 
 
 def conjunction(source: str, target: str) -> Conjunction | None:
-    """How `&` is read in translations of these languages; None where it is left out instead."""
+    """The words for `&` in translations between these languages; None if `&` is left out
+    instead."""
     read, written = _AND.get(_base(source)), _AND.get(_base(target))
     return Conjunction(read[0], frozenset((*written, read[0]))) if read and written else None
 
@@ -38,8 +40,8 @@ def _base(language: str) -> str:
 
 
 def joins_words(before: str, source: str, span: Span) -> bool:
-    """Whether a span of the source is `&` with a blank and a word on either side: not that of
-    `AT&T`, nor of `R & D`. `before` is the text before it; tags may stand around the words."""
+    """Whether a span of the source is `&` with a blank and a word on either side, unlike that in
+    `AT&T` or `R & D`. `before` is the text before it; tags may stand around the words."""
     behind = _BEHIND.match(source, span[0])
     return (
         behind is not None

@@ -1,5 +1,6 @@
-"""Placeholders that models read as a number, as they would take the word behind a name for a part
-of it: those that count it, by their type or name, and those before the subject of a sentence."""
+"""Placeholders that models read as a number, because they would take a word after a name for a part
+of it: those that count that word, by their type or name, and those before the subject of a
+sentence."""
 
 from __future__ import annotations
 
@@ -22,11 +23,12 @@ _COUNTED = re.compile(
     r"(?:</[^<>]*>|[*_]+)*[ \u00a0\u202f]+"
     r"(?:(?P<part>(?:of|out|from|von|aus|sur|de|du|des|del)\b)|[^\W\d_])"
 )
-"""A word behind a number of things. `of` and its like make a part of it, as in `page 3 of 4`."""
+"""Pattern of a word after a number of things. The group `part` is a word such as `of`, before which
+the number names a part, as in `page 3 of 4`."""
 _WORD = re.compile(r"[^\W\d_]")
 _AROUND = re.compile(r"</?[A-Za-z][^<>]*>|\*+")
 _LONGEST = 60
-"""More characters than this are no variable."""
+"""Largest number of characters of a variable."""
 _FUNCTION = (
     r"(?!(?:and|or|but|also|who|which|that|this|it|there|he|she|they|you|we|now|then|here|just|only"
     r"|still|not|never|always|already|to|of|for|from|in|on|at|by|with|as|if|when|is|are|was|were|has"
@@ -36,7 +38,7 @@ _SUBJECT = re.compile(
     rf"[ \u00a0](?:{_FUNCTION}[a-z]+[ ]){{1,2}}(?:is|are|was|were|has|have|had|will|would|can"
     r"|cannot|could|must|should|may|does|do|did)(?:n['\u2019]t)?\b(?![-'\u2019])"
 )
-"""What follows a placeholder with which the subject of an English sentence begins."""
+"""Pattern of the text after a placeholder that begins the subject of an English sentence."""
 _VARIABLE = re.compile(r"[{%$#@\[<\\:](?!.*://)")
 
 
@@ -56,9 +58,9 @@ def _begins_subject(source: str, span: Span) -> bool:
 
 
 def counts(source: str, span: Span) -> bool:
-    """Whether a placeholder of the source is a whole number before what it counts: `%d files`,
-    `{{count}} items`. Such are `%d`, `%lld` and what is called `n` or has a name that begins or
-    ends with a word such as `count`. `{0}` and `%s` may stand for anything."""
+    """Whether a placeholder of the source is a whole number before the things it counts: `%d
+    files`, `{{count}} items`. These are `%d`, `%lld`, `n`, and names that begin or end with a word
+    such as `count`. `{0}` and `%s` may stand for anything."""
     behind = _COUNTED.match(source, span[1])
     if behind is None or (behind["part"] and _WORD.search(source, 0, span[0])):
         return False

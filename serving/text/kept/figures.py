@@ -56,7 +56,7 @@ FIGURE = rf"""
 """Pattern of a figure that is masked by a number."""
 _BYTE = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 ADDRESS = rf"(?<![\w.]){_BYTE}(?:\.{_BYTE}){{3}}(?::\d+)?(?!\w|\.\d)"
-"""Pattern of a computer's, of numbers."""
+"""Pattern of a computer's numeric address."""
 IDENTIFIER = rf"""
     (?<![\w.,:/+-])
     (?: (?=(?:[{_SPACE}()/.-]*+[+\d]){{8}})(?:\+|00)\d{{1,3}}(?:[{_SPACE}]?\(\d{{1,5}}\))?
@@ -70,12 +70,12 @@ IDENTIFIER = rf"""
       | (?=[A-Z\d-]*[A-Z])(?=(?:[A-Z-]*\d){{3}})[A-Z\d]+(?:-[A-Z\d]+)*(?<=[A-Z\d-]{{6}})(?![\w-])
     )
 """
-"""Pattern of an identifier: of a phone, a card, an account, a tax office, an order."""
+"""Pattern of a number of a phone, a card, an account, a tax office or an order."""
 HINT = (
     rf"\d[.,:'’{_SPACE}/–-]\(?\d|\d{{5}}|[+(]\d|[A-Z][- ]?\d|{_SIGN}|{_CODE}"
     rf"|\d[{_SPACE}]?(?:h[{_SPACE}]?\d|Uhr|[aApP]\.?[{_SPACE}]?[mM]\b|(?:a[vp]?r?|[vndAB])\.|AD|BC)"
 )
-"""Pattern of a part that each of them contains."""
+"""Pattern of a part that every figure, address and identifier contains."""
 _GROUPS = {"en": ",", "de": ".", "es": ".", "fr": "\u202f"}
 """Thousands separators by language; a comma implies a decimal point."""
 _NUMBER = re.compile(rf"\d+(?:[.,{_SPACE}]\d+)*")

@@ -1,7 +1,7 @@
-"""Messages with a text for each case: of ICU, `{count, plural, one {# file} other {# files}}`,
-choices, `{0,choice,0#no files|1#a file|1<{0} files}`, of Fluent, `{ $n -> [one] a file *[other]
-files }`, of i18next, `(1)[a file];(2-inf)[files];`, and conditions of templates with an `else`.
-"""
+"""Messages with a text for each case: those of ICU, `{count, plural, one {# file} other {#
+files}}`, choices, `{0,choice,0#no files|1#a file|1<{0} files}`, those of Fluent, `{ $n -> [one] a
+file *[other] files }`, and of i18next, `(1)[a file];(2-inf)[files];`, and conditions of templates
+with an `else`."""
 
 from __future__ import annotations
 

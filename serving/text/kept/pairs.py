@@ -25,7 +25,8 @@ _CLOSED = re.compile(
 """A placeholder whose end is clear from its own characters."""
 _TAG = re.compile(r"(?:\[|&lt;|<)/?([\w*-]+)")
 _FAR = 32
-"""Most open placeholders that are searched for a partner: the depth of nested pairs."""
+"""Largest number of open placeholders that are searched for a partner: the depth of nested
+pairs."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Mark:
 
 
 def pairs(text: str, marks: Sequence[Mark]) -> dict[int, Literal["open", "close"]]:
-    """Which marks form pairs around words, and whether each opens or closes.
+    """The marks that form pairs around words, by index, and whether each opens or closes.
 
     A BBCode tag is closed by its name. Any other placeholder opens a stretch if a word follows it
     and none precedes it. Another one with the same first character closes the stretch if a word or
@@ -79,7 +80,7 @@ def _runs(text: str, marks: Sequence[Mark]) -> Iterator[list[int]]:
 
 
 def _glued(text: str, marks: Sequence[Mark], run: Sequence[int]) -> tuple[str, bool]:
-    """What precedes a run (`word`, `sign` or an empty text), and whether words follow it."""
+    """The kind of text before a run (`word`, `sign` or empty), and whether words follow the run."""
     begin, end = marks[run[0]].span[0], marks[run[-1]].span[1]
     if marks[run[0]].kind == "tag":
         closes = text.startswith(("[/", "&lt;/", "</"), begin)

@@ -19,9 +19,10 @@ from serving.text.symbols import SCRIPTS, SPECIAL, SYMBOLS
 TagKind = Literal["open", "close", "thing"]
 
 _BROKEN = 8
-"""Incomplete messages after which the search stops: each costs a scan of the rest."""
+"""Number of incomplete messages after which the search stops, because each costs a scan of the
+rest."""
 LONGEST_WORD = 100
-"""From this length on a word is a key or an encoded file, not a word of a language."""
+"""Length from which a word is a key or an encoded file, rather than a word of a language."""
 _PRINTF = (
     r"%(?:\(\w+\)|<\w+>|\d+\$)?[-+\#0']*(?:\d+|\*)?(?:\.(?:\d+|\*))?"
     r"(?:(?:hh|h|ll|l|z|j|t|q)?[sSdiufFxXeEgGcCpoaAn@]|[tT][A-Za-z])(?!\w)"
@@ -128,11 +129,12 @@ _PATTERN = rf"""
     | (?P<script> (?<=[^\s{SCRIPTS}])[{SCRIPTS}]++ )
     | (?P<symbol> {SYMBOLS} | [*=~^\#&<>\\`@{SCRIPTS}]++ | (?<![^\W_])_++ | _++(?![^\W_]) )
     """
-"""Where a text has something to keep, and of which kind."""
+"""Pattern of everything that a text has to keep, with a named group for each kind."""
 _ANY = re.compile(rf"{SPECIAL}|[:;/!|][A-Za-z_.~/:()|'’-]|[\u00b5\u03bc]|\.(?:[a-z]|[A-Z]{{2}})")
 _CONDITION = re.compile(rf"{CONDITION}|{_MARK}", re.VERBOSE)
 _DIGITS_TOO = re.compile(_ANY.pattern.replace("[", "[0-9", 1))
-"""The same with digits, few of which are figures. One search shows that most texts have neither."""
+"""`_ANY` extended by digits, few of which are figures. One search shows that most texts have
+neither."""
 _FIGURE = re.compile(HINT)
 _NUMBERED_TAG = re.compile(r"<(/?)(\d{1,4})\s?(/?)>")
 _TAG = re.compile(

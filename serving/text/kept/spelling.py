@@ -1,5 +1,5 @@
-"""Words and signs that a vocabulary cannot spell: it has a letter of theirs as bytes only, or not
-at all. Models write these wrongly; most of them are names."""
+"""Words and signs that a vocabulary cannot spell, because it has one of their letters only as
+bytes, or not at all. Models write these wrongly; most of them are names."""
 
 from __future__ import annotations
 

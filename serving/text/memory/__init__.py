@@ -1,1 +1,2 @@
-"""Translation memories: which stored segment fits a sentence, and how its numbers are adapted."""
+"""Translation memories: the search for the stored segment that fits a sentence, and the adaptation
+of its numbers."""

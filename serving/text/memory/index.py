@@ -20,9 +20,9 @@ _MULTIPLIER = np.uint32(2654435761)
 _END = 10
 """Separator before and after each key: a line feed, which no key contains."""
 _POSTINGS = 40_000
-"""Most postings read for a lookup, those of the rarest runs first."""
+"""Largest number of postings read for a lookup, those of the rarest runs first."""
 _HEAD = 500
-"""Bytes of a key that are indexed; indexing all of longer ones would take gigabytes."""
+"""Number of bytes of a key that are indexed; indexing all of longer keys would take gigabytes."""
 _COMPARED = 64
 """Number of keys that are compared character by character."""
 
@@ -176,7 +176,8 @@ def _head(line: bytes) -> bytes:
 
 
 def _inverted(heads: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each bucket, the keys that have a run in it, each key once."""
+    """Buckets, offsets and postings (see `_Shard`) of these keys; each key is listed once for each
+    bucket in which it has a run."""
     found, places = _buckets(b"\n" + b"".join(heads))
     # A run is of the key before whose end it begins; a line feed precedes the first key.
     owners = np.repeat(np.arange(len(heads), dtype=np.uint32), list(map(len, heads)))[places]

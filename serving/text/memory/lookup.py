@@ -21,8 +21,9 @@ def lookup(
     threshold: float,
     languages: tuple[str, str],
 ) -> list[Recalled | None]:
-    """The best segment of each sentence, where one reaches the threshold, in percent: of the same
-    key, or else of a key that is alike. `fetch` is called once, at most."""
+    """The best segment of each sentence, or None if none reaches the threshold, in percent. A
+    segment with the same key comes before one with a similar key. `fetch` is called at most
+    once."""
     keys = list(map(key_of, sentences))
     found = {key: _candidates(index, key, threshold) for key in dict.fromkeys(keys)}
     numbers = {number for each in found.values() for _, number in each}
@@ -41,7 +42,7 @@ def lookup(
 def memory_of(
     segments: Sequence[Segment], languages: tuple[str, str], threshold: float
 ) -> MemoryUse:
-    """A memory of segments that are at hand."""
+    """A memory of segments that are given as a sequence."""
     index = SegmentIndex(key_of(segment.source) for segment in segments)
 
     def find(sentences: Sequence[str], at_least: float) -> list[Recalled | None]:

@@ -78,10 +78,10 @@ class MemoryUse:
     """Whether a segment that is only like a sentence gives the beginning of its translation; else
     its translation is taken as it is."""
     source: str = ""
-    """Language code of its sentences; empty where every text is in that language."""
+    """Language code of its sentences; empty if every text is in that language."""
 
     def __post_init__(self) -> None:
-        """Raises InvalidOptionError if the threshold is no percentage."""
+        """Raises InvalidOptionError if the threshold is not a percentage."""
         if not 0 <= self.threshold <= 100:
             raise InvalidOptionError(
                 f"memory_threshold must be a percentage from 0 to 100, got {self.threshold:g}",

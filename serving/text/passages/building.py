@@ -24,9 +24,10 @@ _PAIR = ("open", "close")
 _LEADING_BLANKS = re.compile(rf"[{BLANKS}]*")
 _ENDS_OF_LINES = frozenset("\n\t\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
 _LOOKED_AT = 3
-"""So many parts of the text before a symbol tell whether a word and a blank stand there."""
+"""Number of parts of the text before a symbol that are examined for a word and a blank."""
 _MOST_CONTROLS = 32
-"""Most nested stretches with a text direction of their own; deeper controls are dropped."""
+"""Largest number of nested stretches with a text direction of their own; deeper controls are
+dropped."""
 _BIDI = re.compile(BIDI)
 _UNSEEN = re.compile(f"{BIDI}|{INVISIBLE}")
 
@@ -319,7 +320,7 @@ class Builder:
         self._plain(text, origins, (done, len(text)), paired)
 
     def _symbol(self, span: Span) -> None:
-        """Append a symbol: `&` between words is read as a word where that is known."""
+        """Append a symbol. `&` between words is read as a word if the words for it are known."""
         known, before = self._conjunction, "".join(self._text[-_LOOKED_AT:])
         if known and joins_words(before, self._source, span):
             self._mask(known.word, self._seen(span)).found_as = known.found_as

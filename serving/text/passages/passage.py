@@ -94,7 +94,7 @@ class Passage:
     markup: Markup = "text"
     """The format. In XML, an element that had words keeps some."""
     quotes: dict[str, str] = field(default_factory=dict)
-    """How quotation marks with an escape before them are written: `\\'`, `''`."""
+    """Written forms of quotation marks with an escape before them: `\\'`, `''`."""
     sentences: list[Span] = field(default_factory=list)
     """Spans of the sentences to translate."""
 
@@ -103,7 +103,8 @@ class Passage:
         return self.origins[span[0]][0], self.origins[span[1] - 1][1]
 
     def cuts(self) -> Iterator[int]:
-        """Where in `source` one sentence has ended and no other has begun, outside of markup."""
+        """Yield positions in `source`, outside of markup, between the end of one sentence and the
+        beginning of the next."""
         beside = bytearray(len(self.text) + 1)
         for inline in self.inlines:
             beside[inline.begin : inline.end + 1] = b"\1" * (inline.end + 1 - inline.begin)

@@ -12,7 +12,7 @@ _REFERENCE = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);?"
 _SPACES = dict.fromkeys(map(ord, "\t\n\f\r"), " ")
 _QUOTE = re.compile(r"(?<!\\)\\['\"]")
 _QUOTED_BRACE = re.compile(r"(?<!')'\{")
-"""What says that lone apostrophes are a message's own quotation marks."""
+"""Pattern that shows that single apostrophes are quotation marks of the message itself."""
 _QUOTE_OF_MESSAGE = re.compile(rf"{_QUOTE.pattern}|(?<=[^\W\d_])''(?=[^\W\d_])")
 
 
@@ -42,8 +42,8 @@ def unescaped(raw: str, origins: list[Span]) -> tuple[str, list[Span]]:
 def unquoted(
     text: str, origins: list[Span], *, in_message: bool
 ) -> tuple[str, list[Span], dict[str, str]]:
-    """The text with its quotation marks alone, the places, and how each of them is written. In a
-    message of ICU an apostrophe is doubled."""
+    """The text without the escapes before its quotation marks, the source spans of its characters,
+    and the written form of each mark. In an ICU message an apostrophe is doubled."""
     in_message = in_message and _QUOTED_BRACE.search(text) is None
     pattern = _QUOTE_OF_MESSAGE if in_message else _QUOTE
     quotes: dict[str, str] = {}

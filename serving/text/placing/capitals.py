@@ -17,9 +17,9 @@ from serving.text.splitting.abbreviations import is_abbreviation
 
 _WORD = re.compile(r"[^\W\d_]+")
 _LETTERS = 4
-"""Least length of the longest word of a sentence; shorter words may be names."""
+"""Smallest length of the longest word of a sentence; shorter words may be names."""
 _LETTERS_ALONE = 5
-"""Least length of a single word, so that it is unlikely to be an acronym."""
+"""Smallest length of a single word, so that it is unlikely to be an acronym."""
 _OTHER_WORDS = frozenset(
     """
     ich du er sie es wir ihr der die das den dem des ein eine einen einem einer eines und oder

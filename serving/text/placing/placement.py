@@ -180,7 +180,7 @@ class _Placement:
                 self.placed.replaced[first] = (last, "")
 
     def _compound(self, inline: Inline, target: Span) -> Span | None:
-        """The target span of an object's mask in front of a word that is joined to it; that gets a
+        """The target span of an object's mask before a word that is joined to it; that word gets a
         hyphen before it."""
         mask = self._text[inline.begin : inline.end]
         pattern = re.compile(compound_pattern(mask), re.IGNORECASE)
@@ -198,7 +198,7 @@ class _Placement:
         linked: Mapping[int, int],
     ) -> Span | None:
         """The target span of the word that stands for `&`: the one that is linked to it, or the one
-        of the same number where there are as many; None where the translation has none."""
+        with the same number if there are as many; None if the translation has none."""
         own = overlapping(source_words, (inline.begin, inline.end))[0]
         mask = self._text[inline.begin : inline.end]
         asked = [n for n, word in enumerate(source_words) if self._text[slice(*word)] == mask]

@@ -1,4 +1,4 @@
-"""Full stops before a capital that end no sentence: abbreviations, initials, ordinals.
+"""Full stops before a capital that do not end a sentence: abbreviations, initials, ordinals.
 
 Covers German, English, French and Spanish, for which the sentence library knows too few; see
 `serving.text.splitting.sentences`.

@@ -28,7 +28,8 @@ UNSPACED = re.compile(
 )
 """Pattern of a character of scripts without spaces between words."""
 _MIDDLE = 0.3
-"""Least share of the text that a part split at punctuation has, to avoid very short parts."""
+"""Smallest share of the text that a part split at punctuation may have, to avoid very short
+parts."""
 
 
 def sentence_spans(text: str, language: str, variables: Collection[Span] = ()) -> Iterator[Span]:

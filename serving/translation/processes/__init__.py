@@ -1,1 +1,1 @@
-"""Processes that decode for a server: how they are started, asked, shared and restarted."""
+"""Processes that decode for a server: how they are started, given work, shared and restarted."""

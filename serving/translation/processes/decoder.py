@@ -1,9 +1,9 @@
-"""A process that loads models for others or itself to decode with:
-`python -m serving.translation.processes.decoder FD forks|alone`.
+"""A process that loads models and decodes with them, or has copies of itself decode: `python -m
+serving.translation.processes.decoder FD forks|alone`.
 
-`serving.translation.processes.group` starts it. With `forks` it never decodes but for a warm-up,
-and has no threads: copies of it, which share the memory of all that is loaded, decode. Else it
-decodes itself. It ends when its parent has gone.
+`serving.translation.processes.group` starts it. With `forks` it never decodes except for a warm-up,
+and has no threads: copies of it, which share the memory of all loaded models, decode. Otherwise it
+decodes itself. It ends when its parent has ended.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from serving.translation.translator import Translator
 
 
 def main() -> None:
-    """Do what the parent orders, over the connection it has left open, until that ends."""
+    """Carry out the parent's orders, which arrive on an inherited connection, until that ends."""
     # These are for the server, which lets its requests end first.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 class _Channel:
-    """The connection to the parent, on which descriptors come too."""
+    """The connection to the parent, on which file descriptors arrive as well."""
 
     def __init__(self, descriptor: int) -> None:
         self._connection = Connection(descriptor)
@@ -55,27 +55,27 @@ class _Channel:
         return order
 
     def connections(self, count: int) -> list[Connection]:
-        """Those that follow an order to serve."""
+        """The connections whose descriptors follow an order to serve."""
         return [Connection(socket.recv_fds(self._socket, 1, 1)[1][0]) for _ in range(count)]
 
     def answer(self, answer: DeviceUse | int | Exception | None) -> None:
-        """Report what has come of an order."""
+        """Report the outcome of an order."""
         self._connection.send(answer)
 
     def close(self) -> None:
-        """Close this process' end."""
+        """Close this process's end."""
         self._connection.close()
         self._socket.close()
 
 
 class _Models:
-    """What is loaded, by number."""
+    """The loaded models, by number."""
 
     def __init__(self) -> None:
         self._loaded: dict[int, Translator] = {}
 
     def load(self, order: LoadOrder) -> DeviceUse:
-        """Load a model and warm it up; raises whatever that does."""
+        """Load a model and warm it up. Raises whatever fails."""
         if order.tune:
             translator = load_translator(order.folder, "latency", order.threads, order.limits)
         else:
@@ -85,11 +85,11 @@ class _Models:
         return translator.device
 
     def drop(self, order: DropOrder) -> None:
-        """Forget a model."""
+        """Unload a model."""
         self._loaded.pop(order.model, None)
 
     def engine(self, model: int) -> RunningBatches:
-        """Batches of a model, none of which runs yet."""
+        """An engine for a model, without running batches."""
         translator = self._loaded[model]
         return RunningBatches(translator.texts, translator.steppers)
 
@@ -101,7 +101,7 @@ def _follow(
     *,
     forks: bool,
 ) -> None:
-    """Do what is ordered, with `serve` for who decodes, until the parent has gone."""
+    """Carry out orders until the parent has ended; `serve` starts a decoder."""
     with contextlib.suppress(EOFError, OSError):
         while True:
             order = channel.receive()
@@ -126,8 +126,8 @@ def _follow(
 
 
 def _fork_for(channel: _Channel) -> None:
-    """Load models, and have copies of this process decode with them; returns when the parent has
-    gone, and the last copy after it."""
+    """Load models, and let copies of this process decode with them. Returns when the parent has
+    ended, after which the last copy ends."""
     models = _Models()
 
     def serve(order: ServeOrder, connections: list[Connection]) -> int:
@@ -145,8 +145,8 @@ def _fork_for(channel: _Channel) -> None:
 
 
 def _settle() -> None:
-    """Keep the garbage collector of all copies from writing to what is there now, which would give
-    each a copy of its own."""
+    """Keep the garbage collectors of all copies from writing to the present objects, which would
+    give each copy its own memory for them."""
     gc.unfreeze()
     gc.collect()
     give_back()
@@ -156,7 +156,7 @@ def _settle() -> None:
 
 
 def _decode_as_copy(models: _Models, order: ServeOrder, connections: list[Connection]) -> None:
-    """Decode, and never return to what the original was doing."""
+    """Decode as a copy, and never return to the original's code."""
     status = 1
     try:
         engines = map(models.engine, order.models)
@@ -170,8 +170,7 @@ def _decode_as_copy(models: _Models, order: ServeOrder, connections: list[Connec
 
 
 def _decode_for(channel: _Channel) -> None:
-    """Load models beside what is decoded, and decode with them; returns when the parent has
-    gone."""
+    """Load models while decoding, and decode with them. Returns when the parent has ended."""
     models, loop = _Models(), DecodingLoop(lasting=True)
 
     def serve(order: ServeOrder, connections: list[Connection]) -> int:

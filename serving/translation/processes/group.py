@@ -44,7 +44,7 @@ class ProcessLink:
 
     @property
     def ended(self) -> bool:
-        """Whether the process has."""
+        """Whether the process has ended."""
         with self._lock:
             if self._ended or self._closed:
                 return self._ended
@@ -60,7 +60,7 @@ class ProcessLink:
         return True
 
     def cancel(self, numbers: Iterable[int]) -> None:
-        """Cancel those of the sentences that are decoded here."""
+        """Cancel those of the sentences that this process decodes."""
         own = tuple(number for number in numbers if number in self.sentences)
         if own:
             self._tell(Order(cancelled=own))
@@ -125,9 +125,9 @@ class ProcessGroup:
         self._orders: dict[int, LoadOrder] = {}
         """The order that loaded each model."""
         self._engines: dict[int, int] = {}
-        """Engines of each model that are open; none is counted before the first."""
+        """Number of open engines of each model; a model is listed from its first engine on."""
         self._loaders: dict[int, Loader] = {}
-        """Processes that load, by place; of those that fork there is one."""
+        """Processes that load models, by place; with forks there is only one."""
         self._links: list[dict[int, ProcessLink]] = [{} for _ in range(size)]
         """The links of each process, by model. A dictionary never changes; it is replaced."""
         self._forgotten: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -205,8 +205,8 @@ class ProcessGroup:
         return link
 
     def apart(self, model: int, place: int) -> ProcessLink:
-        """A connection to a fresh process that decodes for nobody else and ends with it, in the
-        stead of the process of that number: on another GPU, where there is one."""
+        """A connection to a fresh process that decodes for no other model and ends with the
+        connection. It stands in for process number `place`, on another GPU if there is one."""
         with self._lock:
             if self._forks:
                 return self._served(self._loader(0), [model])[model]
@@ -216,7 +216,7 @@ class ProcessGroup:
             return ProcessLink(own, loader.pid, loader)  # it loads when the link is used
 
     def revive(self, place: int) -> None:
-        """Replace a process that has ended; raises what starting raises."""
+        """Replace a process that has ended. Raises whatever starting one raises."""
         with self._lock:
             if any(link.ended for link in self._links[place].values()):
                 self._renew(place)
@@ -255,12 +255,12 @@ class ProcessGroup:
             loader.close()
 
     def _living(self) -> list[Loader]:
-        """All processes that load."""
+        """All loading processes."""
         return [self._loader(place) for place in range(1 if self._forks else self.size)]
 
     def _loader(self, place: int) -> Loader:
-        """The process of a place that loads, started anew, with what is loaded, where it has ended;
-        raises whatever that does."""
+        """The loading process of a place. If it has ended, it is started again with the loaded
+        models; raises whatever fails."""
         loader = self._loaders.get(place)
         if loader is not None and loader.ended:
             loader.close()
@@ -292,7 +292,7 @@ class ProcessGroup:
 
     @staticmethod
     def _loaded(loaders: Sequence[Loader]) -> DeviceUse:
-        """Wait until a bundle is loaded; raises what failed."""
+        """Wait until a bundle is loaded. Raises the error that made it fail."""
         failure: Exception | None = None
         device: DeviceUse | int | None = None
         for loader in loaders:

@@ -1,6 +1,6 @@
-"""A translation model whose decoding runs in processes beside this one.
+"""A translation model that is decoded in processes beside this one.
 
-Threads of one process wait for each other's Python; the server's event loop is one of them.
+Threads of one process wait for each other's Python, and the server's event loop is one of them.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from serving.translation.running import SentenceProgress
 from serving.translation.texts import load_texts
 
 _POLL_MS = 50
-"""Milliseconds between looks whether anyone still waits for what is decoded."""
+"""Milliseconds between checks whether anyone still waits for the sentences."""
 
 
 class IsolatedEngine:
     """The `Engine` of a model in one process of a group, which it shares with other models.
 
-    Any sentence that a process decodes when it dies may have killed it, one of another model too.
-    So they are decoded once more beside no others, in a fresh process, and where that dies as well
-    in halves: none fails but what was lost alone.
+    If a process dies, any sentence that it was decoding may be the cause, and so may one of another
+    model. They are therefore decoded once more in a fresh process without others, and if that dies
+    as well, in halves. Only a sentence whose process dies while it is decoded alone fails.
     """
 
     def __init__(self, processes: ProcessGroup, model: int, place: int) -> None:
-        """Decode for a model of the group in its process of that number; raises whatever starting
-        one does."""
+        """Create an engine for a model of the group, in the process with this number. Raises
+        whatever starting the process raises."""
         self._processes, self._model, self._place = processes, model, place
         self._links: list[ProcessLink] = []
-        """Those that decode something."""
+        """Links to processes that decode something."""
         self._poll = select.poll()
         self._suspects: deque[dict[int, Sentence]] = deque()
-        """What was lost together, and waits to be decoded apart."""
+        """Sentences that were lost together, and wait to be decoded apart."""
         self._apart: ProcessLink | None = None
-        """Where that is done."""
+        """Link to the process that decodes such sentences."""
         self._woken, self._wakes = os.pipe()
         weakref.finalize(self, _close, self._woken, self._wakes)
         self._poll.register(self._woken, select.POLLIN)
@@ -65,11 +65,11 @@ class IsolatedEngine:
 
     @property
     def company(self) -> int:
-        """Sentences that the process decodes for other models."""
+        """Number of sentences that the process decodes for other models."""
         return self._processes.company(self._model, self._place)
 
     def join(self, tasks: Mapping[int, Sentence]) -> None:
-        """Have sentences of one group decoded."""
+        """Send sentences of one group to the process."""
         link = self._current
         while not link.send(tasks):  # another has taken its place, or is to do so
             self._processes.revive(self._place)
@@ -89,7 +89,7 @@ class IsolatedEngine:
             self._follow(link)
 
     def step(self) -> SentenceProgress:
-        """Wait a moment for what happens next."""
+        """Wait for a moment for news."""
         progress: SentenceProgress = Progress(failed=self._try_suspects())
         ready = {descriptor for descriptor, _ in self._poll.poll(_POLL_MS)}
         if self._woken in ready:
@@ -112,14 +112,14 @@ class IsolatedEngine:
             os.write(self._wakes, b"w")
 
     def restart(self) -> None:
-        """Have a process again where it has ended, while what others decode goes on; else, after a
-        failure of the caller's, drop everything."""
+        """Start the process again if it has ended; sentences of others go on. Otherwise, after a
+        failure of the caller, drop all sentences."""
         if not self.lost:
             self._drop()
         self._processes.revive(self._place)
 
     def close(self) -> None:
-        """Decode no more; the group ends its processes with its last model."""
+        """Stop decoding. The group ends its processes with its last model."""
         self._drop()
         self._processes.leave(self._model)
 
@@ -128,7 +128,7 @@ class IsolatedEngine:
         return self._processes.link(self._model, self._place)
 
     def _follow(self, link: ProcessLink) -> None:
-        """Wait for its news as long as it decodes something."""
+        """Wait for news of a link as long as its process decodes something."""
         if link.sentences and link not in self._links:
             self._links.append(link)
             self._poll.register(link.fileno(), select.POLLIN)
@@ -143,7 +143,7 @@ class IsolatedEngine:
         self._end_apart()
 
     def _lose(self, link: ProcessLink) -> list[tuple[int, Exception]]:
-        """Note that a process has ended; returns the sentences that fail with it."""
+        """Record that a process has ended; returns the sentences that fail with it."""
         lost = list(link.sentences.items())
         link.close()
         if link is not self._apart:
@@ -158,8 +158,8 @@ class IsolatedEngine:
         return [(number, error) for number, _ in lost]
 
     def _try_suspects(self) -> list[tuple[int, Exception]]:
-        """Have those that were lost together decoded apart, unless others are; returns them where
-        no process can be started for it."""
+        """Decode sentences that were lost together in a process apart, unless others are. Returns
+        them if no process can be started for it."""
         if self._apart is not None and self._apart.sentences:
             return []
         if not self._suspects:
@@ -186,7 +186,7 @@ class IsolatedEngine:
 
 
 class IsolatedTranslator:
-    """A translation bundle that is loaded by a group of decoding processes."""
+    """A translation bundle that a group of decoding processes has loaded."""
 
     def __init__(
         self,
@@ -198,11 +198,11 @@ class IsolatedTranslator:
         tune: bool = False,
         processes: ProcessGroup | None = None,
     ) -> None:
-        """Load a bundle with `processes`, or with as many as `workers` of its own; raises
-        BundleError where they cannot load it.
+        """Load a bundle in `processes`, or in `workers` processes of its own. Raises BundleError if
+        they cannot load it.
 
-        Each has `threads`, or, to `tune`, as many of them as it finds to be fastest for a short
-        text. All together keep to the memory of `limits`.
+        Each process has `threads`, or with `tune` as many of these as are fastest for a short text.
+        Together they keep to the memory of `limits`.
         """
         own = processes is None
         if processes is None:
@@ -226,7 +226,7 @@ class IsolatedTranslator:
 
     @property
     def manifest(self) -> Manifest:
-        """What the bundle's manifest says of it."""
+        """The bundle's manifest."""
         return self.texts.manifest
 
     @property
@@ -235,13 +235,13 @@ class IsolatedTranslator:
         return self.texts.default_options
 
     def engine(self) -> IsolatedEngine:
-        """Decodes in the next of the processes, for the caller to close."""
+        """An engine in the next process; the caller closes it."""
         engine = IsolatedEngine(self._processes, self._model, self._engines)
         self._engines += 1
         return engine
 
     def warm_up(self) -> None:
-        """The processes have done so."""
+        """Does nothing: the processes have warmed up already."""
 
 
 def _close(*descriptors: int) -> None:

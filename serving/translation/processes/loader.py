@@ -1,6 +1,6 @@
 """A process that loads models, as its parent sees it.
 
-A worker may start one ahead, before it has imported what it needs itself.
+A worker of the server may start one ahead, before it has imported what it needs itself.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Loader:
 
     @property
     def ended(self) -> bool:
-        """Whether the process has."""
+        """Whether the process has ended."""
         return self._process.poll() is not None
 
     def tell(self, order: LoadOrder | DropOrder | ServeOrder) -> None:
@@ -101,7 +101,7 @@ class Loader:
         self._socket.close()
 
     def part(self) -> None:
-        """`leave`, and have it gone from the system's list of processes when it has ended."""
+        """`leave`, and remove the process from the system's list when it has ended."""
         self.leave()
         threading.Thread(target=self._process.wait, daemon=True).start()
 
@@ -120,7 +120,7 @@ _AHEAD: list[Loader] = []
 
 
 def start_ahead() -> None:
-    """Start a process that forks, for whoever takes it first."""
+    """Start a process that forks before it is needed; the first caller of `taken_ahead` gets it."""
     _AHEAD.append(Loader(forks=True))
 
 

@@ -18,17 +18,17 @@ from serving.translation.running import RunningBatches
 
 
 class DecodingLoop:
-    """Decodes what is ordered on connections, each of which is one model's."""
+    """Decodes sentences that arrive on connections, one connection for each model."""
 
     def __init__(
         self, served: Iterable[tuple[RunningBatches, Connection]] = (), *, lasting: bool = False
     ) -> None:
-        """It ends when the other ends of all connections are closed; a `lasting` one goes on until
-        `end`, and may be given further ones."""
+        """Create a loop that ends when the other ends of all connections are closed. A `lasting`
+        one continues until `end`, and may be given further connections."""
         self._lasting = lasting
         self._places: set[_Place] = set()
         self._inbox: queue.SimpleQueue[tuple[_Place, Order | None] | None] = queue.SimpleQueue()
-        """Orders as they come, and None at the end of those of a place, or of all."""
+        """Orders as they arrive; None at the end of those of a place, or of all."""
         self._turns: FairTurns[_Place] = FairTurns()
         self._selector = selectors.DefaultSelector()
         threading.Thread(target=self._read, daemon=True).start()
@@ -36,7 +36,7 @@ class DecodingLoop:
             self.add(engine, connection)
 
     def add(self, engine: RunningBatches, connection: Connection) -> None:
-        """Decode for one more model; any thread may call it where the loop is a lasting one."""
+        """Decode for one more model. Any thread may call this if the loop is a lasting one."""
         place = _Place(engine, connection)
         self._places.add(place)
         self._selector.register(connection, selectors.EVENT_READ, place)
@@ -78,7 +78,7 @@ class DecodingLoop:
         place.engine.restart()  # which gives the memory of its batches back
 
     def _read(self) -> None:
-        """Orders are read at once, on a thread of its own: a server that cannot send does not read
+        """Read orders at once, on a thread of its own: a server that cannot send does not read
         either."""
         while True:
             for key, _ in self._selector.select():
@@ -91,7 +91,7 @@ class DecodingLoop:
 
 
 class _Place:
-    """One model: its batches, its connection, and what was ordered since its last turn."""
+    """A model's batches, its connection, and the orders since its last turn."""
 
     def __init__(self, engine: RunningBatches, connection: Connection) -> None:
         self.engine, self.connection = engine, connection
@@ -99,12 +99,12 @@ class _Place:
 
     @property
     def busy(self) -> bool:
-        """Whether it wants a turn."""
+        """Whether it needs a turn."""
         return bool(self.orders) or self.engine.busy
 
     def turn(self) -> None:
-        """Do what was ordered, decode one token of every sentence, report what comes; raises
-        OSError where the other end is closed."""
+        """Carry out the orders, decode one token of every sentence, and report the results. Raises
+        OSError if the other end is closed."""
         engine = self.engine
         while self.orders:
             order = self.orders.popleft()
@@ -119,7 +119,8 @@ class _Place:
 
 
 def portable(error: Exception) -> Exception:
-    """The error with its traceback; one of a library's own class may not survive the way."""
+    """The error with its traceback in a form that can be pickled; an error of a library's own class
+    may not survive that."""
     if not isinstance(error, ServingError):
         error = RuntimeError(f"{type(error).__name__}: {error}").with_traceback(error.__traceback__)
     error.add_note("".join(traceback.format_tb(error.__traceback__)))

@@ -1,7 +1,7 @@
-"""What the server orders of the processes that load models and decode with them.
+"""The orders from the server to the processes that load models and decode with them.
 
-There is one connection to each process that was started, for what is loaded and dropped and who
-decodes, and one for each model and decoding process, for sentences and what comes of them.
+Each started process has one connection for loading and dropping models and for starting decoders.
+Each model has one more connection to each decoding process, for sentences and their results.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from serving.search.beams.sentence import Sentence
 
 @dataclass(frozen=True)
 class LoadOrder:
-    """Load a model. The answer is the `DeviceUse` of it, or the exception with which it failed."""
+    """Load a model. The answer is its `DeviceUse`, or the exception with which loading failed."""
 
     model: int
-    """The number by which later orders name it."""
+    """The number by which later orders name the model."""
     folder: Path
     threads: int
     tune: bool
@@ -29,22 +29,23 @@ class LoadOrder:
 
 @dataclass(frozen=True)
 class DropOrder:
-    """Forget a model. The answer is None."""
+    """Unload a model. The answer is None."""
 
     model: int
 
 
 @dataclass(frozen=True)
 class ServeOrder:
-    """Decode for these models; a descriptor of a connection for each follows, in a message of its
-    own. The answer is the id of the process that does, or the exception with which it failed."""
+    """Decode for these models. A descriptor of a connection for each follows, in a message of its
+    own. The answer is the id of the process that decodes, or the exception with which starting it
+    failed."""
 
     models: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Order:
-    """On the connection of a model: to give up some sentences, and to take others."""
+    """An order on a model's connection: cancel some sentences, and decode others."""
 
     cancelled: tuple[int, ...] = ()
     sentences: Mapping[int, Sentence] | None = None

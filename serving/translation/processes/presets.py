@@ -1,4 +1,5 @@
-"""Translation bundles as a preset wants them: for the latency of one request, or for many."""
+"""Loads translation bundles as a preset requires: for the latency of one request, or for
+throughput."""
 
 from __future__ import annotations
 
@@ -17,20 +18,21 @@ from serving.translation.processes.isolated import IsolatedTranslator
 from serving.translation.translator import Translator
 
 MOST_WORKERS = 8
-"""Batches of a model decoded at once by threads of one process, where Python's tenth of a step is
-done for one at a time."""
+"""Largest number of batches of a model that threads of one process decode at once. Python takes a
+tenth of a step, and runs for only one thread at a time."""
 MOST_PROCESSES = 64
-"""Batches of a model decoded at once by processes, which share the memory for its caches."""
+"""Largest number of batches of a model that processes decode at once; they share the memory for its
+caches."""
 
 
 def load_translator(
     folder: Path, preset: Preset, threads: int, limits: BatchLimits | None = None
 ) -> Translator:
-    """A translation bundle with as many workers as the preset wants; raises BundleError.
+    """Load a translation bundle with as many workers as the preset requires. Raises BundleError.
 
     `throughput`: as many batches are decoded at once as there are threads. `latency`: one batch,
-    whose products are shared by as many threads as are found to be fastest for one short text.
-    A GPU computes as many batches at a time as it has streams for.
+    whose products are shared by as many threads as are found to be fastest for one short text. A
+    GPU computes as many batches at a time as it has streams for.
     """
     if not computes_on_cpu(parse_manifest(folder)):
         return Translator(folder, threads=1, workers=MOST_STREAMS, limits=limits)
@@ -50,23 +52,24 @@ class DecodingProcesses:
     """All decoding processes of a server."""
 
     def __init__(self, preset: Preset, threads: int) -> None:
-        """None starts before there is something to load."""
+        """Create the group; no process starts before there is something to load."""
         self._preset, self._threads = preset, threads
         self._single = ProcessGroup(1, forks=False)
         self._on_gpus: ProcessGroup | None = None
-        """None before the first bundle for a GPU."""
+        """The processes for GPUs; None before the first bundle for a GPU."""
         count = min(threads, MOST_PROCESSES)
         self._many = ProcessGroup(count, forks=True) if preset == "throughput" else self._single
 
     def load(
         self, folder: Path, limits: BatchLimits | None = None
     ) -> IsolatedTranslator | Translator:
-        """`load_translator` in these processes.
+        """Load a translator that decodes in these processes; the presets are those of
+        `load_translator`.
 
-        `throughput`: a process for each thread decodes for all models. `latency`: one does, with as
-        many threads for a model as are found to be fastest. So does one for all models on each
-        GPU, since processes do not compute there at once: where it has streams for several
-        batches, these are decoded by threads of this process, on the first GPU.
+        `throughput`: a process for each thread decodes for all models. `latency`: one process does,
+        with as many threads for a model as are found to be fastest. On GPUs, one process for each
+        GPU decodes for all models, because processes do not compute there at once. If a GPU has
+        streams for several batches, threads of this process decode them, on the first GPU.
         """
         manifest = parse_manifest(folder)
         if not computes_on_cpu(manifest):
@@ -81,16 +84,17 @@ class DecodingProcesses:
         )
 
     def start(self) -> None:
-        """Start what loads models on the CPU, so that the first is loaded sooner."""
+        """Start the process that loads models on the CPU, so that the first model loads sooner."""
         self._many.start()
 
     @property
     def held_bytes(self) -> int:
-        """Memory of all of them, what they share counted once; 0 where the system does not say."""
+        """Memory of all processes in bytes, with shared memory counted once; 0 if the system does
+        not report it."""
         return sum(group.held_bytes for group in self._groups)
 
     def close(self) -> None:
-        """End them, whatever they do."""
+        """End all processes, whatever they are doing."""
         for group in self._groups:
             group.close()
 
@@ -100,6 +104,6 @@ class DecodingProcesses:
         return found if self._on_gpus is None else found | {self._on_gpus}
 
     def _gpu_group(self) -> ProcessGroup:
-        """A process for each GPU that CUDA shows."""
+        """A group with one process for each GPU that CUDA shows."""
         gpus = visible_gpus(os.environ)
         return ProcessGroup(len(gpus), forks=False, gpus=gpus) if len(gpus) > 1 else self._single
