@@ -87,11 +87,11 @@ class BlockPool:
         self.dtype = np.dtype(dtype)
         self._lock = threading.Lock()
         self._most_kept = 1
-        """Blocks, while nobody holds them: those of one batch."""
+        """Largest number of unused blocks to keep: those of one batch."""
         self._blocks: list[Floats] = []
-        """What nobody holds, the smallest first."""
+        """Unused blocks, the smallest first."""
         self._given: deque[Floats] = deque()
-        """What was given back, and is not among `_blocks` yet."""
+        """Blocks that were given back and are not in `_blocks` yet."""
 
     def take(self, size: int) -> Floats:
         """A block of at least `size` numbers, which are finite if those given back were."""
@@ -153,10 +153,10 @@ class Caches:
         self.arrays: list[Floats] = [np.zeros((rows * height, 0, dim), pool.dtype)] * tensors
         """The cache tensors, each [R,C,D]."""
         self._blocks: list[Floats] = [np.zeros(0, pool.dtype)] * tensors
-        """Where each lies."""
+        """The block that each tensor lies in."""
         self.layout = 0
         """The number of the present layout. Each new one puts the arrays elsewhere in memory, so
-        what was bound to them before is void."""
+        earlier bindings to them are void."""
 
     @property
     def rows(self) -> int:

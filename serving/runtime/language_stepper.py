@@ -77,14 +77,14 @@ class LanguageStepper(CacheSizes):
         super().__init__(manifest)
         self._vocab_size, self._recurrent = manifest.sizes.vocab_size, manifest.sizes.recurrent
         self._kept = 1 + len(manifest.ends)
-        """Candidates a beam: as many as may end at once, and one that goes on."""
+        """Number of candidates per beam: as many as may end at once, and one that continues."""
         device = device or open_device(folder, manifest)
         self._memory = StepMemory(self._caches, device.memory)
         check_int8(folder, manifest)
         int8 = manifest.precision == "int8"
         self._session = device.load(folder, manifest.step_graph, threads, int8=int8)
         self.reach: int | None = max(manifest.sizes.reach) if manifest.sizes.reach else None
-        """Last positions that the widest layer sees, the query's own among them."""
+        """Number of last positions that the widest layer sees, including the query's own."""
         self.checks_guesses = manifest.sizes.follows and native_library() is not None
         if device.use.name == "cpu":
             with trying_out(folder):

@@ -67,7 +67,8 @@ class CpuBinding:
         self.inputs, self.outputs, self.caches = inputs, outputs, caches
         self._held = held
         self.run: Callable[[], None] = functools.partial(session.run_with_iobinding, self.io)
-        """Run the graph on what `inputs` hold; it is the session's own, for each step calls it."""
+        """Run the graph on the contents of `inputs`. It is the session's own function, because each
+        step calls it."""
 
 
 def load_library() -> None:

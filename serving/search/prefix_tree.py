@@ -174,7 +174,7 @@ class PrefixTree:
         self.num_steps = 0
         """Number of steps that this tree has done, for any sentences."""
         self.layout = 0
-        """The number of the present arrays: whatever replaces one of them makes another."""
+        """The number of the present arrays; it changes whenever one of them is replaced."""
         self._joined = np.zeros_like(used)
         """Number of steps when each sentence joined."""
         self._next = used + first_position

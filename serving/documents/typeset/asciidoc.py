@@ -87,7 +87,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tables = False
-        """Whether there are some that stay."""
+        """Whether there are tables that stay."""
         self._lines, self._begins = lines_of(text)
 
     def places(self) -> Iterator[ProsePlace]:

@@ -32,7 +32,7 @@ class LoadedEngine:
         self.aliases = {
             name: cache for name in names if (cache := loaded.get_aliased_input_tensor(name))
         }
-        """By output: the input whose memory it must share."""
+        """For each output, the input whose memory it must share."""
 
     def context(self, activations: int) -> EngineContext:
         """A new context with its activations at this address, where there is enough memory. Raises

@@ -61,7 +61,7 @@ class SentenceSearch:
         self.constrains = sentence.options.constrains or sentence.constraints is not None
         """Whether some step needs the whole distribution."""
         self.ends = frozenset(sentence.ends)
-        """The ids any of which ends a hypothesis."""
+        """The ids that end a hypothesis."""
         self.prefix_scores: list[float] = []
         """Log-probability of each prefix token."""
         self.prefix_attention: list[Floats] = []

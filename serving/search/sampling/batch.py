@@ -334,9 +334,9 @@ class _Standing:
     def __init__(self, outputs: Sequence[SampledOutput | None]) -> None:
         self.live = [(row, output) for row, output in enumerate(outputs) if output is not None]
         self.top = max(output.listed for _, output in self.live)
-        """How many of the likeliest tokens a step lists in every row."""
+        """Number of the likeliest tokens that a step lists in every row."""
         self.tokens_B1 = np.zeros((len(outputs), 1), dtype=np.int64)
-        """The token that each puts into the next step."""
+        """The token that each output feeds into the next step."""
         self.parents_B1 = np.zeros((len(outputs), 1), dtype=np.int32)
         self.queries_B = np.array([output is not None for output in outputs], dtype=np.int64)
         self._drawing: tuple[tuple[int, ...], Drawing] | None = None

@@ -28,7 +28,7 @@ class Lookahead:
     def __init__(self) -> None:
         self._text: list[int] = []
         self._after: dict[tuple[int, ...], int] = {}
-        """By n-gram: the place of the token that followed its last occurrence."""
+        """For each n-gram, the position of the token that followed its last occurrence."""
         self._pause, self._wait = 1, 0
 
     def guess(self, prompt: Sequence[int], tokens: Sequence[int]) -> list[int]:
