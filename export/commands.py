@@ -108,7 +108,7 @@ def engine(options: argparse.Namespace) -> int:
 
 
 def calibrate(options: argparse.Namespace) -> int:
-    """Fit how likely a translation is good; prints the curve as JSON."""
+    """Fit the probability that a translation is good; prints the curve as JSON."""
     data = options.data or options.source.name
     languages = options.source_language, options.target_language
     manifest = calibrate_probability(
@@ -120,7 +120,7 @@ def calibrate(options: argparse.Namespace) -> int:
 
 
 def checkpoint(options: argparse.Namespace) -> int:
-    """Make a run from a bundle's weights, for training to begin with; prints what it is."""
+    """Make a run from a bundle's weights, for training to start from; prints the new run."""
     recipe = recover_checkpoint(options.bundle, options.out, force=options.force)
     report = {"run": str(options.out), "recipe": recipe.name, "begins_with": str(options.bundle)}
     print(json.dumps(report, indent=1))

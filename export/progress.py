@@ -1,4 +1,4 @@
-"""The progress of an import, shown to whoever waits for it: the step, and the time that is left."""
+"""The progress of an import, for those who wait for it: the step, and the time that is left."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import TextIO
 
 STEPS = {"reading": 0.06, "fitting": 0.32, "graphs": 0.30, "comparing": 0.32}
-"""The steps in order, and what share of the whole each takes: SmolLM2's, in int8 with activations
-of 16 bits."""
+"""The steps in order, and the share of the total time that each takes: SmolLM2's, in int8 with
+activations of 16 bits."""
 _EVERY_S = 1.0
 _NEARLY = 0.95
 """Largest share of a step that counts as done as long as the step itself reports nothing."""
@@ -45,12 +45,12 @@ class ImportProgress:
             logger.info("%s", self.line())
 
     def part(self, done: int, of: int) -> None:
-        """Note how much of the present step is done."""
+        """Note the share of the current step that is done."""
         with self._lock:
             self._part, self._since = done / max(1, of), self._now()
 
     def line(self) -> str:
-        """The step, and about how long the rest will take, as soon as that is known."""
+        """The step, and about how long the rest will take, once that is known."""
         names = list(STEPS)
         place = names.index(self._step)
         before = sum(STEPS[name] for name in names[:place])
@@ -65,7 +65,7 @@ class ImportProgress:
         return f"{text}: {share:.0%}, about {_written((1 - share) / pace)} left"
 
     def show(self) -> None:
-        """Write the line anew; the cursor stays at its beginning, where a message may follow."""
+        """Rewrite the line; the cursor stays at its beginning, where a message may follow."""
         with self._lock:
             if self._step:
                 self._stream.write(f"\x1b[K{self.line()}\r")
@@ -96,8 +96,8 @@ def part(done: int, of: int) -> None:
 
 @contextmanager
 def shown() -> Iterator[None]:
-    """Show the progress of what runs inside on stderr: on a terminal, and for a process that asks
-    for bars as those of tqdm do (TQDM_POSITION=-1), as a line that is kept up to date."""
+    """Show the progress of the block on stderr. On a terminal, and for a process that asks for
+    progress bars as those of tqdm do (TQDM_POSITION=-1), it is a line that is kept up to date."""
     live = sys.stderr.isatty() or os.environ.get("TQDM_POSITION") == "-1"
     progress = ImportProgress(sys.stderr, live=live, now=time.monotonic)
     _shown.append(progress)
@@ -113,7 +113,7 @@ def shown() -> Iterator[None]:
 
 @contextmanager
 def _kept_up(progress: ImportProgress) -> Iterator[None]:
-    """Write the line anew each second, and take it away before messages."""
+    """Rewrite the line each second, and remove it before messages."""
     ended = threading.Event()
 
     def keep() -> None:

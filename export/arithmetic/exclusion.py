@@ -90,10 +90,10 @@ def _mend_until(
     most: int,
 ) -> frozenset[bytes] | None:
     """Mend products, the worst first, until the change is small enough; returns the keys of their
-    weights. None if more than `most` would be needed; all are taken to be enough.
+    weights, or None if more than `most` would be needed. All products are assumed to be enough.
 
-    The number is found by bisection. Trying each product alone would take one run for each, and on
-    a short text it would prefer those whose change is near zero by chance.
+    The number is found by bisection. Trying each product separately would take one run for each,
+    and on a short text it would prefer those whose change is near zero by chance.
     """
     if _is_near(changes(), limit):
         return frozenset()
@@ -121,9 +121,9 @@ def _mend_until(
 
 def _is_near(changes: NDArray[np.float64], limit: float) -> bool:
     """Whether the sum is within the limit, apart from chance. A few sentences estimate the change
-    only up to its standard error, and mending products would not reduce that.
+    only up to its standard error, and mending products would not reduce that error.
 
-    At most the limit once more counts as chance: there the gates are.
+    Chance counts for at most the limit once more: the gates are at twice the limit.
     """
     count = len(changes)
     error = math.sqrt(count * float(changes.var(ddof=1))) if count > 1 else 0.0
@@ -133,8 +133,8 @@ def _is_near(changes: NDArray[np.float64], limit: float) -> bool:
 def _worst_first(
     products: Sequence[QuantizedLinear], mend: _Mend, run: Callable[[], object]
 ) -> list[QuantizedLinear]:
-    """Products by how much nearer their outputs would be to fp32 if they were mended, measured
-    while `run` runs; the worst first."""
+    """The products in the order of how much nearer their outputs would be to fp32 if they were
+    mended, measured while `run` runs; the worst first."""
     squares = {product: [0.0, 0.0] for product in products}
 
     def watch(product: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:

@@ -1,5 +1,5 @@
-"""Weights rounded to int8 one input after the other, each making up for what those before it left:
-GPTQ (Frantar et al. 2022, https://arxiv.org/abs/2210.17323, algorithm 1).
+"""GPTQ: weights are rounded to int8 one input after the other, and each makes up for the error of
+those before it (Frantar et al. 2022, https://arxiv.org/abs/2210.17323, algorithm 1).
 
 Shape letters: T rows of a text, K inputs, N outputs.
 """
@@ -25,10 +25,10 @@ the speed."""
 
 
 def rounded_weights(model: ModuleT, run: Callable[[], object]) -> ModuleT:
-    """A copy of a model whose linear layers have weights on the levels of int8, such that
-    `quantize_columns` finds these, and which is near to the model on what `run` puts through it.
+    """A copy of a model whose linear layers have weights on the levels of int8. `quantize_columns`
+    finds these levels, and the copy is near to the model on the texts of `run`.
 
-    A layer that `run` does not reach stays as it is, and so do weights that lie on levels already.
+    A layer that `run` does not reach stays as it is, and so do weights that are on levels already.
     Raises ParityError if the model gives numbers that are not finite.
     """
     hessians: dict[str, Tensor] = {}
@@ -61,9 +61,9 @@ def _adding_to(
 
 
 def round_columns(weight_KN: Tensor, hessian_KK: Tensor) -> Tensor:
-    """Weights [K,N] rounded to levels, one scale a column; `hessian_KK` is that of the square of an
-    output's error, up to a factor: the sum over rows of the products of each two inputs. Both are
-    float64.
+    """Round weights [K,N] to levels, with one scale per column. `hessian_KK` is, up to a factor,
+    the Hessian of an output's squared error: the sum over rows of the products of each two inputs.
+    Both are float64.
 
     Inputs with the largest sums of squares come first, as long as there are others to make up for
     them.

@@ -1,4 +1,5 @@
-"""16-bit arithmetic: which there are, what a model computes in them, and what is too large for one.
+"""16-bit arithmetic: its types, the computation of a model in them, and the products that are too
+large for one.
 
 Shape letters: K inputs, N outputs.
 """
@@ -23,7 +24,7 @@ from training.models import Network
 
 @dataclass(frozen=True)
 class HalfType:
-    """A floating-point type of 16 bits, by its names, and what weights are stored in."""
+    """A 16-bit floating-point type by its names, and the type in which weights are stored."""
 
     torch: torch.dtype
     onnx: int
@@ -84,8 +85,8 @@ class BlockLinear(RoundedLinear):
 
 
 def half_twin(model: ModuleT, half: HalfType, exact: frozenset[bytes]) -> ModuleT:
-    """A copy of a model that computes as its 16-bit bundle does, but for what attention rounds
-    within; the products of `exact`, the head among them or not, stay fp32."""
+    """A copy of a model that computes as its 16-bit bundle does, except for rounding inside
+    attention. The products in `exact` stay fp32, the head if it is among them."""
     twin = copy.deepcopy(model).eval()
     layer = BlockLinear if half.int8_weights else RoundedLinear
     for name, module in list(twin.named_modules()):
@@ -98,12 +99,12 @@ def half_twin(model: ModuleT, half: HalfType, exact: frozenset[bytes]) -> Module
 
 
 def head_key(model: Network) -> bytes:
-    """Names the product that gives logits, as `linear_key` does others."""
+    """The key of the product that gives logits, as `linear_key` gives for others."""
     return weight_key(model.output_weight.detach().numpy().T)
 
 
 def linear_key(linear: nn.Linear) -> bytes:
-    """Names a product by its weights [K,N], as they stand in the graph."""
+    """The key of a product: its weights [K,N] in the form that the graph holds."""
     return weight_key(linear.weight.detach().numpy().T)
 
 
@@ -118,9 +119,10 @@ class HalfFit:
 
 
 def fit_half(model: ModuleT, precision: str, run: Callable[[ModuleT], object]) -> HalfFit:
-    """Find which products are too large for fp16 by what `run` puts through an fp32 model.
+    """Find the products that are too large for fp16, from the numbers in an fp32 model while `run`
+    runs.
 
-    bf16 reaches as far as fp32; nothing is too large for it, and `run` is not called.
+    bf16 has the range of fp32; no product is too large for it, and `run` is not called.
     """
     if HALF_TYPES[precision].torch is not torch.float16:
         return HalfFit(frozenset(), {})
@@ -137,11 +139,11 @@ def fit_half(model: ModuleT, precision: str, run: Callable[[ModuleT], object]) -
 
 
 def measure_magnitudes(model: nn.Module, run: Callable[[], object]) -> dict[str, float]:
-    """The largest absolute number of each Linear, by the module's name: of its weights, and of what
-    goes into it or comes out while `run` runs.
+    """The largest absolute number of each Linear, by the module's name: among its weights, and its
+    inputs and outputs while `run` runs.
 
-    These are all the tensors of a graph that can be of 16 bits, but for what attention makes of
-    values, which is no larger than they are.
+    These are all tensors of a graph that can have 16 bits, except for attention's weighted sums of
+    values, which are not larger than the values.
     """
     largest: dict[str, float] = {}
     hooks = []
@@ -154,8 +156,8 @@ def measure_magnitudes(model: nn.Module, run: Callable[[], object]) -> dict[str,
 
 
 def _with_linear_head(model: ModuleT) -> ModuleT:
-    """A copy of a model whose logits come of a Linear, the submodule `output_layer`, where it has
-    any."""
+    """A copy of a model whose logits come from a Linear, the submodule `output_layer`, if it has
+    logits."""
     copied = copy.deepcopy(model)
     if isinstance(copied, Network):
         vocab_size, width = copied.output_weight.shape

@@ -1,10 +1,10 @@
-"""Int8 arithmetic: activations (u8, one static scale or one for each row) times weights (s8).
+"""Int8 arithmetic: activations (u8, with one static scale or one for each row) times weights (s8).
 
-Activations of 16 bits are two numbers of 8: what a row is rounded to, and what that leaves, each
-with a scale for each row. Their products with the weights are added up.
+Activations of 16 bits are two numbers of 8 bits, each with a scale for each row: the rounded row,
+and the rest that rounding leaves. Their products with the weights are added up.
 
-The numbers live here alone; the ONNX lowering and the PyTorch twin both take them from here.
-Shape letters: M rows, K inputs, N outputs.
+Only this module computes the numbers; the ONNX lowering and the PyTorch twin both use it. Shape
+letters: M rows, K inputs, N outputs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 LEVELS = 127.0
 SMALLEST = 1e-8
-"""Least absolute maximum, so that a row of zeros has a scale."""
+"""Smallest absolute maximum of a row, so that a row of zeros has a scale."""
 ZERO_POINT = 128
 _JITTER = 2e-7
 """Relative; fp32 leaves the norms of a deep Macaron off by 0.7e-7 in the first layer to 4e-7 in the
@@ -53,8 +53,8 @@ def run_watched(run: Callable[[], object], hooks: Iterable[RemovableHandle]) -> 
 def quantize_columns(
     weight_KN: NDArray[np.float32],
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Weights [K,N] to int8 and one scale a column [N]; those that were int8 before stay as they
-    are."""
+    """Quantise weights [K,N] to int8 with one scale per column [N]; weights that were int8 before
+    are unchanged."""
     peak_N = np.maximum(np.abs(weight_KN).max(axis=0), SMALLEST)
     scale_N = peak_N / _own_levels(weight_KN, peak_N)
     quantized = np.clip(np.rint(weight_KN / scale_N), -LEVELS, LEVELS).astype(np.int8)
@@ -62,8 +62,8 @@ def quantize_columns(
 
 
 def _own_levels(weight_KN: NDArray[np.float32], peak_N: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Levels [N] up to each column's peak: the fewest that all its weights lie on, or, as nearly
-    always, all that there are."""
+    """The number of levels [N] up to each column's peak: the fewest levels that hold all its
+    weights, or, nearly always, all levels."""
     levels_N = np.full(len(peak_N), LEVELS, dtype=np.float32)
     open_N = np.arange(len(peak_N))
     for levels in range(1, int(LEVELS)):
@@ -80,8 +80,8 @@ def _own_levels(weight_KN: NDArray[np.float32], peak_N: NDArray[np.float32]) -> 
 
 
 def weight_key(weight_KN: NDArray[np.generic]) -> bytes:
-    """Names a product by its weights: the int8 ones, which a factor folded into their scales leaves
-    alone, or fp32 ones before anything was folded into them."""
+    """The key of a product: a hash of its int8 weights, which stay the same if a factor is folded
+    into their scales, or of fp32 weights before anything was folded into them."""
     return hashlib.sha256(np.ascontiguousarray(weight_KN).tobytes()).digest()
 
 
@@ -90,7 +90,7 @@ class StaticRange:
     """The range of the inputs of one product, from which one scale for all of them follows."""
 
     peak: float
-    """Largest absolute value; what lies beyond is cut off."""
+    """Largest absolute value; larger values are cut off."""
     signed: bool
     """Whether values can be negative. If not, all 255 levels above zero are used for positive
     ones."""
@@ -128,7 +128,7 @@ class Products:
 
 
 ALIKE = Products()
-"""All products as the precision says."""
+"""Products that all follow the precision."""
 
 
 class QuantizedLinear(nn.Module):
@@ -142,7 +142,7 @@ class QuantizedLinear(nn.Module):
         self.register_buffer("scale_N", torch.from_numpy(scale))
         self.weight_NK, self.bias = weight_NK.detach(), bias
         self.range: StaticRange | None = None
-        """None: each row has a scale of its own."""
+        """The static range of the inputs; None gives each row its own scale."""
         self.wide = wide
         """Whether activations have 16 bits."""
         self.exact = False
@@ -168,8 +168,8 @@ class QuantizedLinear(nn.Module):
         return (x / scale).round().clamp(-zero_point, 255 - zero_point), scale
 
     def _product(self, rows: Tensor, scale: Tensor) -> Tensor:
-        """Exact but for the last rounding: parts of so few inputs that fp32 holds each sum of
-        integers, and float64 the sum of these."""
+        """The product, exact except for the last rounding: it is split into parts with so few
+        inputs that fp32 holds each sum of integers, and the parts are added in float64."""
         assert isinstance(self.weight_KN, Tensor)
         assert isinstance(self.scale_N, Tensor)
         zero_point = ZERO_POINT if self.range is None else self.range.zero_point
@@ -184,8 +184,8 @@ class QuantizedLinear(nn.Module):
 
 
 def quantized_twin(model: ModuleT, *, wide: bool = False) -> ModuleT:
-    """A copy of a model whose linear layers and embeddings compute as the int8 bundle does; `wide`
-    with activations of 16 bits."""
+    """A copy of a model whose linear layers and embeddings compute as the int8 bundle does. With
+    `wide`, activations have 16 bits."""
     twin = copy.deepcopy(model).eval()
     for name, module in list(twin.named_modules()):
         if isinstance(module, nn.Linear):
@@ -204,7 +204,7 @@ def quantized_twin(model: ModuleT, *, wide: bool = False) -> ModuleT:
 
 @torch.no_grad()
 def jittered(twin: ModuleT, seed: int = 0) -> ModuleT:
-    """A copy of a twin whose norms are off by as much as rounding may be."""
+    """A copy of a twin whose norms have errors as large as those of rounding."""
     copied = copy.deepcopy(twin)
     generator = torch.Generator().manual_seed(seed)
     for module in copied.modules():

@@ -1,7 +1,8 @@
-"""Weights of int8 under activations of fp16 (W8A16), as ONNX Runtime's MatMulNBits reads them.
+"""Weights of int8 with activations of fp16 (W8A16), in the form that ONNX Runtime's MatMulNBits
+reads.
 
-The numbers live here alone; the ONNX pass, the PyTorch twin and the reference all take them from
-here. Shape letters: K inputs, N outputs, G blocks of K, W inputs of a block.
+Only this module computes the numbers; the ONNX pass, the PyTorch twin and the reference all use it.
+Shape letters: K inputs, N outputs, G blocks of K, W inputs of a block.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ BLOCK = 32
 BITS = 8
 LEVELS = 127
 ZERO_POINT = 128
-"""The level that stands for zero where the operator is given none."""
+"""The level of zero, if the operator has no zero point."""
 
 
 def fits(weight_KN: NDArray[np.generic]) -> bool:
@@ -25,7 +26,7 @@ def fits(weight_KN: NDArray[np.generic]) -> bool:
 def quantize_blocks(
     weight_KN: NDArray[np.float16],
 ) -> tuple[NDArray[np.uint8], NDArray[np.float16]]:
-    """Weights in fp16 to levels [N,G,W] and the scale of each block [N,G], in fp16 too."""
+    """Quantise fp16 weights to levels [N,G,W] and the scale of each block [N,G], also in fp16."""
     blocks_NGW = weight_KN.T.reshape(weight_KN.shape[1], -1, BLOCK).astype(np.float32)
     scale_NG = (np.abs(blocks_NGW).max(axis=-1) / LEVELS).astype(np.float16)
     # A block of zeros, or of numbers too small for a scale, is zero whatever it is divided by.
@@ -37,7 +38,7 @@ def quantize_blocks(
 def dequantize_blocks(
     levels_NGW: NDArray[np.uint8], scale_NG: NDArray[np.float16]
 ) -> NDArray[np.float16]:
-    """The weights [K,N] that levels and scales stand for, rounded to fp16 as the operator does."""
+    """The weights [K,N] from levels and scales, rounded to fp16 as the operator does."""
     signed_NGW = levels_NGW.astype(np.float32) - ZERO_POINT
     weight_NK = (signed_NGW * scale_NG[..., None]).astype(np.float16).reshape(len(levels_NGW), -1)
     return np.ascontiguousarray(weight_NK.T)

@@ -1,4 +1,4 @@
-"""The model card of a bundle: `README.md`, generated from the manifest alone."""
+"""The model card of a bundle: `README.md`, generated only from the manifest."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from serving.runtime.device import SWITCH, runs_on_cpu
 
 
 def finish(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest, which lists all files except the card, and the card, which says what they
-    take together."""
+    """Write the manifest, which lists all files except the card, and the card, which states their
+    total size."""
     write_manifest(folder, manifest)
     size = sum(path.stat().st_size for path in folder.iterdir() if path.name != CARD)
     (folder / CARD).write_text(render_card(manifest, size), encoding="utf-8")

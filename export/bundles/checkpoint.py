@@ -1,10 +1,10 @@
-"""Makes a checkpoint of one's own bundle: weights that training can start from.
+"""Makes a checkpoint from a bundle of this project, with whose weights training can start.
 
-The bundle does not record which constant of its graphs holds which parameter. It is found by
-exporting a model of the same sizes with random parameters, and searching for each parameter in
-these graphs: as it is, transposed, or times a factor that was folded into it. The bundle's graphs
-use constants of a shape in the same order, whatever these are called: names come from PyTorch's
-exporter and change with it. At the end both models must compute the same.
+The bundle does not record which constant of its graphs holds which parameter. So a model of the
+same sizes with random parameters is exported, and each parameter is searched for in these graphs:
+unchanged, transposed, or multiplied by a factor that was folded into it. The bundle's graphs use
+constants of a shape in the same order, whatever their names: names come from PyTorch's exporter and
+change with it. At the end both models must compute the same.
 """
 
 from __future__ import annotations
@@ -136,10 +136,10 @@ def _draw(network: _Model) -> None:
 
 
 def _places(bundle: Path, manifest: Manifest, network: _Model) -> dict[str, list[_Place]]:
-    """The places of each parameter; raises ExportError if one has none.
+    """The places of each parameter; raises ExportError if a parameter has none.
 
-    The table of a model whose input and output pieces have the same vectors has two in fp32, and
-    one of them in an int8 bundle.
+    A table of vectors shared by input and output pieces has two places in fp32, and one of them in
+    an int8 bundle.
     """
     with tempfile.TemporaryDirectory() as folder:
         drawn = Path(folder)
@@ -169,7 +169,7 @@ def _places(bundle: Path, manifest: Manifest, network: _Model) -> dict[str, list
 
 def _constants_by_use(file: Path) -> dict[Shape, list[Floats]]:
     """The fp32 constants of a graph, and the int8 ones with their scales, by shape, in the order in
-    which the graph uses them; files that it shares are read, too."""
+    which the graph uses them. Files that the graph shares are read too."""
     graph = onnx.load(file).graph
     constants = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
     found: dict[Shape, list[Floats]] = {}
@@ -196,7 +196,8 @@ def _find(value: Floats, graphs: dict[str, dict[Shape, list[Floats]]]) -> Iterat
 
 
 def _factor(constant: Floats, value: Floats) -> Floats | None:
-    """The factor of `value` in a constant of its shape; None if that is another parameter."""
+    """The factor of `value` in a constant of its shape; None if the constant is another
+    parameter."""
     factor = constant[:1] / value[:1] if value.ndim == 2 else constant / value
     if value.size <= _FEW:  # with so few values, any other numbers would be multiples of them
         return np.ones_like(constant) if np.array_equal(constant, value) else None
@@ -215,7 +216,8 @@ def _read(bundle: Path, places: dict[str, list[_Place]]) -> dict[str, Tensor]:
 def _value(
     bundle: Path, graphs: dict[str, dict[Shape, list[Floats]]], name: str, places: list[_Place]
 ) -> Tensor:
-    """A parameter by the first of its places in whose shape the bundle has as many constants."""
+    """A parameter, read from the first of its places in whose shape the bundle has the same number
+    of constants."""
     for place in places:
         constants = graphs[place.file].get(place.shape, [])
         if len(constants) == place.of:

@@ -45,8 +45,8 @@ from training.tasks.finetuning import read_validation
 from training.vocabularies.word_pieces import load_word_pieces
 
 FITTED, COMPARED, LEAST_TEXTS = 64, 512, 16
-"""Number of texts to which int8 is fitted (the last ones), that are compared (the first ones), and
-that a file must have. All of them show what is too large for fp16."""
+"""Numbers of texts: int8 is fitted to the last 64, the first 512 are compared, and a file must have
+at least 16. All texts are used to find products that are too large for fp16."""
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class EncoderSubject:
         return {ENCODER_TOKENIZER: self.encoder.serialized()}
 
     def fitting(self) -> Fitting[TextModel]:
-        """Fitting on the last texts; the change is that of the cosine with the checkpoint's
+        """The fitting on the last texts. The change is that of the cosine with the checkpoint's
         outputs."""
         fitting = fitting_to(self.model, self.texts[-FITTED:])
         return dataclasses.replace(fitting, run_batches=lambda model: read_all(model, self.texts))
@@ -145,7 +145,7 @@ class EncoderSubject:
         return found, quality
 
     def _measure(self, twin: TextModel, read: Read, manifest: Manifest) -> Found:
-        """The figures of what `read` gives for the texts, and of the task."""
+        """The figures of the outputs of `read` for the texts, and of the task."""
         classes, task, texts = manifest.task == "classify", self.task, self.texts[:COMPARED]
         parity = measure_encoder(self.model, twin, read, texts, classes=classes)
         logger.info("parity: %s", parity)

@@ -116,7 +116,7 @@ def commit() -> str:
 
 
 def _git(arguments: list[str], folder: Path) -> str | None:
-    """Output of git; None if it fails or is missing."""
+    """The output of git; None if git fails or is missing."""
     try:
         done = subprocess.run(
             ["git", *arguments], cwd=folder, capture_output=True, text=True, check=False

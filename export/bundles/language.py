@@ -66,8 +66,8 @@ class LanguageSubject:
     """Longest prompt and output together, in tokens; None if the length is open."""
 
     def fitting(self) -> Fitting[CausalLanguageModel]:
-        """Fitting on windows of a text. The change is the relative one of perplexity, which for
-        small changes is that of its logarithm."""
+        """The fitting on windows of a text. The change is the relative change of perplexity; for
+        small changes this equals the change of its logarithm."""
         return Fitting(
             run=lambda model: [window_logits(model, window) for window in self.fitted],
             changes=lambda twin: _loss_changes(self.model, twin, self.fitted),

@@ -22,7 +22,7 @@ from serving.translation.translator import Translator
 from training.corpora.pairs import read_pairs
 
 GOOD_CHRF = 60.0
-"""Sentence chrF2 from which a translation counts as good."""
+"""Lowest sentence chrF2 of a translation that counts as good."""
 _BINS = 10
 _MIN_PAIRS = 100
 _ROUNDS = 50
@@ -40,7 +40,7 @@ def calibrate_probability(
 ) -> Manifest:
     """Translate a text with a bundle, fit the curve on every other pair, measure it on the rest,
     and write the result into the manifest. `languages` is the direction of the text, for a bundle
-    of several.
+    with several.
 
     Raises ExportError for a text that is too small, or whose translations are all good or all poor.
     """

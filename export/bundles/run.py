@@ -31,7 +31,7 @@ def export_run(
 
     int8 and fp16 are fitted to a text. The bundle is compared with the checkpoint on that text and
     scored on the tests, all on the CPU. With `shortlist` a translation model gets shortlists,
-    learnt from the run's training text. Raises ExportError (ParityError), and then leaves nothing
+    learnt from the run's training text. Raises ExportError (ParityError); then nothing is left
     behind.
     """
     check_apart(out, [path, *texts.files])

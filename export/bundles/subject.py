@@ -85,8 +85,8 @@ def write_bundle(
     """Write the bundle `out` of the subject that `prepare` reads. It is fitted, compared and scored
     on these texts on the CPU; `force` replaces an existing bundle.
 
-    `prepare` gets the form with its activations chosen, and raises if a file is wrong. Raises
-    ExportError (ParityError), and then leaves nothing behind.
+    `prepare` gets the form with its activations chosen, and raises an error if a file is wrong.
+    Raises ExportError (ParityError); then nothing is left behind.
     """
     activations = choose_activations(form.precision, form.target, form.activations)
     form = replace(form, activations=activations)

@@ -1,4 +1,4 @@
-"""Translation models as subjects of an export; those that were trained here."""
+"""Translation models as subjects of an export, and those of this project's runs."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ class TranslationSubject:
         )
 
     def fitting(self) -> Fitting[TranslationModel]:
-        """Beam searches of sentences; the change is that of the log-probability of the checkpoint's
-        own outputs, nats a token."""
+        """The fitting on beam searches of sentences. The change is that of the log-probability of
+        the checkpoint's own outputs, in nats per token."""
         sentences = self.text.dev.sentences(self.vocabulary, SearchOptions())
         fitted = [sentences[number] for number in self.text.fitting]
 
@@ -116,7 +116,7 @@ class TranslationSubject:
     def write_graphs(
         self, arithmetic: Arithmetic[TranslationModel], folder: Path, name: str, form: Form
     ) -> Manifest:
-        """Write encoder and step, and what chooses from a shortlist."""
+        """Write the graphs of encoder and step, and the graph that chooses from a shortlist."""
         return write_graphs(
             arithmetic.model,
             folder,

@@ -31,7 +31,7 @@ LEAST_TWIN_COSINE = 0.999
 """Least mean cosine of int8 or of 16 bits with the same arithmetic in PyTorch."""
 
 Read = Callable[[Sequence[EncoderInput]], Floats]
-"""Gives the outputs for texts, [B,W]."""
+"""Returns the outputs [B,W] for texts."""
 
 
 @dataclass(frozen=True)

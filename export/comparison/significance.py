@@ -31,7 +31,7 @@ def bleu_change(before: list[str], after: list[str], references: list[str]) -> B
 def mean_bleu_change(
     pairs: Sequence[tuple[list[str], list[str]]], references: list[str]
 ) -> BleuChange:
-    """The mean change over pairs (before, after), as for two systems with several seeds.
+    """The mean change over pairs (before, after), for two systems trained with several seeds.
 
     A resample draws the same sentences for all pairs, so the interval covers the choice of
     sentences, not that of seeds.

@@ -28,15 +28,16 @@ from serving.translation.offline import decode_in_batches
 from training.metrics.bleu import measure_quality
 
 TIE = 1e-3
-"""Outputs may differ where the checkpoint scores both within this."""
+"""Outputs may differ if the checkpoint scores both within this."""
 MAX_LOGIT_DIFFERENCE = 1e-3
 """Largest difference of any logit of any step between fp32 and the checkpoint."""
 MAX_TWIN_DIFFERENCE: dict[DecoderKind, float] = {"cross": 0.005, "lm": 0.005, "joint": 0.01}
 """int8 against the same arithmetic in PyTorch, mean over logits. Rounding flips levels: relative
 noise of 2e-7 in the norms moves the twin itself by 0.002 (cross, 3+3) to 0.006 (joint, 4+4)."""
 MOST_NOISE = 1.5
-"""Times what noise in the norms (`jittered`) moves the twin, where that is more: in a deep model
-one flip leads to others in the layers behind it, until all of a sentence is rounded anew."""
+"""Factor of the change that noise in the norms (`jittered`) causes in the twin; the product is the
+limit if it is larger. In a deep model one flip leads to others in later layers, until all of a
+sentence is rounded anew."""
 LEAST_BLEU_CHANGE = -0.3
 LEAST_SHORTLIST_CHANGE = -0.2
 """BLEU with shortlists less BLEU of the same bundle without."""
@@ -45,8 +46,8 @@ MAX_LOG_PROB_CHANGE = 0.01
 LOGIT_SENTENCES = 64
 NOISE_SENTENCES = 256
 NOISE_DRAWS = 4
-"""Number of times that the noise is drawn where it decides. It is a matter of chance which
-sentences a flip changes; then bundle and noise are also both measured on more sentences."""
+"""Number of times that the noise is drawn if it decides. It is a matter of chance which sentences a
+flip changes; then bundle and noise are also both measured on more sentences."""
 _ROWS = 32
 
 
@@ -58,8 +59,8 @@ class Parity:
     identical: int
     """Outputs equal to the checkpoint's, token for token."""
     ties: int
-    """Number of outputs that differ from the checkpoint's but that it scores within `TIE` of its
-    own."""
+    """Number of outputs that differ from the checkpoint's, but whose scores by the checkpoint are
+    within `TIE`."""
     logits_max_difference: float
     logits_mean_difference: float
     """Mean over all steps of a beam search; int8 is compared with the same arithmetic in
@@ -72,8 +73,8 @@ class Parity:
     references: Literal["given", "checkpoint"] = "given"
     """The references of BLEU. If they are the checkpoint's own outputs, BLEU has no limit."""
     twin_noise: float | None = None
-    """Mean difference that rounding noise alone causes in the logits of the twin; measured only
-    where it decides."""
+    """Mean difference that rounding noise alone causes in the logits of the twin; measured only if
+    it decides."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, rounded for reading."""
@@ -96,9 +97,9 @@ def measure(
 ) -> Parity:
     """Compare a bundle with its checkpoint on a development set.
 
-    `twin` computes in PyTorch what the bundle's precision computes; for fp32 it is the checkpoint.
-    Where it stands for the bundle, too, no logits are compared. `wanted` are the checkpoint's
-    outputs (`search_all` without the loop guard) if they are known.
+    `twin` computes the bundle's arithmetic in PyTorch; for fp32 it is the checkpoint. If the twin
+    also stands for the bundle, no logits are compared. `wanted` are the checkpoint's outputs
+    (`search_all` without the loop guard) if they are known.
     """
     sentences = dev.sentences(vocabulary, SearchOptions(loop_guard=False))
     paired = PairedStepper(twin, bundle)
@@ -149,8 +150,8 @@ def measure_noise(
     vocabulary: Vocabulary,
     dev: DevSet,
 ) -> Parity:
-    """The same, with `twin_noise` where a bundle's logits are further from the twin's than rounding
-    moves most models, and the mean difference of as many sentences; `jittered` makes the twin with
+    """Add `twin_noise` if a bundle's logits are further from the twin's than rounding moves most
+    models, and measure the mean difference on as many sentences. `jittered` makes the twin with
     such noise from a seed."""
     if parity.logits_mean_difference <= MAX_TWIN_DIFFERENCE[kind]:
         return parity
@@ -220,7 +221,7 @@ def check(parity: Parity, kind: DecoderKind, precision: str) -> None:
 def compare_shortlist(
     bundle: Stepper, chooser: Stepper, vocabulary: Vocabulary, dev: DevSet
 ) -> dict[str, float]:
-    """The change of BLEU by choosing from shortlists, as plain data.
+    """The change of BLEU from choosing among shortlists, as plain data.
 
     Raises ParityError if the loss is too large. Without references BLEU measures the agreement of
     both, and has no limit.
@@ -346,7 +347,7 @@ class PairedStepper:
             stepper.trim(part, source_length)
 
     def free(self, state: tuple[Any, Any]) -> None:
-        """Give back what both states hold."""
+        """Free both states."""
         for stepper, part in zip(self._both, state, strict=True):
             stepper.free(part)
 

@@ -1,1 +1,1 @@
-"""TensorRT engines of a bundle: their profiles, their caches and how they are built."""
+"""TensorRT engines of a bundle: their profiles, their caches and their building."""

@@ -90,7 +90,7 @@ class EngineBuilder:
 def input_shapes(
     model: onnx.ModelProto, axes: Mapping[str, tuple[str | int, ...]], spans: Mapping[str, Span]
 ) -> dict[str, Shapes]:
-    """The shapes of a graph's inputs; `axes` are those of the manifest, by name."""
+    """The shapes of a graph's inputs; `axes` are the axes of the manifest, by name."""
     shapes: dict[str, Shapes] = {}
     for value in model.graph.input:
         found = list(axes[value.name])

@@ -160,8 +160,8 @@ def _plans(manifest: Manifest, profile: str | None) -> Iterator[_Plan]:
 
 
 def _machine(tensorrt: TensorRT) -> _Machine:
-    """TensorRT-RTX builds for any GPU that it knows and needs none; TensorRT builds for the local
-    one."""
+    """The machine that engines are built for: any GPU for TensorRT-RTX, which needs none; the local
+    GPU for TensorRT."""
     if tensorrt.name == "tensorrt_rtx":
         return _Machine(tensorrt, ANY_GPU, None)
     try:
@@ -175,9 +175,8 @@ def _machine(tensorrt: TensorRT) -> _Machine:
 
 
 def _timing_cache(machine: _Machine, asked: Path | None) -> Path | None:
-    """The timing cache file, which belongs to one version and one kind of GPU. None if the builder
-    keeps no timings, as TensorRT-RTX; raises ExportError if a file is given for that one.
-    """
+    """The timing cache file, which belongs to one version and one kind of GPU. None for
+    TensorRT-RTX, whose builder keeps no timings; raises ExportError if a file is given for it."""
     library = machine.tensorrt
     if library.name == "tensorrt_rtx":
         if asked is not None:

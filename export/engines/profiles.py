@@ -103,7 +103,7 @@ def _read(profile: str) -> Mapping[str, list[int]]:
 
 
 def _span(asked: Mapping[str, list[int]], key: str, least: int, usual: int, most: int) -> Span:
-    """The span of one key; `most` is the limit of the bundle or the service."""
+    """The span of one key; `most` is the limit of the bundle or of the service."""
     numbers = asked.get(key, [most])
     if least == ALIGNMENT:
         numbers = [round_up(number) for number in numbers]
@@ -120,7 +120,7 @@ def _span(asked: Mapping[str, list[int]], key: str, least: int, usual: int, most
 
 
 def _capacities(manifest: Manifest, beam: int) -> tuple[int, ...]:
-    """Capacities from a short text to the longest, each twice the one before."""
+    """Capacities from a short text to the longest, each twice the previous one."""
     kind, reach = manifest.decoder_kind, manifest.sizes.reach
     if kind == "lm":
         needed = max(reach) + CHUNK if reach else _OPEN_CONTEXT

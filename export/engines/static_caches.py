@@ -68,7 +68,7 @@ def drop_softmax_precision(model: onnx.ModelProto) -> None:
 
 
 def _fix(value: onnx.ValueInfoProto, capacity: int) -> None:
-    """Give a cache's description four axes, the third of that size."""
+    """Give a cache's description four axes, with `capacity` as the size of the third."""
     shape = value.type.tensor_type.shape
     axes = [dim.dim_param or dim.dim_value for dim in shape.dim]
     if len(axes) == 3:

@@ -1,5 +1,5 @@
-"""A few tokens or texts through graphs of 16 bits in ONNX's own reference implementation, which
-gives every value its type: ONNX Runtime's CPU provider rounds few of them, and has no bf16
+"""Runs a few tokens or texts through 16-bit graphs in ONNX's own reference implementation, which
+computes every value in its type. ONNX Runtime's CPU provider rounds few values, and has no bf16
 attention.
 
 Shape letters: B sentences, S source positions, Q tokens, C cache slots.
@@ -46,7 +46,7 @@ Values = dict[str, NDArray[Any]]
 
 
 class MatMulNBits(OpRun):
-    """Microsoft's product with weights in blocks, which ONNX's reference does not have."""
+    """Microsoft's product with weights in blocks, which ONNX's reference lacks."""
 
     op_domain = MICROSOFT
 
@@ -76,7 +76,7 @@ def run_reference(
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
 ) -> ReferenceRun:
-    """Read the first tokens of targets, sources of ids that end with eos given, and compare the
+    """Read the first tokens of targets, given sources of ids that end with eos, and compare the
     logits with those of the twin.
 
     A language model has empty sources. Raises ParityError if they differ by more than the limit.
@@ -112,8 +112,8 @@ def _graph_logits(folder: Path, manifest: Manifest, values: Values) -> NDArray[n
 
 
 def _calls(manifest: Manifest, values: Values) -> Iterator[Values]:
-    """The inputs of each call that reads the tokens. There is one call; or one for each token, if a
-    state is computed from that of the token before."""
+    """The inputs of each call that reads the tokens. There is one call, or one for each token if a
+    state is computed from that of the previous token."""
     size = 1 if manifest.sizes.recurrent else TOKENS
     for start in range(0, TOKENS, size):
         call = {
@@ -131,7 +131,7 @@ def _calls(manifest: Manifest, values: Values) -> Iterator[Values]:
 
 
 def _by_sentence(logits: list[NDArray[np.float32]]) -> NDArray[np.float32]:
-    """Logits [B * Q,V] of calls one after the other as those of one call."""
+    """Join the logits [B * Q,V] of consecutive calls into those of one call."""
     width = logits[0].shape[-1]
     parts = [part.reshape(-1, TOKENS // len(logits), width) for part in logits]
     joined: NDArray[np.float32] = np.concatenate(parts, axis=1).reshape(-1, width)
@@ -178,7 +178,7 @@ def read_in_reference(
 def graph_inputs(
     manifest: Manifest, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> Values:
-    """Values of all inputs of both graphs, by name, but for what the encoder gives."""
+    """Values of all inputs of both graphs, by name, without those that the encoder computes."""
     rows, width = len(targets), min(_WIDEST, max(map(len, sources), default=0))
     slots = np.arange(TOKENS)
     causal = np.where(slots <= slots[:, None], 0.0, -np.inf).astype(np.float32)

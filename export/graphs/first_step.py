@@ -13,8 +13,8 @@ two computed matrices. Functions have kernels that treat each query alone
 
 
 def name_beams_apart(description: Graph, lowered: onnx.ModelProto) -> Graph:
-    """The step graph's description. Scores get an axis K of their own only if a single query has
-    the same bits as among others; otherwise they keep the axis of the queries."""
+    """The step graph's description. Scores get a separate axis K only if a single query gives the
+    same bits as it does among others; otherwise they keep the axis of the queries."""
     constants = {tensor.name for tensor in lowered.graph.initializer}
     functions = {function.name for function in lowered.functions}
     for node in lowered.graph.node:

@@ -63,7 +63,8 @@ def use_known_operators(program: ExportedProgram, known: Collection[Any]) -> boo
 
 
 def _is_scalar(target: Any) -> bool:
-    """Whether a function works on sizes: Python's own, all of which torch.onnx knows."""
+    """Whether a function works on sizes: these are Python's own functions, and torch.onnx knows all
+    of them."""
     return not isinstance(target, torch._ops.OpOverload)
 
 
@@ -146,8 +147,8 @@ class _Sizes:
         self._inputs = dict(_input_sizes(graph))
 
     def shared(self, node: Node) -> bool:
-        """Replace a node by an earlier one that computes the same size; returns whether there is
-        one."""
+        """Replace a node by an earlier one that computes the same size; returns whether one
+        exists."""
         value = node.meta.get("val")
         if not isinstance(value, torch.SymInt):
             return False
@@ -157,7 +158,7 @@ class _Sizes:
         return found is not node
 
     def of(self, size: int | torch.SymInt) -> Size | None:
-        """A size for the node that is being extended; None if it is no product of sizes of
+        """A size for the node that is being extended; None if it is not a product of sizes of
         inputs."""
         return size if isinstance(size, int) else self._of(size.node.expr)
 

@@ -131,7 +131,7 @@ def lower_for_cuda(
 
 
 def fuse(model: onnx.ModelProto) -> None:
-    """Turn groups of operators that have a kernel into functions; changes the model."""
+    """Turn groups of operators for which a kernel exists into functions; changes the model."""
     groups = Groups(model)
     for op_type, fuse_at in FUSIONS:
         groups.each(op_type, fuse_at)

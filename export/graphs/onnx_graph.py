@@ -136,8 +136,8 @@ def export_language_step(model: CausalLanguageModel) -> tuple[onnx.ModelProto, G
 
 
 def export_text_graph(model: TextModel, role: Role) -> tuple[onnx.ModelProto, Graph]:
-    """The graph of an encoder that reads packed texts, fp32, and its description; `role` is that of
-    what it gives for each."""
+    """The fp32 graph of an encoder that reads packed texts, and its description. `role` is the role
+    of its outputs, one for each text."""
     inputs = (
         _tensor("token_ids", "int64", (1, "M"), "token"),
         _tensor("positions", "int64", (1, "M"), "position"),
@@ -226,7 +226,7 @@ def _asked_inputs(model: DecodingNetwork) -> tuple[Tensor, ...]:
 
 
 def _asked_arguments(model: DecodingNetwork) -> tuple[dict[str, torch.Tensor], ...]:
-    """Tensors in the shapes of `_asked_inputs` by name, or no argument where there are none."""
+    """Tensors in the shapes of `_asked_inputs` by name, or no argument if there are none."""
     found = {}
     for each in _asked_inputs(model):
         shape = [axis if isinstance(axis, int) else _EXAMPLE[axis] for axis in each.axes]

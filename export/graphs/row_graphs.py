@@ -1,5 +1,6 @@
 """The two graphs that re-arrange caches on a GPU. `python -m export.graphs.row_graphs` writes them
-beside the session that runs them; the package ships them because it does not depend on `onnx`."""
+beside the session that runs them; the package ships the files because it does not depend on
+`onnx`."""
 
 from __future__ import annotations
 

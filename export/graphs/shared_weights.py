@@ -10,7 +10,7 @@ import onnx
 from onnx.external_data_helper import set_external_data
 
 LEAST_BYTES = 1 << 16
-"""Least size of a weight that is stored outside, in bytes."""
+"""Smallest size in bytes of a weight that is stored outside."""
 MOST_BYTES = (1 << 31) - (1 << 24)
 """Largest number of bytes of weights in a graph's own file: protobuf writes less than 2 GiB, nodes
 included."""

@@ -31,7 +31,7 @@ COMMON = 128
 BEST = 32
 """Largest number of translations of one source piece."""
 LEAST_PROBABILITY = 1e-3
-"""Least probability of a translation in the lexicon."""
+"""Smallest probability of a translation in the lexicon."""
 
 
 def read_shortlist(recipe: TranslationRecipe, tokenizer: Tokenizer) -> Shortlist:

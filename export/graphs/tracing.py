@@ -31,7 +31,7 @@ def trace_graph(
     outputs: tuple[Tensor, ...],
 ) -> onnx.ModelProto:
     """Trace a module in evaluation mode, in fp32, with example arguments; axes of `inputs` that
-    have a name are variable. Examples must avoid sizes 0 and 1 and equal sizes, which would be
+    have a name are variable. Examples must avoid the sizes 0 and 1 and equal sizes, which would be
     taken as fixed. The values of the arguments do not matter."""
     shapes = [
         {i: Dim.DYNAMIC for i, axis in enumerate(tensor.axes) if isinstance(axis, str)}
@@ -89,9 +89,9 @@ def _copied(read: Callable[..., Any], *, opset_version: int) -> Any:
 @contextlib.contextmanager
 def _traced_once() -> Iterator[None]:
     """Keep torch.onnx from tracing a program again for replaceable operators and for value types
-    that are already known. Also keep PyTorch from caching results by tensors, since with symbolic
-    sizes the look-up takes longer than the computation, and from noting for each operator by which
-    lines of code it was called, which no graph holds."""
+    that are already known. Also keep PyTorch from caching results by tensors, because with symbolic
+    sizes the look-up takes longer than the computation, and from recording the lines of code that
+    called each operator, which no graph holds."""
     from torch._dynamo import config
     from torch.fx import config as fx_config
     from torch.onnx._internal.exporter import _decomp, _fx_passes
@@ -106,7 +106,7 @@ def _traced_once() -> Iterator[None]:
         return program if use_known_operators(program, known) else trace_again(program, registry)
 
     def promoted(interpreter: Any, node: Node) -> Any:
-        """Promotion of a node's arguments, from their types alone."""
+        """The promotion of a node's arguments, from their types only."""
         with interpreter._set_current_node(node):
             rule = type_promotion.get_type_promotion_rule(node, interpreter.type_promotion_table)
             if rule is not None:

@@ -101,7 +101,7 @@ def choose_activations(precision: str, target: str, activations: Activations | N
     """The requested activations, or static ones for int8; raises ExportError for an unsupported
     choice.
 
-    fp32 has no scales; there `row` has no effect.
+    fp32 has no scales, so `row` has no effect on it.
     """
     check_precision(precision, target)
     if activations in ("static", "row16") and precision != "int8":

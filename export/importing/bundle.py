@@ -146,10 +146,10 @@ def import_bundle(
 ) -> Manifest:
     """Write the bundle `out` of the checkpoint at `source`.
 
-    The bundle is compared with the checkpoint on a text with references, on a text alone, or else
+    The bundle is compared with the checkpoint on a text with references, on a text without, or else
     on built-in sentences (for a language model, a passage). int8 has static activations only if
     there is a text to fit them to. The precision AUTO is the smallest one whose loss is within the
-    limits. Raises ExportError (ParityError) with file and entry, and then leaves nothing behind.
+    limits. Raises ExportError (ParityError) with file and entry; then nothing is left behind.
     """
     check_apart(out, [source, *texts.files])
     reader = recognise(source, declared.family)

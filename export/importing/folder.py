@@ -28,7 +28,7 @@ _OTHERS = (".h5", ".msgpack", ".ot", ".onnx", ".ckpt", ".gguf", ".gz", ".zip")
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; raises ExportError if there is none."""
+    """The object in a JSON file; raises ExportError if it holds no object."""
     tree = _read_value(path)
     if not isinstance(tree, dict):
         raise ExportError(f"{path}: must be a JSON object, got {type(tree).__name__}")
@@ -64,8 +64,8 @@ def has_config(source: Path) -> bool:
 
 
 class Options:
-    """The options of a `config.json`. Options that were not read are an error at the end: an
-    unknown one may change what the model computes."""
+    """The options of a `config.json`. Options that were not read are an error at the end, because
+    an unknown one may change what the model computes."""
 
     def __init__(self, path: Path, tree: dict[str, Any]) -> None:
         self.path, self._tree = path, tree
@@ -138,7 +138,7 @@ def find_pair(
     places: Iterable[Path], pair: tuple[str, str], shared: Sequence[str]
 ) -> tuple[Path, Path] | None:
     """The files of source and target by name, or one file for both by one of the `shared` names, in
-    the first folder that has them; None if none has."""
+    the first folder that has them; None if no folder does."""
     for place in places:
         own = (place / pair[0], place / pair[1])
         if all(path.is_file() for path in own):
@@ -169,7 +169,7 @@ class Weights:
         return pair[0] is not None and pair[1] is not None and torch.equal(pair[0], pair[1])
 
     def renamed(self, name: Callable[[str], str | None]) -> Weights:
-        """The same tensors by other names; those whose name becomes None are left out."""
+        """The same tensors under other names; those whose name becomes None are left out."""
         named = {name(old): tensor for old, tensor in self._tensors.items()}
         kept = {new: tensor for new, tensor in named.items() if new is not None}
         return Weights(self.path, kept, self._described_by)
@@ -215,8 +215,8 @@ class Weights:
 
 
 def read_weights(folder: Path) -> Weights:
-    """All tensors of a folder; raises ExportError if there are none, or a file is damaged or holds
-    anything but tensors. Nothing in it is ever executed."""
+    """All tensors of a folder; raises ExportError if there are none, or if a file is damaged or
+    holds anything but tensors. Nothing in it is ever executed."""
     for name in _WHOLE:
         if (folder / name).is_file():
             return Weights(folder / name, _read_file(folder / name))

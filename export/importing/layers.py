@@ -1,5 +1,5 @@
-"""Layers of the encoder-decoders of `transformers` that share BART's modules, by name, to those of
-`training.models`; beside them fairseq's convolutions, which have no others.
+"""Layers of the encoder-decoders of `transformers` that share BART's modules, converted by name to
+those of `training.models`; also fairseq's convolutions.
 
 Shape letters: D model, F feed-forward, V vocabulary, H heads, K kernel width.
 """
@@ -21,7 +21,7 @@ EMBEDDINGS = (
     "model.decoder.embed_tokens.weight",
     "lm_head.weight",
 )
-"""All stand for one matrix [V,D], unless the configuration has some of their own."""
+"""The names of one matrix [V,D], unless the configuration has several."""
 
 State = dict[str, Tensor]
 
@@ -43,7 +43,7 @@ def transformer_state(weights: Weights, config: TransformerConfig) -> State:
 
 
 def _embeddings(weights: Weights, config: TransformerConfig) -> State:
-    """Vectors of the target, and those of source and output where they have their own."""
+    """The vectors of the target, and those of source and output if they are separate."""
     shared, source, target, output = EMBEDDINGS
     names, state = [shared, source, target], {}
     if config.source_vocab_size:

@@ -1,5 +1,4 @@
-"""Pointers of Git LFS: the few lines that stand in a checkout for a large file until it is
-fetched."""
+"""Pointers of Git LFS: a few lines that replace a large file in a checkout until it is fetched."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ def is_pointer(path: Path) -> bool:
 
 
 def refuse_pointer(path: Path) -> None:
-    """Raise ExportError if a file that is to be read holds a pointer in place of its content."""
+    """Raise ExportError if a file holds a pointer in place of its content."""
     if is_pointer(path):
         raise pointed(path)
 

@@ -1,5 +1,5 @@
-"""Checkpoints that have been read as subjects of an export, with the texts that they are compared
-on; by the task, which also says which options a user may give."""
+"""Checkpoints as subjects of an export, with the texts on which they are compared; by task, which
+also decides the options that a user may give."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from training.corpora.pairs import read_lines
 _PAIRS = 16
 """Number of pairs of languages for which a text is read in turn."""
 _WINDOW = 128
-"""Tokens that are read at once where a language model's bundle and checkpoint are compared."""
+"""Number of tokens read at once when a language model's bundle and checkpoint are compared."""
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class Kind:
     """Makes the subject of an export from the result of a reader."""
 
     def refuse_others(self, source: Source) -> None:
-        """Raise ExportError for an option that the task has no use for."""
+        """Raise ExportError for an option that the task does not use."""
         texts, declared = source.texts, source.declared
         given = {
             "--dev": texts.dev,
@@ -162,7 +162,8 @@ def _translation(imported: Imported, source: Source) -> TranslationSubject:
 
 
 def _compared_text(vocabulary: Vocabulary, languages: Languages, source: Source) -> ComparedText:
-    """The texts with the tags that the model needs; what is wrong with a file shows here."""
+    """The texts to compare on, with the tags that the model needs; raises an error if a file is
+    wrong."""
     form, texts = source.form, source.texts
     if texts.dev is not None:
         if len(languages.trained) > 1 and languages.is_multilingual:
@@ -185,7 +186,7 @@ def _compared_text(vocabulary: Vocabulary, languages: Languages, source: Source)
 
 
 def _addressed(vocabulary: Vocabulary, languages: Languages, text: DevSet) -> DevSet:
-    """A text in which each sentence in turn is for the next of the pairs."""
+    """A text whose sentences are assigned to the pairs of languages in turn."""
     if not (languages.is_multilingual or languages.source_tags):
         return text
     ids = ids_of_pieces(vocabulary.source)

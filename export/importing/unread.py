@@ -17,7 +17,7 @@ _ARCHIVES = frozenset((_ARGOS, ".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".z
 _UNPACKERS = {".gz": "gunzip", ".bz2": "bunzip2", ".xz": "unxz", ".zst": "unzstd"}
 """The programs that unpack a single packed file, unless it is a `.tar`."""
 _PARTS = frozenset((".safetensors", ".json", ".spm", ".model", ".h5", ".msgpack", ".ot"))
-"""Endings of files of which none is a checkpoint by itself."""
+"""Endings of files that are not a checkpoint by themselves."""
 _PICKLES = frozenset((".pt", ".pth", ".pkl", ".pickle", ".ckpt"))
 """Endings of the files of PyTorch and of Python's own pickles."""
 _OF_TOKENIZERS = re.compile(
@@ -70,8 +70,8 @@ def refuse_code(source: Path) -> None:
 
 
 def refuse_head(source: Path, *, reads_whole_texts: bool) -> None:
-    """Raise ExportError if `architectures` of a `config.json` names a model that does something
-    else than its reader's; that of encoders reads classifiers of whole texts."""
+    """Raise ExportError if `architectures` of a `config.json` names a model for another task than
+    the reader's; the reader of encoders also reads classifiers of whole texts."""
     path = source / CONFIG
     if not path.is_file():
         return

@@ -1,1 +1,1 @@
-"""Passes that rewrite a graph, a module each. They know no model and no bundle."""
+"""Passes that rewrite a graph, one module each. They know neither models nor bundles."""

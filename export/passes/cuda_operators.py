@@ -1,7 +1,7 @@
-"""The operators that ONNX Runtime computes on a GPU, by the table `cuda_operators.json`.
+"""The operators that ONNX Runtime computes on a GPU, from the table `cuda_operators.json`.
 
-What has no kernel there would run on the CPU: each call would carry its values to and fro, and no
-CUDA graph could hold it.
+An operator without a kernel would run on the CPU: each call would copy its values to and fro, and
+no CUDA graph could contain it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ _NO_KERNEL = frozenset({"Constant"})
 
 @functools.cache
 def cuda_table() -> Mapping[str, Any]:
-    """`operators`: by name, kernels as lists of types by type parameter; `others`: those of other
-    domains than ONNX's, as lists of the types of their first input; and of which version."""
+    """The table of kernels. `operators`: by name, kernels as lists of types by type parameter;
+    `others`: operators of other domains than ONNX's, as lists of the types of their first input;
+    `version`: that of ONNX Runtime."""
     table: dict[str, Any] = json.loads(_TABLE.read_text(encoding="utf-8"))
     return table
 
 
 def check_operators(model: onnx.ModelProto) -> None:
-    """Raise ExportError, naming the operators and types, for what has no kernel on a GPU."""
+    """Raise ExportError, naming the operators and types, if some have no kernel on a GPU."""
     missing = sorted(set(_missing(model)))
     if missing:
         raise ExportError(

@@ -24,7 +24,7 @@ class Scaled:
 
 
 def fold_scalars(model: onnx.ModelProto) -> dict[str, Scaled]:
-    """Fold a factor into the constants that what it multiplies was made from.
+    """Fold a factor into the constants from which the multiplied value was made.
 
         before    x -> MatMul W -> Add b -> Mul c        ids -> Gather E -> Mul c
         after     x -> MatMul c W -> Add c b             ids -> Gather c E
@@ -52,7 +52,7 @@ class _Folding:
         self._outputs = {output.name for output in graph.output}
 
     def fold(self, node: NodeProto) -> None:
-        """Take a multiplication by a scalar out of the graph where that can be done."""
+        """Remove a multiplication by a scalar from the graph, if possible."""
         if node.op_type != "Mul" or node.input[1] not in self._constants:
             return
         value = numpy_helper.to_array(self._constants[node.input[1]])
@@ -85,7 +85,7 @@ class _Folding:
         self._graph.node.remove(node)
 
     def _split_columns(self, split: NodeProto) -> NodeProto | None:
-        """The node whose columns are split, as they are or laid out by head; else None."""
+        """The node whose columns are split, unchanged or laid out by head; else None."""
         axis = {a.name: a.i for a in split.attribute}.get("axis")
         name = split.input[0]
         if axis == 1:

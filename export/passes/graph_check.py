@@ -31,6 +31,6 @@ def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def check_graph(model: onnx.ModelProto, *, full_check: bool) -> None:
-    """ONNX's check of all but weights; raises onnx.checker.ValidationError or, with `full_check`,
-    an InferenceError."""
+    """Run ONNX's check on all but the weights; raises onnx.checker.ValidationError or, with
+    `full_check`, an InferenceError."""
     onnx.checker.check_model(without_weights(model), full_check=full_check)

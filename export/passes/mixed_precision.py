@@ -20,25 +20,26 @@ MASK_FILL: dict[int, float] = {
 memory-efficient kernels make NaN of lower ones. In fp16 a score can be added without overflow."""
 _PRODUCTS = ("MatMul", "Gemm")
 _MOVING = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Expand", "Split")
-"""Operators that only move what their first input holds."""
+"""Operators that only move the values of their first input."""
 
 
 def mixed_precision(
     model: onnx.ModelProto, element: int, *, half: Collection[str], exact: Collection[str]
 ) -> onnx.ModelProto:
-    """A lowered fp32 graph whose products with weights and attentions are of a type of ONNX.
+    """Give the products with weights and the attentions of a lowered fp32 graph a 16-bit type of
+    ONNX, `element`.
 
         before    norm -> Gemm (W, b) -> Relu -> Gemm -> Add x -> norm
         after     norm -> Cast -> Gemm (W, b in 16 bits) -> Relu -> Gemm -> Cast -> Add x -> norm
 
-    Writing to caches of that type is as well, and so is what only moves such values. Norms, softmax
-    (that of attention, too), the residual stream and log-probabilities stay fp32; so does attention
-    whose keys and values are one and of no product, which is the mean of a text's states. Logits
-    are fp32 behind their product, once for all that read them. `half` names the inputs and outputs
-    of the graph that are of that type, `exact` the weights whose products are not. With FLOAT for
-    `element` masks alone are changed.
+    Writing to caches of that type also has it, and so do operators that only move such values.
+    Norms, softmax (that of attention too), the residual stream and log-probabilities stay fp32; so
+    does attention whose keys and values are the same and not from a product, which is the mean of a
+    text's states. Logits become fp32 after their product, once for all readers. `half` names the
+    inputs and outputs of the graph that have the type, `exact` the weights whose products do not.
+    With FLOAT as `element` only masks change.
 
-    Raises ExportError if attention reads what a product of `exact` gives.
+    Raises ExportError if attention reads the output of a product in `exact`.
     """
     return _Typing(model, element, half, exact).run()
 
@@ -95,7 +96,7 @@ class _Typing:
         return self._written()
 
     def _find_heads(self) -> set[str]:
-        """Outputs of the products whose log-softmax is taken."""
+        """Outputs of the products to which log-softmax is applied."""
         heads: set[str] = set()
         for node in self._model.graph.node:
             if node.op_type == "LogSoftmax":
@@ -115,7 +116,8 @@ class _Typing:
         return True
 
     def _follows(self, node: NodeProto) -> bool:
-        """Whether a node takes 16 bits as they come: none of these can make them overflow."""
+        """Whether a node reads 16-bit values without a cast: none of these can make them
+        overflow."""
         follows = node.op_type in (*_MOVING, "Gather", "Relu")
         follows |= node.op_type == "Mul" and node.input[1] in self._factors
         if follows and node.input[0] in self._wide:
@@ -140,8 +142,8 @@ class _Typing:
         self._append(node, inputs, half=half, attributes=attributes)
 
     def _mask(self, name: str, element: int) -> str:
-        """A mask without -inf in the type of its attention; what is only moved or repeated is
-        changed before that."""
+        """A mask without -inf in the type of its attention; -inf is replaced before the mask is
+        moved or repeated."""
         key = name, element
         if key not in self._masks:
             half = element != TensorProto.FLOAT
@@ -183,7 +185,7 @@ class _Typing:
         return self._cast[name]
 
     def _as_full(self, name: str) -> str:
-        """A value as it is where it is not of 16 bits."""
+        """A value in fp32; unchanged if it does not have 16 bits."""
         if name not in self._half:
             return name
         if name not in self._cast:
@@ -191,7 +193,7 @@ class _Typing:
         return self._cast[name]
 
     def _give_output(self, name: str) -> None:
-        """Let an output of the graph have the type that it is to have."""
+        """Give an output of the graph its declared type."""
         if (name in self._half) == (name in self._interface):
             return
         made = f"{name}_made"
@@ -221,7 +223,7 @@ class _Typing:
             self._half.update(node.output)
 
     def _widen(self, node: NodeProto) -> None:
-        """Give what a product makes in 16 bits in fp32, under its name."""
+        """Convert the 16-bit output of a product to fp32, under its name."""
         name = node.output[0]
         node.output[0] = f"{name}_narrow"
         self._half.discard(name)
@@ -236,7 +238,7 @@ class _Typing:
         return name
 
     def _written(self) -> onnx.ModelProto:
-        """The model with the new nodes, the constants that these read, and types as they are."""
+        """The model with the new nodes, the constants that these read, and their types."""
         graph = self._model.graph
         nodes = live_nodes(self._nodes, {output.name for output in graph.output})
         used = {name for node in nodes for name in node.input}

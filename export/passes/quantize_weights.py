@@ -11,7 +11,8 @@ from export.passes.domains import MICROSOFT
 
 
 def quantize_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A graph of fp16 whose products read their weights in blocks of int8; the model is changed.
+    """Make the products of an fp16 graph read their weights in blocks of int8; the model is
+    changed.
 
         before    MatMul x W
         after     MatMulNBits x W8 scales
@@ -20,6 +21,9 @@ def quantize_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
     A bias beside the weights would keep the fastest kernels of a GPU from taking the product. What
     has no whole number of blocks stays as it is.
+
+    A bias beside the weights would keep the fastest GPU kernels from computing the product. Weights
+    without a whole number of blocks stay unchanged.
     """
     graph = model.graph
     weights = {
@@ -70,7 +74,7 @@ def quantize_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _is_product(node: NodeProto) -> bool:
-    """Whether a node is a product as it stands, without factors or turned operands."""
+    """Whether a node is a plain product, without factors or transposed operands."""
     return node.op_type == "MatMul" or (node.op_type == "Gemm" and not node.attribute)
 
 

@@ -21,7 +21,7 @@ from training.tasks.finetuning import LineReader, measure
 
 @dataclass(frozen=True)
 class LabelledTask:
-    """Texts, and what the numbers that are read from them are worth."""
+    """Labelled texts, and the metric of a model's outputs for them."""
 
     name: str
     metric: str
@@ -30,7 +30,7 @@ class LabelledTask:
     second texts."""
     lines: int
     measured: Callable[[Sequence[Floats]], float]
-    """The metric, from 0 to 1, of what was read from each of `texts`."""
+    """The metric, from 0 to 1, of the outputs for each of `texts`."""
 
     def measure(self, found: Sequence[Floats]) -> float:
         """The metric in points."""
@@ -38,10 +38,10 @@ class LabelledTask:
 
 
 def read_task(path: Path, tokenizer: EncoderTokenizer, labels: Sequence[str]) -> LabelledTask:
-    """A table whose last column is the label, of a text or two, or for an encoder without `labels`
-    how alike two texts are.
+    """Read a table of one or two texts and, in the last column, their label; for an encoder without
+    `labels` that is the similarity of two texts.
 
-    Raises CorpusError or ExportError, with the line, for what is none.
+    Raises CorpusError or ExportError, with the line, if the table is not like that.
     """
     sheet = read_sheet(path)
     number, cells = sheet.rows[0]
@@ -90,8 +90,8 @@ def _check_different(path: Path, wanted: Sequence[float]) -> None:
 def read_own_task(
     path: Path, lines: Sequence[LabelledLine], recipe: FineTuningRecipe, tokenizer: EncoderTokenizer
 ) -> LabelledTask:
-    """Lines of a run's own kind, measured by what chose its best checkpoint; raises CorpusError,
-    with the line of `path`, for a label that training has not."""
+    """Lines of a run's own kind, measured by the metric that chose its best checkpoint; raises
+    CorpusError, with the line of `path`, for a label that does not occur in training."""
     data, by = recipe.data, recipe.loop.best_by
     metric = METRICS[data.kind][0] if by == "loss" else by
     reader = LineReader(data, tokenizer)
@@ -106,7 +106,7 @@ def read_own_task(
 
 
 def cosine(first_BW: Floats, second_BW: Floats) -> Floats:
-    """The cosine [B] of each row of the one with that of the other."""
+    """The cosine [B] of each row of `first_BW` with the same row of `second_BW`."""
     products = (first_BW * second_BW).sum(axis=1)
     lengths = np.linalg.norm(first_BW, axis=1) * np.linalg.norm(second_BW, axis=1)
     found: Floats = products / np.maximum(lengths, np.float32(1e-12))

@@ -32,12 +32,12 @@ _FITTED_SENTENCES, _FITTED_WINDOWS = 64, 32
 """Numbers of sentences and windows to which int8 is fitted. They give the ranges, and show which
 products int8 would spoil."""
 LOGIT_WINDOWS = 8
-"""Windows, the first ones, whose logits are compared step by step."""
+"""Number of windows, the first ones, whose logits are compared step by step."""
 _MEASURED_SENTENCES = 256
 """Number of sentences to which fp16 is fitted. They give the magnitudes."""
 SENTENCES = Path(__file__).with_name("sentences.json")
-"""A few by language, each language the same. They are too few to judge a model by; the searches of
-checkpoint and bundle must agree on them."""
+"""A few sentences in each of several languages, the same in all. They are too few to judge a model
+by; the searches of checkpoint and bundle must agree on them."""
 PASSAGE = Path(__file__).with_name("passage.txt")
 """English of this project's own, a paragraph a line, some two thousand tokens: a language model's
 perplexity on a dozen sentences would be a matter of chance."""
@@ -46,7 +46,7 @@ LEAST_SENTENCES, LEAST_TOKENS = 8, 128
 chance: values outside them are cut off or overflow, and the figures of parity would not show it
 because they are measured on the same text."""
 _UNFITTED = {"int8": "fp32", "fp16": "bf16 or fp32", "w8a16": "bf16 or fp32"}
-"""The precisions that are fitted to a text, and what can be exported without one."""
+"""The precisions that are fitted to a text, and the precisions that can be exported without one."""
 
 
 @dataclass(frozen=True)
@@ -153,9 +153,9 @@ NO_TEXTS = Texts()
 
 
 def read_sources(file: Path) -> DevSet:
-    """The lines with words of a text without references.
+    """The lines of a text without references, as far as they have words.
 
-    Raises CorpusError if it cannot be read, ExportError if it has none.
+    Raises CorpusError if it cannot be read, ExportError if no line has words.
     """
     lines = [line for line in read_lines(file) if has_words(line)]
     if not lines:
@@ -167,8 +167,8 @@ def fitting_sentences(
     precision: str, activations: Activations | None, source: Path, dev: DevSet
 ) -> list[int]:
     """The numbers of the sentences with words to which a precision is fitted: int8 to the last
-    ones, as logits are compared on the first, fp16 to up to 256 from all of the text, others, and
-    int8 with activations of 16 bits, to none.
+    ones, because logits are compared on the first; fp16 to up to 256 from all of the text; other
+    precisions, and int8 with activations of 16 bits, to none.
 
     Raises ExportError if there are too few.
     """
@@ -231,8 +231,8 @@ def compared_windows(reader: DocumentReader, file: Path, lines: list[str]) -> li
 
 
 def fitting_windows(precision: str, file: Path, windows: list[Window]) -> list[Window]:
-    """The windows to which a precision is fitted: int8 to others than those whose logits are
-    compared, if these are enough, fp16 to all, others to none.
+    """The windows to which a precision is fitted: int8 to windows other than those whose logits are
+    compared, if these are enough; fp16 to all; other precisions to none.
 
     Raises ExportError if all together are too few.
     """

@@ -1,9 +1,10 @@
-"""Encoders of others: a Hugging Face folder of a BERT or one of its kin to a model of this project.
+"""Encoders of other projects: reads a Hugging Face folder of a BERT or a related model into a model
+of this project.
 
-What such a folder holds: `config.json`, `model.safetensors` or `pytorch_model.bin`,
-`tokenizer.json`, `vocab.txt`, `vocab.json` with `merges.txt` or `sentencepiece.bpe.model`; from
-sentence-transformers also `modules.json` with the pooling, which may name a folder below with all
-that.
+Such a folder holds `config.json`, `model.safetensors` or `pytorch_model.bin`, and `tokenizer.json`,
+`vocab.txt`, `vocab.json` with `merges.txt` or `sentencepiece.bpe.model`. One from
+sentence-transformers also has `modules.json` with the pooling, which may name a folder below that
+holds all of these.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ def read_encoder(folder: Path, pooling: Pooling | None = None) -> ReadEncoder:
     """Read a folder; a model with a classifier classifies, any other one embeds.
 
     `pooling`, `cls` or `mean`, is for embeddings of folders that do not name theirs. The model is
-    for packed texts: RoBERTa's id 0 begins a text, and is no padding, as it is elsewhere. Raises
-    ExportError if something is missing or of a kind that this project has not.
+    for packed texts: RoBERTa's id 0 begins a text, and is not padding as it is elsewhere. Raises
+    ExportError if something is missing or not supported.
     """
     root, folder = folder, transformer_folder(folder)
     tree = read_json(folder / CONFIG)

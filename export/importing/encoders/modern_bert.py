@@ -52,7 +52,7 @@ def classifier_pooling(tree: dict[str, Any], path: object) -> Pooling:
 
 
 def _layer_kinds(options: Options, count: int) -> list[str]:
-    """The kind of each layer: from `layer_types`, or a window for all but every n-th."""
+    """The kind of each layer: from `layer_types`, or a window for all but every n-th layer."""
     each = options.get("global_attn_every_n_layers", 3)
     if type(each) is not int or each < 1:
         raise ExportError(
@@ -69,7 +69,7 @@ def _layer_kinds(options: Options, count: int) -> list[str]:
 
 
 def _bases(options: Options) -> dict[str, float]:
-    """The base of rotary positions for either kind of layer. Older files have it beside the other
+    """The base of rotary positions for either kind of layer. Older files hold it beside the other
     options."""
     options.must_be(None, "rope_scaling")
     everywhere = float(options.get("global_rope_theta", _GLOBAL_BASE))

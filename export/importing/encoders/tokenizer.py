@@ -1,4 +1,4 @@
-"""Reads the tokenizer of an encoder from each form in which a folder may have it."""
+"""Reads the tokenizer of an encoder, in each form that a folder may hold it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class EncoderWeights:
         self._weights, self._family = weights, family
 
     def has(self, name: str) -> bool:
-        """Whether there is a tensor with a name."""
+        """Whether a tensor of this name exists."""
         return self._name(name) in self._weights
 
     def rows(self, name: str) -> int:

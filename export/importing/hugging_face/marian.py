@@ -30,7 +30,7 @@ from training.models import TransformerConfig
 from training.models.sublayers.embedding import marian_sinusoid
 
 NEVER = -1e4
-"""A bias that no logit offsets, and that fits fp16. Marian has padding only for the decoder's
+"""A bias that no logit offsets, and that fits fp16. Marian uses padding only for the decoder's
 start, so it is never written and has no share of the distribution."""
 
 

@@ -23,7 +23,8 @@ uk_UA ur_PK xh_ZA gl_ES sl_SI"""
 TAGS = _TAGS.split()
 """Languages in the order of their tags, which follow the pieces."""
 _LEAST_POSITIONS = 2 * MAX_STEPS + 2
-"""A prefix and what is generated after it, both of the longest, with a start and a tag."""
+"""Least number of positions: the longest prefix and the longest output after it, with a start and a
+tag."""
 _UNUSED_ROWS = 2
 """Unused first rows of a table of positions."""
 
@@ -51,8 +52,8 @@ def _read_text(folder: Folder, choice: LanguageChoice) -> VocabularyPart:
 
 
 def learnt_config(options: Options, norm: str) -> TransformerConfig:
-    """Options common to BART and its successors: a norm after the embedding, and learnt positions;
-    with `norm` before the layers there is also one at the end."""
+    """Options common to BART and its successors: a norm after the embedding, and learnt positions.
+    With `norm` before the layers there is also one at the end."""
     options.must_be(True, "normalize_embedding", "tie_word_embeddings", "is_encoder_decoder")
     options.must_be(norm == "pre", "normalize_before", "add_final_layer_norm")
     options.must_be(False, "static_position_embeddings", "add_bias_logits", "is_decoder")

@@ -20,7 +20,7 @@ MODEL = "spiece.model"
 _OWN = 2
 """Pieces of the SentencePiece model that keep their ids: padding and the end."""
 _OFFSET = 103
-"""Offset of all other ids; pieces of the pre-training lie between."""
+"""Offset of all other ids; pieces of the pre-training are before it."""
 
 
 def read_pegasus(folder: Path, choice: LanguageChoice) -> Imported:

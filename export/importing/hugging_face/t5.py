@@ -1,5 +1,5 @@
 """T5 of Hugging Face `transformers` (Raffel et al. 2020), its version 1.1, Flan-T5, mT5, ByT5 and
-MADLAD-400: encoder-decoders to which words, or a tag, say what to do."""
+MADLAD-400: encoder-decoders that words, or a tag, tell what to do."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from serving.search.ids import SpecialIds
 MODEL = "spiece.model"
 _BYTES_CLASS = "ByT5Tokenizer"
 _MOST_UNUSED = 128
-"""Rows of the embedding behind the pieces, at most: sentinels of the pre-training, and what fills
-it up."""
+"""Largest number of rows of the embedding after the pieces: sentinels of the pre-training, and rows
+that fill it up."""
 _BEFORE_BYTES = ("<pad>", "</s>", "<unk>")
 _SPACE = "\u2581"
 _TAG = re.compile(_SPACE + r"?<2([a-z]{2,3}(_[A-Za-z0-9]+)*)>")
@@ -67,9 +67,9 @@ class _Vocabulary:
 
 
 def read_t5(folder: Path, choice: LanguageChoice) -> Imported:
-    """Read a folder of T5 or mT5; raises ExportError, with file and entry, for what is not
-    supported. Which languages there are follows from tags, from the tasks of the configuration or
-    from the choice; without any it reads and writes English."""
+    """Read a folder of T5 or mT5; raises ExportError, with file and entry, if something is not
+    supported. The languages follow from tags, from the tasks of the configuration or from the
+    choice; without any of these it reads and writes English."""
     options, generation = read_options(folder), generation_options(folder)
     weights = read_weights(folder)
     config, scales_output = read_config(options, weights)
@@ -207,8 +207,8 @@ def _tasks(options: Options) -> dict[Pair, str]:
 
 
 def _pairs(choice: LanguageChoice, tasks: Mapping[Pair, str]) -> tuple[Pair, ...]:
-    """The pairs that are meant: the chosen ones, else the translations among the tasks, else those
-    of English alone."""
+    """The pairs of languages: the chosen ones, else the translations among the tasks, else those of
+    English alone."""
     fitting = [
         (source, target)
         for source, target in tasks

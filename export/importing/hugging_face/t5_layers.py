@@ -24,10 +24,10 @@ _ACTIVATIONS = {
 }
 """Names of `transformers` to ours."""
 _DEFAULTS = {"t5": "relu", "mt5": "gated-gelu"}
-"""The activation where nothing is said, by the kind of model."""
+"""The default activation by the kind of model."""
 _OUTPUT = "lm_head.weight"
 _EMBEDDINGS = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
-"""All stand for one matrix [V,D]."""
+"""The names of one matrix [V,D]."""
 
 
 def read_config(options: Options, weights: Weights) -> tuple[TransformerConfig, bool]:
@@ -73,8 +73,8 @@ def read_config(options: Options, weights: Weights) -> tuple[TransformerConfig, 
 def t5_state(weights: Weights, config: TransformerConfig, *, scales_output: bool) -> State:
     """The state of a `Transformer`, taken from the weights.
 
-    T5 does not scale scores, which our queries make up for; where it scales states before the
-    output matrix, the norm before does.
+    T5 does not scale scores; our queries make up for that. If it scales states before the output
+    matrix, the norm before the matrix does it here.
     """
     dim = config.model_dim
     names = [*_EMBEDDINGS, *([_OUTPUT] if config.tie_embeddings else [])]
@@ -98,8 +98,8 @@ def t5_state(weights: Weights, config: TransformerConfig, *, scales_output: bool
 
 
 def _is_tied(weights: Weights) -> bool:
-    """Whether the output is the embedding: what the files hold shows it, and not the options, which
-    say whether states are scaled."""
+    """Whether the output matrix is the embedding. The tensors in the files decide: the options say
+    only whether states are scaled."""
     return _OUTPUT not in weights or weights.same(_OUTPUT, _EMBEDDINGS[0])
 
 

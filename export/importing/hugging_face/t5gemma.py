@@ -46,7 +46,7 @@ _OF_ENCODER = {
     "encoder_heads": "num_heads",
     "encoder_ffn_dim": "ffn_dim",
 }
-"""Sizes of an encoder that are not the decoder's, and what each is the other of."""
+"""Sizes of an encoder that may differ from the decoder's, and the decoder's field for each."""
 _HARMLESS = HARMLESS | {
     "cache_implementation",
     "classifier_dropout_rate",
@@ -62,7 +62,7 @@ _IDS = frozenset({"bos_token_id", "eos_token_id", "pad_token_id"})
 
 
 def read_t5gemma(folder: Path, choice: LanguageChoice) -> Imported:
-    """Read a folder of a T5Gemma; raises ExportError, with file and entry, for what is not
+    """Read a folder of a T5Gemma; raises ExportError, with file and entry, if something is not
     supported. Without a choice it reads and writes English."""
     options, generation = read_options(folder), generation_options(folder)
     weights = read_weights(folder)
@@ -187,8 +187,8 @@ def _config(
 
 
 def _special_ids(options: Options, size: int) -> SpecialIds:
-    """The decoder's; raises ExportError for several ends. Models for chats have these, and nothing
-    here puts the turns of a chat around a source."""
+    """The decoder's special ids; raises ExportError for several end tokens. Models for chats have
+    several, and nothing here puts the turns of a chat around a source."""
     found = {"pad": options.get("pad_token_id", 0), "bos": options.get("bos_token_id", 2),
              "eos": options.get("eos_token_id", 1)}  # fmt: skip
     for name, value in found.items():

@@ -19,7 +19,7 @@ from training.errors import ConfigError
 from training.models import CausalLanguageModel, LanguageModelConfig
 
 TEMPLATE = "chat_template.jinja"
-"""A file of a checkpoint, and what a bundle calls its own."""
+"""Name of the file with the chat template, in checkpoints and in bundles."""
 
 _NAMES = """chunk_size_feed_forward dtype architectures attention_dropout attn_pdrop embd_pdrop
 id2label initializer_range is_llama_config label2id model_type output_attentions
@@ -68,10 +68,9 @@ def model_config(path: Path, sizes: dict[str, Any]) -> LanguageModelConfig:
 def special_ids_of(
     options: Options, generation: Options, vocab_size: int
 ) -> tuple[SpecialIds, tuple[int, ...]]:
-    """The special ids as the options of the model and of its generation name them, the latter
-    first, and the ids that end a text beside eos, which is the first of those that do. What the
-    checkpoint does not name is its end of text, which then never stands where it would be asked
-    for."""
+    """The special ids, and the ids that end a text beside eos. Generation's options come before the
+    model's; eos is the first of several ends. An id that the checkpoint does not name becomes the
+    end of text, which then never occurs where that id would be used."""
     found: dict[str, list[int]] = {}
     for name in ("bos", "eos", "pad"):
         key = f"{name}_token_id"

@@ -1,5 +1,5 @@
-"""Options that folders of `transformers` have in one form for most decoders: sizes and what each
-layer sees."""
+"""Options that have the same form in most decoders' folders of `transformers`: sizes, and the
+positions that each layer sees."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ FULL, SLIDING = "full_attention", "sliding_attention"
 def read_sizes(
     options: Options, *, eps: float = 1e-6, tied: bool = False, kv_heads: int | None = None
 ) -> dict[str, Any]:
-    """Sizes, which all families here name alike; `eps`, `tied` and `kv_heads` are the family's
-    defaults, of which None is as many as heads of queries."""
+    """The sizes, which have the same names in all families here. `eps`, `tied` and `kv_heads` are
+    the family's defaults; None stands for as many as heads of queries."""
     return {
         **SIZES,
         "model_dim": options.integer("hidden_size"),
@@ -59,7 +59,7 @@ def window_of(width: int | None, longest: int) -> dict[str, Any]:
 
 
 def windows_of(kinds: Sequence[str], width: int | None) -> dict[str, Any]:
-    """The sizes of layers of these kinds, of which some see a window of `width` positions; nothing
+    """The settings of layers of these kinds, some of which see a window of `width` positions; empty
     if none does."""
     if width is None or SLIDING not in kinds:
         return {}
@@ -80,8 +80,8 @@ def layer_kinds(options: Options, count: int, default: Sequence[str]) -> list[st
 
 
 def sometimes_sliding(options: Options, count: int) -> dict[str, Any]:
-    """The windows of Qwen: of the layers from `max_window_layers` on, where `use_sliding_window`
-    says so, or as `layer_types` has it."""
+    """The windows of Qwen: in the layers from `max_window_layers` on if `use_sliding_window` is
+    set, or as `layer_types` says."""
     used, width = options.get("use_sliding_window", False), options.given("sliding_window", 4096)
     first = options.get("max_window_layers", 28)
     sliding = used and width is not None
@@ -107,7 +107,7 @@ def read_decoder(
     weights_of: Callable[[Path], Weights] = read_weights,
 ) -> ImportedLanguageModel:
     """The model of a folder whose options have been read into `sizes`. Raises ExportError for an
-    option that nobody has read and that is not `harmless`, and for what is wrong with its files."""
+    option that has not been read and is not `harmless`, and for errors in its files."""
     special_ids, other_ends = special_ids_of(
         options, generation_options(folder), sizes["vocab_size"]
     )

@@ -1,5 +1,5 @@
-"""Rotary positions in the options of folders of `transformers`: their base, and how they are scaled
-for texts that are longer than those of the first training."""
+"""Rotary positions in the options of folders of `transformers`: their base, and their scaling for
+texts that are longer than those of the first training."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SCALED_BY: dict[str, dict[str, str]] = {
         "original_max_position_embeddings": "rotary_trained_length",
     },
 }
-"""Ways to scale rotary positions: what each needs, and what we call it."""
+"""Kinds of scaling of rotary positions: the numbers that each needs, and their names here."""
 _YARN = "yarn"
 _OF_YARN = ("beta_fast", "beta_slow", "mscale", "mscale_all_dim", "attention_factor", "truncate")
 """The options of YaRN beside its factor and the length of the first training."""
@@ -50,8 +50,8 @@ def rotary_options(options: Options) -> tuple[str, dict[str, Any]]:
 
 
 def read_rotary(options: Options, width: int, base: float = 10000.0) -> dict[str, Any]:
-    """The base of rotary positions and how they are scaled; `width` is that of a head, `base` the
-    family's default. Raises ExportError for a way that is not known."""
+    """The base of rotary positions and their scaling. `width` is that of a head, `base` the
+    family's default. Raises ExportError for an unknown kind of scaling."""
     name, rope = rotary_options(options)
     if not _is_yarn(rope):
         return rotary_sizes(options.path, name, rope, base, _YARN)
@@ -83,7 +83,8 @@ def _kind(rope: dict[str, Any]) -> Any:
 
 
 def _is_yarn(rope: dict[str, Any]) -> bool:
-    """Early files of Phi-3 call `yarn` what is `longrope`, with lists of factors."""
+    """Whether positions are scaled by YaRN. Early files of Phi-3 call `longrope`, which has lists
+    of factors, `yarn` too."""
     return _kind(rope) == _YARN and "short_factor" not in rope
 
 
@@ -93,7 +94,7 @@ def temperature(factor: float, share: float) -> float:
 
 
 def _yarn_numbers(options: Options) -> dict[str, float]:
-    """The numbers of YaRN, with the defaults of those that are not there."""
+    """The numbers of YaRN, with defaults for missing ones."""
     name, rope = rotary_options(options)
     trained = "original_max_position_embeddings"
     found = {
@@ -122,10 +123,10 @@ def check_yarn(path: Path, name: str, numbers: dict[str, Any]) -> None:
 def yarn_sizes(
     numbers: dict[str, float], width: int, base: float, *, truncate: bool = True
 ) -> dict[str, Any]:
-    """The base, and by how much each of the angles of `width` features turns slower (Peng et al.
-    2023, "YaRN: Efficient Context Window Extension of Large Language Models", section 3.2): those
-    that turn often in the texts of the first training not at all, those that turn once at most by
-    the factor, others in part."""
+    """The base of rotary positions, and the factors by which the angles of `width` features turn
+    more slowly (Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language
+    Models", section 3.2). Angles that turn often in the texts of the first training do not change,
+    those that turn at most once are divided by the factor, and others in part."""
 
     def place(turns: float) -> float:
         """The place of an angle that turns so often, among the angles of a head."""
@@ -167,7 +168,7 @@ def rotary_sizes(
 
 
 def _check_whole(path: Path, name: str, rope: dict[str, Any]) -> None:
-    """Raise ExportError if a part of a head's features alone is turned."""
+    """Raise ExportError if only a part of a head's features is turned."""
     partial = rope.get("partial_rotary_factor", 1.0)
     if partial != 1.0:
         raise ExportError(
@@ -188,7 +189,7 @@ def turned_features(path: Path, count: int, width: int) -> int:
 
 
 def check_rotary(path: Path, name: str, rope: dict[str, Any], *others: str) -> None:
-    """Raise ExportError for an option of rotary positions that is not known."""
+    """Raise ExportError for an unknown option of rotary positions."""
     known = {*_ROTARY, "partial_rotary_factor", *others}
     for key in sorted(rope.keys() - known):
         raise ExportError(
@@ -198,8 +199,8 @@ def check_rotary(path: Path, name: str, rope: dict[str, Any], *others: str) -> N
 
 
 def scale_turned(read: ImportedLanguageModel, factor: float) -> None:
-    """Multiply by a factor what rotary positions turn of queries and keys, where these are
-    normalised in the gains of that: as much as of sines and cosines."""
+    """Multiply the turned features of queries and keys by a factor, as if sines and cosines were
+    multiplied. If queries and keys are normalised, the gains of their norms are multiplied."""
     if factor == 1.0:
         return
     config, state = read.model.config, read.model.state_dict()

@@ -18,18 +18,19 @@ State = dict[str, Tensor]
 
 
 def as_they_are(rows: Tensor, heads: int) -> Tensor:
-    """Features that are turned together lie half a head apart, as here."""
+    """Return the rows unchanged: features that are turned together are half a head apart, as
+    here."""
     del heads
     return rows
 
 
 def as_it_is(gain: Tensor) -> Tensor:
-    """A gain is what a norm multiplies by, as here."""
+    """Return the gain unchanged: a norm multiplies by it, as here."""
     return gain
 
 
 def one_more(gain: Tensor) -> Tensor:
-    """A gain is stored less one, as Gemma has it."""
+    """Add one to a gain, because Gemma stores gains less one."""
     return 1.0 + gain
 
 
@@ -56,8 +57,8 @@ class Names:
     query_norm: str = ""
     key_norm: str = ""
     heads: Callable[[Tensor, int], Tensor] = as_they_are
-    """Rows of queries or keys, or of all three in one, and their number of heads, to the order that
-    they have here: by head, in halves that are turned together."""
+    """Reorders the rows of queries or keys, or of all three in one, given the number of their
+    heads, into the order used here: by head, in halves that are turned together."""
     gain: Callable[[Tensor], Tensor] = as_it_is
     """Turns a stored value into the gain of a norm."""
 
@@ -93,7 +94,7 @@ class _Layers:
     names: Names
 
     def norm(self, there: str, here: str, width: int) -> State:
-        """The gain of a norm, and its bias where its kind has one."""
+        """The gain of a norm, and its bias if its kind has one."""
         state = {f"{here}.weight": self.names.gain(self.weights.take(f"{there}.weight", width))}
         if self.config.norm_type == "layer":
             state[f"{here}.bias"] = self.weights.take(f"{there}.bias", width)

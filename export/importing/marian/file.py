@@ -36,7 +36,8 @@ _INTEGERS: dict[int, type[np.signedinteger[Any]]] = {0x4101: np.int8, 0x4102: np
 """Weights as `marian-conv` quantises them for intgemm, by the codes of their types."""
 _TEXT = 0x101
 _ACTIVATION_SCALE = "_QuantMultA"
-"""Ends the name of an entry with the scale of a product's inputs; here they are fitted anew."""
+"""Ending of the name of an entry that holds the scale of a product's inputs; such scales are
+ignored, because inputs are fitted anew."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def is_model(path: Path) -> bool:
 
 
 def read_mapping(where: Path, text: str | bytes) -> dict[str, Any]:
-    """The mapping that a YAML text is; the ExportError otherwise says `where` it stands."""
+    """The mapping in a YAML text; raises ExportError, which names `where`, if it is not one."""
     try:
         tree = yaml.safe_load(text)
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
@@ -155,8 +156,8 @@ def _part(content: bytes, place: int, size: int) -> bytes:
 
 
 def _numbers(path: Path, entry: _Entry) -> NDArray[Any]:
-    """A parameter in floats; integers are followed by one multiplier for all (f32), and those of a
-    product are transposed, other than the shape says, which those of embeddings are not."""
+    """A parameter in floats. Integers are followed by one multiplier for all (f32). Those of a
+    product are transposed, although the shape does not say so; those of embeddings are not."""
     count, shape = int(np.prod(entry.shape, dtype=np.int64)), entry.shape
     if entry.type in _FLOATS:
         return np.frombuffer(entry.content, _FLOATS[entry.type], count).reshape(shape).copy()

@@ -32,7 +32,7 @@ int8shiftAlphaAll log log-level max-length max-length-break max-length-crop max-
 maxi-batch maxi-batch-sort mini-batch mini-batch-words quiet quiet-translation relative-paths
 skip-cost ssplit-mode ssplit-prefix-file version workspace"""
 _HARMLESS = frozenset(_NAMES.split())
-"""Options of a decoder that are about its speed and form, not about what is written."""
+"""Options of a decoder that affect its speed and form, not its outputs."""
 _MODELS = re.compile(r"^models[ \t]*:[ \t]*(\[|$)", re.MULTILINE)
 """A list of files; in a YAML of pieces a number would follow."""
 _PAIR = re.compile(r"(?:^|\.)([a-z]{2})([a-z]{2})(?:\.|$)")
@@ -109,7 +109,7 @@ def _only(folder: Path, what: str, found: list[Path]) -> Path:
 
 
 def _named(path: Path) -> MarianFiles:
-    """The files that a decoder's YAML names, which lie beside it."""
+    """The files that a decoder's YAML names, which are beside it."""
     options = Options(path, read_mapping(path, path.read_bytes()))
     models = _paths(options, "models")
     if len(models) != 1:
@@ -126,7 +126,7 @@ def _named(path: Path) -> MarianFiles:
 
 
 def _paths(options: Options, name: str) -> list[Path]:
-    """The files of an option; what else is listed with them, as for a shortlist, is left out."""
+    """The files of an option; other values in its list, as for a shortlist, are left out."""
     given = options.get(name, [])
     listed = [given] if isinstance(given, str) else given
     if not isinstance(listed, list):
@@ -157,7 +157,7 @@ def search_of(files: MarianFiles) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class MarianVocabulary:
-    """The pieces of both sides, and the ids that Marian gives the end and the unknown."""
+    """The pieces of both sides, and Marian's ids of the end and of unknown pieces."""
 
     pieces: Pieces
     eos: int
@@ -176,11 +176,11 @@ class _Side:
 
 
 def read_vocabulary(files: MarianFiles, source_size: int, size: int) -> MarianVocabulary:
-    """SentencePiece models whose ids are the rows of the embeddings, one for both sides or one for
-    each; or YAMLs of ids with `source.spm` and `target.spm` beside them.
+    """Read SentencePiece models whose ids are the rows of the embeddings, one for both sides or one
+    for each; or YAMLs of ids with `source.spm` and `target.spm` beside them.
 
-    A last piece is added for the decoder's start. Raises ExportError if pieces and rows differ
-    in number, or the sides have other ids of the end and the unknown.
+    A last piece is added for the decoder's start. Raises ExportError if the numbers of pieces and
+    rows differ, or if the sides have different ids of the end and of unknown pieces.
     """
     folder, given = files.model.parent, _distinct(files.vocabularies)
     if not given:
@@ -239,7 +239,7 @@ def _sentencepiece(path: Path) -> tuple[list[str], set[int], int, int]:
 
 
 def _yaml_vocabulary(path: Path) -> tuple[list[str], set[int], int, int]:
-    """Pieces and their ids; all are read as texts, for `no` and `1` are pieces too."""
+    """Pieces and their ids. All pieces are read as texts, because `no` and `1` are pieces too."""
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
         tree = yaml.load(path.read_bytes(), Loader=loader)  # texts, lists and mappings alone
@@ -258,15 +258,16 @@ def _yaml_vocabulary(path: Path) -> tuple[list[str], set[int], int, int]:
 
 
 def languages_of(files: MarianFiles, choice: LanguageChoice, pieces: Pieces) -> Languages:
-    """The languages that are given, or that the names of the files give; raises ExportError if
-    neither does."""
+    """The languages from the choice or from the names of the files; raises ExportError if there are
+    none."""
     codes, missing = _named_pair(files), f"{files.model}: its name contains no languages"
     named = [CheckpointLanguage(each, missing) for each in (codes[:1], codes[1:])]
     return marian_languages(choice, pieces.source_written or pieces.written, *named)
 
 
 def _named_pair(files: MarianFiles) -> tuple[str, ...]:
-    """Source and target as `model_info.json` or the name of the model gives them, or nothing."""
+    """The source and target languages in `model_info.json` or in the name of the model; empty if
+    there are none."""
     try:
         info = json.loads((files.model.parent / "model_info.json").read_text(encoding="utf-8"))
         parts = str(info["shortName"]).split("-")

@@ -1,9 +1,9 @@
 """Models of Marian itself (Junczys-Dowmunt et al. 2018) in its own files, and the students of
 Bergamot and Firefox Translations with SSRU decoders (Kim et al. 2019).
 
-Options and names of parameters are those of marian-dev (`models/transformer.h`, `rnn/cells.h`). For
-`.npz` files CTranslate2's converter has the names too, but for SSRU; all were tried on published
-students.
+Options and names of parameters are those of marian-dev (`models/transformer.h`, `rnn/cells.h`).
+CTranslate2's converter has the names for `.npz` files too, except for SSRU; all were tried on
+published students.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from training.models import TransformerConfig
 _ACTIVATIONS = {"relu": "relu", "swish": "silu"}
 """Names of Marian to ours; its `gelu` is x * sigmoid(1.702 x), which is not here."""
 _NEVER = -1e3
-"""A bias that no logit makes up for, and beside which fp32 still holds their thousandths: as in
+"""A bias that no logit makes up for, and beside which fp32 still holds thousandths of logits: as in
 Marian, neither <unk> nor the start is ever written."""
 _NAMES = """bert-train-type-embeddings bert-type-vocab-size dec-cell dec-cell-base-depth
 dec-cell-high-depth dim-rnn enc-cell enc-cell-depth enc-type lemma-dependency max-length
@@ -62,7 +62,7 @@ _USUAL: dict[str, object] = {
 def read_marian_model(source: Path, choice: LanguageChoice) -> Imported:
     """Read a model of Marian: a `.npz` or `.bin`, the YAML of its decoder, or a folder with them.
 
-    Raises ExportError, with file and entry, for what is not supported.
+    Raises ExportError, with file and entry, if something is not supported.
     """
     files = find_files(source)
     file = read_model(files.model)
@@ -131,8 +131,8 @@ def _is_tied(options: Options, name: str) -> bool:
 
 
 def _sizes(options: Options) -> tuple[int, int]:
-    """Rows of the source's own embedding, 0 where it has the target's, and of the target's; raises
-    ExportError for others than of one source and a target."""
+    """Rows of the source's own embedding (0 if it shares the target's), and of the target's. Raises
+    ExportError unless there are one source and one target."""
     sizes = options.get("dim-vocabs")
     if not isinstance(sizes, list) or len(sizes) != 2:
         raise ExportError(
@@ -152,8 +152,8 @@ def _sizes(options: Options) -> tuple[int, int]:
 
 
 def _embeddings(weights: Weights, config: TransformerConfig) -> State:
-    """Vectors of source, target and output. The decoder starts with a vector of zeros, which is
-    that of the piece behind all others."""
+    """The vectors of source, target and output. The decoder starts with a vector of zeros, that of
+    the piece after all others."""
     dim, size, own = config.model_dim, config.vocab_size - 1, config.source_vocab_size
     start = torch.zeros(1, dim)
     state = {}
@@ -218,7 +218,8 @@ def _layer(weights: Weights, side: str, number: int, config: TransformerConfig) 
 def _linear(
     weights: Weights, there: str, parts: str, here: str, inputs: int, outputs: int | None = None
 ) -> State:
-    """Products of one input, row behind row; each letter is one of theirs."""
+    """Join products of the same input, row below row; each letter of `parts` names one of the
+    checkpoint's products."""
     outputs = outputs or inputs
     matrices = [_matrix(weights, f"{there}_W{part}", inputs, outputs) for part in parts]
     biases = [weights.take(f"{there}_b{part}", 1, outputs)[0] for part in parts]

@@ -1,4 +1,4 @@
-"""Lexical shortlists of Marian, `lex.s2t.bin`, as ours.
+"""Lexical shortlists of Marian, `lex.s2t.bin`, converted to shortlists of this project.
 
 The layout and the checksum are those of browsermt/marian-dev (`data/shortlist.cpp`,
 `common/hash.h`), tried on the files of published students. All numbers are little-endian.
@@ -31,13 +31,13 @@ def read_marian_shortlist(
 ) -> Shortlist:
     """Read the binary shortlist (`lex.s2t.bin`) of a model whose source and target share a
     vocabulary of that size; the result has one more piece, the decoder's start. As in Marian, a
-    piece may always stay as it is then. With `source_size` the source has a vocabulary of its own,
-    of that size.
+    piece may then always stay unchanged. With `source_size` the source has a separate vocabulary of
+    that size.
 
     u64 magic, checksum, number of most frequent pieces, of translations kept at most, of starts, of
     translations; the starts, u64, of each piece and one more; the translations, u32. Marian adds up
-    to seven more pieces to a batch, so that its lists are as long as its kernels like them; here a
-    list follows from the source alone. Raises ExportError if it is damaged or fits another
+    to seven more pieces to a batch, so that its lists have lengths that suit its kernels; here a
+    list follows only from the source. Raises ExportError if it is damaged or fits another
     vocabulary.
     """
     try:

@@ -39,13 +39,13 @@ _PADDING = ("<blank>", "<pad>", "[PAD]")
 
 
 def find_model(source: Path) -> Path | None:
-    """The folder of the model: the source itself, or what a package of Argos Translate holds; None
-    if there is none."""
+    """The folder of the model: the source itself, or a folder in a package of Argos Translate; None
+    if there is no model."""
     return next((f for f in (source, source / "model") if is_spec_file(f / MODEL)), None)
 
 
 def read_ctranslate2(source: Path, choice: LanguageChoice) -> Imported:
-    """Read a model of CTranslate2; raises ExportError, with file and entry, for what is not
+    """Read a model of CTranslate2; raises ExportError, with file and entry, if something is not
     supported."""
     folder = find_model(source)
     if folder is None:
@@ -90,8 +90,8 @@ def read_ctranslate2(source: Path, choice: LanguageChoice) -> Imported:
 
 
 def _tagged(folder: Path, choice: LanguageChoice, written: Written) -> Languages | None:
-    """The languages of a model that learns them from tags, as Marian's, M2M100's and NLLB's are,
-    or None if its vocabulary has none; raises ExportError for others."""
+    """The languages of a model that reads language tags, as those of Marian, M2M100 and NLLB; None
+    if its vocabulary has no tags. Raises ExportError for other tags."""
     if language_tags(written.source):
         unnamed = CheckpointLanguage((), f"{folder}: does not name its languages")
         return marian_languages(choice, written.source, unnamed, unnamed)
@@ -103,8 +103,8 @@ def _tagged(folder: Path, choice: LanguageChoice, written: Written) -> Languages
 
 
 def _never_in_texts(written: Written, *, several: bool) -> set[str]:
-    """Pieces that no text has: all tags, and of a model with a tag of each language what stands
-    for nothing."""
+    """Pieces that do not occur in texts: all tags and, in a model with a tag for each language,
+    pieces without meaning."""
     tags = {piece for piece in written.source if is_tag(piece)}
     if not several:
         return tags
@@ -140,8 +140,8 @@ def _read_vocabulary(path: Path) -> list[str]:
 def _special_ids(
     path: Path, options: dict[str, Any], written: list[str], *, from_zero: bool
 ) -> SpecialIds:
-    """The ids of the special pieces; padding is a row to be appended where the vocabulary has no
-    piece for it, which is also what a decoder starts with that starts from zeros."""
+    """The ids of the special pieces. If the vocabulary has no padding, a row is appended for it; a
+    decoder that starts from zeros starts with that row too."""
     bos = options.get("bos_token") or "<s>"
     names = {
         "unk": options.get("unk_token") or "<unk>",

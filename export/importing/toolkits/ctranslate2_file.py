@@ -1,9 +1,9 @@
 """The file `model.bin` of CTranslate2, read as data: variables by name, weights in fp32.
 
-The layout is that of `ModelSpec.save` in CTranslate2 4 (binary version 6; from version 4 on nothing
-has changed in it): little-endian numbers; the version, the name of the specification and its
-revision; the variables, each with name, shape, type and bytes; the aliases of variables. Weights in
-integers have a scale, by which they are divided: one for each row in int8, one in int16.
+The layout is that of `ModelSpec.save` in CTranslate2 4 (binary version 6; unchanged since version
+4): little-endian numbers; the version, the name of the specification and its revision; the
+variables, each with name, shape, type and bytes; the aliases of variables. Integer weights have a
+scale by which they are divided: one for each row in int8, one in int16.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _START = re.compile(rb"[\x01-\x0f]\0\0\0.\0\w+\0", re.DOTALL)
 
 
 def is_spec_file(path: Path) -> bool:
-    """Whether it is a file of CTranslate2, by how it begins."""
+    """Whether a file is one of CTranslate2, by its first bytes."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -58,7 +58,8 @@ class SpecFile:
 
 
 def read_spec_file(path: Path) -> SpecFile:
-    """Read the file; raises ExportError, with the entry, for what is cut off or not supported."""
+    """Read the file; raises ExportError, with the entry, if it is cut off or something is not
+    supported."""
     reader = _Reader(path)
     version = reader.number("I", "the version")
     if version not in _VERSIONS:
@@ -97,7 +98,7 @@ class _Reader:
         return int(struct.unpack(f"<{form}", self._take(struct.calcsize(form), what))[0])
 
     def text(self, what: str) -> str:
-        """A text with its length before it and a zero behind it."""
+        """A text, which follows its length and ends with a zero."""
         written = self._take(self.number("H", what), what)
         try:
             return written.rstrip(b"\0").decode()
@@ -132,7 +133,7 @@ class _Reader:
 
 
 def _without_scales(path: Path, variables: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The variables with those in integers divided by their scales, which leave."""
+    """The variables without scales: integers are divided by theirs."""
     found = {}
     for name, value in variables.items():
         if name.endswith(_SCALE) and name.removesuffix(_SCALE) in variables:

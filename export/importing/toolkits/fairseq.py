@@ -1,8 +1,8 @@
 """Translation models of fairseq (Ott et al. 2019), and of macaron-net, which is built on it (Lu et
 al. 2019): a `.pt` with its `dict.*.txt` and a SentencePiece model.
 
-Names are those of fairseq's `models/transformer.py` and `models/lightconv.py`; those of version
-0.6, which macaron-net has, are brought to today's as its own `upgrade_state_dict` does.
+Names are those of fairseq's `models/transformer.py` and `models/lightconv.py`. Names of version
+0.6, which macaron-net has, are converted as fairseq's own `upgrade_state_dict` does.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def has_fairseq(source: Path) -> bool:
 
 
 def read_fairseq(source: Path, choice: LanguageChoice) -> Imported:
-    """Read a translation model; raises ExportError, with file and entry, for what is not
+    """Read a translation model; raises ExportError, with file and entry, if something is not
     supported."""
     path = checkpoint_file(source)
     found = read_pickled(path, _ADVICE, allowed=[argparse.Namespace])
@@ -96,7 +96,7 @@ def _kind(config: TransformerConfig) -> str:
 
 
 def _options(path: Path, found: Any) -> dict[str, Any]:
-    """The options of model and task; before version 0.10 all stand in `args`."""
+    """The options of model and task; before version 0.10 all of them are in `args`."""
     if not isinstance(found, dict) or not isinstance(found.get("model"), dict):
         raise ExportError(f"{path}: no checkpoint of fairseq, which has the part model")
     if isinstance(found.get("args"), argparse.Namespace):
@@ -112,8 +112,8 @@ def _options(path: Path, found: Any) -> dict[str, Any]:
 
 
 def _dictionaries(path: Path, options: Mapping[str, Any], choice: LanguageChoice) -> Written:
-    """The written forms of the ids of both sides; raises ExportError if one embedding is for two
-    lists, or nothing says which list is whose."""
+    """The written forms of the ids of both sides; raises ExportError if one embedding belongs to
+    two lists, or if it is unknown which list belongs to which side."""
     files = find_dictionaries(path)
     if not files:
         raise ExportError(f"{path.parent}: dict.<language>.txt is missing, the pieces of the ids")
@@ -140,7 +140,7 @@ def _dictionaries(path: Path, options: Mapping[str, Any], choice: LanguageChoice
 
 
 def _read_dictionary(file: Path) -> list[str]:
-    """Pieces of lines that end with how often each was seen."""
+    """The pieces of a dictionary, in whose lines a count follows each piece."""
     try:
         lines = file.read_text(encoding="utf-8").split("\n")
     except (OSError, ValueError) as error:
@@ -198,7 +198,8 @@ def _convolves(options: Mapping[str, Any]) -> bool:
 def _with_convolutions(
     path: Path, options: Mapping[str, Any], config: TransformerConfig
 ) -> TransformerConfig:
-    """The configuration with what `models/lightconv.py` reads beside the Transformer's options."""
+    """The configuration with the options that `models/lightconv.py` reads beside the
+    Transformer's."""
     found: dict[str, Any] = {}
     for side in ("encoder", "decoder"):
         kind = options.get(f"{side}_conv_type", "dynamic")
@@ -227,7 +228,7 @@ def _with_convolutions(
 def _kernel_sizes(
     path: Path, options: Mapping[str, Any], side: str, layers: int
 ) -> tuple[int, ...]:
-    """The widths of a side's convolutions, one a layer; one width stands for all."""
+    """The widths of a side's convolutions, one per layer; a single width applies to all layers."""
     name = f"{side}_kernel_size_list"
     widths = options.get(name) or _KERNELS[side]
     if not isinstance(widths, list | tuple):
@@ -246,7 +247,7 @@ def _kernel_sizes(
 
 
 def _check_options(path: Path, options: Mapping[str, Any]) -> None:
-    """Raise ExportError for options that change what is computed and are not supported."""
+    """Raise ExportError for options that change the computation and are not supported."""
     for name in (
         "adaptive_softmax_cutoff",
         "no_cross_attention",

@@ -58,7 +58,7 @@ _OF_LAYER = {
     "feed_forward.w_3": "ffn/linear_0_noact",
     "feed_forward.layer_norm": "ffn/layer_norm",
 }
-"""Parts of a layer; those with one name there stand row behind row, in this order."""
+"""Parts of a layer; parts with the same name there are joined row below row, in this order."""
 _DISTANCES = "self_attn.relative_positions_embeddings"
 _OUTSIDE = {
     "encoder.embeddings.make_embedding.emb_luts.0": "encoder/embeddings_0",
@@ -72,7 +72,7 @@ _NORM_KINDS = {"weight": "gamma", "bias": "beta"}
 
 
 def read_opennmt(source: Path, choice: LanguageChoice) -> Imported:
-    """Read a checkpoint of OpenNMT-py; raises ExportError, with file and entry, for what is not
+    """Read a checkpoint of OpenNMT-py; raises ExportError, with file and entry, if something is not
     supported."""
     path = checkpoint_file(source)
     checkpoint = _load(path)
@@ -168,7 +168,7 @@ def _vocabulary(path: Path, vocab: Any) -> Written:
 def _numbers(
     path: Path, options: Mapping[str, Any], tensors: Mapping[str, Tensor]
 ) -> dict[str, float]:
-    """The options as CTranslate2 has them; vectors are scaled where positions are added."""
+    """The options in CTranslate2's form; vectors are scaled if positions are added."""
     name = "encoder.embeddings.make_embedding.emb_luts.0.weight"
     if name not in tensors:
         raise ExportError(f"{path}: the tensor {name!r} is missing")
@@ -183,8 +183,8 @@ def _numbers(
 
 
 def _renamed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors by CTranslate2's names, queries, keys and values joined; what is not known keeps
-    its name, and is refused by it."""
+    """The tensors by CTranslate2's names, with queries, keys and values joined. A tensor with an
+    unknown name keeps it, and is refused later by that name."""
     order = {part: place for place, part in enumerate(_OF_LAYER)}
     parts: dict[str, dict[int, Tensor]] = defaultdict(dict)
     found: dict[str, Tensor] = {}

@@ -189,8 +189,8 @@ class SpecLayers:
         return state
 
     def _layer(self, there: str, here: str, side: str) -> State:
-        """A layer's state; the products of self-attention and of the attention to the source stand
-        in the same parts here and there."""
+        """A layer's state; the products of self-attention and of source attention have the same
+        parts in the file and here."""
         dim, mine = self._dim, f"{here}.self_attention"
         state = self._products(
             f"{there}/self_attention", mine, {"in_proj": 3 * dim, "out_proj": dim}
@@ -240,7 +240,7 @@ class SpecLayers:
         return state
 
     def _finish_options(self) -> None:
-        """Raise ExportError for what is switched on and not known here."""
+        """Raise ExportError for an option that is switched on and not known here."""
         for name, value in self._options.items():
             last = name.rpartition("/")[2]
             known = last in _WITHOUT_MEANING or last == "start_from_zero_embedding"

@@ -1,2 +1,2 @@
-"""The text side of imported checkpoints: pieces, tokens of Moses, tags of languages. It knows no
-weights."""
+"""The text side of imported checkpoints: pieces, tokens of Moses, tags of languages. Nothing here
+knows weights."""

@@ -37,8 +37,8 @@ def read_byte_pairs(folder: Path, size: int) -> bytes:
 
 
 def read_tokenizer_file(path: Path) -> bytes:
-    """A file of the library, which puts nothing around a text any more; raises ExportError if it
-    is none."""
+    """A file of the library, changed to put nothing around a text; raises ExportError if it is not
+    such a file."""
     content = json.dumps(read_json(path) | {"post_processor": None}, ensure_ascii=False)
     try:
         FastTokenizer.from_str(content)
@@ -65,8 +65,8 @@ def _joined(vocabulary: Path, merges: Path, tokenizer_config: Path) -> bytes:
 
 
 def _without_mask(content: bytes, size: int) -> bytes:
-    """The vocabulary without the mask where the embedding ends before it, as it does in models that
-    were trained on from one that had it."""
+    """The vocabulary without the mask, if the embedding ends before it. This is the case in models
+    whose training continued from one that had the mask."""
     tree = json.loads(content)
     added = [token for token in tree["added_tokens"] if token["content"] == _MASK]
     if not added or added[0]["id"] < size:

@@ -24,12 +24,12 @@ _TWO_LETTERS = {
     "tgl": "tl", "tha": "th", "tur": "tr", "ukr": "uk", "urd": "ur", "uzb": "uz", "vie": "vi",
     "xho": "xh", "yor": "yo", "zho": "zh", "zsm": "ms", "zul": "zu",
 }  # fmt: skip
-"""ISO 639-3 to ISO 639-1, where there are two letters."""
+"""ISO 639-3 to ISO 639-1, for languages with a two-letter code."""
 
 
 def short_code(code: str) -> str | None:
-    """The code of one language in ISO 639-1, with what stands behind it (`pt_br` is pt-br); None
-    if it is none, as names of families of languages are."""
+    """The ISO 639-1 code of a language with its suffix (`pt_br` is pt-br); None if the code is not
+    of one language, as names of language families are."""
     language, separator, rest = code.strip().replace("_", "-").partition("-")
     if len(language) != 2:
         known = _TWO_LETTERS.get(language.lower())
@@ -40,8 +40,8 @@ def short_code(code: str) -> str | None:
 
 
 def split_codes(option: str, given: str | None) -> tuple[str, ...]:
-    """The codes of a command's option, which commas separate; raises ExportError for what is no
-    code."""
+    """The codes in a command's option, separated by commas; raises ExportError for a part that is
+    not a code."""
     codes = tuple(dict.fromkeys(code.strip() for code in (given or "").split(",") if code.strip()))
     for code in codes:
         if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]+)*", code):
@@ -50,13 +50,13 @@ def split_codes(option: str, given: str | None) -> tuple[str, ...]:
 
 
 def is_tag(piece: str) -> bool:
-    """Whether a piece names a target language as Marian's do: >>fra<<."""
+    """Whether a piece names a target language in the form of Marian: >>fra<<."""
     return piece.startswith(">>") and piece.endswith("<<")
 
 
 def language_tags(written: Iterable[str]) -> dict[str, str]:
-    """The tags among the pieces of a vocabulary by the code of the language that each stands for,
-    of several for one language the first."""
+    """The tags among the pieces of a vocabulary by the code of their language; of several for one
+    language the first."""
     tags: dict[str, str] = {}
     for piece in filter(is_tag, written):
         tags.setdefault(short_code(piece[2:-2]) or piece[2:-2].replace("_", "-"), piece)
@@ -80,8 +80,8 @@ def marian_languages(
     target: CheckpointLanguage,
 ) -> Languages:
     """The languages of a model of Marian: the chosen ones, else those that its checkpoint names,
-    else, of the target, all of which the source's vocabulary has tags. Raises ExportError if
-    no language is known."""
+    else all target languages with a tag in the source's vocabulary. Raises ExportError if no
+    language is known."""
     read = choice.source or source.code
     tags = language_tags(source_written)
     if not read:
@@ -104,7 +104,7 @@ def marian_languages(
 
 
 def check_known(option: str, codes: Iterable[str], tags: Mapping[str, str]) -> None:
-    """Raise ExportError for a code that the option has, and that has no tag."""
+    """Raise ExportError for a code of the option that has no tag."""
     for code in codes:
         if code not in tags:
             raise ExportError(

@@ -1,5 +1,5 @@
-"""Codes of BPE beside a checkpoint whose texts were cut by subword-nmt or fastBPE, over Moses'
-tokens; what else was done to the texts stands in the vocabulary."""
+"""BPE codes beside a checkpoint whose texts were cut by subword-nmt or fastBPE, over Moses' tokens.
+The vocabulary shows the other steps of preparation."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def find_codes(source: Path, places: Iterable[Path]) -> tuple[Path, Path]:
 
 
 def read_codes(path: Path) -> str:
-    """The merges in a file of subword-nmt or fastBPE, as the first writes them. fastBPE writes no
-    version, and a count after each merge. Raises ExportError if it is neither."""
+    """The merges in a file of subword-nmt or fastBPE, in subword-nmt's form. fastBPE writes no
+    version, and a count after each merge. Raises ExportError if the file is neither."""
     try:
         lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
     except (OSError, ValueError) as error:

@@ -36,7 +36,7 @@ class Written:
 
 
 def one_pair(source: Path, choice: LanguageChoice, package: Mapping[str, Any]) -> Languages:
-    """The languages of the choice, else of what a package says of itself (`from_code`, `to_code`);
+    """The languages of the choice, else those that a package states (`from_code`, `to_code`);
     raises ExportError unless they are one pair."""
     codes = []
     for chosen, name, option in (
@@ -72,9 +72,9 @@ def find_pieces(
     languages: Languages,
     *places: Path,
 ) -> Pieces:
-    """The vocabulary with what cuts texts for it, which lies in one of the folders: the vocabulary
-    says whether it is SentencePiece or codes of BPE. `control` are the pieces that no text has.
-    Raises ExportError if it is not there."""
+    """The vocabulary with the file that cuts texts for it, found in one of the folders. The
+    vocabulary shows whether it belongs to SentencePiece or to BPE codes. `control` are the pieces
+    that no text has. Raises ExportError if the file is not there."""
     sides = (written.source, written.target)
     silent = [frozenset(i for i, piece in enumerate(side) if piece in control) for side in sides]
     found = dict.fromkeys((*places, source))
@@ -94,8 +94,8 @@ def find_pieces(
 def special_piece_ids(
     source: Path, written: Sequence[str], pieces: Mapping[str, str]
 ) -> dict[str, int]:
-    """The ids of special pieces, by what each is; raises ExportError for one that the vocabulary
-    does not have."""
+    """The ids of special pieces, by their role; raises ExportError for one that is not in the
+    vocabulary."""
     for piece in pieces.values():
         if piece not in written:
             raise ExportError(f"{source}: the piece {piece!r} is not in the vocabulary")

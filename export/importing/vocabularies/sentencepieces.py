@@ -11,7 +11,7 @@ from export.importing.pointers import refuse_pointer
 
 
 def read_sentencepiece(path: Path) -> SentencePieceProcessor:
-    """The model in a file; raises ExportError if there is none."""
+    """The SentencePiece model in a file; raises ExportError if it holds none."""
     refuse_pointer(path)
     try:
         return SentencePieceProcessor(model_file=str(path))
@@ -27,7 +27,7 @@ def pieces_of(model: SentencePieceProcessor) -> list[str]:
 
 def read_unigram(path: Path) -> tuple[list[tuple[str, float]], bytes]:
     """The pieces of a unigram model with their scores, and its compiled rules of normalisation;
-    raises ExportError if a file is none."""
+    raises ExportError if the file is not such a model."""
     proto = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
     proto.ParseFromString(read_sentencepiece(path).serialized_model_proto())
     if proto.trainer_spec.model_type != proto.trainer_spec.UNIGRAM:

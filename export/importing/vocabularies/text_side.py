@@ -31,7 +31,7 @@ TOKENIZER = "tokenizer.json"
 
 @dataclass(frozen=True)
 class TextSide:
-    """A vocabulary as it is used, and as a bundle holds it."""
+    """A vocabulary as it is used, and in the form that a bundle holds."""
 
     vocabulary: Vocabulary
     files: Mapping[str, bytes]
@@ -46,8 +46,8 @@ def text_side(
     *,
     source_end: bool = True,
 ) -> TextSide:
-    """The text side of a checkpoint at `source`, whose sources end with eos where `source_end`;
-    raises ExportError if a file of it is no such vocabulary."""
+    """The text side of a checkpoint at `source`, whose sources end with eos if `source_end` is set;
+    raises ExportError if one of its files is not such a vocabulary."""
     if isinstance(pieces, FastTokenizerFile):
         both = fast_vocabulary(pieces.content, vocab_size, special_ids, source)
         return TextSide(
@@ -66,8 +66,8 @@ def text_side(
 def fast_vocabulary(
     content: bytes, vocab_size: int, special_ids: SpecialIds, source: Path
 ) -> FastVocabulary:
-    """The vocabulary in the content of a file of the `tokenizers` library, which was read at
-    `source`; raises ExportError if it is none."""
+    """The vocabulary in a file of the `tokenizers` library with this content, which was read at
+    `source`; raises ExportError if it is not one."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / TOKENIZER
         path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Attention that skips what the mask hides; with the writing of the caches before it and the
+"""Fuses attention that skips masked positions, together with writing to the caches before it and
 rounding after it."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def fuse_attention(groups: Groups, node: NodeProto) -> None:
 
 
 def fuse_attention_by_head(groups: Groups, node: NodeProto) -> None:
-    """The same where caches are laid out by head [B,H,C,E], and so the new keys and values.
+    """The same for caches that are laid out by head [B,H,C,E], as are the new keys and values.
 
     before    projection -> Reshape -> Transpose -> Split -> ... -> Attention -> Transpose
                   -> Reshape [B,Q,D] -> QuantizeLinear
@@ -62,8 +62,8 @@ def fuse_attention_by_head(groups: Groups, node: NodeProto) -> None:
 def _written(
     groups: Groups, query: str, keys: str, values: str
 ) -> tuple[NodeProto, NodeProto, NodeProto] | None:
-    """The split of a projection and the writing of its parts to the caches, where a query, keys
-    and values come from these."""
+    """The split of a projection and the two nodes that write its parts to the caches, if query,
+    keys and values come from these."""
     split, key, value = (groups.producers.get(name) for name in (query, keys, values))
     if split is None or key is None or value is None:
         return None

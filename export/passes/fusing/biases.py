@@ -1,4 +1,4 @@
-"""Products of rows of 8 bits, with the bias that is added, or of a table that is turned."""
+"""Fuses products of 8-bit rows with the bias that is added to them, or with a transposed table."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from export.passes.fusing.groups import Groups
 
 
 def fuse_biases(groups: Groups, node: NodeProto) -> None:
-    """A product of rows of 8 bits and the bias after it.
+    """A product of 8-bit rows and the bias after it.
 
     before    u8, W s8, scales of rows and columns, zero point -> MatMulIntegerToFloat -> Add b
     after     u8, W s8, scales of rows and columns, zero point, b -> BiasedProduct
 
-    Of a table that is turned for it, it is BiasedTiedProduct.
+    With a table that is transposed for it, the result is BiasedTiedProduct.
     """
     bias = groups.bias_after(node.output[0])
     if bias is None or len(node.input) != 5 or node.input[2] in groups.constants:
@@ -26,7 +26,7 @@ def fuse_biases(groups: Groups, node: NodeProto) -> None:
 
 
 def fuse_tied_products(groups: Groups, node: NodeProto) -> None:
-    """A product with a table that ids are looked up in, too.
+    """A product with a table in which ids are also looked up.
 
     before    table s8 -> Transpose -> W; u8, W, scales of rows and columns, zero point
               -> MatMulIntegerToFloat

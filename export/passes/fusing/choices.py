@@ -1,4 +1,4 @@
-"""All that lies between logits and the tokens that are chosen from them."""
+"""Fuses all operators between logits and the tokens that are chosen from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TOP_TOKENS = ("top_scores", "top_tokens", "label_scores")
 _CANDIDATES = ("candidate_scores", "candidate_tokens", "candidate_parents", "label_scores")
 _SHORTLIST_CANDIDATES = _CANDIDATES[:3]
 _SHAPED = {"positions": "label_ids", "token_ids": "label_ids"}
-"""All are [B,Q]: where only their shape is read, one does for the others."""
+"""Inputs of shape [B,Q] that can replace each other where only their shape is read."""
 
 
 def fuse_candidates(groups: Groups, node: NodeProto) -> None:

@@ -1,4 +1,4 @@
-"""Local functions of a graph: a group of nodes as a body with names of its own."""
+"""Local functions of a graph: a group of nodes becomes a body with its own names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PUBLIC = {
     ("Attention", "softcap"): "cap",
     ("LayerNormalization", "epsilon"): "epsilon",
 }
-"""Attributes that a kernel must know, by the function's own names."""
+"""Attributes that a kernel must know, by the function's own names for them."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Call:
     inputs: Sequence[str]
     outputs: Sequence[str]
     same: Mapping[str, str] = field(default_factory=dict)
-    """Values that the body may have in the place of others."""
+    """Values that replace others in the body."""
     given: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     """Constants that become attributes: their name and value, by the constant's own name."""
 
@@ -68,7 +68,7 @@ def is_closed(function: FunctionProto) -> bool:
 
 
 class _Body:
-    """Copies of nodes whose values have names by their place in the body."""
+    """Copies of nodes; their values are named by their place in the body."""
 
     def __init__(self, call: Call, constants: Mapping[str, TensorProto]) -> None:
         self.nodes: list[NodeProto] = []

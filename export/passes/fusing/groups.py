@@ -1,7 +1,7 @@
-"""Groups of operators that the runtime's own kernels do in one go.
+"""Groups of operators that one of the runtime's own kernels computes at once.
 
-Each group becomes a local function of domain `macaron`, whose body is the group: where the kernels
-of serving/native are loaded ONNX Runtime runs these, everywhere else the body.
+Each group becomes a local function of domain `macaron`, whose body is the group. Where the kernels
+of serving/native are loaded, ONNX Runtime runs these; everywhere else it runs the body.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class RowRounding:
-    """Nodes that round the rows of a value to 8 bits, each by a scale of its own."""
+    """Nodes that round the rows of a value to 8 bits, each row by its own scale."""
 
     group: list[NodeProto]
     """The nodes, in the order in which they run."""
     rows: str
-    """The value [M,K] that they round, after Relu where that is in the group."""
+    """The value [M,K] that they round, after Relu if that is in the group."""
     signed: bool
-    """False if nothing is below zero, since it is what Relu gives."""
+    """False if nothing is below zero, because it is the output of Relu."""
     inputs: tuple[str, str, str]
-    """The zero points [M], the least peak, and what a peak is times for its scale."""
+    """The zero points [M], the smallest peak, and the factor from a peak to its scale."""
     outputs: tuple[str, str]
     """The rows of 8 bits and their scales [M,1]."""
 
 
 class Groups:
-    """A graph whose groups are looked for and replaced by calls."""
+    """A graph in which groups are found and replaced by calls."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.constants = {i.name: i for i in model.graph.initializer}
@@ -62,7 +62,7 @@ class Groups:
                 fuse_at(self, self.producers[name])
 
     def finish(self) -> None:
-        """Put the functions into the model; drop what is in their bodies alone."""
+        """Put the functions into the model, and remove the values that only their bodies use."""
         if not self._functions:
             return
         live = live_nodes(self._nodes, self.outputs)
@@ -80,12 +80,13 @@ class Groups:
         return node.op_type == "QuantizeLinear" and set(node.input[1:]) <= self.constants.keys()
 
     def row_rounding(self, node: NodeProto) -> RowRounding | None:
-        """The rounding of rows that ends with a QuantizeLinear; None if it is another.
+        """The rounding of rows that ends with a QuantizeLinear; None if the node belongs to another
+        rounding.
 
         x -> Abs -> ReduceMax -> Max -> Mul -> QuantizeLinear -> u8
                                             -> Unsqueeze -> scales
 
-        What Relu gives has no Abs; then Relu belongs to it.
+        Without Abs the values come from Relu; then Relu belongs to the group.
         """
         chain = self.chain_before(node.input[1], ("Mul", "Max", "ReduceMax"))
         if chain is None:
@@ -109,7 +110,7 @@ class Groups:
         return RowRounding([*group, columns[0]], rows, signed, inputs, outputs)
 
     def used_once(self, name: str) -> bool:
-        """Whether one node reads a value and nobody outside the graph does."""
+        """Whether exactly one node reads a value, which is not an output of the graph."""
         return name not in self.outputs and len(self.users[name]) == 1
 
     def chain_before(self, name: str, kinds: Sequence[str]) -> list[NodeProto] | None:
@@ -142,8 +143,8 @@ class Groups:
         return after[0], biases[0]
 
     def weight_of(self, product: NodeProto) -> tuple[list[NodeProto], list[str]]:
-        """The node that turns a table to be a product's weight, where there is one, and the
-        product's inputs with the table in the place of the weight.
+        """The node that transposes a table into a product's weight, if there is one, and the
+        product's inputs with the table in place of the weight.
 
         table [N,K] s8 -> Transpose -> W
         """
@@ -163,8 +164,8 @@ class Groups:
         return inside[::-1]
 
     def sized_by(self, value: str, group: Sequence[NodeProto]) -> dict[str, str]:
-        """Inputs of which a group reads the first size alone, where an input has the same one: a
-        program takes each size from whichever input has it."""
+        """Inputs of which a group reads only the first size, with another input that has the same
+        size: a program takes each size from whichever input has it."""
         first = _first_axes(self._graph)
         found = {}
         for name in first.keys() & {name for node in group for name in node.input}:
@@ -174,15 +175,15 @@ class Groups:
         return found
 
     def number(self, name: str) -> float | None:
-        """The value of a scalar constant; None if it is none."""
+        """The value of a scalar constant; None if the value is not one."""
         constant = self.constants.get(name)
         if constant is None or constant.dims:
             return None
         return float(numpy_helper.to_array(constant))
 
     def replace_rounded(self, group: list[NodeProto], call: Call) -> None:
-        """Replace a group and the rounding of its first output to 8 bits, where that is all it is
-        for."""
+        """Replace a group together with the 8-bit rounding of its first output, if that is the
+        output's only use."""
         found = self.chain_after(call.outputs[0], ("QuantizeLinear",))
         if found is not None and self.is_static_rounding(found[0]):
             (rounding,) = found
@@ -196,7 +197,7 @@ class Groups:
         self.replace(group, call)
 
     def replace_rounded_by_row(self, group: list[NodeProto], call: Call) -> None:
-        """The same where a value [1,M,D] is laid flat and its rows have a scale each."""
+        """The same for a value [1,M,D] that is made flat and whose rows each have a scale."""
         flat = self.chain_after(call.outputs[0], ("Reshape",))
         ends = self.users[flat[0].output[0]] if flat else []
         last = [user for user in ends if user.op_type == "QuantizeLinear"]
@@ -213,8 +214,8 @@ class Groups:
         self.replace([*group, *flat, *rounding.group], call)
 
     def replace(self, group: Sequence[NodeProto], call: Call) -> None:
-        """Put a call in the place of a group, whose nodes are in order; those that others need as
-        well stay, too. A group stays whose outputs are read before its last node."""
+        """Replace a group by a call. The nodes of the group are in order; those that others need
+        stay too. The group stays if its outputs are read before its last node."""
         if self._read_before(group[-1], group, call.outputs):
             return
         opsets = self._model.opset_import
@@ -227,7 +228,7 @@ class Groups:
         self._exchange(self._not_needed_elsewhere(group, call.outputs), group[-1], called)
 
     def _exchange(self, gone: set[str], end: NodeProto, called: NodeProto) -> None:
-        """Take out the nodes with these first outputs, and put another behind `end`."""
+        """Remove the nodes with these first outputs, and put another node after `end`."""
         place = (*self._places[end.output[0]], 1)
         nodes: list[NodeProto] = []
         for node in self._nodes:
@@ -257,13 +258,14 @@ class Groups:
     def _read_before(
         self, end: NodeProto, group: Sequence[NodeProto], outputs: Sequence[str]
     ) -> bool:
-        """Whether nodes that stand before `end`, and are not of the group, read its outputs."""
+        """Whether nodes before `end` that are not in the group read its outputs."""
         ours = {node.output[0] for node in group}
         readers = {user.output[0] for value in outputs for user in self.users[value]} - ours
         return any(self._places[name] < self._places[end.output[0]] for name in readers)
 
     def _not_needed_elsewhere(self, group: Sequence[NodeProto], outputs: Sequence[str]) -> set[str]:
-        """First outputs of the nodes that go: what others need stays, and what that needs."""
+        """First outputs of the nodes that can be removed; nodes that others need, and their inputs,
+        stay."""
         ours = {node.output[0] for node in group}
         for node in reversed(group):
             values = [value for value in node.output if value not in outputs]
@@ -281,11 +283,11 @@ def _first_axes(graph: onnx.GraphProto) -> dict[str, str]:
 
 
 def _reads_first(node: NodeProto) -> bool:
-    """Whether a node gives the first size of what it reads, and no other."""
+    """Whether a node returns only the first size of its input."""
     bounds = (integer_attribute(node, "start"), integer_attribute(node, "end"))
     return node.op_type == "Shape" and bounds == (0, 1)
 
 
 def integer_attribute(node: NodeProto, name: str) -> int:
-    """An integer attribute of a node; 0 where there is none."""
+    """An integer attribute of a node; 0 if there is none."""
     return next((int(a.i) for a in node.attribute if a.name == name), 0)

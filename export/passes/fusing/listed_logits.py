@@ -8,7 +8,7 @@ from export.passes.fusing.functions import Call
 from export.passes.fusing.groups import Groups
 
 COLUMNS = "columns"
-"""The input that a step graph has where it chooses from shortlists."""
+"""The extra input of a step graph that chooses from shortlists."""
 _LISTED = (
     ("Transpose", "Gather"),
     ("Transpose", "Split", "Gather"),
@@ -19,7 +19,7 @@ product is of floats, of parts of them, or of integers."""
 
 
 def fuse_listed_logits(groups: Groups, node: NodeProto) -> None:
-    """Gather and multiply in one.
+    """Gather and multiply at once.
 
     before    columns -> Gather E -> Transpose -> MatMul x
     after     x, E, columns -> ShortlistLogits
@@ -41,7 +41,7 @@ def fuse_listed_logits(groups: Groups, node: NodeProto) -> None:
 
 
 def _fuse_floats(groups: Groups, product: NodeProto, chain: list[NodeProto]) -> None:
-    """The product, or the sum of products of parts of which this one is the first."""
+    """Fuse the product; if it is the first of products of parts, fuse their sum."""
     rows, output = product.input[0], product.output[0]
     if len(chain) == 3:
         rows = groups.producers[rows].input[0]
@@ -69,7 +69,7 @@ def _fuse_integers(groups: Groups, product: NodeProto, chain: list[NodeProto]) -
 
 
 def _replace(groups: Groups, group: list[NodeProto], call: Call) -> None:
-    """Put a call in the place of a group and of the bias that follows it, if one does."""
+    """Replace a group and the bias that follows it, if there is one, by a call."""
     added = groups.chain_after(call.outputs[0], ("Add",))
     biases = groups.chain_before(added[0].input[1], ("Unsqueeze", "Gather")) if added else None
     if added is not None and biases is not None and biases[1].input[1] == COLUMNS:

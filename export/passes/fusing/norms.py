@@ -9,13 +9,13 @@ from export.passes.fusing.groups import Groups
 
 
 def fuse_norms(groups: Groups, node: NodeProto) -> None:
-    """A residual, its norm and the rounding of that.
+    """A residual, its norm and the norm's rounding.
 
     before    x -> Add y -> LayerNormalization -> QuantizeLinear -> u8
     after     x, y -> AddNormQuantize -> u8, x + y          the residual goes on (pre-norm)
               x, y -> AddPostNormQuantize -> u8, norm       the norm goes on (post-norm)
 
-    Where rows have a scale each it is ...QuantizeRows, which gives the scales, too.
+    If each row has a scale, it is ...QuantizeRows, which also gives the scales.
     """
     norm = groups.producers.get(node.input[0])
     add = None if norm is None else _residual(groups, norm)
@@ -45,7 +45,7 @@ def fuse_norms(groups: Groups, node: NodeProto) -> None:
 
 
 def fuse_post_norms(groups: Groups, node: NodeProto) -> None:
-    """A residual and its norm, where nothing else needs the residual.
+    """A residual and its norm, if nothing else needs the residual.
 
     before    x -> Add y -> LayerNormalization
     after     x, y -> AddPostNorm
@@ -69,7 +69,7 @@ def _residual(groups: Groups, norm: NodeProto) -> NodeProto | None:
 
 
 def _leads_to(groups: Groups, start: str, end: str) -> bool:
-    """Whether a value comes of another by way of its shape."""
+    """Whether a value depends on another through the shape of the latter."""
     chain = groups.chain_before(end, ("Expand",))
     shape = groups.producers.get(chain[0].input[1]) if chain else None
     return shape is not None and start in shape.input

@@ -1,4 +1,4 @@
-"""Attention on packed texts: what puts them apart and together again goes with it."""
+"""Fuses attention on packed texts together with the operators that unpack and pack them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def fuse_packed_attention(groups: Groups, node: NodeProto) -> None:
                   -> Gather (rows) -> QuantizeLinear
     after     qkv, places, c, mask, rows -> PackedAttentionQuantize -> u8
 
-    Where rows have a scale each it is PackedAttentionQuantizeRows, which gives the scales, too;
-    without rounding it has no Quantize.
+    If each row has a scale, it is PackedAttentionQuantizeRows, which also gives the scales; without
+    rounding it has no Quantize.
     """
     if len(node.input) != 4 or len(node.output) != 1 or not integer_attribute(node, "q_num_heads"):
         return

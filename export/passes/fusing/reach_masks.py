@@ -1,4 +1,4 @@
-"""Masks of what a layer reaches."""
+"""Fuses the masks of the positions that a layer can reach."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from export.passes.fusing.groups import Groups
 
 
 def fuse_reach_masks(groups: Groups, node: NodeProto) -> None:
-    """`visible`, and from 0 to so many positions back.
+    """The mask `visible`, limited to a number of positions back from the query.
 
     before    positions - slot positions -> GreaterOrEqual 0 -> And -> Where (0, -inf) -> Add
                                          -> Less reach --------^              visible --^

@@ -1,4 +1,4 @@
-"""Rounding to 8 bits with a scale for each row, and rounding of what GELU gives."""
+"""Fuses rounding to 8 bits with a scale for each row, also of the output of GELU."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from export.passes.fusing.groups import Groups
 
 
 def fuse_row_rounding(groups: Groups, node: NodeProto) -> None:
-    """The scales of rows and their rounding by these; with GELU, where that is all it is for.
+    """The scales of rows and the rounding by them; with GELU, if its output has no other use.
 
     before    x -> Gelu -> Abs -> ReduceMax -> Max -> Mul -> QuantizeLinear -> u8
                                                           -> Unsqueeze -> scales
     after     x, zero points, least peak, level -> GeluQuantizeRows -> u8, scales
 
-    Without GELU it is QuantizeRows, and with a Relu in its place QuantizeReluRows: then there is no
-    Abs, since nothing is below zero.
+    Without GELU it is QuantizeRows. With a Relu in its place it is QuantizeReluRows, which has no
+    Abs because nothing is below zero.
     """
     rounding = groups.row_rounding(node)
     if rounding is None:

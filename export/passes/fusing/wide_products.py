@@ -9,13 +9,13 @@ from export.passes.fusing.groups import Groups
 
 
 def fuse_wide_rounding(groups: Groups, node: NodeProto) -> None:
-    """Rows that are rounded, and what that leaves, which is rounded too.
+    """The rounding of rows, and the rounding of the rest that it leaves.
 
     before    x -> rounding of rows -> u8, scales -> Cast -> Sub 128 -> Mul -> Sub from x
               -> rounding of rows -> u8, scales; both u8 -> Concat; both scales -> Concat
     after     x, zero points, least peak, level -> QuantizeRowsTwice -> u8 [2M,K], scales [2M,1]
 
-    With a Relu before, so that nothing is below zero, it is QuantizeReluRowsTwice.
+    With a Relu before, after which nothing is below zero, it is QuantizeReluRowsTwice.
     """
     ends = [groups.producers.get(name) for name in node.input]
     if len(ends) != 2 or any(end is None or end.op_type != "QuantizeLinear" for end in ends):
@@ -33,13 +33,13 @@ def fuse_wide_rounding(groups: Groups, node: NodeProto) -> None:
 
 
 def fuse_wide_products(groups: Groups, node: NodeProto) -> None:
-    """A product of rows and of what their rounding left, added up, with its bias.
+    """A product of rows and of the rest that their rounding left, added up, with its bias.
 
     before    u8 [2M,K], W s8, scales of rows and columns, zero point -> MatMulIntegerToFloat
               -> Split -> Add -> [M,N] -> Add b
     after     u8, W s8, scales of rows and columns, zero point, b -> BiasedWideProduct
 
-    Without a bias it is WideProduct; of a table that is turned for it, TiedWideProduct.
+    Without a bias it is WideProduct; with a table that is transposed for it, TiedWideProduct.
     """
     split = groups.chain_after(node.output[0], ("Split",))
     total = groups.chain_after(split[0].output[0], ("Add",)) if split else None

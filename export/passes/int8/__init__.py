@@ -1,1 +1,1 @@
-"""Passes that put integer products in the place of those in fp32."""
+"""Passes that replace fp32 products by integer products."""

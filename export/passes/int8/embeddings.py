@@ -13,7 +13,7 @@ from export.passes.int8.rewriting import Rewriting
 
 
 def lower_embeddings(graph: Rewriting, node: NodeProto) -> bool:
-    """Look up int8 rows and give them back their scale.
+    """Look up int8 rows and multiply them by their scale.
 
     before    ids -> Gather E [V,D] f32
     int8      ids -> Gather E [V,D] s8 -> Cast -> Mul

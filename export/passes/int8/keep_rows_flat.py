@@ -1,4 +1,4 @@
-"""Operators that treat each row alone, on flat values."""
+"""Operators that treat each row separately, on flat values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def keep_rows_flat(graph: Rewriting, node: NodeProto) -> bool:
         before    [B,Q,K] -> MatMul -> Relu -> MatMul -> [B,Q,N]
         after     [B,Q,K] -> Reshape -> [M,K] -> Gemm -> Relu -> Gemm -> [M,N] -> Reshape -> [B,Q,N]
 
-    What ReLU gave is remembered: it needs no sign in int8.
+    The output of ReLU is remembered: it needs no sign in int8.
     """
     if node.op_type not in _ROW_OPERATORS or not graph.treats_rows_alike(node):
         return False
@@ -33,7 +33,7 @@ def keep_rows_flat(graph: Rewriting, node: NodeProto) -> bool:
 
 
 def drop_reshapes(graph: Rewriting, node: NodeProto) -> bool:
-    """Forget a reshape that leaves the last axis, and with it the order of rows, as it is.
+    """Drop a reshape that keeps the last axis, and so the order of rows.
 
     before    [B*S,Q,D] -> Reshape -> [B,S,Q,D] -> LayerNormalization
     after     [M,D] -> LayerNormalization

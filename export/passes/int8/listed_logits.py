@@ -34,7 +34,7 @@ def lower_listed_logits(graph: Rewriting, node: NodeProto) -> bool:
               columns -> Gather scales -> Unsqueeze -> Mul the rows' scale -> Mul <-----|
     16 bits   the same twice, and both added up
 
-    With a bias [V] behind the columns:
+    With a bias [V] after the columns:
 
               columns -> Gather b -> Unsqueeze -> Add the product -> [B,Q,L]
     """
@@ -69,7 +69,7 @@ def _multiply_int8(
     key: bytes,
     output: str,
 ) -> None:
-    """The product with an int8 table, each of whose rows has a scale."""
+    """The product with an int8 table whose rows each have a scale."""
     rows, table, columns = node.input[:3]
     rows_s8 = graph.constant(np.ascontiguousarray(table_s8_VD), f"{table}_s8")
     scales = graph.constant(scale_V, f"{table}_column_scale")
@@ -97,8 +97,8 @@ def _multiply_int8(
 def _quantized_rows(
     graph: Rewriting, rows: str, output: str, key: bytes
 ) -> list[tuple[str, str, str]]:
-    """The rows [B,Q,D] as u8, their scale or scales, and their zero point; with 16 bits there are
-    two of each, whose products are to be added up."""
+    """The rows [B,Q,D] as u8, their scale or scales, and their zero point. With 16 bits there are
+    two of each, whose products are added up."""
     range_ = graph.ranges.get(key)
     if range_ is not None:
         graph.give_shape(rows)
@@ -114,10 +114,10 @@ def _quantized_rows(
 
 
 def _sum_products(graph: Rewriting, rows: str, own: str, output: str) -> None:
-    """[B,Q,D] times the transposed [B,L,D], a part of D after the other.
+    """Multiply [B,Q,D] by the transposed [B,L,D], one part of D after the other.
 
-    ONNX Runtime sums up to so many inputs in one order, and more by the number of columns and
-    threads: a sentence's bits would depend on its batch.
+    ONNX Runtime sums up to `_IN_ORDER` inputs in one order, and more of them in an order that
+    depends on the numbers of columns and threads: a sentence's bits would depend on its batch.
     """
     width = graph.shapes[rows][-1]
     assert isinstance(width, int)

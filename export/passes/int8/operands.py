@@ -66,9 +66,9 @@ def row_parts(graph: Rewriting, name: str, axes: Shape) -> list[tuple[str, str]]
     """The results of `quantize_rows` for a flat value; if activations have 16 bits, also for the
     rest that its rounding leaves. The products of all parts are to be added up.
 
-      before    x [M,K]
-      after     x -> u8 rows and their scales -> Cast -> Sub 128 -> Mul -> Sub from x -> u8 rows and
-                their scales
+    before    x [M,K]
+    after     x -> u8 rows and their scales -> Cast -> Sub 128 -> Mul -> Sub from x -> u8 rows and
+              their scales
     """
     rest = f"{name}_rest"
     u8, scales = quantize_rows(graph, name, axes)
@@ -84,10 +84,10 @@ def row_parts(graph: Rewriting, name: str, axes: Shape) -> list[tuple[str, str]]
 
 
 def quantize_weight(graph: Rewriting, name: str) -> tuple[str, str, bytes]:
-    """s8 columns [K,N], their scales [N], and what names them in `ranges` and `exact`.
+    """The s8 columns [K,N], their scales [N], and their key in `ranges` and `exact`.
 
-    Columns that are the rows of a table, as where input and output pieces have the same vectors,
-    are the table, turned: its numbers are in the graph once.
+    Columns that are the rows of a table, as with shared vectors of input and output pieces, are
+    made by transposing the table, so that its numbers are in the graph once.
     """
     if name not in graph.weights:
         # A factor changes the scales, not the levels: the key must be that of the model.

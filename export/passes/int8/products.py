@@ -17,7 +17,7 @@ from export.passes.int8.rewriting import Rewriting
 
 
 def lower_products(graph: Rewriting, node: NodeProto) -> bool:
-    """Make one product of a matrix product and the bias that follows it.
+    """Join a matrix product and the bias that follows it into one product.
 
         before        [B,Q,K] -> MatMul W -> Add b
         fp32          [M,K] -> Gemm (W, b)
@@ -43,7 +43,7 @@ def lower_products(graph: Rewriting, node: NodeProto) -> bool:
 
 
 def _take_bias(graph: Rewriting, product: str) -> tuple[str, str]:
-    """The value that a product with its bias gives, and the bias; "" where it has none."""
+    """The output of a product with its bias, and the bias, which is "" if there is none."""
     users = graph.users[product]
     if len(users) == 1 and users[0].op_type == "Add" and product not in graph.outputs:
         other = [name for name in users[0].input if name != product]
@@ -86,7 +86,7 @@ def _multiply_by_row(graph: Rewriting, node: NodeProto, output: str, bias: str) 
 
 
 def _stack(graph: Rewriting, rows: str, parts: Sequence[tuple[str, str]]) -> tuple[str, str]:
-    """All rows of 8 bits behind one another, and their scales; made once for all products."""
+    """All 8-bit rows concatenated, and their scales; made once for all products."""
     u8, scales = f"{rows}_all_u8", f"{rows}_all_scales"
     if not graph.is_shaped(u8):
         axis_0 = [helper.make_attribute("axis", 0)]

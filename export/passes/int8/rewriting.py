@@ -23,7 +23,7 @@ from export.passes.fold_scalars import Scaled
 
 Shape = tuple[str | int, ...]
 Rule = Callable[["Rewriting", NodeProto], bool]
-"""Writes what a node becomes and returns True, or leaves it to the rules after it."""
+"""Writes the replacement of a node and returns True, or leaves the node to the rules after it."""
 
 
 class Rewriting:
@@ -38,7 +38,8 @@ class Rewriting:
         flat_outputs: frozenset[str],
         products: Products,
     ) -> None:
-        """`scaled` says what `fold_scalars` did; the others are arguments of `lowering.lower`."""
+        """`scaled` is the result of `fold_scalars`; the others are arguments of
+        `lowering.lower`."""
         self.int8, self.wide = int8, products.wide
         self.ranges, self.exact = products.ranges or {}, products.exact
         self.scaled, self.flat_outputs = scaled, flat_outputs
@@ -48,7 +49,7 @@ class Rewriting:
         self.relu_inputs: dict[str, str] = {}
         """The input of each ReLU, by the name of its output, which is never negative."""
         self.covered: set[str] = set()
-        """Outputs of nodes that are part of what an earlier one has become."""
+        """Outputs of nodes that have been replaced together with an earlier node."""
         self.quantized: dict[str, tuple[str, str]] = {}
         """The u8 rows and the scales of values, made once for all products that read them."""
         self.weights: dict[str, tuple[str, str, bytes]] = {}
@@ -67,8 +68,8 @@ class Rewriting:
         self._names = (name for name in map("n{}".format, itertools.count()) if name not in given)
 
     def run(self, rules: Sequence[Rule]) -> onnx.ModelProto:
-        """The new graph, in which the first rule that knows a node says what becomes of it; nodes
-        that none knows stay."""
+        """The new graph: the first rule that knows a node replaces it, and nodes that no rule knows
+        stay."""
         for node in self._model.graph.node:
             if node.output[0] in self.covered or any(rule(self, node) for rule in rules):
                 continue
@@ -97,7 +98,7 @@ class Rewriting:
         return output
 
     def append(self, node: NodeProto) -> None:
-        """Write a node as it is."""
+        """Write a node unchanged."""
         self._nodes.append(node)
 
     def constant(self, value: NDArray[np.generic] | np.generic, name: str) -> str:
@@ -119,14 +120,15 @@ class Rewriting:
         return True
 
     def runs_flat(self, node: NodeProto, output: str = "") -> bool:
-        """Whether an operator works on [M,*]: always, but for static int8 activations, which need
-        no rows; there only on what exists flat alone or must be put out so."""
+        """Whether an operator works on [M,*]. It always does, except with static int8 activations,
+        which need no rows: then only if an input exists only in flat form, or if the output must be
+        flat."""
         if not self.ranges or output in self.flat_outputs:
             return True
         return any(name in self._flat and name not in self._shaped for name in node.input)
 
     def take(self, name: str, *, flat: bool) -> str:
-        """An input in one form or the other; constants have but one."""
+        """An input in flat form or in its own shape; constants have only one form."""
         return self.flatten(name) if flat and name not in self.constants else name
 
     def put(self, name: str, *, flat: bool) -> str:
@@ -150,7 +152,7 @@ class Rewriting:
         return self._flat[name]
 
     def share_flat(self, name: str, other: str) -> None:
-        """Let one value's flat form be that of another, whose rows are in the same order."""
+        """Make the flat form of one value that of another, whose rows are in the same order."""
         self._flat[name] = self.flatten(other)
 
     def mark_shaped(self, *names: str) -> None:
@@ -201,7 +203,7 @@ class Rewriting:
         return name
 
     def _written(self) -> onnx.ModelProto:
-        """The new graph: what its outputs need, and the constants that are read."""
+        """The new graph: the nodes that its outputs need, and the constants that are read."""
         graph = self._model.graph
         used = {name for node in self._nodes for name in node.input}
         constants = {**self.constants, **self._new}
@@ -224,7 +226,7 @@ class Rewriting:
         )
 
     def _described_outputs(self) -> list[onnx.ValueInfoProto]:
-        """The graph's outputs, with two axes where they are flat."""
+        """The graph's outputs; flat ones have two axes."""
         return [
             helper.make_tensor_value_info(
                 o.name, o.type.tensor_type.elem_type, (None, self.shapes[o.name][-1])

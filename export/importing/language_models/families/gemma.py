@@ -65,7 +65,7 @@ _PICTURES = re.compile(r"(model\.)?(vision_tower|multi_modal_projector)\.")
 """The beginning of the names of tensors that read pictures, in newer and in older files."""
 _TEXTS = re.compile(r"^(model\.language_model|language_model\.model)\.")
 _IDS = {"bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0}
-"""Unless a file says otherwise: beside its `text_config`, or in it."""
+"""Default special ids; a file may give others beside its `text_config`, or in it."""
 _LEFT_OUT = {
     "vocab_size": 262_208,
     "hidden_size": 2304,
@@ -74,14 +74,14 @@ _LEFT_OUT = {
     "num_attention_heads": 8,
     "max_position_embeddings": 131_072,
 }
-"""Sizes that `transformers` does not write into a `text_config`, since they are its defaults."""
+"""Sizes that `transformers` leaves out of a `text_config` because they are its defaults."""
 GLOBAL_BASE, LOCAL_BASE = 1_000_000.0, 10_000.0
 """Bases of rotary positions in Gemma 3, in layers that see all positions and in layers that see a
 window."""
 
 
 def read_gemma2(folder: Path) -> ImportedLanguageModel:
-    """Read a folder of a Gemma 2; raises ExportError, with file and entry, for what is not
+    """Read a folder of a Gemma 2; raises ExportError, with file and entry, if something is not
     supported."""
     options = read_options(folder)
     sizes, longest = _read_sizes(options)
@@ -94,14 +94,15 @@ def read_gemma2(folder: Path) -> ImportedLanguageModel:
 
 
 def read_gemma3(folder: Path) -> ImportedLanguageModel:
-    """Read a folder of a Gemma 3 that reads texts alone; raises ExportError, with file and entry,
-    for what is not supported."""
+    """Read a folder of a Gemma 3 that reads only texts; raises ExportError, with file and entry, if
+    something is not supported."""
     return _read_gemma3(folder, read_options(folder), "Gemma 3")
 
 
 def read_gemma3_with_pictures(folder: Path) -> ImportedLanguageModel:
-    """Read the text part of a folder of a Gemma 3 that sees pictures, too. What reads pictures is
-    left out. Raises ExportError, with file and entry, for what is not supported."""
+    """Read the text part of a folder of a Gemma 3 that also sees pictures; the parts that read
+    pictures are left out. Raises ExportError, with file and entry, if something is not
+    supported."""
     whole = read_options(folder)
     whole.must_be(True, "tie_word_embeddings")
     whole.must_be(False, "is_encoder_decoder")
@@ -115,7 +116,7 @@ def read_gemma3_with_pictures(folder: Path) -> ImportedLanguageModel:
 
 
 def _without_pictures(folder: Path) -> Weights:
-    """The weights of the text part, by the names that a model for texts alone has."""
+    """The weights of the text part, under the names that they have in a model for texts only."""
 
     def name(old: str) -> str | None:
         if _PICTURES.match(old):
@@ -160,7 +161,7 @@ def _read_sizes(options: Options) -> tuple[dict[str, Any], int]:
 
 
 def _caps(options: Options, *, attention: float, logits: float) -> dict[str, Any]:
-    """The soft caps, where null is none; the given ones are the family's defaults."""
+    """The soft caps; null stands for no cap. The given ones are the family's defaults."""
     return {
         "attention_soft_cap": float(options.given("attn_logit_softcapping", attention) or 0.0),
         "logit_soft_cap": float(options.given("final_logit_softcapping", logits) or 0.0),
@@ -168,8 +169,8 @@ def _caps(options: Options, *, attention: float, logits: float) -> dict[str, Any
 
 
 def both_rotary(options: Options, kinds: list[str]) -> dict[str, Any]:
-    """Rotary positions of layers that see all, which may be scaled, and of those with a window,
-    which may not: given by kind of layer, or as older files have them."""
+    """Rotary positions of layers that see all positions, which may be scaled, and of layers with a
+    window, which may not: given by kind of layer, or in the form of older files."""
     local = float(options.get("rope_local_base_freq", LOCAL_BASE))
     name, rope = rotary_options(options)
     if rope.keys() & {FULL, SLIDING}:
@@ -197,8 +198,8 @@ def _read(
     longest: int,
     weights_of: Callable[[Path], Weights] = read_weights,
 ) -> ImportedLanguageModel:
-    """Scores are divided by the root of a number of its own, not of a head's width: by what that is
-    more or less, queries are multiplied."""
+    """Read a decoder whose scores are divided by the root of the option `query_pre_attn_scalar`,
+    not of a head's width. Queries are multiplied to make up for the difference."""
     scalar = options.get("query_pre_attn_scalar", 256)
     read = read_decoder(folder, options, sizes, names, kind, longest, _HARMLESS, weights_of)
     scale_queries(read, math.sqrt(read.model.config.head_width / scalar))
@@ -206,7 +207,7 @@ def _read(
 
 
 def scale_queries(read: ImportedLanguageModel, factor: float) -> None:
-    """Multiply queries by a factor, where they are normalised in the gains of that."""
+    """Multiply queries by a factor: in the gains of their norm if they are normalised."""
     if factor == 1.0:
         return
     config, state = read.model.config, read.model.state_dict()

@@ -24,7 +24,7 @@ ACTIVATIONS |= {"relu": "relu", "silu": "silu", "swish": "silu"}
 
 
 def read_gpt2(folder: Path) -> ImportedLanguageModel:
-    """Read a folder of GPT-2; raises ExportError, with file and entry, for what is not
+    """Read a folder of GPT-2; raises ExportError, with file and entry, if something is not
     supported."""
     options, generation = read_options(folder), generation_options(folder)
     sizes = _read_sizes(options)

@@ -20,7 +20,8 @@ from export.importing.model import read_options
 
 
 def _by_part(rows: Tensor, heads: int) -> Tensor:
-    """Rows of the query, the key and the value of each head in turn, to all queries first."""
+    """Reorder rows, which hold the query, the key and the value of each head in turn, so that all
+    queries come first, then all keys and all values."""
     by_head = rows.reshape(heads, 3, len(rows) // (3 * heads), *rows.shape[1:])
     return by_head.transpose(0, 1).reshape(rows.shape)
 
@@ -41,8 +42,8 @@ _HARMLESS = ("hidden_dropout", "classifier_dropout", "is_decoder")
 
 
 def read_gpt_neox(folder: Path) -> ImportedLanguageModel:
-    """Read a folder of a GPT-NeoX or a Pythia; raises ExportError, with file and entry, for what is
-    not supported."""
+    """Read a folder of a GPT-NeoX or a Pythia; raises ExportError, with file and entry, if something
+    is not supported."""
     options = read_options(folder)
     dim, heads = options.integer("hidden_size"), options.integer("num_attention_heads")
     activation = options.must("hidden_act", *ACTIVATIONS, default="gelu")
@@ -67,8 +68,7 @@ def read_gpt_neox(folder: Path) -> ImportedLanguageModel:
 
 
 def _read_rotary(options: Options, width: int) -> dict[str, Any]:
-    """Rotary positions, of which older files give the base and the share of a head by names of
-    their own."""
+    """Rotary positions. Older files give the base and the share of a head under other names."""
     base, share = options.get("rotary_emb_base", 10000.0), options.get("rotary_pct", 0.25)
     share = options.get("partial_rotary_factor", share)
     name, rope = rotary_options(options)

@@ -1,5 +1,5 @@
-"""Llama and what is built as it is (Touvron et al. 2023; Jiang et al. 2023, "Mistral 7B"), from
-Hugging Face `transformers`."""
+"""Llama and models of the same architecture (Touvron et al. 2023; Jiang et al. 2023, "Mistral 7B"),
+from Hugging Face `transformers`."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ NAMES = Names(
 
 
 def read_llama(folder: Path) -> ImportedLanguageModel:
-    """Read a folder of a Llama or a Mistral; raises ExportError, with file and entry, for what is
-    not supported."""
+    """Read a folder of a Llama or a Mistral; raises ExportError, with file and entry, if something
+    is not supported."""
     options = read_options(folder)
     sizes = read_sizes(options)
     dim, heads = sizes["model_dim"], sizes["num_heads"]

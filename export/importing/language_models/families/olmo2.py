@@ -23,8 +23,8 @@ NAMES = replace(
 
 
 def read_olmo2(folder: Path) -> ImportedLanguageModel:
-    """Read a folder of an OLMo 2, which normalises what sublayers add, and queries and keys over
-    all heads; raises ExportError, with file and entry, for what is not supported."""
+    """Read a folder of an OLMo 2, which normalises the outputs of sublayers, and queries and keys
+    over all heads; raises ExportError, with file and entry, if something is not supported."""
     options = read_options(folder)
     sizes = read_sizes(options, eps=1e-5)
     options.must("hidden_act", "silu", default="silu")

@@ -33,14 +33,15 @@ NAMES = Names(
 )
 _LONG = ("longrope", "su")
 _TRAINED = 4096
-"""Positions of the first training, unless the options say otherwise."""
+"""Default number of positions of the first training."""
 _OLD = "yarn"
 """The name of `longrope` in early files; `transformers` reads it as `longrope` too."""
 
 
 def read_phi3(folder: Path) -> ImportedLanguageModel:
-    """Read a folder of a Phi-3 or a Phi-4; raises ExportError, with file and entry, for what is not
-    supported. Code beside it, which `auto_map` names, is not run: the family is known here."""
+    """Read a folder of a Phi-3 or a Phi-4; raises ExportError, with file and entry, if something is
+    not supported. Code beside it, which `auto_map` names, is not run, because the family is known
+    here."""
     options = read_options(folder)
     sizes = read_sizes(options, eps=1e-5)
     options.must("hidden_act", "silu", default="silu")
@@ -60,12 +61,12 @@ def read_phi3(folder: Path) -> ImportedLanguageModel:
 def _read_rotary(
     options: Options, sizes: dict[str, Any], longest: int
 ) -> tuple[dict[str, Any], int, float]:
-    """The sizes of rotary positions, how many tokens may be read with them, and the factor of what
-    is turned.
+    """The sizes of rotary positions, the number of tokens that may be read with them, and the
+    factor of turned queries and keys.
 
-    Long models turn by other factors for texts longer than those of their first training: what
-    stands before such a text's end is turned otherwise than in a shorter one, so that caches would
-    have to be computed again. They read as much as the short factors are for.
+    Long models use other factors for texts longer than those of their first training. Positions
+    before the end of such a text would be turned differently than in a shorter text, so caches
+    would have to be computed again. So they read only as much as the short factors are for.
     """
     name, rope = rotary_options(options)
     partial = options.get("partial_rotary_factor", 1.0)

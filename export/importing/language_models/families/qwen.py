@@ -27,7 +27,7 @@ NORMED_NAMES = replace(
 
 def read_qwen2(folder: Path) -> ImportedLanguageModel:
     """Read a folder of a Qwen2, a Llama with biases of queries, keys and values; raises
-    ExportError, with file and entry, for what is not supported."""
+    ExportError, with file and entry, if something is not supported."""
     options = read_options(folder)
     sizes = read_sizes(options, kv_heads=32)
     options.must("hidden_act", "silu", default="silu")
@@ -40,7 +40,7 @@ def read_qwen2(folder: Path) -> ImportedLanguageModel:
 
 def read_qwen3(folder: Path) -> ImportedLanguageModel:
     """Read a folder of a Qwen3, with norms of the queries and keys of each head; raises
-    ExportError, with file and entry, for what is not supported."""
+    ExportError, with file and entry, if something is not supported."""
     options = read_options(folder)
     sizes = read_sizes(options, kv_heads=32)
     options.must("hidden_act", "silu", default="silu")

@@ -27,7 +27,7 @@ BASE = 2_000_000.0
 
 def read_smollm3(folder: Path) -> ImportedLanguageModel:
     """Read a folder of a SmolLM3, a Llama some of whose layers have no positions; raises
-    ExportError, with file and entry, for what is not supported."""
+    ExportError, with file and entry, if something is not supported."""
     options = read_options(folder)
     sizes = read_sizes(options, tied=True, kv_heads=4)
     options.must("hidden_act", "silu", default="silu")
@@ -62,8 +62,8 @@ def _turned_layers(options: Options, count: int) -> tuple[int, ...]:
 
 
 def _windows(options: Options, turned: tuple[int, ...]) -> dict[str, Any]:
-    """Layers without positions see a window where `use_sliding_window` says so, or as `layer_types`
-    has it."""
+    """The windows of layers without positions, if `use_sliding_window` is set, or as `layer_types`
+    says."""
     used, width = options.get("use_sliding_window", False), options.get("sliding_window")
     sliding = used and width is not None
     default = [SLIDING if sliding and not each else FULL for each in turned]

@@ -1,5 +1,4 @@
-"""The architectures that files of GGUF have names for, of those that are read: what their headers
-and tensors say."""
+"""The architectures of GGUF files that can be read, with their headers and tensors."""
 
 from __future__ import annotations
 
@@ -77,7 +76,7 @@ class Architecture:
 def read_sizes(
     header: GgufHeader, architecture: Architecture, vocab_size: int
 ) -> tuple[Sizes, int]:
-    """The sizes of the model, and how many tokens it may read."""
+    """The sizes of the model, and the number of tokens that it may read."""
     scaling = header.must("rope.scaling.type", "none", "linear", _YARN, default="none")
     header.get("rope.scaling.finetuned")  # changes nothing
     header.must("expert_count", 0, default=0)
@@ -112,14 +111,14 @@ def read_sizes(
 
 
 def scale_by_yarn(header: GgufHeader, read: ImportedLanguageModel) -> None:
-    """Multiply queries and keys as YaRN does, where positions are scaled by it."""
+    """Multiply queries and keys as YaRN does, if it scales the positions."""
     if header.get("rope.scaling.type") == _YARN:
         factor = temperature(header.need("rope.scaling.factor", float), 1.0)
         scale_turned(read, factor * header.get("rope.scaling.attn_factor", 1.0))
 
 
 def _yarn_numbers(header: GgufHeader, sizes: Sizes, longest: int) -> dict[str, float]:
-    """The numbers of YaRN, as llama.cpp takes them; raises ExportError if something else scales
+    """The numbers of YaRN in the form of llama.cpp; raises ExportError if something else scales
     positions too."""
     path, name = header.options.path, header.key("rope.scaling")
     if sizes["rotary_scaling"] != "none" or "window_rotary_base" in sizes:
@@ -191,7 +190,8 @@ def _olmo2(header: GgufHeader, sizes: Sizes) -> Sizes:
 
 
 def _smollm3(header: GgufHeader, sizes: Sizes) -> Sizes:
-    """Each fourth layer has no positions, of which the header says nothing."""
+    """The sizes of a SmolLM3, of which each fourth layer has no positions; the header does not say
+    so."""
     found, count = _llama(header, sizes), sizes["num_decoder_layers"]
     turned = tuple(int((number + 1) % 4 != 0) for number in range(count))
     return found | ({} if all(turned) else {"rotary_layers": turned})
@@ -253,7 +253,8 @@ def _gemma3(header: GgufHeader, sizes: Sizes) -> Sizes:
 
 
 _LARGEST = {"gemma2": 46, "gemma3": 62}
-"""Layers of the models whose scores are divided by the root of the model's width over heads."""
+"""Numbers of layers of the models whose scores are divided by the root of the model's width over
+heads."""
 
 
 def _scale_gemma(header: GgufHeader, read: ImportedLanguageModel) -> None:
@@ -278,8 +279,8 @@ def _gpt_neox(header: GgufHeader, sizes: Sizes) -> Sizes:
 
 
 def _halves(rows: Tensor, heads: int) -> Tensor:
-    """Features that are turned together lie side by side in the file, and half a head apart
-    here."""
+    """Reorder features that are turned together: they are side by side in the file, and half a head
+    apart here."""
     by_head = rows.reshape(heads, -1, 2, rows.shape[-1])
     return by_head.transpose(1, 2).reshape(rows.shape)
 

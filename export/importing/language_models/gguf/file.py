@@ -1,5 +1,5 @@
-"""A file of GGUF, the format of llama.cpp, with a decoder in it: floats or quantised weights that
-the `gguf` package can turn into floats. Nothing in it is executed."""
+"""A GGUF file, the format of llama.cpp, with a decoder in it: floats or quantised weights that the
+`gguf` package can turn into floats. Nothing in it is executed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def is_gguf(source: Path) -> bool:
 
 
 def read_gguf(path: Path) -> ImportedLanguageModel:
-    """Read a file; raises ExportError, with file and entry, for what is not supported."""
+    """Read a file; raises ExportError, with file and entry, if something is not supported."""
     reader = _open(path)
     options = Options(path, {name: field.contents() for name, field in reader.fields.items()})
     name = options.must("general.architecture", *ARCHITECTURES)
@@ -75,7 +75,7 @@ def _open(path: Path) -> GGUFReader:
         ) from error
 
     class Reader(GGUFReader):
-        """Names the tensor of a type that the package does not know."""
+        """A reader whose error names the tensor of a type that the package does not know."""
 
         def _build_tensors(self, start_offs: int, fields: list[Any]) -> None:
             for field in fields:
@@ -114,7 +114,7 @@ def _read_tensors(path: Path, reader: GGUFReader) -> dict[str, Tensor]:
 
 
 def _read_special_ids(header: Options, vocab_size: int) -> tuple[SpecialIds, tuple[int, ...]]:
-    """The special ids, and those that end a text beside eos: the ends of a turn and of a message,
+    """The special ids, and the ids that end a text beside eos: the ends of a turn and of a message,
     at which llama.cpp stops too."""
     eos = header.need("tokenizer.ggml.eos_token_id", int)
     names = {"bos": "bos", "unk": "unknown", "pad": "padding"}

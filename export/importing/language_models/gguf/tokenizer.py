@@ -31,7 +31,7 @@ def _words(digits: str) -> str:
 
 
 def _cased_words() -> str:
-    """The same of GPT-4o, whose words begin with capitals or have none."""
+    """The same pattern for GPT-4o, whose words begin with capitals or have none."""
     upper, lower = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
     begin, end = r"[^\r\n\p{L}\p{N}]?", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
     words = f"{begin}{upper}*{lower}+{end}|{begin}{upper}+{lower}*{end}"
@@ -75,8 +75,9 @@ _SPLITTERS = {
 def read_gguf_tokenizer(
     header: Options, tokens: list[str], special_ids: SpecialIds, *, strips: bool
 ) -> bytes:
-    """The vocabulary as a file of the library. Where it is of pieces and `strips`, control tokens
-    take the spaces behind them, as Phi-3's do. Raises ExportError for what is not supported."""
+    """The vocabulary as a file of the `tokenizers` library. If it consists of pieces and `strips`
+    is set, control tokens take the spaces after them, as in Phi-3. Raises ExportError if something
+    is not supported."""
     kind = header.must("tokenizer.ggml.model", _MERGES, _PIECES)
     header.must("tokenizer.ggml.add_eos_token", False, default=False)
     if len(set(tokens)) < len(tokens):
@@ -110,11 +111,11 @@ def read_gguf_tokenizer(
 
 
 _UNSTRIPPED = ("<unk>", "<s>", "<|endoftext|>")
-"""Control tokens that take no spaces behind them."""
+"""Control tokens that do not take the spaces after them."""
 
 
 def _of_merges(header: Options, tokens: list[str]) -> tuple[FastTokenizer, bool]:
-    """Merges of bytes, and whether texts begin with bos if the file does not say."""
+    """A tokenizer of byte merges, and whether texts begin with bos by default."""
     kind = header.must("tokenizer.ggml.pre", *_SPLITTERS)
     splitter = _SPLITTERS[kind]
     pairs = [tuple(merge.split(" ")) for merge in header.need("tokenizer.ggml.merges", list)]
@@ -135,7 +136,7 @@ def _of_merges(header: Options, tokens: list[str]) -> tuple[FastTokenizer, bool]
 def _of_pieces(
     header: Options, tokens: list[str], types: Sequence[int], special_ids: SpecialIds
 ) -> FastTokenizer:
-    """Pieces of SentencePiece, of which those with the best scores are merged first."""
+    """A tokenizer of SentencePiece's pieces; pairs with the best scores are merged first."""
     scores = header.need("tokenizer.ggml.scores", list)
     if len(scores) != len(tokens):
         raise ExportError(
