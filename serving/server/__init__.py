@@ -1,1 +1,2 @@
-"""HTTP: routes, limits, keys, metrics and which bundle answers; no rule of decoding."""
+"""The HTTP server: routes, limits, keys, metrics and the choice of a bundle; no rules of
+decoding."""

@@ -1,6 +1,7 @@
-"""Whether the server can start, by what takes no time: settings, manifests, hashes, the store.
+"""Checks whether the server can start, as far as that takes no time: settings, manifests, hashes,
+the store.
 
-Nothing is loaded: that is done once, by whoever serves.
+Nothing is loaded: that is done once, by the process that serves.
 """
 
 from __future__ import annotations
@@ -20,9 +21,8 @@ from serving.server.work.stored.store import open_store
 
 
 def check(settings: Settings) -> list[Manifest]:
-    """The manifests of all bundles; raises ServingError where one is missing, damaged or newer than
-    this version, where its options are over a limit, and where the keys or the store cannot be
-    used."""
+    """Read the manifests of all bundles. Raises ServingError if one is missing, damaged or newer
+    than this version, if its options exceed a limit, or if the keys or the store are unusable."""
     Keys(settings)
     manifests = [read_manifest(folder) for folder in read_manifests(settings)]
     for manifest in manifests:

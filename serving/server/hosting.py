@@ -1,5 +1,5 @@
-"""What stands around the app in a worker that uvicorn runs by itself: the start and end of the
-models, the span of each request and a limit of its time. BentoML's own worker has the same."""
+"""The frame around the app in a worker that uvicorn runs by itself: start and end of the models,
+the span of each request, and a limit of its time. BentoML's own worker has the same."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 class Hosted:
-    """Hands requests to the app, and start and end of the server to the models."""
+    """Hands requests to the app, and the start and end of the server to the models."""
 
     def __init__(self, app: ASGIApp, lifetime: Lifetime, timeout_s: float) -> None:
-        """A request whose answer has not begun after `timeout_s` ends, with 504."""
+        """Create the frame. A request whose answer has not begun after `timeout_s` ends with status
+        504."""
         self._app, self._timeout_s = app, timeout_s
 
         @asynccontextmanager

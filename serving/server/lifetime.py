@@ -1,4 +1,4 @@
-"""The life of a worker: models are loaded as it starts, and what was accepted is finished as it
+"""The life of a worker: models are loaded as it starts, and accepted requests are finished as it
 ends."""
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ logger = logging.getLogger(__name__)
 
 
 class Lifetime:
-    """Loads the models on a thread of its own, and ends them."""
+    """Loads the models on a separate thread, and closes them at the end."""
 
     def __init__(self) -> None:
         self._loaded: Future[None] | None = None
 
     def load(self) -> None:
-        """Begin to load the models beside the calling thread, unless that was begun before."""
+        """Begin to load the models on another thread, unless that was begun before."""
         if self._loaded is None:
             from serving.server.http.logs import configure_logs
 
@@ -38,7 +38,7 @@ class Lifetime:
             self._loaded = _on_a_thread(_load, registry())
 
     async def start(self) -> None:
-        """Load the models beside the event loop, so that /livez answers meanwhile."""
+        """Load the models outside of the event loop, so that /livez answers meanwhile."""
         _on_termination(asyncio.get_running_loop())
         _on_hangup()
         self.load()
@@ -47,7 +47,7 @@ class Lifetime:
         app().state.backend.batches.start()
 
     async def stop(self) -> None:
-        """Finish the requests that were accepted, once loading has come to its end."""
+        """Finish the accepted requests, once loading has ended."""
         await app().state.backend.documents.close()
         await app().state.backend.batches.close()
         if self._loaded is not None:
@@ -57,7 +57,7 @@ class Lifetime:
 
 
 def _on_a_thread(call: Callable[[Registry], None], models: Registry) -> Future[None]:
-    """Run a call on a thread of its own; the future is done when it has returned."""
+    """Run a call on a thread of its own; the future is done when the call has returned."""
     done: Future[None] = Future()
 
     def run() -> None:
@@ -88,8 +88,8 @@ def _load(models: Registry) -> None:
 
 
 def _on_termination(loop: asyncio.AbstractEventLoop) -> None:
-    """On SIGTERM: report not ready at once, serve until the end of the drain, let the server
-    finish, and cancel what is unfinished after the grace period."""
+    """Handle SIGTERM: report not ready at once, serve until the end of the drain, let the server
+    finish, and cancel unfinished requests after the grace period."""
     if threading.current_thread() is not threading.main_thread():
         return  # a test runs the service in a thread, which gets no signals
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,7 +1,7 @@
-"""The OpenAPI document, put together from the routes of every dialect.
+"""Builds the OpenAPI document from the routes of every dialect.
 
 docs/openapi.json is a copy of it; `python -m serving.server.openapi > docs/openapi.json` writes it
-anew.
+again.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from serving.server.dialects import DIALECTS
 
 
 def document(dialects: Sequence[Dialect[Any]] = DIALECTS, root_path: str = "") -> str:
-    """The document of a server that speaks these dialects, as JSON text; `root_path` is where a
-    proxy has put it."""
+    """The document of a server that speaks these dialects, as JSON text; `root_path` is the path
+    below which a proxy has put it."""
     tree: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
@@ -39,7 +39,7 @@ def document(dialects: Sequence[Dialect[Any]] = DIALECTS, root_path: str = "") -
 
 
 def _schemas(dialects: Sequence[Dialect[Any]]) -> dict[str, Any]:
-    """The schema of every body, and of whatever they hold, by name."""
+    """The schema of every body, and of the bodies within them, by name."""
     modes: list[tuple[type[BaseModel], JsonSchemaMode]] = []
     for requests, answers in map(bodies_of, dialects):
         modes += [(request, "validation") for request in requests]
@@ -51,7 +51,7 @@ def _schemas(dialects: Sequence[Dialect[Any]]) -> dict[str, Any]:
 
 
 def _by_title(schemas: dict[str, Any]) -> dict[str, Any]:
-    """The same schemas under their titles: pydantic goes by the names of the classes."""
+    """The same schemas under their titles, because pydantic names them after the classes."""
     text = re.sub(
         f'"{SCHEMAS}([^"]+)"',
         lambda match: f'"{SCHEMAS}{schemas[match[1]]["title"]}"',

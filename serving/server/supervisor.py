@@ -1,7 +1,7 @@
 """The process that watches the workers: BentoML's Circus, without the rest of BentoML.
 
-It binds the address, starts the workers, and starts anew those that end. `bentoml serve` does the
-same after it has imported what it needs for any service.
+It binds the address, starts the workers, and replaces those that end. `bentoml serve` does the same
+after it has imported what it needs for any service.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ WORKER = f"{serving.__name__}.worker"
 _SOCKET = "http"
 _BACKLOG = 2048
 _CHECK_S = 10
-"""Seconds between looks whether every worker lives; the end of one is noticed at once."""
+"""Seconds between checks that every worker is alive; the end of a worker is noticed at once."""
 _FINISH_S = 86400
-"""Seconds that workers have to end: the grace period is theirs."""
+"""Seconds that workers have to end; they limit themselves by the grace period."""
 _CONTAINERIZED = "BENTOML_CONTAINERIZED"
-"""Set in BentoML's own images, where the container is replaced in place of a worker."""
+"""Variable that is set in BentoML's own images, in which the container is replaced rather than a
+worker."""
 
 
 def serve(host: str, port: int, folder: str) -> None:
-    """Check what is to be served, and have it served by workers, which are imported from a folder,
-    until a signal ends them.
+    """Check the settings and bundles, and serve them with workers, which are imported from a
+    folder, until a signal ends them.
 
-    Ends the process where something cannot be served; raises OSError where the address cannot be
-    bound.
+    Ends the process if something cannot be served. Raises OSError if the address cannot be bound.
     """
     prepare()
     watcher = Watcher(
@@ -67,8 +67,8 @@ def serve(host: str, port: int, folder: str) -> None:
 
 
 def prepare() -> None:
-    """Refuse to serve where something is bad: once, before any worker starts. Then put into the
-    environment what workers go by."""
+    """Refuse to serve if a setting or bundle is bad: once, before any worker starts. Then set the
+    environment variables that workers read."""
     try:
         found = check(SETTINGS)
         ahead = decoded_by_forks(SETTINGS, found)
@@ -81,8 +81,8 @@ def prepare() -> None:
 
 
 def _pass_hangups_on() -> None:
-    """Make the process that watches the workers hand SIGHUP to them; it would replace them, and
-    whoever asks the new ones before they are ready is refused."""
+    """Make the process that watches the workers pass SIGHUP on to them. It would otherwise replace
+    them, and requests to the new ones before they are ready would be refused."""
 
     def handle_hup(self: SysHandler) -> None:
         for watcher in self.controller.arbiter.iter_watchers():

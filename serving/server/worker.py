@@ -1,6 +1,6 @@
-"""What a worker serves: the models and the app, made once in its process.
+"""The models and the app of a worker, created once in its process.
 
-`serving.service` is imported by the process that watches the workers too, which needs neither.
+`serving.service` is also imported by the process that watches the workers, which needs neither.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def _read_settings() -> Settings:
 
 
 SETTINGS = _read_settings()
-"""Of this process and of all workers."""
+"""The settings of this process and of all workers."""
 
 
 @functools.cache
 def registry() -> Registry:
-    """The models; what decodes them is starting."""
+    """The models; their decoding processes are already starting."""
     from serving.server.models.registry import Registry
 
     made = Registry(SETTINGS)
@@ -45,7 +45,7 @@ def registry() -> Registry:
 
 @functools.cache
 def app() -> Starlette:
-    """The app over the models; ends the process where it cannot be made."""
+    """The app over the models. Ends the process if it cannot be created."""
     from serving.server.app import create_app
 
     try:
@@ -55,7 +55,8 @@ def app() -> Starlette:
 
 
 def start_early() -> None:
-    """In a worker, start what decodes now: it loads while BentoML is still being imported."""
+    """In a worker, start the decoding processes now: they load while BentoML is still being
+    imported."""
     main = sys.modules["__main__"].__spec__
     if main is not None and main.name == _WORKER:
         registry()

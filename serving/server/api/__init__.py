@@ -1,2 +1,2 @@
-"""The interface between the dialects and the rest of the server, and their description. It knows no
-dialect by name."""
+"""The interface between the dialects and the rest of the server, and their description. It contains
+no name of a dialect."""

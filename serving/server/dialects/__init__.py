@@ -1,4 +1,5 @@
-"""One package for each API that is spoken: its routes and its wire format, no more."""
+"""The APIs that the server speaks: one package for each, with its routes and its wire format
+only."""
 
 from __future__ import annotations
 

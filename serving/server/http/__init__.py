@@ -1,2 +1,2 @@
-"""HTTP as all dialects share it: bodies, keys, logs, metrics, settings and the page. It knows no
-model."""
+"""HTTP for all dialects: bodies, keys, logs, metrics, settings and the page. Contains nothing about
+models."""

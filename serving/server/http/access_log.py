@@ -1,8 +1,7 @@
-"""What stands around every request: its context, its log line, its metrics, and an answer where all
-else has failed.
+"""The outermost layers around every request: its context, its log line, its metrics, and an answer
+if everything else has failed.
 
-The context is made by the outermost middleware, and handed on by name to whoever works for the
-request.
+The outermost middleware creates the context. Code that handles the request gets it by name.
 """
 
 from __future__ import annotations
@@ -25,61 +24,62 @@ from serving.store.records.key import NO_LIMITS, KeyLimits
 REQUEST_ID = "X-Request-ID"
 
 CONTEXT = "macaron.context"
-"""Where everything that is called with the ASGI scope of a request finds its `RequestContext`."""
+"""Key in the ASGI scope of a request under which its `RequestContext` is stored."""
 _ABSOLUTE = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _SLASHES = re.compile(r"//+")
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 _QUIET = ("/livez", "/readyz", "/metrics")
-"""Routes that machines ask every few seconds; they are logged at `debug`."""
+"""Routes that machines request every few seconds; they are logged at `debug`."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass
 class RequestContext:
-    """One request: who asks, and what its log line and the metrics say of it at the end.
+    """A request's client, and the data about it for the log line and the metrics at the end.
 
-    The texts of a request are never noted here.
+    The texts of a request are never recorded here.
     """
 
     request_id: str
     address: str = ""
-    """Of the client, as the connection has it."""
+    """Address of the client, as the connection gives it."""
     client: str = ""
     """The name under which the request is counted; empty until the gate has let it in."""
     key: str = ""
-    """Short name of the API key, where the server asks for keys; what is kept for it has this name
-    as its owner."""
+    """Short name of the API key, if the server requires keys; it is also the owner name of
+    everything stored for this key."""
     limits: KeyLimits = NO_LIMITS
-    """Of the key."""
+    """Limits of the key."""
     counted: bool = False
-    """Whether it is in the usage of its key: once, however many models it is for."""
+    """Whether the request is in the usage of its key. It is counted once, however many models it
+    uses."""
     background: bool = False
     """Whether nobody waits for its answer."""
     model: str = ""
-    """The model that was chosen; `several` where texts have different ones."""
+    """The chosen model; `several` if texts have different ones."""
     texts: int = 0
-    """Texts, or prompts, that the model gets."""
+    """Number of texts, or prompts, that the model gets."""
     tokens: int = 0
-    """Tokens generated for the best outputs."""
+    """Number of tokens generated for the best outputs."""
     queue_s: float = 0.0
-    """Seconds that a text waited, of the text that waited longest."""
+    """Longest time in seconds that a text of the request waited."""
     decode_s: float = 0.0
-    """Seconds that a text was decoded, of the text that took longest."""
+    """Longest time in seconds that a text of the request was decoded."""
     error: str = ""
-    """Code of the error that ended the request; empty where none did."""
+    """Code of the error that ended the request; empty if there was none."""
     answered: bool = False
-    """Whether the answer has been sent to its end."""
+    """Whether the whole answer has been sent."""
     left: bool = False
     """Whether the client left before that."""
 
 
 class Access:
-    """The outermost middleware: gives every request its context, counts and logs it.
+    """The outermost middleware: gives every request its context, counts it and logs it.
 
-    It takes off what stands before the path of a route: the scheme and host of an absolute target
-    (as clients send them to a proxy), the prefix below which a proxy has put the server, and
-    slashes that follow one another.
+    It removes what stands before the path of a route: the scheme and host of an absolute target
+    (which clients send to a proxy), and the prefix below which a proxy has put the server. It also
+    joins successive slashes.
     """
 
     def __init__(self, app: ASGIApp, metrics: HttpMetrics, prefix: str = "") -> None:
@@ -132,14 +132,14 @@ class Access:
 
 
 class LastResort:
-    """Answers 500 where anything unforeseen is raised.
+    """Answers 500 if an unforeseen error is raised.
 
     Starlette's own handler raises the error again, and BentoML sends no answer at all for an error
     that leaves the app before its response has begun.
     """
 
     def __init__(self, app: ASGIApp, refuse: Callable[[Scope, ServingError], Response]) -> None:
-        """`refuse` makes the answer to a request that an error has ended."""
+        """`refuse` builds the answer to a request that an error has ended."""
         self._app, self._refuse = app, refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -166,7 +166,7 @@ class LastResort:
 
 
 def _log(scope: Scope, route: str, context: RequestContext, status: int, seconds: float) -> None:
-    """Write the log line of a request that has ended."""
+    """Write the log line of a finished request."""
     level = logging.DEBUG if route in _QUIET and status < 400 else logging.INFO
     if not logger.isEnabledFor(level):
         return
@@ -190,13 +190,13 @@ def _log(scope: Scope, route: str, context: RequestContext, status: int, seconds
 
 
 def _request_id(scope: Scope) -> str:
-    """The id that the client has sent, if it is one that can be logged, or a new one."""
+    """The id that the client has sent, if it can be logged; otherwise a new one."""
     given = Headers(scope=scope).get(REQUEST_ID, "")
     return given if _SANE_ID.fullmatch(given) else f"{random.getrandbits(128):032x}"
 
 
 def _route(scope: Scope) -> str:
-    """The template of the route, `none` where there is no such route: of paths there are as many as
-    clients like, and labels of metrics must be few."""
+    """The template of the route, or `none` if there is no route for the path. Clients can send any
+    number of paths, while labels of metrics must be few."""
     route = scope.get("route")
     return route.path if route is not None else "none"

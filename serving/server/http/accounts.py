@@ -1,4 +1,4 @@
-"""The keys of the store, as requests need them: at once, and whether the store answers or not."""
+"""The keys in the store, available to requests at once, whether or not the store answers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from serving.store.records.key import StoredKey
 from serving.store.store import Store
 
 _FRESH_S = 1.0
-"""So long what was found is taken for true: a key that is disabled elsewhere works no longer."""
+"""Seconds for which the store's answer about a key is trusted. A key that is disabled on another
+server stops working after that."""
 _WITHOUT_STORE_S = 600.0
-"""So long a key goes on that was good when the store last answered."""
+"""Seconds for which a valid key still works after the store's last answer."""
 _WAIT_S = 5.0
-"""For the store, where nothing is known of a key."""
+"""Seconds to wait for the store if nothing is known about a key."""
 _WAIT_KNOWN_S = 0.5
-"""For the store, where something is known that may do."""
+"""Seconds to wait for the store if an older answer can be used."""
 _MOST_KEYS = 10_000
 _MOST_QUESTIONS = 1000
 _THREADS = 2
@@ -33,13 +34,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class _Found:
-    """What the store has said of a digest."""
+    """The store's answer about a digest."""
 
     key: StoredKey
     seen: float
-    """When."""
+    """Time of the answer."""
     until: float
-    """Until when it need not be asked again."""
+    """Time until which the store need not be asked again."""
 
 
 @dataclass(frozen=True)
@@ -49,29 +50,28 @@ class _Answer:
 
 
 class Accounts:
-    """Remembers the keys that were asked for last, and their use this month."""
+    """Remembers the keys that were requested last, and their usage this month."""
 
     def __init__(
         self, store: Store, meter: UsageMeter, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`clock` gives seconds that only go forward."""
+        """`clock` returns seconds that never go back."""
         self._store, self._meter, self._clock = store, meter, clock
         self._lock = threading.Lock()
         self._found: OrderedDict[bytes, _Found] = OrderedDict()
         self._questions: dict[bytes, Future[_Answer]] = {}
         self._changes = 0
-        """How often a key has changed here: what was asked before says nothing of it."""
+        """Number of changes of keys by this server: answers from before a change are not used."""
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="keys")
 
     def knows(self, digest: bytes) -> bool:
-        """Whether the key of a digest was found before."""
+        """Whether the key of a digest has been found before."""
         return digest in self._found
 
     async def find(self, digest: bytes) -> StoredKey | None:
-        """The key of a digest, disabled or not; None where there is none.
+        """The key with this digest, disabled or not; None if there is none.
 
-        Raises StoreUnavailableError where the store does not answer, and has not for so long that
-        what it said before counts no longer.
+        Raises StoreUnavailableError if the store does not answer, and its last answer is too old.
         """
         found, now = self._found.get(digest), self._clock()
         if found is not None and now < found.until:
@@ -87,7 +87,7 @@ class Accounts:
         return found.key
 
     def forget(self, id: str) -> None:
-        """Ask the store anew for the key of an id, which has changed."""
+        """Ask the store again for the key with this id, because it has changed."""
         with self._lock:
             self._changes += 1
             self._questions.clear()
@@ -99,7 +99,8 @@ class Accounts:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _asked(self, digest: bytes, wait_s: float) -> _Answer:
-        """What the store says within some seconds. Requests with the same key ask together."""
+        """The store's answer within `wait_s` seconds. Requests with the same key share one
+        question."""
         question = self._questions.get(digest)
         if question is None:
             if len(self._questions) >= _MOST_QUESTIONS:
@@ -116,7 +117,7 @@ class Accounts:
                 del self._questions[digest]
 
     def _look(self, digest: bytes) -> _Answer:
-        """Ask the store, on another thread; no error leaves it."""
+        """Ask the store, on another thread. Raises no errors."""
         now, before, changes = self._clock(), self._found.get(digest), self._changes
         try:
             key = self._store.keys.find(digest)

@@ -149,7 +149,8 @@ async def read_fields(
     max_bytes: int,
     clean: Callable[[str], str] = str,
 ) -> BodyT:
-    """As `read_json`, but the body may also be a form (urlencoded or multipart) or missing.
+    """Parse the body as `read_json` does; it may also be a form (urlencoded or multipart) or
+    missing.
 
     Fields of a form and of the query are texts; `clean` prepares them and `schema` converts them.
     With a JSON body the query is ignored. A GET whose body has an unsupported media type is
@@ -308,7 +309,7 @@ def _fields(error: Mapping[str, Any]) -> list[str]:
 
 
 def _kind(value: object) -> str:
-    """A value as messages show it: numbers and short texts as they are, others by type."""
+    """A value as messages show it: numbers and short texts as they are, other values by type."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Work that a request leaves to a thread of its own, once a second."""
+"""Work that requests leave to a separate thread, once a second."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ class EverySecond:
     """A thread that does the same work every second, from `begin` on until `close`."""
 
     def __init__(self, name: str, work: Callable[[], None], outage: str) -> None:
-        """`work` may raise, for it is done again; of a ServingError `outage` is logged, once until
-        the work succeeds."""
+        """`work` may raise errors, because it is repeated. After a ServingError, `outage` is logged
+        once until the work succeeds."""
         self._name, self._work, self._outage = name, work, outage
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """Start the thread, unless that was done before; a process that never needs it has none."""
+        """Start the thread, unless it was started before; a process that never needs it has
+        none."""
         if self._thread is None:
             with self._lock:
                 if self._thread is None and not self._ended.is_set():
@@ -33,7 +34,7 @@ class EverySecond:
                     self._thread.start()
 
     def close(self) -> None:
-        """Stop, after what is being done; `begin` starts nothing any more."""
+        """Stop after the current work. `begin` does nothing any more."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()

@@ -32,7 +32,7 @@ def form_fields(query: bytes, body: bytes, content_type: str) -> Fields:
     """The fields of the query and then of the body. A repeated field is a list, and so is one
     written `name[]` or `name[0]`, in the order of the numbers.
 
-    Raises RequestError if they are no form in UTF-8, or contain a file.
+    Raises RequestError if they are not a form in UTF-8, or contain a file.
     """
     try:
         pairs = _urlencoded(query)

@@ -47,24 +47,25 @@ _WRONG_KEYS_PER_MINUTE = 60
 """Unknown keys that an address may try in a minute; the store is asked for each."""
 _WRONG_ADMIN_KEYS_PER_MINUTE = 10
 MOST_CLIENTS = 10_000
-"""Clients in memory; the one unseen for longest is dropped and starts again."""
+"""Largest number of clients in memory; the one unseen for longest is dropped and starts again."""
 
 
 class KeyRule(enum.Enum):
-    """Where a route looks for the API key, on a server that requires keys."""
+    """The place where a route looks for the API key, on a server that requires keys."""
 
     NONE = enum.auto()
-    """No key, and not counted: probes, scrapes, and what a page needs before its user has entered a
-    key."""
+    """No key is needed, and the request is not counted: probes, scrapes, and what a page needs
+    before its user has entered a key."""
     HEAD = enum.auto()
-    """In the header."""
+    """The key is in the header."""
     HEAD_OR_BODY = enum.auto()
-    """In the header, or in the body of a POST: the endpoint passes it to `Gatekeeper.admit`
-    first."""
+    """The key is in the header, or in the body of a POST: the endpoint passes it to
+    `Gatekeeper.admit` first."""
     HEAD_OR_QUERY = enum.auto()
-    """In the header, or in the query, for any method: the endpoint passes it on likewise."""
+    """The key is in the header, or in the query, for any method: the endpoint passes it to
+    `Gatekeeper.admit` first."""
     ADMIN = enum.auto()
-    """In the header; it must be the admin key."""
+    """The key is in the header, and must be the admin key."""
 
 
 class RateLimit:
@@ -73,7 +74,7 @@ class RateLimit:
     A request passes if the bucket is not empty, and then takes its whole cost. A cost above the
     capacity leaves a debt, so that such a request is delayed rather than refused forever.
 
-    With a store its servers have these buckets in common, as `SharedRates` says.
+    The servers of a store share these buckets, as `SharedRates` describes.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class RateLimit:
         self._take(client, cost, min(1, cost), own)
 
     def give_back(self, client: str, cost: int) -> None:
-        """Put back what was taken for nothing, as far as the bucket has room."""
+        """Put back an amount that was taken without need, as far as the bucket has room."""
         with self._lock:
             if client in self._buckets:
                 held, when = self._buckets[client]
@@ -116,7 +117,7 @@ class RateLimit:
         self._take(client, 0, 1, None)
 
     def close(self) -> None:
-        """Tell other servers nothing any more."""
+        """Stop telling the other servers."""
         if self._shared is not None:
             self._shared.close()
 
@@ -146,8 +147,8 @@ class RateLimit:
             raise error
 
     def _learn(self, client: str, missing: float, per_minute: int) -> bool:
-        """Take over how much is missing from a client's bucket on all servers; returns whether that
-        is anything."""
+        """Take over the amount that is missing from a client's bucket on all servers. Returns
+        whether anything is missing."""
         assert self._shared is not None
         with self._lock:
             if client not in self._buckets:
@@ -234,11 +235,11 @@ class Gatekeeper:
         return time.monotonic() - self._asked_at
 
     def charge(self, context: RequestContext, characters: int, task: str) -> Callable[[], None]:
-        """Count characters that are to be decoded for a task; returns what takes them off the count
-        again, where they are not accepted.
+        """Count characters that are to be decoded for a task. Returns a function that undoes the
+        count, for texts that are not accepted.
 
-        Raises RateLimitedError if they exceed the limit a minute, QuotaExceededError if they exceed
-        the monthly limit, and UnauthorizedError for a request that was not admitted.
+        Raises RateLimitedError if they exceed the limit per minute, QuotaExceededError if they
+        exceed the monthly limit, and UnauthorizedError for a request that was not admitted.
         """
         if not context.client:
             raise UnauthorizedError("an API key is needed")

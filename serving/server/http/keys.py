@@ -1,4 +1,4 @@
-"""The API keys that the settings name."""
+"""The API keys that are set by the settings."""
 
 from __future__ import annotations
 

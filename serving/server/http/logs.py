@@ -1,6 +1,6 @@
-"""Log lines of the server process: JSON or text, each with the trace that it belongs to.
+"""Log lines of the server process: JSON or text, each with the id of its trace.
 
-Whoever logs something of a request adds its id as the field `request_id`.
+Code that logs something about a request adds the request's id as the field `request_id`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from serving.server.http.settings import Settings
 
 _DATE = "%Y-%m-%dT%H:%M:%S"
 _OTHERS = ("bentoml", "uvicorn.error", "circus")
-"""Loggers that BentoML has given handlers of its own."""
+"""Loggers to which BentoML has given handlers of their own."""
 
 
 def configure_logs(settings: Settings) -> None:
@@ -33,8 +33,8 @@ def configure_logs(settings: Settings) -> None:
 
 
 def json_formatter() -> logging.Formatter:
-    """A formatter that writes one JSON object a line: time (UTC), level, logger, message, and the
-    fields that the line has besides."""
+    """A formatter that writes one JSON object per line: time (UTC), level, logger, message, and the
+    line's further fields."""
     formatter = JsonFormatter(
         ["asctime", "levelname", "name", "message"],
         datefmt=_DATE + "Z",
@@ -52,13 +52,13 @@ class _TextFormatter(logging.Formatter):
         self._usual = set(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line; fields that every record of Python's logging has are left out."""
+        """Format a line; the fields that every record of Python's logging has are left out."""
         fields = {k: v for k, v in vars(record).items() if k not in self._usual}
         return " ".join([super().format(record), *(f"{k}={v}" for k, v in fields.items())])
 
 
 def _add_trace(record: logging.LogRecord) -> bool:
-    """Add the id of the trace that a line belongs to, where there is one."""
+    """Add the id of the trace that a line belongs to, if there is one."""
     span = trace.get_current_span().get_span_context()
     if span.is_valid:
         vars(record)["trace_id"] = trace.format_trace_id(span.trace_id)

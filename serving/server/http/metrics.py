@@ -1,8 +1,8 @@
-"""What the server measures of HTTP, of its models and of its process, for Prometheus;
-docs/how-to/operations.md says what each is for.
+"""Metrics of HTTP, of the models and of the process, for Prometheus; docs/how-to/operations.md
+explains each.
 
-Labels are bounded: route templates, statuses, names of models, codes of errors; never what a client
-sent.
+Labels are bounded: route templates, statuses, names of models, codes of errors; never data from a
+client.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class HttpMetrics:
     def count(
         self, route: str, status: int, seconds: float, *, model: str, error: str, left: bool
     ) -> None:
-        """Count a request that has ended. `model` and `error`, the code of what ended it, are empty
-        where there was none; `left` says that its client left before that."""
+        """Count a finished request. `model` is empty if none was chosen; `error` is the code of the
+        error that ended it, or empty. `left` is whether its client left before the end."""
         self._requests.labels(route, str(status), model).inc()
         self._seconds.labels(route).observe(seconds)
         if error:
@@ -71,13 +71,13 @@ class HttpMetrics:
             self._cancelled.labels(route).inc()
 
     def text(self) -> bytes:
-        """These metrics in Prometheus' text format."""
+        """The metrics of HTTP in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
 @dataclass(frozen=True)
 class ModelState:
-    """What one model is, and how much it holds at the moment of a scrape."""
+    """A model's properties, and the number of its requests at the time of a scrape."""
 
     name: str
     task: str
@@ -85,27 +85,27 @@ class ModelState:
     precision: str
     queue_depth: int
     rows: int
-    """Texts or outputs that are being decoded."""
+    """Number of texts or outputs that are being decoded."""
     cache_bytes: int
-    """Held by the cache of answers."""
+    """Bytes that the cache of answers holds."""
     loaded: bool
 
 
 @dataclass(frozen=True)
 class State:
-    """What the server holds at the moment of a scrape."""
+    """The state of the server at the time of a scrape."""
 
     ready: bool
     models: Sequence[ModelState]
     decoder_bytes: int = 0
-    """Memory of the decoding processes, where there are any."""
+    """Memory of the decoding processes in bytes; 0 if there are none."""
 
 
 class Metrics:
-    """Every metric of one server process that is not of HTTP."""
+    """All metrics of one server process except those of HTTP."""
 
     def __init__(self, state: Callable[[], State]) -> None:
-        """`state` is asked at each scrape."""
+        """`state` is called at each scrape."""
         self._registry = registry = CollectorRegistry()
         self.reloads = Counter(
             "macaron_reloads", "Reloads of the bundles", ["result"], registry=registry
@@ -115,16 +115,16 @@ class Metrics:
         ProcessCollector(registry=registry)
 
     def observer(self, model: str) -> ModelObserver:
-        """An observer that counts what the scheduler of the model of that name does."""
+        """An observer that counts the activity of the scheduler of the model with this name."""
         return ModelObserver(self._models, model)
 
     def text(self) -> bytes:
-        """These metrics in Prometheus' text format."""
+        """The metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
 class _ModelMetrics:
-    """The metrics that schedulers feed while they work, each with the model as its label."""
+    """Metrics that schedulers update while they work, each with the model as its label."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def histogram(name: str, help: str, buckets: Sequence[float]) -> Histogram:
@@ -167,7 +167,8 @@ class _ModelMetrics:
 
 
 class ModelObserver(Observer):
-    """Counts what one model's scheduler reports; `Observer` says when each method is called."""
+    """Counts the activity that one model's scheduler reports; `Observer` says when each method is
+    called."""
 
     def __init__(self, metrics: _ModelMetrics, model: str) -> None:
         self._queue_wait = metrics.queue_wait.labels(model)
@@ -212,13 +213,13 @@ class ModelObserver(Observer):
 
 
 class _StateCollector(Collector):
-    """Gauges that are computed at each scrape, from what the server then holds."""
+    """Gauges that are computed at each scrape, from the server's present state."""
 
     def __init__(self, state: Callable[[], State]) -> None:
         self._state = state
 
     def collect(self) -> Iterable[Metric]:
-        """Ask for the state of the server and give it as gauges."""
+        """Yield the present state of the server as gauges."""
         state = self._state()
         yield GaugeMetricFamily(
             "macaron_ready", "1 where requests should be sent here", value=state.ready

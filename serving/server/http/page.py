@@ -31,7 +31,8 @@ async def _page(_: Request) -> Response:
 
 
 class _Files(StaticFiles):
-    """Files that a browser asks for anew each time: those of two versions must not be mixed."""
+    """Files that a browser requests again each time, so that those of two versions are not
+    mixed."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)

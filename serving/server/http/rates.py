@@ -1,4 +1,4 @@
-"""Limits a minute that the servers of a store share."""
+"""Rate limits per minute that the servers of a store share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from serving.store.records.key import digest_of
 
 
 class _Taken(NamedTuple):
-    """What a client has taken since the store was last told."""
+    """The amount that a client has taken since the store was last told."""
 
     amount: int
     per_minute: int
@@ -20,20 +20,20 @@ class _Taken(NamedTuple):
 
 
 class SharedRates:
-    """Tells the store once a second what clients have taken here, and learns what they have taken
-    from the same buckets on other servers, until these are full. No request waits for that.
+    """Tells the store once a second how much clients have taken here, and learns how much they have
+    taken from the same buckets on other servers, until these are full. No request waits for that.
 
-    So requests to several servers within a second or two may take more than the limit. That is a
-    debt, which has to be filled up before the next request, as in a bucket of one server. While the
-    store is away, each server counts for itself; thread-safe.
+    Requests to several servers within a second or two may therefore take more than the limit. That
+    is a debt, which must be filled up before the next request, as in a bucket of one server. While
+    the store is unavailable, each server counts for itself. Thread-safe.
     """
 
     def __init__(
         self, unit: str, stored: StoredRates, learn: Callable[[str, float, int], bool]
     ) -> None:
-        """`unit` is the plural noun for what is counted. `learn` gets a client, how much is missing
-        from its bucket without what is `noted` since, and the limit by which that was computed; it
-        returns whether the bucket is to be asked for again."""
+        """`unit` is the plural noun for what is counted. `learn` gets a client, the amount missing
+        from its bucket without what was `noted` since, and the limit by which that was computed; it
+        returns whether to ask for the bucket again."""
         self._unit, self._stored, self._learn = unit, stored, learn
         self._lock = threading.Lock()
         self._taken: dict[str, _Taken] = {}
@@ -42,21 +42,21 @@ class SharedRates:
         )
 
     def note(self, client: str, amount: int, per_minute: int) -> None:
-        """Remember what a client has taken, or with a negative amount got back, for the store."""
+        """Remember an amount that a client has taken, or got back if negative, for the store."""
         with self._lock:
             before = self._taken.get(client)
             self._taken[client] = _Taken(amount + (before.amount if before else 0), per_minute)
         self._sending.begin()
 
     def noted(self, client: str) -> int:
-        """What a client has taken that the store has not been told."""
+        """The amount that a client has taken and the store does not know yet."""
         with self._lock:
             taken = self._taken.get(client)
             return taken.amount if taken else 0
 
     def share(self) -> None:
-        """Tell and learn now. Raises StoreUnavailableError; what was to be told is then left out,
-        for buckets have filled up when the store is back."""
+        """Tell the store and learn from it now. Raises StoreUnavailableError; the amounts are then
+        dropped, because buckets will have filled up by the time the store is back."""
         with self._lock:
             taken, self._taken = self._taken, {}
         if not taken:
@@ -76,5 +76,5 @@ class SharedRates:
                     self._taken.setdefault(client, _Taken(0, each.per_minute))
 
     def close(self) -> None:
-        """End the thread; nothing more is told by itself."""
+        """End the thread. Nothing is told automatically any more."""
         self._sending.close()

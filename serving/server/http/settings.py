@@ -24,7 +24,8 @@ from serving.threads import Preset, default_threads
 
 PREFIX = "MACARON_"
 BENTOMLS_OWN = ("BENTOML_CONFIG", "BENTOML_CONFIG_OPTIONS")
-"""Variables with settings of BentoML, such as exporters of traces: these need its own worker."""
+"""Variables with BentoML's own settings, such as exporters of traces, which need BentoML's own
+worker."""
 ROOT = Path(__file__).resolve().parents[3]
 """The repository, or the source folder of a built Bento."""
 
@@ -37,53 +38,58 @@ def _share_of_threads(before: dict[str, Any]) -> int:
 
 
 class Settings(BaseModel):
-    """Where bundles are, how they are run, and what a request may ask for."""
+    """Settings of the server: where bundles are, how they are run, and what requests may ask
+    for."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     bundles: Path = Field(Path("models"), validate_default=True)
     """Folder that holds the bundles, one folder each; relative to the repository root."""
     workers: int = Field(1, ge=1, le=64)
-    """Server processes; each loads its own copy of every model, batches apart from the others, and
-    without a store counts apart from them, too."""
+    """Number of server processes. Each loads its own copy of every model and has its own batches;
+    without a store each also counts requests separately."""
     threads: int = Field(default_factory=_share_of_threads, ge=1, le=1024)
-    """Threads that each model may use; by default the processors at hand, shared among workers."""
+    """Threads that each model may use; by default the available processors, divided among the
+    workers."""
     preset: Preset = "throughput"
     """`throughput`: a translation model decodes as many batches at once as it has threads.
     `latency`: one batch, whose work is shared by as many threads as are found to be fastest for a
     short text; for a machine that does nothing else."""
     decode_in: Literal["processes", "threads"] = "processes"
-    """`processes`: translation models are decoded by processes beside the server's, each of which
-    has a batch of every model. `threads`: by threads of the server, which takes less memory and is
-    slower under load."""
+    """`processes`: translation models are decoded by processes beside the server's, each with a
+    batch of every model. `threads`: by threads of the server, which needs less memory and is slower
+    under load."""
 
     load: Literal["start", "use"] = "start"
     """`start`: every model is loaded before the server is ready. `use`: a translation model is
-    loaded by the first request for it, which waits for that."""
+    loaded by the first request for it, which has to wait."""
     max_model_bytes: int = Field(0, ge=0)
-    """Bytes of the files of translation models that are loaded at one time; where another is asked
-    for, the least recently used leaves, unless it has work. 0 sets no limit."""
+    """Largest number of bytes of the files of translation models that are loaded at the same time.
+    If another model is needed, the least recently used one is unloaded, unless it has work. 0 sets
+    no limit."""
 
     idle_unload_s: float = Field(0.0, ge=0, le=10**7, allow_inf_nan=False)
-    """Seconds after which a translation model leaves that nobody asks for; the next request for it
-    loads it again, and waits for that. 0 lets models stay."""
+    """Seconds without requests after which a translation model is unloaded; the next request for it
+    loads it again, and has to wait. 0 keeps models loaded."""
 
     zero_shot: bool = False
-    """`on`: a model of several directions also translates between two languages of its own on
-    whose pair it was not trained, where there is no way through a third one either."""
+    """`on`: a model of several directions also translates between two of its languages if it was
+    not trained on that pair, and if no third language connects the two."""
 
     root_path: str = Field("", pattern=r"^(/[^/?#\s]+)*$")
     """Path below which a proxy has put the server, such as `/macaron`; `/openapi.json` names it,
     and requests that still carry it are served too."""
 
     max_body_bytes: int = Field(1024 * 1024, ge=1024)
-    """Bytes of a request body."""
+    """Largest size of a request body in bytes."""
     max_texts: int = Field(128, ge=1)
-    """Texts in a request."""
+    """Largest number of texts in a request."""
     max_text_chars: int = Field(20_000, ge=1)
-    """Characters of a text, or of a target prefix; of HTML those that a reader sees."""
+    """Largest number of characters of a text, or of a target prefix; of HTML those that a reader
+    sees."""
     max_tags: int = Field(50_000, ge=1)
-    """Tags of HTML in a request, counted by their `<`; reading that many takes most of a second."""
+    """Largest number of HTML tags in a request, counted by their `<`; reading that many takes most
+    of a second."""
     max_beam_size: int = Field(16, ge=1, le=64)
     """Highest beam_size."""
     max_num_hypotheses: int = Field(16, ge=1, le=256)
@@ -93,121 +99,123 @@ class Settings(BaseModel):
     max_request_beams: int = Field(2560, ge=1)
     """Highest number of sentences x beam_size, or of prompts x outputs, in a request."""
     max_context_tokens: int = Field(4096, ge=16)
-    """Tokens of a language model's prompt and output together."""
+    """Largest number of tokens of a language model's prompt and output together."""
     max_logprobs: int = Field(20, ge=0, le=64)
     """Highest number of likeliest tokens reported for each token."""
 
     max_queue: int = Field(512, ge=1)
-    """Sentences that may wait for a model, and that a request may have."""
+    """Largest number of sentences that may wait for a model, and of sentences in a request."""
     max_batch_rows: int | None = Field(None, ge=1)
-    """Texts decoded together; where not set, what suits the device of a model."""
+    """Largest number of texts decoded together; by default the number that suits the model's
+    device."""
     max_terms: int = Field(100, ge=1)
-    """Glossary entries, required and forbidden terms in one request."""
+    """Largest number of glossary entries, required and forbidden terms in one request."""
     max_term_chars: int = Field(100, ge=1)
-    """Characters of a term, in a request or in a stored glossary."""
+    """Largest number of characters of a term, in a request or in a stored glossary."""
     max_glossaries: int = Field(1000, ge=1, le=100_000)
-    """Glossaries that a key may keep."""
+    """Largest number of glossaries that are stored for a key."""
     max_glossary_entries: int = Field(10_000, ge=1, le=1_000_000)
-    """Entries of a stored glossary, for each of its language pairs."""
+    """Largest number of entries of a stored glossary, for each of its language pairs."""
     max_suggestions: int = Field(100_000, ge=1, le=10_000_000)
-    """Translations that are kept for a key as users have suggested them."""
+    """Largest number of suggested translations that are stored for a key."""
     max_memories: int = Field(100, ge=1, le=100_000)
-    """Translation memories that a key may keep."""
+    """Largest number of translation memories that are stored for a key."""
     max_memory_segments: int = Field(1_000_000, ge=1, le=10_000_000)
-    """Segments of a translation memory; a million take about 400 MB of each worker that uses
-    them."""
+    """Largest number of segments of a translation memory; a million take about 400 MB in each
+    worker that uses them."""
     max_segment_chars: int = Field(5000, ge=1, le=100_000)
-    """Characters of a sentence in a translation memory, and of its translation."""
+    """Largest number of characters of a sentence in a translation memory, and of its
+    translation."""
     max_memory_bytes: int = Field(200 * 1024 * 1024, ge=1024)
-    """Bytes of a file that is read into a translation memory."""
+    """Largest size in bytes of a file that is read into a translation memory."""
     max_batch_tokens: int | None = Field(None, ge=1)
-    """Texts x longest source, in tokens, decoded together; where not set, what suits the device."""
+    """Largest number of texts times tokens of the longest source that are decoded together; by
+    default the number that suits the device."""
     max_cache_bytes: int = Field(BatchLimits().max_cache_bytes, ge=2**20)
-    """Bytes of the caches of a model, shared by the batches that it decodes at once; a text that
+    """Bytes of the caches of a model, shared by the batches that it decodes at once. A text that
     may need more than one batch's share is refused."""
     default_timeout_s: float = Field(30.0, gt=0, allow_inf_nan=False)
     """Seconds until a request without timeout_s fails."""
     max_wait_s: float = Field(5.0, gt=0, allow_inf_nan=False)
-    """Seconds from the arrival of a request without timeout_s to its answer: it is refused at once
-    where it would take longer because of others."""
+    """Seconds from the arrival of a request without timeout_s to its answer. A request is refused
+    at once if other requests would make it take longer."""
     max_timeout_s: float = Field(120.0, gt=0, le=3600, allow_inf_nan=False)
     """Highest timeout_s."""
     character_limit: int = Field(10**12, ge=1)
-    """Characters a month of a key without a limit of its own, for all tasks. Without a store only a
-    dialect that reports them counts, until the server is restarted."""
+    """Characters per month of a key without a limit of its own, for all tasks. Without a store,
+    only a dialect that reports usage counts them, until the server is restarted."""
 
     client_timeout_s: float = Field(30.0, gt=0, le=3600, allow_inf_nan=False)
-    """Seconds that a client has for the head of its request, for the body, and to take what was
-    written for it."""
+    """Seconds that a client has to send the head of its request, to send the body, and to read the
+    data written for it."""
     drain_s: float = Field(0.0, ge=0, le=3600, allow_inf_nan=False)
-    """Seconds for which requests are still accepted after the signal to end, while `/readyz` says
-    that none should be sent."""
+    """Seconds for which requests are still accepted after the signal to end, while `/readyz`
+    answers that none should be sent."""
     grace_s: float = Field(130.0, gt=0, le=3600, allow_inf_nan=False)
-    """Seconds after the drain until what is still being decoded fails; by default more than any
-    deadline."""
+    """Seconds after the drain until unfinished requests fail; by default more than any deadline."""
     answer_cache_bytes: int = Field(0, ge=0)
-    """Bytes of translations that each model keeps, to give them again for the same text and
-    options; 0 keeps none."""
+    """Bytes of translations that each model stores, to return them again for the same text and
+    options; 0 stores none."""
 
     documents: Path | None = None
-    """Folder in which documents lie while they are translated, and their results; shared by the
-    workers, and kept when the server ends. Without one a worker alone has a temporary folder."""
+    """Folder for documents during their translation, and for the results; shared by the workers,
+    and kept when the server ends. Without it, a single worker uses a temporary folder."""
     max_document_bytes: int = Field(30 * 1024 * 1024, ge=1024)
-    """Bytes of a document that is sent."""
+    """Largest size of an uploaded document in bytes."""
     max_documents: int = Field(100, ge=1)
-    """Documents that may wait to be translated."""
+    """Largest number of documents that may wait for translation."""
     document_hours: float = Field(24.0, gt=0, allow_inf_nan=False)
-    """Hours for which the translation of a document is kept; so are files that are sent for
-    batches, and what comes of these."""
+    """Hours for which the translation of a document is kept. The same applies to files that are
+    uploaded for batches, and to their results."""
 
     files: str = ""
-    """Folder in which files for batches lie, and their results, or a URL that fsspec knows, such as
-    `s3://BUCKET/PREFIX`; shared by the servers of a store. By default beside a store in SQLite,
-    under its name with `-files` behind it; with PostgreSQL there is none."""
+    """Folder for the files of batches and their results, or a URL that fsspec knows, such as
+    `s3://BUCKET/PREFIX`; shared by the servers of a store. The default for a store in SQLite is a
+    folder beside it, with its name and `-files`; for PostgreSQL there is no default."""
     max_file_bytes: int = Field(100 * 1024 * 1024, ge=1024)
-    """Bytes of a file that is sent for batches, and of the answers of a batch."""
+    """Largest size in bytes of a file that is uploaded for batches, and of the answers of a
+    batch."""
     max_files: int = Field(100, ge=1)
-    """Files that a key may send before they are deleted."""
+    """Largest number of files that a key may upload before they are deleted."""
     max_batches: int = Field(20, ge=1)
-    """Batches of a key that have not ended."""
+    """Largest number of unfinished batches of a key."""
     max_kept_batches: int = Field(10_000, ge=1)
-    """Batches of a key, with those that have ended and are kept."""
+    """Largest number of batches of a key, including finished ones that are kept."""
     max_batch_lines: int = Field(50_000, ge=1, le=1_000_000)
-    """Lines of a batch."""
+    """Largest number of lines of a batch."""
     webhook_hosts: str = ""
     """Hosts in the server's own network that webhooks may be sent to, separated by spaces."""
 
     store: SecretStr = SecretStr("")
-    """Database in which the server keeps what outlives a request: `sqlite:///FILE`, relative to the
-    repository root, or `postgresql://USER:PASSWORD@HOST/DATABASE`. Without one nothing is kept."""
+    """Database for data that outlive a request: `sqlite:///FILE`, relative to the repository root,
+    or `postgresql://USER:PASSWORD@HOST/DATABASE`. Without it nothing is stored."""
 
     api_keys: SecretStr = SecretStr("")
-    """Keys, separated by spaces or commas; where there are any, requests need one."""
+    """API keys, separated by spaces or commas; if there are any, requests need one."""
     api_keys_file: Path | None = None
-    """File with further keys, one a line; `#` begins a comment."""
+    """File with further API keys, one per line; `#` begins a comment."""
     admin_key: SecretStr = SecretStr("")
-    """Key of those who administer keys and models over HTTP, of at least 16 characters; without one
-    nobody does. With a store it makes requests need a key."""
+    """Key for administering keys and models over HTTP, at least 16 characters; without it nobody
+    can. If there is a store, setting it makes requests need a key."""
     model_imports: bool = False
-    """`on`: whoever has the admin key may have models downloaded by name, imported and served
-    (`/admin/imports`, and the page); needs `MACARON_ADMIN_KEY`, and a folder of bundles that can be
-    written."""
+    """`on`: holders of the admin key can have models downloaded by name, imported and served
+    (`/admin/imports`, and the page). This needs `MACARON_ADMIN_KEY`, and a writable folder of
+    bundles."""
     max_keys: int = Field(10_000, ge=1, le=1_000_000)
-    """Keys that the store holds."""
+    """Largest number of keys in the store."""
     max_label_chars: int = Field(200, ge=1, le=10_000)
-    """Characters of the label of a key."""
+    """Largest number of characters of the label of a key."""
     max_requests_per_minute: int = Field(0, ge=0)
-    """Requests that a key, or an address where there are no keys, may make in a minute; 0 sets no
-    limit."""
+    """Requests per minute of a key, or of an address on a server without keys; 0 sets no limit."""
     max_chars_per_minute: int = Field(0, ge=0)
-    """Characters that it may send to be decoded in a minute; 0 sets no limit."""
+    """Characters per minute that a key or address may send to be decoded; 0 sets no limit."""
     cors_origins: str = ""
-    """Origins whose pages may call this server, separated by spaces or commas; `*` is any."""
+    """Origins whose pages may call this server, separated by spaces or commas; `*` allows any."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least level of log lines; probes and scrapes are `debug`."""
+    """Lowest level of log lines; probes and scrapes are `debug`."""
     log_format: Literal["json", "text"] = "json"
-    """`json`: an object a line. `text`: for people."""
+    """Format of log lines. `json`: one object per line. `text`: for people."""
 
     @field_validator("bundles", "api_keys_file", "documents")
     @classmethod
@@ -235,8 +243,8 @@ class Settings(BaseModel):
         return self
 
     def batch_limits(self, device: str) -> BatchLimits:
-        """What bounds a batch of a model on a device (`cpu`, `cuda`, `tensorrt`), as schedulers
-        take it."""
+        """The limits of a model's batches on a device (`cpu`, `cuda`, `tensorrt`), as schedulers
+        need them."""
         usual = usual_limits(device)
         return BatchLimits(
             max_rows=self.max_batch_rows or usual.max_rows,
@@ -249,7 +257,8 @@ class Settings(BaseModel):
         """Settings from MACARON_ variables; an empty one counts as not set.
 
         Raises SettingsError, in one line, for a value out of range and for a misspelt name. Other
-        names that begin with MACARON_ pass: Kubernetes sets some for a service called macaron.
+        names that begin with MACARON_ are allowed, because Kubernetes sets some for a service
+        called macaron.
         """
         known = {variable(name): name for name in cls.model_fields}
         values = {}

@@ -1,4 +1,4 @@
-"""Reading a form with a file, which is written to the disk as it arrives."""
+"""Reads a form with a file, which is written to disk as it arrives."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from serving.server.http.form import MULTIPART, Fields
 from serving.server.http.settings import variable
 
 _IN_MEMORY = 1024 * 1024
-"""Bytes of a file that are held in memory; a longer one lies on the disk."""
+"""Number of bytes of a file that are held in memory; larger files are on disk."""
 _MAX_FIELDS = 100
 _MAX_FIELD_BYTES = 100_000
 
 
 @dataclass(frozen=True)
 class Upload:
-    """A file that has arrived, and the fields beside it."""
+    """An uploaded file, and the fields beside it."""
 
     name: str
-    """As the client names the file; empty where it does not."""
+    """The file's name as the client gives it; empty if it gives none."""
     file: IO[bytes]
-    """Open at its beginning; closing it removes it from the disk."""
+    """The file, open at its beginning; closing it deletes it from disk."""
     fields: Fields
 
 
 async def read_upload(
     request: Request, max_bytes: int, *, noun: str = "document", setting: str = "max_document_bytes"
 ) -> Upload:
-    """The form of a request, which has one file, in the field `file`; the caller closes that.
+    """Read the form of a request with one file, in the field `file`; the caller closes the file.
 
-    Errors call the file by the `noun`, and its limit by the setting. Raises MediaTypeError where it
-    is no multipart form, TooLongError for more than `max_bytes`, RequestError where the form is
-    broken or has no file, CancelledError where the client goes away.
+    Error messages call the file `noun`, and name the setting of its limit. Raises MediaTypeError if
+    it is not a multipart form, TooLongError for more than `max_bytes`, RequestError if the form is
+    broken or has no file, and CancelledError if the client disconnects.
     """
     declared = request.headers.get("content-type", "")
     if not declared.lower().startswith(MULTIPART):
@@ -73,10 +73,11 @@ async def read_upload(
 
 
 async def read_file(request: Request, max_bytes: int, setting: str) -> IO[bytes]:
-    """The body of a request as a file, open at its beginning; closing it removes it from the disk.
+    """Read the body of a request into a file, open at its beginning; closing it deletes it from
+    disk.
 
-    Raises TooLongError for more than `max_bytes`, which `setting` sets, CancelledError where the
-    client goes away.
+    Raises TooLongError for more than `max_bytes`, which `setting` sets, and CancelledError if the
+    client disconnects.
     """
     file = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
     try:

@@ -22,7 +22,8 @@ from serving.store.records.key import UsageBatch, UsageCount, UsagePlace
 from serving.store.usage import StoredUsage
 
 _MOST_OWNERS = 10_000
-"""Most owners in memory; of those without unsent counts, the one unused for longest is dropped."""
+"""Largest number of owners in memory; of those without unsent counts, the one unused for longest is
+dropped."""
 _NOTHING = UsageCount()
 
 

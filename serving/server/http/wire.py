@@ -1,4 +1,4 @@
-"""What the bodies of all dialects have in common."""
+"""Base classes, types and helpers that the bodies of all dialects share."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from serving.errors import ServingError
 
 JSON = "application/json"
 STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-"""Of server-sent events: nothing on the way may hold them back."""
+"""Headers of server-sent events: no proxy on the way may hold them back."""
 
 
 _FLAGS: dict[object, bool] = {"true": True, "1": True, "false": False, "0": False}
 
 
 def _flag(given: object) -> object:
-    """What clients write for a boolean: 1, "1" or "true"."""
+    """Converts the forms of a boolean that clients write: 1, "1" or "true"."""
     text = str(given).lower() if isinstance(given, int | str) else ""
     return _FLAGS.get(text, given)
 
 
 def _whole(given: object) -> object:
-    """What clients write for a whole number: 2.0 or "2"."""
+    """Converts the forms of a whole number that clients write: 2.0 or "2"."""
     if isinstance(given, str) and given.isdecimal() and len(given) < 10:
         return int(given)
     return int(given) if isinstance(given, float) and given.is_integer() else given
 
 
 def _with_nulls(schema: dict[str, Any]) -> None:
-    """Let a schema say that what may be left out may be null. Its own keywords stay where they
-    are, for clients look there for what the server can do."""
+    """Make a schema say that an optional field may be null. The field's own keywords stay in place,
+    because clients look there for the server's features."""
     for name, field in schema["properties"].items():
         if name in schema["required"]:
             continue
@@ -72,18 +72,18 @@ Count = Annotated[
 
 
 class Wire(BaseModel):
-    """What all bodies have in common: no value is taken for one of another type.
+    """Base class of all bodies: a value of another type is never converted.
 
-    What checks a body is built with the first one. The OpenAPI document describes each field by the
-    docstring below it.
+    The validator of a body is built with the first such body. The OpenAPI document describes each
+    field by the docstring below it.
     """
 
     model_config = ConfigDict(strict=True, frozen=True, defer_build=True)
 
 
 class LenientRequest(Wire):
-    """A body in which null, and no language at all, mean that a field is left out: some clients
-    always send all."""
+    """A request body in which null, or an empty language, counts as an omitted field, because some
+    clients always send all fields."""
 
     model_config = ConfigDict(json_schema_extra=_with_nulls)
 
@@ -101,37 +101,37 @@ class LenientRequest(Wire):
 
 
 class DetectedLanguage(Wire):
-    """A language that a text was found to be in, and how sure that is."""
+    """The detected language of a text, and its confidence."""
 
     confidence: Annotated[float, Field(ge=0, le=100)]
-    """Percent."""
+    """Confidence in percent."""
     language: str
 
 
 def detected_language(language: str, confidence: float) -> DetectedLanguage:
-    """A language and its confidence of 0 to 1, which is given in percent."""
+    """A language and its confidence from 0 to 1, which is converted to percent."""
     return DetectedLanguage(language=language, confidence=round(100 * confidence, 1))
 
 
 class Error(Wire):
-    """Every answer that is not 2xx."""
+    """The body of every answer that is not 2xx."""
 
     error: str
-    """What is wrong, for people."""
+    """A description of the error for people."""
     code: str
-    """What kind of error it is, for programs."""
+    """The kind of error, for programs."""
     hint: str | None = None
-    """What may stand in the place of what is wrong; left out where `error` says it."""
+    """Advice, such as the allowed values; omitted if `error` contains it."""
 
 
 def utc(seconds: float) -> str:
-    """A time, in seconds since 1970, as bodies have it: `2026-11-28T09:30:00.000Z`."""
+    """A time, in seconds since 1970, in the form of bodies: `2026-11-28T09:30:00.000Z`."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def own_address(request: Request, root_path: str, path: str) -> str:
-    """The whole address of a path of this server, as the client of a request reaches it; a proxy
-    may have put the server below `root_path`."""
+    """The full URL of a path of this server, as the client of a request reaches it; a proxy may
+    have put the server below `root_path`."""
     return f"{request.url.scheme}://{request.url.netloc}{root_path}{path}"
 
 
@@ -141,7 +141,8 @@ def json_response(
     status: int = HTTPStatus.OK,
     exclude_none: bool = False,
 ) -> Response:
-    """An answer, or a list of them, as JSON; with `exclude_none` without fields that are None."""
+    """A JSON response with a body, or a list of bodies; with `exclude_none`, without fields that
+    are None."""
     if isinstance(answer, BaseModel):
         text = answer.model_dump_json(exclude_none=exclude_none)
     else:
@@ -151,6 +152,6 @@ def json_response(
 
 
 def error_response(error: ServingError) -> Response:
-    """The answer to a refused request in the shape of every dialect that has none of its own."""
+    """The answer to a refused request, for dialects without an error shape of their own."""
     body = Error(error=str(error), code=error.code, hint=error.hint)
     return json_response(body, status=error.status, exclude_none=True)

@@ -1,2 +1,2 @@
-"""The models of a server: which exist, and how they are loaded, replaced and closed. Answers no
+"""The models of a server: which exist, and how they are loaded, replaced and closed. Handles no
 requests."""

@@ -20,7 +20,7 @@ AnyBundle = TranslationBundle | Generator | TextReader
 
 
 def decoding_processes(settings: Settings) -> DecodingProcesses:
-    """Those that the settings ask for; none starts before it is needed."""
+    """The decoding processes according to the settings; none starts before it is needed."""
     return DecodingProcesses(settings.preset, settings.threads)
 
 
@@ -29,8 +29,8 @@ def load_bundles(
     served: Collection[Manifest] = (),
     processes: DecodingProcesses | None = None,
 ) -> list[AnyBundle]:
-    """Load and check every bundle but those whose manifests are `served` already; translation
-    models by these `processes`, or by others of their own.
+    """Load and check every bundle except those whose manifests are `served` already. Translation
+    models are loaded by `processes`, or by processes of their own.
 
     Raises BundleError as `read_manifests` does, and for a bundle that cannot be used.
     """
@@ -45,7 +45,7 @@ def load_bundles(
 def load_bundle(
     folder: Path, manifest: Manifest, settings: Settings, processes: DecodingProcesses
 ) -> AnyBundle:
-    """Load and check one bundle; raises BundleError where it cannot be used."""
+    """Load and check a bundle. Raises BundleError if it cannot be used."""
     try:
         if manifest.task not in DECODED:
             return load_reader(folder, settings.preset, settings.threads)

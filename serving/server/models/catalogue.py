@@ -64,10 +64,10 @@ class Catalogue(ABC):
         return list(self._encoders.values())
 
     def loads(self, source: str, target: str, name: str | None = None) -> bool | None:
-        """Whether to `choose` the model for a pair takes the time to load it; None where it may,
-        and the languages alone do not show it.
+        """Whether choosing the model for a pair takes the time to load it. None if it may, which
+        the languages alone do not show.
 
-        Raises UnknownModelError, which names what there is.
+        Raises UnknownModelError, which lists the models.
         """
         models = self._candidates(name)
         if all(isinstance(model, ServedTranslator) for model in models):

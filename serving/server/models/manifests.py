@@ -1,4 +1,4 @@
-"""What lies in the folder of bundles, by their manifests alone: nothing is loaded."""
+"""Reads the manifests in the folder of bundles; loads nothing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from serving.server.http.settings import Settings, variable
 def read_manifests(settings: Settings) -> dict[Path, Manifest]:
     """The manifest of every bundle, by its folder.
 
-    Raises BundleError, in one line, for a folder without bundles, a manifest that cannot be read
-    and two bundles of one name.
+    Raises BundleError, in one line, for a folder without bundles, a manifest that cannot be read,
+    and two bundles with the same name.
     """
     manifests: dict[Path, Manifest] = {}
     names: set[str] = set()
@@ -37,7 +37,7 @@ def read_manifests(settings: Settings) -> dict[Path, Manifest]:
 
 
 def check_defaults(name: str, options: SearchOptions, settings: Settings) -> None:
-    """Raise SettingsError where a bundle's own default options are over a limit."""
+    """Raise SettingsError if a bundle's own default options exceed a limit."""
     for option, limit in (
         ("beam_size", "max_beam_size"),
         ("num_hypotheses", "max_num_hypotheses"),

@@ -29,13 +29,14 @@ class _Model:
 
     @functools.cached_property
     def made_by(self) -> str:
-        """SHA-256 of the manifest: what another model has made is told apart by it."""
+        """SHA-256 of the manifest's content, by which results of different models are
+        distinguished."""
         return sha256(repr(self.manifest).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class StoredTranslator(_Model):
-    """A translation model that is loaded when it is asked for."""
+    """A translation model that is loaded when it is needed."""
 
     @functools.cached_property
     def pairs(self) -> frozenset[tuple[str, str]]:
@@ -45,7 +46,7 @@ class StoredTranslator(_Model):
 
 @dataclass(frozen=True)
 class ServedTranslator(StoredTranslator):
-    """A translation model that is loaded, opened to requests."""
+    """A loaded translation model with its scheduler."""
 
     defaults: SearchOptions
     scheduler: TranslationScheduler
@@ -53,37 +54,37 @@ class ServedTranslator(StoredTranslator):
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is decoded and nothing waits for it."""
+        """Whether the model decodes nothing and no request waits for it."""
         return not self.scheduler.num_held and not self.scheduler.queue_depth
 
 
 @dataclass(frozen=True)
 class ServedLanguageModel(_Model):
-    """A language model, opened to requests."""
+    """A loaded language model with its scheduler."""
 
     generator: Generator
     scheduler: GenerationScheduler
     loaded_at: int
-    """Seconds since 1970."""
+    """Time of loading, in seconds since 1970."""
 
     @property
     def device(self) -> DeviceUse:
-        """What it runs on, and why."""
+        """The device that the model runs on, and the reason."""
         return self.generator.device
 
 
 @dataclass(frozen=True)
 class ServedEncoder(_Model):
-    """An encoder, opened to requests."""
+    """A loaded encoder with its scheduler."""
 
     reader: TextReader
     scheduler: TextScheduler
     loaded_at: int
-    """Seconds since 1970."""
+    """Time of loading, in seconds since 1970."""
 
     @property
     def device(self) -> DeviceUse:
-        """What it runs on, and why."""
+        """The device that the model runs on, and the reason."""
         return self.reader.device
 
 

@@ -54,7 +54,7 @@ class Starter:
         return self.start_translator(bundle)
 
     def start_translator(self, translator: TranslationBundle) -> ServedTranslator:
-        """As `start`, for a translation model."""
+        """Start a translation model, as `start` does."""
         defaults = translator.default_options
         check_defaults(translator.manifest.name, defaults, self._settings)
         translator.warm_up()

@@ -1,2 +1,2 @@
 """The steps of a request after its dialect: choice of the model, limits, queueing and counting.
-Knows no dialect."""
+Contains nothing about dialects."""

@@ -53,7 +53,7 @@ class Administration:
         self._backend = backend
 
     async def keys(self, most: int, after: str = "") -> list[StoredKey]:
-        """At most `most` keys, oldest first, behind the key with the id `after`."""
+        """At most `most` keys, oldest first, that come after the key with the id `after`."""
         store = self._backend.needed_store("keys")
         return await run_in_threadpool(store.keys.listed, most, after)
 
@@ -87,7 +87,7 @@ class Administration:
         return _known(key, id)
 
     async def delete_key(self, id: str, context: RequestContext) -> None:
-        """Delete a key and what is kept for it; its usage stays. Raises UnknownKeyError."""
+        """Delete a key and the data that belong to it; its usage stays. Raises UnknownKeyError."""
         store = self._backend.needed_store("keys")
         found = await run_in_threadpool(store.keys.delete, id, context.address)
         self._backend.gatekeeper.forget(id)
@@ -97,8 +97,8 @@ class Administration:
     async def usage(
         self, query: UsageQuery, most: int, after: tuple[str, str, str] = ("", "", "")
     ) -> tuple[list[UsageRow], dict[str, UsageCount]]:
-        """At most `most` usage rows behind a day, owner and task, and the sums of all rows by task.
-        Counts of this server are sent to the store first."""
+        """At most `most` usage rows that come after a day, owner and task, and the sums of all rows
+        by task. Counts of this server are sent to the store first."""
         store = self._backend.needed_store("usage counts")
         flush = self._backend.gatekeeper.flush
 
@@ -109,7 +109,7 @@ class Administration:
         return await run_in_threadpool(read)
 
     async def audit(self, most: int, before: int | None) -> list[AuditEntry]:
-        """At most `most` audit entries below a number, newest first."""
+        """At most `most` audit entries with a number below `before`, newest first."""
         store = self._backend.needed_store("acts of administration")
         return await run_in_threadpool(store.audit.entries, most, before)
 
@@ -183,8 +183,8 @@ class Administration:
 
 def days(first: str, last: str, parameters: tuple[str, str]) -> tuple[str, str]:
     """Convert two days to the form in the store. Raises RequestError, which names one of the two
-    `parameters`, for a text that is no day (`2026-11-28`, or with a time) and for a range of more
-    days than one report may have."""
+    `parameters`, for a text that is not a day (`2026-11-28`, or with a time) and for a range of
+    more days than one report may have."""
     found = [_day(text, name) for text, name in zip((first, last), parameters, strict=True)]
     count = (found[1] - found[0]).days + 1
     if not 1 <= count <= MOST_DAYS:

@@ -1,4 +1,4 @@
-"""What a request may ask for: the limits on texts and options, for every dialect."""
+"""The limits on the texts and options of a request, for every dialect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from serving.text.terms import Terms
 
 def check_texts(texts: Sequence[str], settings: Settings, parameter: str = "text") -> None:
     """Raise TooLongError for too many texts, or for one that is too long, named by its index;
-    `parameter` is the one that they came in."""
+    `parameter` is the parameter that they came in."""
     if len(texts) > settings.max_texts:
         raise TooLongError(
             f"a request must have at most {settings.max_texts} texts ({variable('max_texts')}), "
@@ -77,9 +77,9 @@ def choose_options(
     *,
     alternatives: int = 0,
 ) -> SearchOptions:
-    """The bundle's own options, with those that the request gives put in their place.
+    """The bundle's own options, overridden by those that the request sets.
 
-    `alternatives` further hypotheses widen the beam where the request does not set it. Raises
+    `alternatives` further hypotheses widen the beam if the request does not set it. Raises
     InvalidOptionError for an unknown option and for a value out of range or over a limit.
     """
     options = defaults
@@ -102,7 +102,7 @@ def choose_options(
 
 
 def check_cost(sentences: int, beam_size: int, settings: Settings) -> None:
-    """Raise TooLongError where a request asks for more sentences or beams than one may."""
+    """Raise TooLongError if a request needs more sentences or beams than allowed."""
     if sentences > settings.max_queue:
         raise TooLongError(
             f"a request must have at most {settings.max_queue} sentences "

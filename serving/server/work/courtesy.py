@@ -1,4 +1,4 @@
-"""What work that nobody waits for leaves to clients that do."""
+"""Keeps work that nobody waits for from delaying clients that wait."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from serving.errors import NotReadyError, OverloadedError, ServingError
 from serving.queue.ticket import HeldWork
 
 _ATTENTION_S = 2.0
-"""How long after a request of a client another one is likely."""
+"""Seconds after a client's request during which another one is likely."""
 _REST = 4
 _LONGEST_REST_S = 5.0
-"""After a piece of work, while clients ask: so many times as long as it took, so that few requests
-meet one."""
+"""Longest pause in seconds after a piece of work while clients send requests; it is `_REST` times
+as long as the work took, so that few requests meet such work."""
 _LOOK_S = 0.01
 
 
 def attentive(idle_s: float) -> bool:
-    """Whether clients ask for something that they wait for, so many seconds after the last has:
-    then one piece of work runs at a time, and a rest follows it."""
+    """Whether clients are sending requests that they wait for, `idle_s` seconds after the last one:
+    then one piece of work runs at a time, followed by a pause."""
     return idle_s < _ATTENTION_S
 
 
 @dataclass
 class _Turnstile:
-    """Lets the works of all requests in that nobody waits for; used on one event loop only."""
+    """Admits the works of all requests that nobody waits for; used on one event loop only."""
 
     inside: int = 0
     """Number of works that were queued and have not ended."""
     rested: float = 0.0
-    """When the rest after the last one is over (monotonic)."""
+    """Time when the pause after the last work ends (monotonic)."""
     first: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by the request whose work is next; the others take turns behind it."""
+    """Held by the request whose work is next; the others wait for their turn."""
 
     def is_open(self, at_once: int, idle_s: float) -> bool:
-        """Whether one more may run, so many seconds after a client's last request."""
+        """Whether one more work may run, `idle_s` seconds after a client's last request."""
         if attentive(idle_s):
             return not self.inside and time.monotonic() >= self.rested
         return self.inside < at_once
 
     def leave(self, took_s: float) -> None:
-        """Note that a work has ended, so many seconds after it was queued."""
+        """Record that a work has ended, `took_s` seconds after it was queued."""
         self.inside -= 1
         self.rested = time.monotonic() + min(_REST * took_s, _LONGEST_REST_S)
 
@@ -57,9 +57,9 @@ _TURNSTILE: RunVar[_Turnstile] = RunVar("_TURNSTILE")
 async def hand_over(held: Sequence[HeldWork], idle_s: Callable[[], float]) -> None:
     """Queue the works of a request that nobody waits for, in order.
 
-    While clients ask, one work of all such requests runs at a time, and a rest of four times as
-    long follows it; otherwise as many run as leave room for a client. `idle_s` gives the seconds
-    since a client's last request. A work that is refused for good ends with the error.
+    While clients send requests, one work of all such requests runs at a time, followed by a pause
+    four times as long. Otherwise as many run as leave room for a client. `idle_s` returns the
+    seconds since a client's last request. A work that is refused permanently ends with the error.
     """
     turnstile = _TURNSTILE.get(None)
     if turnstile is None:
@@ -85,7 +85,7 @@ async def hand_over(held: Sequence[HeldWork], idle_s: Callable[[], float]) -> No
 
 
 async def _queued(work: HeldWork) -> bool:
-    """Queue a work, once there is room for it; returns False if it has ended instead."""
+    """Queue a work as soon as there is room for it; returns False if it has ended instead."""
     while not work.ticket.done:
         try:
             work.queue()

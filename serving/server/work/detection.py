@@ -1,4 +1,4 @@
-"""The languages that a text may be in, for every dialect that has a route for it."""
+"""The languages that a text may be in, for every dialect with a route for detection."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from serving.text.detection import detect
 
 
 def likely_languages(text: str, catalogue: Catalogue) -> list[tuple[str, float]]:
-    """Languages with their probabilities, the likeliest first; none for a text without letters.
+    """Languages with their probabilities, the likeliest first; empty for a text without letters.
 
-    Where none is likelier than all others together, only those that models read: of a word or two
-    the likeliest of fifty is often one that nobody asked for.
+    If none is likelier than all others together, only languages that models read are listed: for a
+    word or two, the likeliest of fifty languages is often an irrelevant one.
     """
     found = detect(text)
     read = catalogue.source_languages

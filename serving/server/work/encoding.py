@@ -1,4 +1,4 @@
-"""Texts to read with an encoder, as every dialect asks for them: limits, model choice, reading."""
+"""Reads texts with an encoder, for every dialect: limits, choice of the model, reading."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ from serving.server.work.backend import Backend
 from serving.server.work.pipeline import Caller, Chosen, Pipeline
 
 Given = Input | list[int]
-"""A text, two that are read together, or ids."""
+"""A text, two texts that are read together, or ids."""
 Place = Callable[[int, int], str]
-"""What a dialect calls a text: of the input of that number its first text (0) or second (1)."""
+"""Returns the dialect's name of a text: of the first (0) or second (1) text of the input with this
+number."""
 
 
 class Read(NamedTuple):
-    """What was read of the texts of a request."""
+    """The result of reading the texts of a request."""
 
     model: ServedEncoder
     found_BW: Floats
     """A vector for each text, or the logits of its classes."""
     tokens: int
-    """Ids that were read, special ones included."""
+    """Number of ids that were read, special ones included."""
 
 
 class Readings:
@@ -57,10 +58,10 @@ class Readings:
         truncate: bool = False,
         prompt_name: str | None = None,
     ) -> Read:
-        """Read texts with the encoder of that name, or the first for the task, each behind the
-        prompt of that name or the model's default one.
+        """Read texts with the encoder of this name, or the first one for the task. The prompt of
+        this name, or the model's default one, is put before each text.
 
-        Raises RequestError, which names the text at fault by its `place` where one is, and the
+        Raises RequestError, which names the text at fault by its `place` if there is one, and the
         errors of the scheduler.
         """
         limit = self._pipeline.limit(None, context)
@@ -107,7 +108,8 @@ def check_dimensions(read: Read, dimensions: int | None) -> None:
 
 
 def place_in(field: str, given: str | list[int] | list[str] | list[list[int]]) -> Place:
-    """The place of what `inputs_of` takes: the field itself, or of several its part."""
+    """The `Place` for the result of `inputs_of`: the field itself, or one of its parts if there are
+    several."""
     several = isinstance(given, list) and not isinstance(given[0], int)
     return lambda index, _: f"{field}[{index}]" if several else field
 
@@ -121,15 +123,15 @@ def inputs_of(given: str | list[int] | list[str] | list[list[int]]) -> list[Give
 
 
 def _whole(given: Given) -> str:
-    """A text as long as what is given, as limits count it; an id counts as a character."""
+    """A text as long as the input, for checks of limits; an id counts as a character."""
     if isinstance(given, str):
         return given
     return given[0] + given[1] if isinstance(given, tuple) else " " * len(given)
 
 
 def _placed(error: RequestError, texts: Sequence[Given], place: Place) -> RequestError:
-    """The same error, which names the place of the text at fault, where one is; of two that are
-    too long together, the longer one's. A prompt is at fault by itself."""
+    """The same error with the name of the text at fault, if there is one. If two texts together are
+    too long, the longer one is named. For a prompt, no text is named."""
     if error.parameter == "prompt_name":
         return error
     given = texts[error.index or 0]

@@ -66,8 +66,8 @@ class TimeLimit:
     max_wait_s: float | None
     """Seconds until decoding must start; None sets no separate limit."""
     held: list[HeldWork] | None = None
-    """Where nobody waits for the request: takes its works in place of the queue. `results` queues
-    them so that they delay no others."""
+    """List for the works of a request that nobody waits for, in place of the queue. `results`
+    queues them so that they do not delay others."""
     since: float = field(default_factory=time.monotonic)
 
     def rest(self) -> TimeLimit:
@@ -125,9 +125,9 @@ class Pipeline:
         self._settings, self._gatekeeper = settings, gatekeeper
 
     def limit(self, timeout_s: float | None, context: RequestContext) -> TimeLimit:
-        """The time limit of a request, as requested or by default; raises RequestError if it
-        exceeds the maximum. What nobody waits for has none by default: how long it takes is up to
-        those who ask beside it."""
+        """The time limit of a request, as requested or by default. Raises RequestError if it
+        exceeds the maximum. A request that nobody waits for has no limit by default, because its
+        duration depends on the clients that it makes way for."""
         settings = self._settings
         held: list[HeldWork] | None = [] if context.background else None
         if timeout_s is None and context.background:

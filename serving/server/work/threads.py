@@ -1,4 +1,4 @@
-"""Threads apart from those that all requests share, for work that may wait long."""
+"""Threads apart from those that all requests share, for work that may take long."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _AT_ONCE = 4
 
 
 async def on_threads_for(purpose: str, act: Callable[[], T]) -> T:
-    """What `act` gives, which at most four threads of a purpose do at once: while they wait, all
-    else has the usual ones."""
+    """Call `act` in a thread; returns its result. At most four threads do so for one purpose, so
+    that the usual threads stay free for everything else."""
     limiters = _LIMITERS.get(None)
     if limiters is None:
         limiters = {}

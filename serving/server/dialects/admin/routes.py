@@ -353,4 +353,4 @@ ADMIN_API = Dialect(
         501: "The server has no store",
     },
 )
-"""Administration; without an admin key every route says that there is none."""
+"""Administration. Without an admin key, every route answers that there is none."""

@@ -28,9 +28,9 @@ class KeyPatch(Wire):
 
     label: str | None = None
     characters_a_month: Characters | None = None
-    """null removes the limit."""
+    """Character limit per month; null removes the limit."""
     requests_a_minute: Requests | None = None
-    """null removes the limit."""
+    """Request limit per minute; null removes the limit."""
     disabled: bool | None = None
     """A disabled key is refused until it is enabled again."""
 
@@ -61,7 +61,7 @@ class ApiKeys(Wire):
 
     keys: list[ApiKey]
     next: str | None
-    """`after` of the next page; null where this is the last."""
+    """`after` of the next page; null if this is the last."""
 
 
 class KeysQuery(Wire):
@@ -112,7 +112,7 @@ class UsageReport(Wire):
     usage: list[DailyUsage]
     totals: list[TaskUsage]
     next: str | None
-    """`after` of the next page; null where this is the last."""
+    """`after` of the next page; null if this is the last."""
 
 
 class AuditQuery(Wire):
@@ -142,7 +142,7 @@ class AuditReport(Wire):
 
     acts: list[AuditAct]
     next: int | None
-    """`before` of the next page; null where this is the last."""
+    """`before` of the next page; null if this is the last."""
 
 
 class AdminModel(Wire):
@@ -166,7 +166,7 @@ class AdminModels(Wire):
 
 
 class ModelAct(Wire):
-    """What to do with a model."""
+    """An action on a model."""
 
     action: Literal["load", "unload"]
 
@@ -190,10 +190,10 @@ class ModelImportReport(Wire):
     model: str | None
     """The model's name in requests, once it is served."""
     error: str | None
-    """Why the import failed."""
+    """The reason why the import failed."""
 
 
 class Drained(Wire):
-    """What was done."""
+    """The state of the server after the request."""
 
     status: Literal["draining"]

@@ -65,7 +65,7 @@ class DeepLTranslateRequest(DeepLRequest):
     """A translation memory. Sentences that it contains are answered from it. Without `source_lang`,
     this applies to texts in its language, and `warnings` names the others."""
     translation_memory_threshold: Annotated[int, Field(ge=0, le=100)] | None = None
-    """Least similarity of a segment in percent; default 75."""
+    """Smallest similarity of a segment in percent; default 75."""
     custom_instructions: list[str] | None = None
     """Refused."""
 
@@ -86,7 +86,7 @@ class DeepLTranslations(Wire):
     """The answer to a DeepLTranslateRequest."""
 
     translations: list[DeepLTranslation]
-    """One per text, in order."""
+    """The translations, one per text, in order."""
     warnings: list[str] | None = None
     """Parts of the request that were ignored for some or all texts, although they could have
     changed the translations; omitted if there are none."""
@@ -105,7 +105,7 @@ class DeepLLanguage(Wire):
     """Language code in upper case; some targets have a region."""
     name: str
     supports_formality: bool | None = None
-    """Of target languages only."""
+    """Whether the language supports formality; target languages only."""
 
 
 class DeepLResourceRequest(Wire):

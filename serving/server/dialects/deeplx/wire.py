@@ -8,7 +8,7 @@ from serving.server.http.wire import LenientRequest, Wire
 
 
 class DeepLXRequest(LenientRequest):
-    """One text to translate."""
+    """A text to translate."""
 
     text: str
     target_lang: str

@@ -56,7 +56,7 @@ class GoogleTranslations(Wire):
     """The translations of all texts."""
 
     translations: list[GoogleTranslation]
-    """One per text, in order."""
+    """The translations, one per text, in order."""
 
 
 class GoogleTranslateAnswer(Wire):
@@ -109,7 +109,7 @@ class GoogleLanguagesAnswer(Wire):
 
 
 class GoogleErrorItem(Wire):
-    """One error of the list `errors`."""
+    """An error in the list `errors`."""
 
     message: str
     domain: Literal["global"] = "global"

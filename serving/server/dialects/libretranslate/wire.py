@@ -64,7 +64,7 @@ class FrontendSettings(Wire):
     """The settings that a web page needs."""
 
     charLimit: int
-    """Most characters of a text."""
+    """Largest number of characters of a text."""
     frontendTimeout: int
     """Milliseconds without typing before a page should translate."""
     apiKeys: bool

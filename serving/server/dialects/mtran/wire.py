@@ -22,7 +22,7 @@ class MTranPair(LenientRequest):
 
 
 class MTranRequest(MTranPair):
-    """One text to translate."""
+    """A text to translate."""
 
     text: str
     html: Flag = False
@@ -47,7 +47,7 @@ class MTranResults(Wire):
     """The answer to an MTranBatchRequest."""
 
     results: list[str]
-    """One per text, in order."""
+    """The translations, one per text, in order."""
 
 
 class MTranDetectRequest(LenientRequest):
@@ -97,7 +97,7 @@ class ImmeTranslations(Wire):
     """The answer to an ImmeRequest."""
 
     translations: list[ImmeTranslation]
-    """One per text, in order."""
+    """The translations, one per text, in order."""
 
 
 class KissRequest(MTranPair):
@@ -122,7 +122,7 @@ class KissAnswer(Wire):
     text: str | None = None
     src: str | None = None
     translations: list[KissTranslation] | None = None
-    """One per text, in order, if the request had a list."""
+    """The translations, one per text, in order, if the request had a list."""
 
 
 class HcfyRequest(LenientRequest):

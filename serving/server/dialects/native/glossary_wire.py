@@ -29,7 +29,7 @@ class NewGlossary(Wire):
 
     name: str
     dictionaries: Annotated[list[GlossaryDictionary], Field(min_length=1)]
-    """One per language pair."""
+    """Dictionaries, one per language pair."""
 
 
 class GlossaryPatch(Wire):
@@ -46,7 +46,7 @@ class GlossaryPage(Wire):
     after: str | None = None
     """Start after the glossary with this id."""
     limit: Annotated[Count, Field(ge=1, le=1000)] = 100
-    """Most glossaries of a page."""
+    """Largest number of glossaries on a page."""
 
 
 class GlossaryPair(Wire):

@@ -40,7 +40,7 @@ class MemoryPage(Wire):
     after: str | None = None
     """Start after the memory with this id."""
     limit: Annotated[Count, Field(ge=1, le=1000)] = 100
-    """Most entries of a page."""
+    """Largest number of entries on a page."""
 
 
 class SegmentPage(Wire):
@@ -49,7 +49,7 @@ class SegmentPage(Wire):
     after: Annotated[int, Field(ge=-1, le=2**31 - 1)] = -1
     """Start after the segment with this number."""
     limit: Annotated[Count, Field(ge=1, le=1000)] = 100
-    """Most entries of a page."""
+    """Largest number of entries on a page."""
     text: Annotated[str, Field(max_length=1000)] = ""
     """Only segments that contain this text in either language."""
 

@@ -50,7 +50,7 @@ from serving.server.work.pipeline import Caller, Chosen, Pipeline, TimeLimit
 from serving.text.characters import check_text
 
 _LONGEST = 1024
-"""Most tokens of a chat's answer if the request has no limit."""
+"""Largest number of tokens of a chat's answer if the request has no limit."""
 _MESSAGE = 20
 """The number of characters that take as long to read as the frame around a message."""
 
@@ -236,7 +236,7 @@ class _OpenAIEndpoints:
     def _requests(
         self, body: CompletionRequest, prompts: Sequence[Prompt], timeout_s: float
     ) -> list[GenerationRequest]:
-        """One scheduler request for each prompt; raises RequestError."""
+        """Scheduler requests, one for each prompt. Raises RequestError."""
         if body.suffix:
             raise refused("suffix", "must be null or empty: no model here fills in")
         if body.stream and (body.best_of or 1) > (body.n or 1):

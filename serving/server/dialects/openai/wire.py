@@ -45,7 +45,7 @@ class SamplingFields(Wire):
     model: str
     """Name of a language model; `/v1/models` lists them."""
     temperature: float | None = None
-    """Divides the logits; 0 takes the most probable token; default 1."""
+    """Divisor of the logits; 0 takes the most probable token; default 1."""
     top_p: float | None = None
     """Draw from the most probable tokens whose probabilities add up to this; default 1."""
     n: Whole | None = None
@@ -55,25 +55,25 @@ class SamplingFields(Wire):
     seed: Whole | None = None
     """The same seed gives the same text."""
     presence_penalty: float | None = None
-    """Subtracted from the logits of tokens that the output contains."""
+    """Value subtracted from the logits of tokens that the output contains."""
     frequency_penalty: float | None = None
-    """Subtracted from the logit of a token, once for each occurrence in the output."""
+    """Value subtracted from the logit of a token, once for each occurrence in the output."""
     logit_bias: dict[str, float] | None = None
     """Numbers to add to logits, by token id; -100 forbids the token."""
     stream: bool | None = None
     """Send the text while it is generated, as server-sent events."""
     stream_options: StreamOptions | None = None
-    """What the stream has besides its text."""
+    """Options of the stream, for data beside its text."""
     user: str | None = None
     """Ignored."""
     top_k: Whole | None = None
     """Draw from this many most probable tokens; 0 or -1 means all (not in OpenAI's API)."""
     min_tokens: Whole | None = None
-    """Least number of tokens before the end of the text (not in OpenAI's API)."""
+    """Smallest number of tokens before the end of the text (not in OpenAI's API)."""
     repetition_penalty: float | None = None
     """Above 1: makes tokens of prompt and output less probable (not in OpenAI's API)."""
     no_repeat_ngram_size: Whole | None = None
-    """No n-gram of this size may occur twice (not in OpenAI's API)."""
+    """Size of the n-grams that must not occur twice (not in OpenAI's API)."""
     beam_size: Whole | None = None
     """Above 1: beam search instead of sampling (not in OpenAI's API)."""
     length_penalty: float | None = None
@@ -99,7 +99,7 @@ class CompletionRequest(SamplingFields):
     ) = None
     """A text or a list of token ids, or a list of several; null starts a new document."""
     max_tokens: Annotated[Whole, Field(ge=0)] | None = None
-    """Most tokens to generate, including the end of the text; default 16."""
+    """Largest number of tokens to generate, including the end of the text; default 16."""
     best_of: Whole | None = None
     """Number of outputs to generate; the `n` most probable are returned."""
     echo: bool | None = None
@@ -123,14 +123,14 @@ class LogProbs(Wire):
 
 
 class CompletionChoice(Wire):
-    """One output of a prompt."""
+    """An output of a prompt."""
 
     index: int
     """The prompt's index times n, plus the output's index."""
     text: str
     logprobs: LogProbs | None
     finish_reason: Literal["stop", "length"] | None
-    """Why the output ended; null in a stream until the end."""
+    """The reason why the output ended; null in a stream until the end."""
 
 
 class UsageBody(Wire):
@@ -162,7 +162,7 @@ class TextPart(Wire):
 
 
 class ChatMessage(Wire):
-    """One message of a chat."""
+    """A message of a chat."""
 
     role: Literal["system", "developer", "user", "assistant"]
     """`developer` is another name for `system`."""
@@ -181,8 +181,8 @@ class ChatRequest(SamplingFields):
 
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
     max_completion_tokens: Annotated[Whole, Field(ge=1)] | None = None
-    """Most tokens to generate, including the end of the message. The default is the room that the
-    prompt leaves, but not more than 1,024."""
+    """Largest number of tokens to generate, including the end of the message. The default is the
+    room that the prompt leaves, but not more than 1,024."""
     max_tokens: Annotated[Whole, Field(ge=1)] | None = None
     """The older name of `max_completion_tokens`."""
     logprobs: bool | None = None
@@ -224,7 +224,7 @@ class ChatAnswerMessage(Wire):
 
 
 class ChatChoice(Wire):
-    """One answer."""
+    """An answer to the chat."""
 
     index: int
     message: ChatAnswerMessage
@@ -250,11 +250,11 @@ class ChatChunkChoice(Wire):
     delta: ChatAnswerMessage
     logprobs: ChatLogProbs | None
     finish_reason: Literal["stop", "length"] | None
-    """Why the answer ended; null until the end."""
+    """The reason why the answer ended; null until the end."""
 
 
 class ChatChunk(Wire):
-    """One chunk of the stream that answers a ChatRequest."""
+    """A chunk of the stream that answers a ChatRequest."""
 
     id: str
     object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
@@ -323,7 +323,8 @@ class OpenAIModel(Wire):
     task: Task
     """The model's task: generate, encode or classify (not in OpenAI's API)."""
     max_model_len: int
-    """Most tokens of prompt and output together, or of an encoder's text (as in vLLM)."""
+    """Largest number of tokens of prompt and output together, or of an encoder's text (as in
+    vLLM)."""
     attribution: str
     """The training data and their licence (not in OpenAI's API)."""
     device: str

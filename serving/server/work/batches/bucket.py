@@ -38,7 +38,7 @@ class FileBucket:
         self._files, self._root = files, root.rstrip("/")
 
     def content(self, id: str) -> BinaryIO:
-        """As `opened`, to be sent to a client."""
+        """`opened`, for a file that is sent to a client."""
         return self.opened(id)
 
     def opened(self, id: str) -> BinaryIO:

@@ -21,16 +21,16 @@ _MARGIN = 2048
 
 @dataclass(frozen=True)
 class BatchLines:
-    """The lines of a file that was checked."""
+    """The lines of a checked file."""
 
     file: BinaryIO
-    """Open for as long as lines are asked for."""
+    """The file, open as long as lines are read."""
     places: Sequence[tuple[int, int]]
-    """Where each line begins, and its bytes."""
+    """Begin and length of each line, in bytes."""
     custom_ids: Sequence[str]
 
     def body(self, number: int) -> dict[str, Any]:
-        """The request that a line holds; for threads."""
+        """The request in a line; called in threads."""
         begin, size = self.places[number]
         line = os.pread(self.file.fileno(), size, begin)
         body = pydantic_core.from_json(_bare(line))["body"]
@@ -41,7 +41,7 @@ class BatchLines:
 def read_lines(
     file: BinaryIO, endpoint: str, settings: Settings
 ) -> tuple[BatchLines, list[BatchFault]]:
-    """The lines of a file that was just opened, and what is wrong with them."""
+    """The lines of a file that was just opened, and their faults."""
     faults: list[BatchFault] = []
     places: list[tuple[int, int]] = []
     numbers: dict[str, int] = {}
@@ -69,7 +69,7 @@ def read_lines(
 
 
 def _numbered(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
-    """The lines that are not blank, each with its number and where it begins."""
+    """The lines that are not blank, each with its number and the position where it begins."""
     begin = 0
     for number, line in enumerate(file, start=1):
         if line.strip():
@@ -80,7 +80,7 @@ def _numbered(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
 def _checked(
     line: bytes, number: int, endpoint: str, max_bytes: int
 ) -> tuple[str, BatchFault | None]:
-    """The `custom_id` of a line and what is wrong with the line, if anything is."""
+    """The `custom_id` of a line, and the line's fault, if there is one."""
 
     def fault(code: str, message: str, param: str | None = None) -> tuple[str, BatchFault]:
         return "", BatchFault(code, message, number, param)

@@ -62,7 +62,7 @@ class BatchWishes:
 
 @dataclass(frozen=True)
 class BatchFault:
-    """Why a batch has failed as a whole."""
+    """The reason why a batch has failed as a whole."""
 
     code: str
     message: str

@@ -88,7 +88,7 @@ _EXPIRED = Stop(
 
 @dataclass(frozen=True)
 class BatchEnd:
-    """How a batch, or its current turn (`waiting`), has ended."""
+    """The outcome of a batch, or of its current turn (`waiting`)."""
 
     state: JobState
     stop: Stop | None = None
@@ -318,7 +318,8 @@ class BatchRun:
 
 
 async def _opened(open_file: Callable[[], T]) -> T:
-    """What a function opens in another thread; it is closed if this is cancelled meanwhile."""
+    """Open something in another thread with `open_file`; it is closed if this is cancelled
+    meanwhile."""
     left = False
     files: list[T] = []
 

@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 
 
 def kept_s(settings: Settings, wanted_s: float | None) -> float:
-    """How long something is kept, in seconds: `wanted_s`, at most what the settings allow."""
+    """Seconds for which something is kept: `wanted_s`, but at most what the settings allow."""
     longest = settings.document_hours * 3600
     return longest if wanted_s is None else min(wanted_s, longest)
 

@@ -1,4 +1,4 @@
-"""Whole documents, translated beside what clients wait for: where they lie, and who does it.
+"""Translates whole documents in the background: their storage, and the workers that translate them.
 
-Every dialect that takes documents uses `Documents`; none of them is known here.
+Every dialect with documents uses `Documents`; none of them is named here.
 """

@@ -1,4 +1,4 @@
-"""Where documents are handed in, asked for and fetched, and who translates them, one at a time."""
+"""Accepts documents, reports their state and returns the results; translates them one at a time."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from serving.store.store import Store
 
 _LOOK_S = 2.0
-"""How often a worker looks for documents that another one has left."""
+"""Seconds between checks for documents that another worker has left."""
 _SWEEP_S = 60.0
 _POLL_S = 0.2
 
@@ -64,7 +64,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentWishes:
-    """What is asked of the translation of a document."""
+    """The options for translating a document."""
 
     source: str
     """Language code, or `auto`."""
@@ -72,17 +72,17 @@ class DocumentWishes:
     model: str | None = None
     bilingual: bool = False
     retranslate: bool = False
-    """Whether what has a translation already is translated anew."""
+    """Whether texts that already have a translation are translated again."""
     columns: tuple[str, ...] = ()
-    """Which columns of a table are translated, by name or by number from 1."""
+    """Columns of a table to translate, by name or by number from 1."""
     output_format: str = ""
-    """What it becomes, as a suffix without its dot; empty for the usual."""
+    """Format of the result, as a suffix without its dot; empty for the usual one."""
     stored: StoredWishes = NO_STORED
-    """Which glossaries and which memory are used."""
+    """The stored glossaries and memory to use."""
     public: bool = False
-    """Whether whoever knows its id may have it, without a key."""
+    """Whether anyone who knows the document's id may have it, without a key."""
     secret: str = ""
-    """What whoever asks for the document must know; empty where its id and the key are enough."""
+    """A secret that is needed for the document; empty if its id and the key are enough."""
 
 
 class Documents:
@@ -91,8 +91,8 @@ class Documents:
     def __init__(
         self, jobs: Jobs, catalogue: Catalogue, settings: Settings, store: Store | None = None
     ) -> None:
-        """Nothing is made or started before the first document, or `start`; `store` has the
-        glossaries and memories."""
+        """Create the desk. Nothing is written or started before the first document, or `start`.
+        `store` contains the glossaries and memories."""
         self._jobs, self._catalogue, self._settings = jobs, catalogue, settings
         self._store = store
         self._pictures = Pictures()
@@ -101,18 +101,18 @@ class Documents:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Go on with the documents that an earlier process has left, where they outlive one."""
+        """Continue with the documents of an earlier process, if they outlive one."""
         if self._settings.documents is not None:
             self._begin()
 
     async def submit(
         self, upload: Upload, wishes: DocumentWishes, context: RequestContext
     ) -> DocumentRecord:
-        """Take a document; gives what is known of it.
+        """Accept a document; returns its record.
 
-        Raises RequestError for languages, models and kinds of files that there are not,
-        NoStoreError where several workers have no folder in common, OverloadedError where too many
-        documents wait, and StoreUnavailableError where the disk does not hold it.
+        Raises RequestError for unknown languages, models and kinds of files, NoStoreError if
+        several workers share no folder, OverloadedError if too many documents wait, and
+        StoreUnavailableError if the disk is full.
         """
         self._check_wishes(wishes)
         shelf = self._begin()
@@ -160,8 +160,8 @@ class Documents:
         return record
 
     async def find(self, id: str, owner: str, secret: str = "") -> DocumentRecord:
-        """What is known of a document; raises UnknownDocumentError, also for another's and for a
-        wrong secret."""
+        """The record of a document. Raises UnknownDocumentError, also for another owner's document
+        and for a wrong secret."""
         if self._made is None and self._settings.documents is None:
             raise unknown_document()  # nothing has been handed in
         record = await run_in_threadpool(self._begin().get, id, owner)
@@ -170,16 +170,15 @@ class Documents:
         return record
 
     def result(self, record: DocumentRecord) -> Path:
-        """The translated file of a document that is done."""
+        """The translated file of a finished document."""
         return self._begin().result(record)
 
     def has_pictures(self, record: DocumentRecord) -> bool:
-        """Whether pictures of its first page can be had, before and after."""
+        """Whether pictures of its first page are available, before and after the translation."""
         return record.state == "done" and self._pictures.can_draw(record.format)
 
     async def picture(self, record: DocumentRecord, which: Picture) -> Path:
-        """The picture of a document's first page as PNG; raises RequestError where there is
-        none."""
+        """The picture of a document's first page as PNG. Raises RequestError if there is none."""
         shelf = self._begin()
         file = shelf.file(record) if which == "before" else shelf.result(record)
         picture = shelf.picture(record, which)
@@ -194,8 +193,8 @@ class Documents:
         return picture
 
     async def take(self, record: DocumentRecord) -> Response:
-        """The answer that holds the translated file and ends the document, which nobody finds from
-        now on; raises as `file_response` does."""
+        """The response with the translated file. It removes the document, so nobody finds it any
+        more. Raises what `file_response` does."""
         response = file_response(self, record)
         folder = await run_in_threadpool(self._begin().take, record)
         response.path = folder / Path(response.path).name
@@ -203,12 +202,12 @@ class Documents:
         return response
 
     async def remove(self, record: DocumentRecord) -> None:
-        """Delete a document with its result; if it is being translated, that ends."""
+        """Delete a document with its result. If it is being translated, that stops."""
         await run_in_threadpool(self._begin().remove, record)
 
     async def changes(self, record: DocumentRecord) -> AsyncIterator[DocumentRecord]:
-        """What is known of a document whenever that has changed, at first and at its end too;
-        raises UnknownDocumentError once it has been deleted."""
+        """Yield the record of a document, at first and after each change up to its end. Raises
+        UnknownDocumentError once it has been deleted."""
         shelf = self._begin()
         yield record
         while not record.ready:
@@ -219,14 +218,15 @@ class Documents:
                 yield record
 
     async def finished(self, record: DocumentRecord, timeout_s: float) -> DocumentRecord:
-        """Wait for the end of a document; raises TimeoutError, after which it goes on."""
+        """Wait for the end of a document. Raises TimeoutError, after which the translation
+        continues."""
         async with asyncio.timeout(timeout_s):
             async for each in self.changes(record):
                 record = each
         return record
 
     async def close(self) -> None:
-        """Stop; what is unfinished waits for the next start, if it outlives this process."""
+        """Stop. Unfinished documents wait for the next start, if they outlive this process."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -245,7 +245,7 @@ class Documents:
             )
 
     def _begin(self) -> Shelf:
-        """The shelf; from now on documents on it are translated."""
+        """The shelf; the first call creates it and starts translating the documents on it."""
         if self._made is None:
             self._made = Shelf(self._folder())
         if self._wake is None:
@@ -325,7 +325,7 @@ class Documents:
             await asyncio.sleep(_SWEEP_S)
 
     async def _sweep(self, shelf: Shelf) -> None:
-        """Delete what has been kept for as long as is promised."""
+        """Delete documents whose time is over."""
         while True:
             before = time.time() - self._settings.document_hours * 3600
             await run_in_threadpool(shelf.sweep, before)
@@ -333,10 +333,10 @@ class Documents:
 
 
 def _output_suffix(upload: Upload, name: str, wishes: DocumentWishes) -> str:
-    """The suffix of what a file becomes, where that is another kind.
+    """The suffix of the output, if a file is written as another kind.
 
-    Raises DocumentError for a file of no known kind, and InvalidOptionError for another output than
-    it can have, and for columns where there are none, or none are chosen.
+    Raises DocumentError for a file of no known kind, and InvalidOptionError for an unsupported
+    output, for columns in a file without columns, and for a table without chosen columns.
     """
     # Only here: a server without documents has no use for it.
     from serving.documents.recognition import recognised
@@ -361,14 +361,14 @@ def _output_suffix(upload: Upload, name: str, wishes: DocumentWishes) -> str:
 
 
 def output_name(record: DocumentRecord) -> str:
-    """How the translated file is called: `report.docx` becomes `report.en.docx`."""
+    """The name of the translated file: `report.docx` becomes `report.en.docx`."""
     path = PurePath(record.name)
     return f"{path.stem}.{record.target}{record.output_suffix or path.suffix}"
 
 
 def file_response(documents: Documents, record: DocumentRecord) -> FileResponse:
-    """The answer that holds the translated file; raises NotReadyError before it is there, and
-    RequestError where there will be none."""
+    """The response with the translated file. Raises NotReadyError before it exists, and
+    RequestError if it will never exist."""
     if record.state == "failed":
         raise RequestError(f"the document could not be translated: {record.error}")
     if record.state != "done":

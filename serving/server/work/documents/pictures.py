@@ -1,6 +1,5 @@
-"""Pictures of first pages, by LibreOffice where it is installed: one at a time, in a profile that
-is thrown away, without macros and without what a document links to, within bounds of time and
-memory."""
+"""Draws pictures of first pages with LibreOffice, if it is installed: one at a time, in a temporary
+profile, without macros and without linked files, within limits of time and memory."""
 
 from __future__ import annotations
 
@@ -16,13 +15,14 @@ from serving.documents.raw.writing import write_whole
 from serving.errors import OverloadedError
 
 FORMATS = frozenset(("docx", "pptx", "xlsx", "odt", "odp", "ods"))
-"""Kinds of files that have pages."""
+"""Kinds of files with pages."""
 _TIMEOUT_S = 60.0
 _MOST_WAITING = 4
-"""Requests that wait for a picture, at most."""
+"""Largest number of requests that wait for a picture."""
 _RETRY_S = 10.0
 _BOUNDED = 'ulimit -v 4194304; ulimit -t 60; exec "$@"'
-"""KiB of memory and seconds of a processor for a command."""
+"""Shell command that limits the memory, in KiB, and the processor time, in seconds, of another
+command."""
 _SETTING = (
     '<item oor:path="/org.openoffice.Office.Common/Security/Scripting"><prop oor:name="{}" '
     'oor:op="fuse"><value>{}</value></prop></item>'
@@ -45,13 +45,13 @@ class Pictures:
         self._one, self._waiting = asyncio.Lock(), 0
 
     def can_draw(self, format: str) -> bool:
-        """Whether documents of such a kind can be drawn."""
+        """Whether documents of this kind can be drawn."""
         return self._office is not None and format in FORMATS
 
     async def draw(self, file: Path, format: str, picture: Path) -> bool:
-        """Write the picture of a document's first page as PNG, unless it is there; returns whether
-        it is there now. One that cannot be drawn is an empty file, and is not tried again. Raises
-        OverloadedError where many wait."""
+        """Write the picture of a document's first page as PNG, unless it exists; returns whether it
+        exists now. For a document that cannot be drawn the file is empty, and it is not tried
+        again. Raises OverloadedError if many requests wait."""
         if not picture.exists():
             if self._waiting >= _MOST_WAITING:
                 error = OverloadedError("many pictures are waited for; try again later")
@@ -76,7 +76,7 @@ class Pictures:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def _drawn(self, file: Path, format: str, folder: Path) -> bytes:
-        """A picture of a document; nothing where that is not possible."""
+        """A picture of a document as PNG; empty if it cannot be drawn."""
         assert self._office
         source = folder / f"page.{format}"
         source.symlink_to(file.resolve())
@@ -104,7 +104,7 @@ class Pictures:
 
 
 def _profile() -> Path:
-    """A new folder with a profile for the program."""
+    """A new folder with a profile for LibreOffice."""
     folder = Path(tempfile.mkdtemp(prefix="macaron-picture-"))
     user = folder / "profile/user"
     user.mkdir(parents=True)

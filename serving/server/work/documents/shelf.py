@@ -1,9 +1,9 @@
 """The folder in which documents wait, are translated and are fetched.
 
-A document has a folder of its own: the file as it was sent, a record of what is known of it, what
-has been translated so far, and the result. Who translates it holds a lock on it, which the system
-lets go of when that process ends, however it ends: another one then goes on. So the folder may be
-shared by several workers, and outlives a restart.
+Each document has a folder of its own, with the uploaded file, its record, the translations so far,
+and the result. A worker that translates it holds a lock, which the system releases when that
+process ends for any reason; another worker then continues. The folder may therefore be shared by
+several workers, and outlives a restart.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NAME_LENGTH = 200
 
 
 class UnknownDocumentError(RequestError):
-    """There is no such document, or it is somebody else's."""
+    """The document does not exist, or belongs to another owner."""
 
     status = 404
     code = "unknown_document"
@@ -42,19 +42,19 @@ class UnknownDocumentError(RequestError):
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentRecord:
-    """What is known of a document; times are seconds since 1970."""
+    """The record of a document; times are seconds since 1970."""
 
     id: str
     owner: str
-    """Short name of the API key that finds it; empty where whoever knows its id does."""
+    """Short name of the API key that finds it; empty if everyone who knows its id may have it."""
     client: str
-    """Under which its characters of a minute are counted."""
+    """Client name to which its characters per minute are charged."""
     key: str = ""
-    """Short name of the API key that sent it, on whose usage they are."""
+    """Short name of the API key that uploaded it, to whose usage they are added."""
     characters_a_month: int | None = None
-    """What that key may have, where it has a limit of its own."""
+    """Character limit per month of that key, if it has one of its own."""
     name: str
-    """Of the file, without folders."""
+    """Name of the uploaded file, without folders."""
     source: str
     """Language code, or `auto` until it has been detected."""
     target: str
@@ -62,49 +62,50 @@ class DocumentRecord:
     bilingual: bool = False
     """Whether the source stays beside its translation."""
     retranslate: bool = False
-    """Whether what has a translation already is translated anew."""
+    """Whether texts that already have a translation are translated again."""
     columns: tuple[str, ...] = ()
-    """Which columns of a table are translated, by name or by number from 1."""
+    """Columns of a table to translate, by name or by number from 1."""
     glossaries: tuple[str, ...] = ()
     """Ids of stored glossaries whose terms are put in."""
     memory: str = ""
     """Id of a translation memory whose sentences are used; empty for none."""
     memory_threshold: float | None = None
-    """Percent of likeness that a segment of it must have; None is the usual."""
+    """Smallest similarity in percent of a segment that is used; None is the default."""
     memory_as_prefix: bool = False
-    """Whether a segment that is only like a sentence gives the beginning of its translation."""
+    """Whether a similar segment gives the beginning of a translation, rather than the whole."""
     secret: str = ""
-    """SHA-256 of a further secret that whoever asks for it must have; empty where there is none."""
+    """SHA-256 of a further secret that is needed for the document; empty if there is none."""
     created: float
     started: float | None = None
     ended: float | None = None
     state: State = "queued"
     format: str = ""
-    """Known when it has been read."""
+    """Kind of file; empty until it has been read."""
     output_suffix: str = ""
-    """Of the result, where it becomes another kind of file."""
+    """Suffix of the result, if it is another kind of file."""
     done: int = 0
-    """Units (paragraphs, cells, messages) that are translated."""
+    """Number of units (paragraphs, cells, messages) that are translated."""
     total: int = 0
     characters: int = 0
-    """Of what is translated."""
+    """Number of characters of the translated units."""
     warnings: tuple[str, ...] = ()
     error: str = ""
-    """Why it failed."""
+    """The reason why it failed."""
 
     @property
     def ready(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether its translation has ended."""
         return self.state in ("done", "failed")
 
 
 def new_id() -> str:
-    """A name that nobody guesses."""
+    """A random name that cannot be guessed."""
     return secrets.token_hex(16)
 
 
 def clean_name(name: str) -> str:
-    """The name of a file without folders and without what a header or a disk cannot hold."""
+    """The name of a file without folders, and without characters that a header or a disk cannot
+    contain."""
     last = re.split(r"[/\\]", name)[-1]
     kept = "".join(char for char in last if char.isprintable()).strip(". ")
     return kept[-_NAME_LENGTH:] or "document"
@@ -114,15 +115,15 @@ class Shelf:
     """The documents in one folder."""
 
     def __init__(self, folder: Path) -> None:
-        """The folder is made where it is not there."""
+        """Open a folder; it is created if it does not exist."""
         self._folder, self._waiting = folder, folder / "waiting"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         # A file for each document that waits, so that nobody reads the records of all others.
         self._waiting.mkdir(exist_ok=True)
 
     def add(self, record: DocumentRecord, content: IO[bytes]) -> None:
-        """Put a document in, whole or not at all; raises StoreUnavailableError where the disk does
-        not hold it."""
+        """Add a document, completely or not at all. Raises StoreUnavailableError if the disk is
+        full."""
         made = self._folder / f".{record.id}"
         try:
             made.mkdir(mode=0o700)
@@ -139,56 +140,57 @@ class Shelf:
             ) from error
 
     def get(self, id: str, owner: str) -> DocumentRecord:
-        """A document of an owner; raises UnknownDocumentError."""
+        """A document of an owner. Raises UnknownDocumentError."""
         found = self._read(id) if _ID.fullmatch(id) else None
         if found is None or found.owner != owner:
             raise unknown_document()
         return found
 
     def save(self, record: DocumentRecord) -> None:
-        """Write what has changed; nothing where the document was deleted meanwhile."""
+        """Write a changed record. Does nothing if the document was deleted meanwhile."""
         with contextlib.suppress(FileNotFoundError):
             write_whole(self._folder / record.id / _RECORD, _written(record))
             if record.ready:
                 self._mark(record).unlink(missing_ok=True)
 
     def source(self, record: DocumentRecord) -> bytes:
-        """The file as it was sent."""
+        """The content of the uploaded file."""
         return self.file(record).read_bytes()
 
     def result(self, record: DocumentRecord) -> Path:
-        """Where the translated file lies, or will."""
+        """Path of the translated file, whether or not it exists yet."""
         return self._folder / record.id / _RESULT
 
     def progress(self, record: DocumentRecord) -> Path:
-        """Where what has been translated so far lies, a line a unit."""
+        """Path of the file with the translations so far, one line per unit."""
         return self._folder / record.id / _PROGRESS
 
     def sentences(self, record: DocumentRecord) -> Path:
-        """Where the sentences lie that have been decoded so far, of finished units and others."""
+        """Path of the file with the sentences decoded so far, of finished units and others."""
         return self._folder / record.id / _SENTENCES
 
     def file(self, record: DocumentRecord) -> Path:
-        """Where the file lies as it was sent."""
+        """Path of the uploaded file."""
         return self._folder / record.id / _SOURCE
 
     def picture(self, record: DocumentRecord, which: Picture) -> Path:
-        """Where the picture of its first page lies, before or after, or will."""
+        """Path of the picture of its first page, before or after the translation, whether or not it
+        exists yet."""
         return self._folder / record.id / f"{which}.png"
 
     def is_there(self, record: DocumentRecord) -> bool:
-        """Whether nobody has deleted it."""
+        """Whether the document has not been deleted."""
         return (self._folder / record.id).is_dir()
 
     def remove(self, record: DocumentRecord) -> None:
-        """Delete a document; who translates it stops."""
+        """Delete a document. A worker that translates it stops."""
         # Off the shelf first: whoever writes into the folder meanwhile leaves nothing there.
         with contextlib.suppress(UnknownDocumentError):
             shutil.rmtree(self.take(record), ignore_errors=True)
 
     def take(self, record: DocumentRecord) -> Path:
-        """Take a document off the shelf, so that nobody else finds it; gives its folder, which the
-        caller removes. Raises UnknownDocumentError where another one was faster."""
+        """Remove a document from the shelf, so that nobody else finds it. Returns its folder, which
+        the caller deletes. Raises UnknownDocumentError if another request was faster."""
         taken = self._folder / f".{record.id}"
         try:
             (self._folder / record.id).rename(taken)
@@ -198,8 +200,8 @@ class Shelf:
         return taken
 
     def sweep(self, before: float) -> None:
-        """Delete what has come to its end before a time, and what a process that was killed has
-        left half put in or half taken."""
+        """Delete documents that ended before a time, and the remains of processes that were killed
+        while they added or took one."""
         for record in self.all():
             if record.ready and (record.ended or record.created) < before:
                 self.remove(record)
@@ -209,19 +211,19 @@ class Shelf:
                     shutil.rmtree(folder)
 
     def all(self) -> list[DocumentRecord]:
-        """Every document."""
+        """Yield every document."""
         ids = [path.name for path in self._folder.iterdir() if _ID.fullmatch(path.name)]
         return [record for id in ids if (record := self._read(id)) is not None]
 
     @property
     def num_waiting(self) -> int:
-        """Documents that are not done."""
+        """Number of documents that are not finished."""
         return sum(1 for _ in self._waiting.iterdir())
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[DocumentRecord | None]:
-        """The oldest document that waits and that nobody translates, for the caller alone while the
-        context lasts; None where there is none."""
+        """The oldest waiting document that nobody translates, reserved for the caller within the
+        context; None if there is none."""
         for mark in sorted(self._waiting.iterdir()):
             id = mark.name.partition("-")[2]
             if not (self._folder / id).is_dir():  # it is just being put in, or was deleted
@@ -243,7 +245,7 @@ class Shelf:
         yield None
 
     def _mark(self, record: DocumentRecord) -> Path:
-        """The file that is there while the document waits; the oldest comes first by name."""
+        """The marker file that exists while the document waits; by name, the oldest comes first."""
         return self._waiting / f"{record.created:017.6f}-{record.id}"
 
     def _read(self, id: str) -> DocumentRecord | None:
@@ -263,7 +265,7 @@ class Shelf:
 
 
 def unknown_document() -> UnknownDocumentError:
-    """The error, in the same words whatever the reason."""
+    """The error for an unknown document, in the same words whatever the reason."""
     return UnknownDocumentError(
         "there is no such document; it was never here, has been deleted, or its time is up"
     )

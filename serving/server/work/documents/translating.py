@@ -1,5 +1,5 @@
-"""Translates one document: its units in small groups, so that what clients wait for comes between
-them. A sentence that several units have is decoded once."""
+"""Translates one document: its units in small groups, so that clients' requests can come between
+them. A sentence that occurs in several units is decoded once."""
 
 from __future__ import annotations
 
@@ -47,12 +47,13 @@ if TYPE_CHECKING:
 
 _GROUP_TEXTS = 16
 _GROUP_CHARACTERS = 2000
-"""A group that is queued at once has at most so many; longer units are cut where they can be."""
+"""Largest number of characters of a group that is queued at once; longer units are divided if
+possible."""
 _SAVE_EVERY_S = 0.5
 _TASK = "document"
-"""In the usage of keys."""
+"""Name of the task in the usage of keys."""
 _PAUSE_S = 1.0
-"""Before a group that was refused is sent again, where the error does not say."""
+"""Seconds before a refused group is sent again, if the error gives no time."""
 _LONGEST_PAUSE_S = 30.0
 _PASSING = (
     CancelledError,  # by another group that waited for the same sentence
@@ -67,27 +68,27 @@ _PASSING = (
 
 @dataclass(frozen=True)
 class _Group:
-    """Units that are translated by one job."""
+    """Units that one job translates."""
 
     numbers: Sequence[int]
-    """Which of the distinct units."""
+    """Numbers of the group's units among the distinct units."""
     units: Sequence[Unit]
 
 
 @dataclass(frozen=True)
 class _Common:
-    """What all groups of a document have in common."""
+    """Data that all groups of a document share."""
 
     record: DocumentRecord
     sentences: DocumentSentences
     links: bool
     """Whether the models give word links."""
     warnings: dict[str, None] = field(default_factory=dict)
-    """Of units that stay as they are, as they come."""
+    """Warnings about units that stay untranslated, in order of appearance."""
 
 
 class DocumentTranslation:
-    """The translation of the documents on a shelf by the models of a server."""
+    """Translates the documents on a shelf with the models of a server."""
 
     def __init__(
         self,
@@ -101,10 +102,10 @@ class DocumentTranslation:
         self._catalogue, self._settings = catalogue, settings
 
     async def run(self, record: DocumentRecord) -> None:
-        """Translate a document, or what is left of it, and put the result beside it.
+        """Translate a document, or the rest of it, and write the result beside it.
 
-        Raises RequestError where it cannot be translated, OSError where the result cannot be
-        written, and CancelledError where it was deleted meanwhile.
+        Raises RequestError if it cannot be translated, OSError if the result cannot be written, and
+        CancelledError if it was deleted meanwhile.
         """
         record = dataclasses.replace(record, state="translating", started=time.time())
         format, file = await asyncio.to_thread(self._read, record)
@@ -145,8 +146,8 @@ class DocumentTranslation:
     async def _translate_rest(
         self, common: _Common, units: Sequence[Unit], known: dict[int, Translated]
     ) -> DocumentRecord:
-        """Add the translations of distinct units that are not known yet; returns the record with
-        their number and characters."""
+        """Add translations of the distinct units that have none yet. Returns the record with their
+        number and characters."""
         record, saved = common.record, 0.0
         characters = sum(_characters(units[number]) for number in known)
         groups = _groups(units, known)
@@ -173,7 +174,8 @@ class DocumentTranslation:
         return format, format.read(content, wishes)
 
     def _source(self, record: DocumentRecord, units: Sequence[Unit]) -> str:
-        """The language of a document: of the whole, for cells and headings say little."""
+        """The language of a document, detected in the whole of it, because cells and headings are
+        too short."""
         if record.source != AUTO:
             return self._catalogue.codes(record.source, record.target, record.model)[0]
         sample = "\n".join(unit.text for unit in units[:1000])[: 4 * MAX_CHARS]
@@ -184,8 +186,8 @@ class DocumentTranslation:
     async def _with_fitting_memory(
         self, record: DocumentRecord, source: str, *, direct: bool
     ) -> DocumentRecord:
-        """A document whose language was left open, without its memory where that is not for the
-        language that was detected, and with a warning of that."""
+        """A document whose language was detected, without its memory if that is for another
+        language, and with a warning about it."""
         if direct and await self._memory_serves(record, source):
             return record
         warning = (
@@ -195,7 +197,7 @@ class DocumentTranslation:
         return dataclasses.replace(record, memory="", warnings=(*record.warnings, warning))
 
     async def _memory_serves(self, record: DocumentRecord, source: str) -> bool:
-        """Whether the memory of a document has sentences in a language."""
+        """Whether the memory of a document has sentences in this language."""
         asked = TranslationJob(texts=[], source=AUTO, target=record.target, model=record.model)
         wishes = StoredWishes(memory=record.memory, threshold=record.memory_threshold)
         while True:
@@ -208,8 +210,8 @@ class DocumentTranslation:
     async def _translated_groups(
         self, common: _Common, groups: Iterator[_Group]
     ) -> AsyncGenerator[tuple[_Group, list[Translated]]]:
-        """The groups with their translations as they come, as many at once as batches are
-        decoded."""
+        """Yield the groups with their translations as they finish; as many are translated at once
+        as batches are decoded."""
         running: dict[asyncio.Task[list[Translated]], _Group] = {}
         try:
             while True:
@@ -228,9 +230,10 @@ class DocumentTranslation:
             await asyncio.gather(*running, return_exceptions=True)
 
     async def _group(self, common: _Common, group: _Group) -> list[Translated]:
-        """The translations of a group; a unit that cannot be translated stays, with a warning.
+        """The translations of a group. A unit that cannot be translated stays as it is, with a
+        warning.
 
-        While clients ask for something else, there is one unit at a time.
+        While clients send other requests, one unit is translated at a time.
         """
         single = len(group.units) == 1
         try:
@@ -255,7 +258,7 @@ class DocumentTranslation:
 
     @property
     def _attentive(self) -> bool:
-        """Whether clients ask for something that they wait for."""
+        """Whether clients are sending requests that they wait for."""
         return attentive(self._jobs.idle_s)
 
     async def _translated(self, common: _Common, group: _Group) -> Sequence[TextResult]:
@@ -301,8 +304,8 @@ class DocumentTranslation:
                 await asyncio.sleep(min(error.retry_after_s or _PAUSE_S, _LONGEST_PAUSE_S))
 
     def _known(self, record: DocumentRecord, units: Sequence[Unit]) -> dict[int, Translated]:
-        """The translations that an earlier process has kept of these units; one that has divided
-        the document in another way has numbered others."""
+        """The translations of these units that an earlier process has stored. Those from another
+        division of the document are ignored."""
         path = self._shelf.progress(record)
         try:
             text = path.read_text(encoding="utf-8")
@@ -349,7 +352,7 @@ class DocumentTranslation:
 
 
 def _groups(units: Sequence[Unit], known: dict[int, Translated]) -> Iterator[_Group]:
-    """The units that are not known yet, in groups of one kind."""
+    """The units without a translation, in groups of one kind."""
     numbers: list[int] = []
     size = 0
     kind: tuple[str, bool] | None = None
@@ -387,6 +390,6 @@ def _link(fields: Sequence[Any]) -> Link:
 
 
 async def _stays() -> dict[str, str]:
-    """Stands for a client that does not leave."""
+    """The `receive` of a client that never disconnects."""
     await asyncio.Event().wait()
     return {"type": "http.disconnect"}

@@ -1,1 +1,1 @@
-"""What requests use of the store: glossaries and translation memories."""
+"""Stored data that requests use: glossaries and translation memories."""

@@ -1,5 +1,5 @@
-"""Stored glossaries, for every dialect: which language pairs they may have, and those that a
-request names."""
+"""Stored glossaries, for every dialect: the language pairs that they may have, and the glossaries
+that a request names."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from serving.store.store import Store
 
 MOST_AT_ONCE = 5
-"""Glossaries that one request may name."""
+"""Largest number of glossaries in one request."""
 
 
 def glossary_limits(settings: Settings) -> GlossaryLimits:
-    """What an owner may keep."""
+    """The limits for an owner's glossaries, from the settings."""
     return GlossaryLimits(
         settings.max_glossaries, settings.max_glossary_entries, settings.max_term_chars
     )
 
 
 def glossary_pairs(catalogue: Catalogue) -> list[tuple[str, str]]:
-    """The pairs of source and target that a glossary may be made for: those that one model
-    translates, in order."""
+    """The pairs of source and target that a glossary may have: those that one model translates, in
+    order."""
     return [
         (source, target)
         for target in catalogue.target_languages
@@ -42,15 +42,15 @@ def glossary_pairs(catalogue: Catalogue) -> list[tuple[str, str]]:
 
 
 def named_pair(catalogue: Catalogue, source: str, target: str) -> tuple[str, str]:
-    """The languages of a dictionary as they are kept: as the models call them, in small letters, or
-    as they are named where no model knows them any more."""
+    """The languages of a dictionary as they are stored: with the models' codes in small letters, or
+    as given if no model knows them any more."""
     source, target = catalogue.codes(source, target)
     return source.lower(), target.lower()
 
 
 def glossary_pair(catalogue: Catalogue, source: str, target: str) -> tuple[str, str]:
-    """The `named_pair` of a new dictionary; raises UnknownLanguageError where no single model
-    translates between the two."""
+    """The `named_pair` of a new dictionary. Raises UnknownLanguageError if no single model
+    translates between the two languages."""
     pairs = glossary_pairs(catalogue)
     if catalogue.codes(source, target) not in pairs:
         known = ", ".join(" to ".join(each) for each in sorted(pairs)) or "none"
@@ -69,11 +69,12 @@ async def stored_terms(
     ids: Sequence[str],
     owner: str,
 ) -> Sequence[TermIndex]:
-    """The terms of these glossaries for the languages of a job; of a term that several have, those
-    of the first count.
+    """The terms of these glossaries for the languages of a job. If several have a term, the first
+    one wins.
 
-    Raises RequestError where the job leaves its source open, where there are too many and where one
-    has nothing for the languages, UnknownGlossaryError, NoStoreError and StoreUnavailableError.
+    Raises RequestError if the job has no source language, if there are too many glossaries, and if
+    one has nothing for the languages; also UnknownGlossaryError, NoStoreError and
+    StoreUnavailableError.
     """
     if len(ids) > MOST_AT_ONCE:
         raise RequestError(

@@ -1,4 +1,4 @@
-"""What clients of every dialect do with the glossaries of their key."""
+"""Operations on the glossaries of a key, for every dialect."""
 
 from __future__ import annotations
 
@@ -26,32 +26,33 @@ if TYPE_CHECKING:
 
 
 class GivenDictionary(NamedTuple):
-    """Entries for a language pair, as a client sends them."""
+    """Entries for a language pair, as received from a client."""
 
     source: str
     target: str
     entries: str | Iterable[tuple[str, str]]
-    """Terms and their translations, or lines of them."""
+    """Terms and their translations, as pairs or as lines of text."""
     format: Literal["tsv", "csv"] = "tsv"
-    """Of lines."""
+    """Format of the lines."""
 
 
 class GlossaryDesk:
-    """Keeps and gives the glossaries of an owner, who is named by the key; raises as `Glossaries`
-    does, NoStoreError, and RequestError for what may not be kept."""
+    """Stores and returns the glossaries of an owner, who is identified by the key. Raises what
+    `Glossaries` does, NoStoreError, and RequestError for entries that may not be stored."""
 
     def __init__(self, store: Store | None, catalogue: Catalogue, settings: Settings) -> None:
         self._store, self._catalogue = store, catalogue
         self._limits = glossary_limits(settings)
 
     def check_store(self) -> None:
-        """Raise NoStoreError, before anything is read."""
+        """Raise NoStoreError if there is no store, before anything is read."""
         _ = self._kept
 
     async def page(
         self, owner: str, after: str | None = None, limit: int | None = None
     ) -> Sequence[StoredGlossary]:
-        """The oldest ones behind the one `after`; none where there is no store."""
+        """A page of glossaries, oldest first, that come after the glossary `after`; empty if there
+        is no store."""
         if self._store is None:
             return []
         return await run_in_threadpool(self._kept.page, owner, after, limit)
@@ -59,20 +60,20 @@ class GlossaryDesk:
     async def create(
         self, owner: str, name: str, given: Sequence[GivenDictionary]
     ) -> StoredGlossary:
-        """Make a glossary."""
+        """Create a glossary."""
         kept = self._kept
         return await run_in_threadpool(
             lambda: kept.create(owner, checked_name(name), self._checked(given), self._limits)
         )
 
     async def get(self, owner: str, id: str) -> StoredGlossary:
-        """What is known of a glossary."""
+        """The record of a glossary."""
         return await run_in_threadpool(self._kept.get, owner, id)
 
     async def patch(
         self, owner: str, id: str, name: str | None, given: Sequence[GivenDictionary]
     ) -> StoredGlossary:
-        """Rename a glossary where there is a name, and add entries."""
+        """Rename a glossary, if `name` is given, and add entries."""
         kept = self._kept
 
         def patched() -> StoredGlossary:
@@ -82,14 +83,14 @@ class GlossaryDesk:
         return await run_in_threadpool(patched)
 
     async def replace(self, owner: str, id: str, given: GivenDictionary) -> StoredDictionary:
-        """Put a dictionary in the place of that for its language pair, or beside the others."""
+        """Replace the dictionary for a language pair, or add it."""
         kept = self._kept
         return await run_in_threadpool(
             lambda: kept.replace(owner, id, self._checked([given])[0], self._limits)
         )
 
     async def delete(self, owner: str, id: str) -> None:
-        """Forget a glossary."""
+        """Delete a glossary."""
         await run_in_threadpool(self._kept.delete, owner, id)
 
     async def entries(self, owner: str, id: str, source: str, target: str) -> dict[str, str]:
@@ -98,7 +99,7 @@ class GlossaryDesk:
         return await run_in_threadpool(self._kept.entries, owner, id, *pair)
 
     async def delete_entries(self, owner: str, id: str, source: str, target: str) -> None:
-        """Forget the entries for a language pair."""
+        """Delete the entries for a language pair."""
         pair = named_pair(self._catalogue, source, target)
         await run_in_threadpool(self._kept.delete_dictionary, owner, id, *pair)
 

@@ -1,4 +1,4 @@
-"""Translation memories, for every dialect: those that a request names, and files of them."""
+"""Translation memories, for every dialect: those that a request names, and their files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 READERS = "files of memories"
-"""The threads that read them (`on_threads_for`): a file takes a minute and more."""
+"""Purpose of the threads that read files (see `on_threads_for`): a file may take a minute or
+more."""
 TMX = "application/x-tmx+xml"
 _NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _CODE = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8}){0,3}")
@@ -34,24 +35,24 @@ _CODE = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8}){0,3}")
 
 @dataclass(frozen=True)
 class FileRead:
-    """What has come of a file that was read into a memory."""
+    """The result of reading a file into a memory."""
 
     memory: StoredMemory
     added: int
     skipped: int
-    """Units that lack one of the two languages, or are too long."""
+    """Number of units that lack one of the two languages, or are too long."""
 
 
 def memory_limits(settings: Settings) -> MemoryLimits:
-    """What an owner may keep."""
+    """The limits for an owner's memories, from the settings."""
     return MemoryLimits(
         settings.max_memories, settings.max_memory_segments, settings.max_segment_chars
     )
 
 
 def memory_pair(catalogue: Catalogue, source: str, target: str) -> tuple[str, str]:
-    """The languages of a memory as they are kept, in small letters; raises RequestError for what is
-    no code of a language, and where the two are one."""
+    """The languages of a memory as they are stored, in small letters. Raises RequestError for a
+    text that is not a language code, and if both languages are the same."""
     for name, code in (("source", source), ("target", target)):
         if not _CODE.fullmatch(code) or code.lower() == AUTO:
             raise RequestError(
@@ -67,8 +68,8 @@ def memory_pair(catalogue: Catalogue, source: str, target: str) -> tuple[str, st
 
 
 def percentage(fields: Mapping[str, str], name: str) -> float | None:
-    """The threshold in a field of a form, or None where it is not there; raises RequestError for
-    what is no number."""
+    """The threshold in a field of a form, or None if it is missing. Raises RequestError for a text
+    that is not a number."""
     given = fields.get(name, "").strip()
     if not given:
         return None
@@ -87,11 +88,11 @@ async def stored_memory(
     threshold: float | None,
     owner: str,
 ) -> MemoryUse:
-    """The memory of that id for the languages of a job; where the job leaves its source open, for
-    those of its texts that are in the memory's.
+    """The memory with this id for the languages of a job. If the job has no source language, it
+    applies to the texts in the memory's language.
 
-    Raises RequestError where the memory is of other languages, InvalidOptionError for a threshold
-    that is no percentage, UnknownMemoryError, NoStoreError and StoreUnavailableError.
+    Raises RequestError if the memory is for other languages, InvalidOptionError for a threshold
+    that is not a percentage, UnknownMemoryError, NoStoreError and StoreUnavailableError.
     """
     kept = needed_store(store, "memories").memories
     source, target = catalogue.codes(job.source, job.target, job.model)
@@ -103,10 +104,10 @@ async def stored_memory(
 def add_file(
     kept: Memories, owner: str, memory: StoredMemory, file: IO[bytes], limits: MemoryLimits
 ) -> FileRead:
-    """Add the segments of a TMX file to a memory; nothing of a file that is not whole.
+    """Add the segments of a TMX file to a memory; if the file is incomplete, none of them.
 
-    Raises DocumentError where the file cannot be read, QuotaExceededError where the memory has not
-    room for more.
+    Raises DocumentError if the file cannot be read, and QuotaExceededError if the memory has too
+    little room.
     """
     # Only here: reading files takes libraries that a server without them has no use for.
     from serving.documents.localisation.segments import tmx_languages, tmx_pairs
@@ -136,10 +137,10 @@ def new_of_file(
     file: IO[bytes],
     limits: MemoryLimits,
 ) -> FileRead:
-    """Make a memory of a TMX file of two languages, or none where that fails.
+    """Create a memory from a TMX file with two languages; if that fails, no memory remains.
 
-    Raises DocumentError where the file cannot be read, or is of more languages; RequestError and
-    QuotaExceededError as making a memory and adding to it does.
+    Raises DocumentError if the file cannot be read, or has more languages; RequestError and
+    QuotaExceededError as creating a memory and adding to it does.
     """
     from serving.documents.localisation.segments import tmx_languages
 
@@ -164,8 +165,8 @@ def read_job(
     file: IO[bytes],
     limits: MemoryLimits,
 ) -> None:
-    """Make a memory of the file of a job, and note with the job what has come of it; closes the
-    file. Nobody waits for the outcome: errors are noted, too."""
+    """Create a memory from the file of a job, and record the outcome in the job; closes the file.
+    Errors are recorded too, because nobody waits for the outcome."""
     with contextlib.closing(file):
         try:
             read = new_of_file(store.memories, catalogue, owner, job.name, file, limits)
@@ -179,7 +180,7 @@ def read_job(
 
 @contextlib.contextmanager
 def forgotten_on_error(kept: Memories, owner: str, memory: StoredMemory) -> Iterator[None]:
-    """Forget a memory that has just been made where what is done inside fails."""
+    """Delete a newly created memory if the block raises."""
     try:
         yield
     except BaseException:
@@ -188,7 +189,7 @@ def forgotten_on_error(kept: Memories, owner: str, memory: StoredMemory) -> Iter
 
 
 def memory_file(kept: Memories, owner: str, memory: StoredMemory) -> Iterator[bytes]:
-    """A memory as TMX, in parts, as it is read from the store."""
+    """Yield a memory as TMX, in parts, as it is read from the store."""
     from serving.documents.localisation.segments import written_tmx
 
     return written_tmx(kept.every_segment(owner, memory.id), memory.source, memory.target)

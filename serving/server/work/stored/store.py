@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def open_store(settings: Settings) -> Store | None:
-    """The store of the settings, or None where they name none.
+    """Open the store of the settings; None if they name none.
 
-    Raises SettingsError where it cannot be used, StoreUnavailableError where it does not answer.
+    Raises SettingsError if it is unusable, and StoreUnavailableError if it does not answer.
     """
     url = settings.store.get_secret_value()
     if not url:
@@ -30,7 +30,8 @@ def open_store(settings: Settings) -> Store | None:
 
 
 def needed_store(store: Store | None, purpose: str) -> Store:
-    """The store, for a purpose (in the plural) that needs one; raises NoStoreError."""
+    """The store. Raises NoStoreError, which names the `purpose` (in the plural), if there is
+    none."""
     if store is None:
         raise NoStoreError(
             f"{purpose} are not kept on this server, which has no store; whoever runs it can set "

@@ -1,4 +1,4 @@
-"""What a request names of the store: glossaries, and a translation memory."""
+"""Stored data that a request names: glossaries, and a translation memory."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredWishes:
-    """Which glossaries and which memory are to be used, and how."""
+    """The glossaries and the memory to use, and how to use them."""
 
     glossaries: Sequence[str] = ()
-    """Ids; of a term that several have, that of the first counts."""
+    """Ids of glossaries; if several have a term, the first one wins."""
     memory: str = ""
-    """Id; empty for none."""
+    """Id of the memory; empty for none."""
     threshold: float | None = None
-    """Percent of likeness that a segment of the memory must have; None is the usual."""
+    """Smallest similarity in percent of a segment that is used; None is the default."""
     as_prefix: bool = False
-    """Whether a segment that is only like a sentence gives the beginning of its translation."""
+    """Whether a similar segment gives the beginning of a translation, rather than the whole."""
 
 
 NO_STORED = StoredWishes()
@@ -39,7 +39,7 @@ async def with_stored(
     wishes: StoredWishes,
     owner: str,
 ) -> TranslationJob:
-    """The job with the glossaries and the memory that are named; raises as `stored_terms` and
+    """The job with the glossaries and the memory that are named. Raises what `stored_terms` and
     `stored_memory` do."""
     if wishes.glossaries:
         terms = await stored_terms(store, catalogue, job, wishes.glossaries, owner)

@@ -1,1 +1,2 @@
-"""Texts of requests, translated: in which sentences, with which models, by way of what language."""
+"""Translates the texts of requests: division into sentences, choice of models, and third
+languages."""

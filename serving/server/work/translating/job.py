@@ -1,4 +1,4 @@
-"""Texts to translate and what they became, in the words of no dialect."""
+"""Texts to translate and their results, independent of the dialect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from serving.translation.results import TextHypothesis
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationJob:
-    """Texts of one request; a field that is not given is as the server and the model set it."""
+    """Texts of one request and options for them; an omitted field uses the defaults of the server
+    and the model."""
 
     texts: Sequence[str]
     source: str
@@ -28,34 +29,36 @@ class TranslationJob:
     model: str | None = None
     format: Format = "text"
     ignored: Collection[str] = ()
-    """Names of elements of HTML or XML that are not translated, in small letters."""
+    """Names, in small letters, of elements of HTML or XML that are not translated."""
     split_sentences: bool = True
-    """Whether sentences are translated one by one; else a text is one, and refused if too long."""
+    """Whether sentences are translated one by one. Otherwise a text is one sentence, which is
+    refused if it is too long."""
     options: Mapping[str, Any] = field(default_factory=dict)
     alternatives: int = 0
-    """Further hypotheses of each text, besides the best."""
+    """Number of further hypotheses of each text, besides the best."""
     target_prefixes: Sequence[str] = ()
-    """One for each text, or none at all."""
+    """Prefixes of the translations, one for each text, or none at all."""
     alignments: bool = False
     """Whether hypotheses get word links."""
     terms: Terms = NO_TERMS
-    """Terms that the translation of every text must or may not hold."""
+    """Terms that the translation of every text must or must not contain."""
     glossary: Sequence[TermIndex] = ()
-    """Stored glossaries for these languages, those that go before others first: what a sentence
-    holds of them is put into its translation."""
+    """Stored glossaries for these languages, in order of precedence. Their terms that occur in a
+    sentence are put into its translation."""
     memory: MemoryUse | None = None
-    """A memory of these languages: the sentences that it has are not decoded, or begin as it has
-    them. Where the source is left open, texts of other languages do without it, with a warning."""
+    """A memory for these languages. Sentences that it contains are not decoded, or begin as in the
+    memory. If the source is detected, texts in other languages are translated without it, with a
+    warning."""
     sentences: DocumentSentences | None = None
-    """Where the jobs of one document share sentences, each of which is decoded once."""
+    """The sentences that the jobs of one document share; each of them is decoded once."""
     timeout_s: float | None = None
     task: str = "translate"
-    """As which its characters are counted."""
+    """Name of the task under which its characters are counted."""
 
 
 @dataclass(frozen=True)
 class TextPartial:
-    """What a text's translation is certain to begin with, whatever still comes."""
+    """The beginning of a text's translation that will not change any more."""
 
     index: int
     text: str
@@ -63,39 +66,40 @@ class TextPartial:
 
 @dataclass(frozen=True)
 class SentenceOrigin:
-    """A sentence, and where its translation comes from."""
+    """A sentence, and the origin of its translation."""
 
     sentence: str
-    """As it stands in the text."""
+    """The sentence as it stands in the text."""
     recalled: Recalled | None
-    """The segment of the memory; None where it has none."""
+    """The segment of the memory; None if it has none for the sentence."""
     beginning: str | None = None
-    """What of the segment's translation the model went on with, which may be nothing; None where
-    nothing was decoded, or no segment found."""
+    """The beginning of the segment's translation that the model continued, which may be empty; None
+    if nothing was decoded, or if no segment was found."""
 
 
 @dataclass(frozen=True)
 class TextResult:
-    """The translation of one text, and how it came about."""
+    """The translation of one text, and its origin."""
 
     text: str
     hypotheses: Sequence[TextHypothesis]
-    """Best first; empty for a text without words."""
+    """The hypotheses, best first; empty for a text without words."""
     warnings: Sequence[str]
     timing: RequestTiming
     model: ServedTranslator
     source: str
-    """Language code, detected where it was left open."""
+    """Language code, detected if the job names none."""
     confidence: float | None = None
-    """Of the detection, 0 to 1; None where nothing was detected."""
+    """Confidence of the detection, 0 to 1; None if nothing was detected."""
     repaired: Sequence[Repair] = ()
-    """What was put right in it."""
+    """The repaired faults of the translation."""
     origins: Sequence[SentenceOrigin] = ()
-    """Of its sentences, in order; empty where the job names no memory."""
+    """The origins of its sentences' translations, in order; empty if the job has no memory."""
 
 
 @dataclass(frozen=True)
 class JobResult:
-    """What the texts became, in order; each may have a source language and a model of its own."""
+    """The results of all texts, in order; each may have a source language and a model of its
+    own."""
 
     translations: Sequence[TextResult]

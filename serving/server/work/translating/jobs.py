@@ -203,9 +203,9 @@ class Jobs:
     def _caller(
         self, job: TranslationJob, context: RequestContext, receive: Receive | None
     ) -> Caller:
-        """Who asks; with infinite characters, for another thread, if a memory or the sentences of a
-        document are asked, or terms are forbidden, of which all ways to write them are looked
-        for."""
+        """The client of a job. Its characters are infinite, so that another thread is used, if the
+        job has a memory or shares sentences with a document, or if it forbids terms, all
+        segmentations of which must be found."""
         elsewhere = job.memory is not None or job.sentences is not None or job.terms.forbidden
         size = math.inf if elsewhere else sum(map(len, job.texts))
         return Caller(context, size, receive, self._planner.loads(job))

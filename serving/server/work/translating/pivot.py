@@ -1,4 +1,4 @@
-"""Language pairs that no model translates: by way of a third language, with two models."""
+"""Translates language pairs that no model supports through a third language, with two models."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from serving.server.work.translating.job import JobResult, TextResult, Translati
 from serving.text.terms import NO_TERMS
 
 PIVOT = "pivot"
-"""The warning of a translation that came so about."""
+"""Warning for a translation through a third language."""
 WITHOUT_MEMORY = "memory"
-"""The warning of a text, its language left open, that the memory of its job is not for: it is in
-another language than that, or went through a third one."""
+"""Warning for a text without a given language that the job's memory was not used for: it is in
+another language than the memory's, or was translated through a third language."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Texts of a job that go one way."""
+    """Texts of a job that take the same route."""
 
     job: TranslationJob
     indices: Sequence[int]
-    """Which texts of the whole job they are."""
+    """Indices of the texts in the whole job."""
     confidences: Sequence[float] = ()
-    """Of their language, where it has been detected for this."""
+    """Confidences of the languages, if they were detected for this division."""
     warnings: Sequence[str] = ()
-    """Of all of them."""
+    """Warnings for all of these texts."""
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """A text at fault is named as the whole job counts it."""
+        """Rename the text at fault in errors to its index in the whole job."""
         try:
             yield
         except RequestError as error:
@@ -40,7 +40,7 @@ class Part:
             raise
 
     def found(self, result: JobResult) -> dict[int, TextResult]:
-        """What its texts became, by their numbers in the whole job."""
+        """The results of its texts, by their indices in the whole job."""
         translations = result.translations
         if self.confidences:
             pairs = zip(translations, self.confidences, strict=True)
@@ -52,10 +52,10 @@ class Part:
 
 
 def split_by_route(job: TranslationJob, detected: Mapping[int, tuple[str, float]]) -> list[Part]:
-    """A job whose source is left open, in parts: the texts that were `detected` to be in a language
-    that goes through a third one, by that language, and all others, whose source stays open. Who
-    leaves the source open cannot know which these are: they come without alignments, and without
-    what a memory has."""
+    """Divide a job without a source language: the texts `detected` to be in a language that needs a
+    third one, by that language, and all others, whose source stays open. A client that leaves the
+    source open cannot know which texts these are, so they are translated without alignments and
+    without a memory."""
     groups: dict[str, list[int]] = {}
     for index in range(len(job.texts)):
         source = detected[index][0] if index in detected else job.source
@@ -69,7 +69,7 @@ def _part(
     indices: Sequence[int],
     detected: Mapping[int, tuple[str, float]],
 ) -> Part:
-    """The texts of these numbers, which have one source."""
+    """The part with the texts of these indices, which have one source language."""
     prefixes = [job.target_prefixes[index] for index in indices] if job.target_prefixes else ()
     own = replace(job, texts=[job.texts[index] for index in indices], target_prefixes=prefixes)
     if source == job.source:
@@ -83,7 +83,7 @@ def _part(
 
 
 def check_pivot(job: TranslationJob, between: str) -> None:
-    """Raise InvalidOptionError for what needs one model that reads the source and writes the
+    """Raise InvalidOptionError for options that need a single model for the source and the
     target."""
     for name, asked in (
         ("alignments", job.alignments),
@@ -100,8 +100,8 @@ def check_pivot(job: TranslationJob, between: str) -> None:
 
 
 def first_leg(job: TranslationJob, between: str) -> TranslationJob:
-    """From the source language: the best translation of each text, as the model's defaults have
-    it. What else is asked for is of the target language."""
+    """The job for the first step, from the source language: the best translation of each text, with
+    the model's default options. All other options are for the target language."""
     return replace(
         job,
         target=between,
@@ -115,13 +115,14 @@ def first_leg(job: TranslationJob, between: str) -> TranslationJob:
 
 
 def second_leg(job: TranslationJob, between: str, first: JobResult) -> TranslationJob:
-    """To the target language, with all that was asked for."""
+    """The job for the second step, into the target language, with all requested options."""
     texts = [translation.text for translation in first.translations]
     return replace(job, texts=texts, source=between)
 
 
 def joined_legs(job: TranslationJob, legs: Sequence[JobResult]) -> JobResult:
-    """What the second leg found, with the source and the warnings of the first as well."""
+    """The results of the second step, with the source languages and the warnings of the first as
+    well."""
     first, second = legs
     both = zip(first.translations, second.translations, strict=True)
     return JobResult([_joined(job, *each) for each in both])

@@ -162,8 +162,8 @@ class Planner:
         return found
 
     def _checked_documents(self, job: TranslationJob) -> Iterable[Document]:
-        """Parse the texts of a client, within the limits of the server; plain ones as they are
-        asked for, since markup alone hides how long a text is."""
+        """Parse the texts of a client, within the limits of the server. Plain texts are parsed as
+        needed, because only markup hides the length of a text."""
         settings = self._settings
         if job.format == "text":
             check_texts(job.texts, settings)
@@ -211,7 +211,7 @@ def _terms(glossary: Sequence[TermIndex], document: Document) -> dict[int, Seque
 
 
 def _with_memory(plans: Sequence[Plan], memory: MemoryUse) -> list[Plan]:
-    """The plans with what the memory has for the sentences in its language; all are looked up at
+    """The plans with the memory's translations for sentences in its language; all are looked up at
     once."""
     places = [
         (n, own)
@@ -260,8 +260,8 @@ def common_name(plans: Sequence[Plan]) -> str:
 def requests(
     job: TranslationJob, plan: Plan, prefix: str, timeout_s: float, *, stream: bool
 ) -> Iterator[Request | Completed]:
-    """One scheduler request for each sentence, or its known translation; the prefix belongs to the
-    first sentence."""
+    """Scheduler requests, one for each sentence, or its known translation. The prefix belongs to
+    the first sentence."""
     for number, sentence in enumerate(plan.document.sentences):
         if number in plan.known:
             yield Completed(Translation(plan.known[number].text), _NO_TIME)

@@ -1,4 +1,4 @@
-"""The sentences that the jobs of one document share. Each is decoded once."""
+"""The sentences that the jobs of one document share; each of them is decoded once."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from serving.translation.ticket import Completed, Request, TranslationTicket
 
 
 class DocumentSentences:
-    """Submits the sentences of a document's jobs, and those alone that no job of it has submitted.
+    """Submits the sentences of a document's jobs, except those that another job of it has
+    submitted.
 
-    Results are in memory until `save` puts them into a file, with which a later process goes on.
-    Several threads may use it.
+    Results are in memory until `save` writes them to a file, from which a later process can
+    continue. Thread-safe.
     """
 
     def __init__(self, path: Path, document: str) -> None:
         """Continue the file of the document with this id, or begin it. Raises OSError."""
         self._done = KnownSentences(path, document)
         self._tickets: dict[Key, TranslationTicket] = {}
-        """Of sentences that are not in the file, whether decoded or not."""
+        """Tickets of sentences that are not in the file, whether decoded or not."""
         self._lock = threading.Lock()
 
     def submit_all(
@@ -34,9 +35,9 @@ class DocumentSentences:
         made_by: str,
         submit: Callable[[Sequence[Request]], list[TranslationTicket]],
     ) -> list[TranslationTicket]:
-        """A ticket for each request. `submit` is given those that are new, all or none of them, and
-        raises what the scheduler raises; `made_by` names the model. Equal requests share a ticket,
-        also with another job, which may then cancel it."""
+        """A ticket for each request. `submit` gets the new ones, all or none of them, and raises
+        what the scheduler raises; `made_by` names the model. Equal requests share a ticket, also
+        with another job, which may then cancel it."""
         keys = [_key(made_by, request) for request in requests]
         with self._lock:  # else two jobs that come at once could both find a sentence new
             new: dict[Key, int] = {}
@@ -53,7 +54,7 @@ class DocumentSentences:
             return [self._ticket(key) for key in keys]
 
     def save(self) -> None:
-        """Put what has been decoded by now into the file, and forget what has failed."""
+        """Write the results so far to the file, and drop failed tickets."""
         with self._lock:
             ended = [(key, ticket) for key, ticket in self._tickets.items() if ticket.done]
             for key, ticket in ended:
@@ -63,7 +64,7 @@ class DocumentSentences:
                 del self._tickets[key]
 
     def close(self) -> None:
-        """Close the file, which stays."""
+        """Close the file; its content stays."""
         with self._lock:
             self._done.close(remove=False)
 
@@ -83,15 +84,16 @@ class DocumentSentences:
 
 
 def _key(made_by: str, request: Request) -> Key:
-    """Stands for everything that decides a translation: the model, and the request without its
-    time limit. The sentence alone would not do, for models and drafts of a memory differ."""
+    """A hash of everything that determines a translation: the model, and the request without its
+    time limit. The sentence alone would not suffice, because models and drafts of a memory
+    differ."""
     asked = replace(request, timeout_s=None, stream=False)
     digest = sha256(f"{made_by} {asked!r}".encode("utf-8", "surrogatepass"))
     return digest.hexdigest(), request.alignments
 
 
 def _translation(ticket: TranslationTicket) -> Translation | None:
-    """What a ticket that has ended has brought; None where it has failed."""
+    """The result of a ticket that has ended; None if it has failed."""
     try:
         return ticket.result().translation
     except ServingError:
