@@ -1,4 +1,5 @@
-"""The verbs of `python -m bench`, a module for each task, and nothing of what they measure."""
+"""The verbs of `python -m bench`, one module for each task; the measurements themselves are
+elsewhere."""
 
 from __future__ import annotations
 

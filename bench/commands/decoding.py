@@ -146,7 +146,7 @@ def translate(options: argparse.Namespace) -> int:
 
 
 def profile(options: argparse.Namespace) -> int:
-    """Show where the time of this engine's int8 decoding goes; the table goes to stdout."""
+    """Show where this engine's int8 decoding spends its time; the table goes to stdout."""
     (batch,) = numbers("--batch", options.batch, MAX_BATCH)[:1]
     (beam_size,) = numbers("--beam", options.beam, int(RANGES["beam_size"][1]))[:1]
     repetitions = at_least_one("--repetitions", options.repetitions)
@@ -160,8 +160,8 @@ def profile(options: argparse.Namespace) -> int:
 
 
 def language(options: argparse.Namespace) -> int:
-    """Measure a language model of random weights: beside rivals, or alone where `--context` or
-    `--steps` is given."""
+    """Measure a language model with random weights: beside rivals, or without them if `--context`
+    or `--steps` is given."""
     cores = cores_of(options.threads)
     repetitions = at_least_one("--repetitions", options.repetitions)
     if not isinstance(PRESETS.get(options.shape), LanguageModelConfig):
@@ -252,13 +252,13 @@ def _subject(
 
 
 def _check_peer(subject: DecodedModel) -> None:
-    """Raise BenchError for a model that CTranslate2 does not have."""
+    """Raise BenchError for a model that CTranslate2 does not support."""
     if subject.comparison.rival.kind != PEER_INT8.kind:
         raise BenchError("CTranslate2 has no joint-representation models; give another model")
 
 
 def store(options: argparse.Namespace) -> int:
-    """Measure what a store costs a request; the table goes to stdout."""
+    """Measure the time that a store adds to a request; the table goes to stdout."""
     from bench.runs.decoding.stored import measure_store, store_markdown
 
     source, _, target = options.languages.partition("-")
@@ -308,7 +308,7 @@ def start(options: argparse.Namespace) -> int:
 
 
 def documents(options: argparse.Namespace) -> int:
-    """Time whole documents, in turns with their sentences alone; the tables go to stdout."""
+    """Time whole documents, in turns with only their sentences; the tables go to stdout."""
     from bench.runs.decoding.documents import (
         DocumentsPlan,
         documents_markdown,

@@ -10,7 +10,7 @@ from bench.reports.tables import refresh_tables
 
 
 def tables(options: argparse.Namespace) -> int:
-    """Make the tables of a document anew, in place."""
+    """Renew the tables of a document in place."""
     count = refresh_tables(options.document, options.only, tell)
     tell(f"{count} tables written")
     return 0

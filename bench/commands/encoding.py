@@ -19,7 +19,7 @@ from bench.errors import BenchError
 
 
 def encoders(options: argparse.Namespace) -> int:
-    """Time an encoder of others, in turns with its peers."""
+    """Time another project's encoder, in turns with its peers."""
     from bench.runs.encoding.encoders import EncoderPlan, encoders_markdown, time_encoders
 
     cores = cores_of(options.threads)
@@ -43,7 +43,7 @@ def encoders(options: argparse.Namespace) -> int:
 
 
 def encoder_server(options: argparse.Namespace) -> int:
-    """Time an encoder over HTTP, in turns with its engine alone."""
+    """Time an encoder over HTTP, in turns with its engine without HTTP."""
     from bench.runs.encoding.encoder_server import (
         EncoderServerPlan,
         encoder_server_markdown,

@@ -1,4 +1,4 @@
-"""Verbs that measure what translations are worth."""
+"""Verbs that measure the quality of translations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def quality(options: argparse.Namespace) -> int:
 
 
 def verification(options: argparse.Namespace) -> int:
-    """Measure what `verify` finds and costs; the table goes to stdout."""
+    """Measure what `verify` finds, and the time that it takes; the table goes to stdout."""
     from bench.runs.evaluation.verification import (
         VerificationPlan,
         measure_verification,
@@ -75,7 +75,7 @@ def verification(options: argparse.Namespace) -> int:
 
 
 def terms(options: argparse.Namespace) -> int:
-    """Measure how often the terms of a glossary come to stand where they belong; the table goes to
+    """Measure how often the terms of a glossary are used where they belong; the table goes to
     stdout."""
     from bench.runs.evaluation.terms import measure_terms, terms_markdown
 
@@ -90,7 +90,7 @@ def terms(options: argparse.Namespace) -> int:
 
 
 def estimation(options: argparse.Namespace) -> int:
-    """Measure what the probabilities of a bundle are worth; the tables go to stdout."""
+    """Measure the quality of a bundle's probabilities; the tables go to stdout."""
     from bench.runs.evaluation.estimation import estimation_markdown, measure_estimation
 
     if options.read is not None:
@@ -153,7 +153,7 @@ def dictionary(options: argparse.Namespace) -> int:
 
 
 def similarity(options: argparse.Namespace) -> int:
-    """Measure what the vectors of bundles are worth; the table goes to stdout."""
+    """Measure the quality of the vectors of bundles; the table goes to stdout."""
     from bench.runs.evaluation.similarity import measure_similarity, similarity_markdown
 
     pairs, scored = named_paths("--pairs", options.pairs), named_paths("--scores", options.scores)

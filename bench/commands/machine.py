@@ -1,4 +1,4 @@
-"""The machine while a verb measures, and what is reported meanwhile, on stderr."""
+"""The machine during a measurement, and progress reports on stderr."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.reports.report import Machine, busy_warning, look_again, look_at_mach
 
 
 def look(processors: int) -> Machine:
-    """The machine, of which a verb uses so many processors, with a warning where it is busy."""
+    """Look at the machine, of which a verb uses `processors` cores; warns if it is busy."""
     machine = look_at_machine(processors)
     if machine.busy:
         tell(f"warning: {busy_warning(machine)}")
@@ -27,7 +27,7 @@ def idle_machine(processors: int, *, busy: bool, gpu: MeasuredGpu | None = None)
 
 
 def watched(machine: Machine) -> Machine:
-    """The machine after the run, with a warning where it has become busy."""
+    """Look at the machine after the run; warns if it has become busy."""
     machine = look_again(machine)
     if machine.busy:
         tell(f"warning: {busy_warning(machine)}")

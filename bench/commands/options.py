@@ -11,12 +11,12 @@ from bench.errors import BenchError
 from serving.threads import default_threads
 
 MAX_BATCH = 1024
-"""Sentences in one call, at most."""
+"""Largest number of sentences in one call."""
 _PROGRAM = str(__package__).removesuffix(".commands")
 
 
 def cores_of(threads: int | None) -> int:
-    """The cores to use, all where nothing is said; raises BenchError for what is not there."""
+    """The number of cores to use, by default all; raises BenchError if there are fewer."""
     available = default_threads()
     if threads is None:
         return available
@@ -46,7 +46,8 @@ def numbers(name: str, text: str, highest: int) -> tuple[int, ...]:
 
 
 def named_paths(option: str, texts: Sequence[str]) -> dict[str, Path]:
-    """Read NAME=PATH, each; raises BenchError for another form, and for a name given twice."""
+    """Read options of the form NAME=PATH; raises BenchError for another form, and for a name that
+    is given twice."""
     found: dict[str, Path] = {}
     for text in texts:
         name, _, path = text.partition("=")

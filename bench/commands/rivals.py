@@ -1,4 +1,5 @@
-"""Verbs that measure what people would pick instead, each product in an environment of its own."""
+"""Verbs that measure other products that people would use instead, each product in its own
+environment."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ from bench.errors import BenchError
 
 
 def pythons_of(texts: Sequence[str], products: Sequence[str]) -> dict[str, Path]:
-    """Read NAME=PYTHON, each; several names may stand with commas between.
+    """Read options of the form NAME=PYTHON; NAME may be several names with commas between.
 
-    Raises BenchError for a name that is none of the products, and for one that is given twice.
+    Raises BenchError for a name that is not one of the products, and for one that is given twice.
     """
     found: dict[str, Path] = {}
     for names, python in named_paths("--rival", texts).items():
@@ -44,7 +45,7 @@ def _texts_by_name(files: Sequence[Path]) -> dict[str, list[str]]:
 
 
 def language_rivals(options: argparse.Namespace) -> int:
-    """Time a language model of GGUF, in turns with llama.cpp; the tables go to stdout."""
+    """Time a language model in a GGUF file, in turns with llama.cpp; the tables go to stdout."""
     from bench.runs.rivals.language import (
         LLAMA,
         LanguageRivalsPlan,
@@ -99,7 +100,7 @@ def encoder_rivals(options: argparse.Namespace) -> int:
 
 
 def student_rivals(options: argparse.Namespace) -> int:
-    """Time a student of Bergamot, in turns with the runtimes for it; the tables go to stdout."""
+    """Time a student of Bergamot, in turns with other runtimes for it; the tables go to stdout."""
     from bench.runs.rivals.students import (
         PRODUCTS,
         StudentRivalsPlan,
@@ -123,7 +124,8 @@ def student_rivals(options: argparse.Namespace) -> int:
 
 
 def detector_rivals(options: argparse.Namespace) -> int:
-    """Compare the detector of languages with those of others, in turns; the tables go to stdout."""
+    """Compare the engine's detector of languages with other detectors, in turns; the tables go to
+    stdout."""
     from bench.runs.rivals.detectors import (
         PRODUCTS,
         DetectorRivalsPlan,

@@ -1,1 +1,1 @@
-"""The machine: processor, GPU, memory, time and load. It knows no system."""
+"""The machine: processor, GPU, memory, time and load. Nothing here knows the measured systems."""

@@ -18,7 +18,7 @@ _REPETITIONS = 10
 
 @dataclass(frozen=True)
 class MeasuredGpu:
-    """The first GPU and what it reached in this run."""
+    """The first GPU and the speeds that it reached in this run."""
 
     name: str
     driver: str

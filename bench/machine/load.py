@@ -1,7 +1,7 @@
-"""Load on an HTTP server: as much as it takes, or Poisson arrivals at a given rate.
+"""Load on an HTTP server: as many requests as it answers, or Poisson arrivals at a given rate.
 
-With Poisson arrivals a request is sent when it is due, whatever became of those before it, and its
-latency counts from then: a slow server does not slow the arrivals down.
+With Poisson arrivals a request is sent when it is due, even if earlier ones are not answered yet,
+and its latency counts from then: a slow server does not slow the arrivals down.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def arrivals(rate: float, seconds: float, seed: int) -> list[float]:
 def poisson_load(
     url: str, bodies: Sequence[dict[str, Any]], rate: float, seconds: float, seed: int
 ) -> Load:
-    """Send `bodies` in turn at `rate` a second and wait for every answer."""
+    """Send `bodies` in turn at `rate` requests per second and wait for every answer."""
     return asyncio.run(_poisson(url, bodies, arrivals(rate, seconds, seed)))
 
 
@@ -67,7 +67,7 @@ def full_load(url: str, bodies: Sequence[dict[str, Any]], clients: int, seconds:
 
 
 class _Sender:
-    """Posts JSON and notes what becomes of it."""
+    """Posts JSON and records the result."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session, self._url = session, url

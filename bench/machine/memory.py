@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def peak_rss() -> int:
-    """Bytes that this process has held at most."""
+    """Peak memory of this process in bytes."""
     # Not ru_maxrss: that one starts at what the parent held when it forked.
     return _status("VmHWM") or current_rss()
 
@@ -20,7 +20,7 @@ def current_rss() -> int:
 
 
 def peak_rss_of(pid: int) -> int:
-    """Bytes that another process has held at most; 0 where the system does not say."""
+    """Peak memory of another process in bytes; 0 if the system does not state it."""
     return _status("VmHWM", str(pid)) or 0
 
 

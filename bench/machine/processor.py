@@ -1,4 +1,4 @@
-"""The processor that a bench runs on, and what follows from it for the rivals."""
+"""The processor that a bench runs on, and the settings of rivals that follow from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INT8_UNITS = {
 _INEXACT = ("AVX-512", "AVX2")
 """Units without VNNI, on which oneDNN's int8 products are not exact."""
 USE_MKL = "CT2_USE_MKL"
-"""CTranslate2 multiplies with MKL where this is 1."""
+"""Environment variable; CTranslate2 multiplies with MKL if it is 1."""
 
 
 @cache
@@ -32,7 +32,7 @@ def cpuinfo() -> str:
 
 
 def cpu_name(cpuinfo: str) -> str:
-    """The processor with what it has for int8 products: names alone do not say."""
+    """The processor's name with its unit for int8 products, which the name alone does not show."""
     name = _fact(cpuinfo, "model name") or platform.processor() or platform.machine()
     unit = int8_unit(cpuinfo)
     return f"{name} with {unit}" if unit else name
@@ -47,9 +47,9 @@ def int8_unit(cpuinfo: str) -> str | None:
 def rivals_environment(cpuinfo: str, precision: str) -> dict[str, str]:
     """Variables with which the rivals run at their best.
 
-    On processors that are not Intel's CTranslate2 multiplies with oneDNN, whose int8 products are
-    not exact without VNNI: its outputs then have little to do with the model. With MKL they are.
-    fp32 is faster with oneDNN.
+    On processors of other makers than Intel CTranslate2 multiplies with oneDNN, whose int8 products
+    are not exact without VNNI: its outputs then differ widely from the model's. With MKL they are
+    exact. fp32 is faster with oneDNN.
     """
     inexact = precision == "int8" and int8_unit(cpuinfo) in _INEXACT
     return {USE_MKL: "1"} if inexact else {}

@@ -2,8 +2,8 @@
 save.
 
 Decoding a batch is one run of the encoder graph and one run of the step graph for each token. Here
-these runs hold nothing but their matrix products, with the same weights on as many rows, in the
-same order: before a product comes again, all others have been through the processor's cache.
+these runs consist only of their matrix products, with the same weights on as many rows, in the same
+order: before a product comes again, all others have been through the processor's cache.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Product:
 
 
 class ProductList:
-    """The int8 products of one graph, in order; perhaps there are none."""
+    """The int8 products of one graph, in order; the list may be empty."""
 
     def __init__(self, folder: Path, graph: Graph, threads: int) -> None:
         """Read a graph and load its products with `threads` intra-op threads."""
@@ -80,7 +80,7 @@ class ProductList:
         ]
         if nodes:
             self.alone = _load(_products_alone(model, nodes, self._products), threads)
-            """A session of the products, from their rows to what they give."""
+            """A session of the products only, from their rows to their outputs."""
             self._whole = _load(_with_rows_as_outputs(model, self._products), threads)
 
     def count_rows(self, size: BatchSize) -> list[int]:
@@ -103,15 +103,15 @@ class ProductList:
         return [counts[product.rows] for product in self._products]
 
     def bind(self, size: BatchSize) -> Callable[[], None]:
-        """The products of one run, on buffers of their own: one for each distinct shape."""
+        """The products of one run, with separate buffers for each distinct shape."""
         return self.bind_rows(self.count_rows(size))
 
     def bind_same(self, rows: int) -> Callable[[], None]:
-        """The same where all products have as many rows, as those of an encoder of texts."""
+        """The same if all products have `rows` rows, as those of an encoder of texts have."""
         return self.bind_rows([rows] * len(self._products))
 
     def bind_rows(self, rows_of_each: Sequence[int]) -> Callable[[], None]:
-        """The same for so many rows of each product."""
+        """The same, with a number of rows for each product."""
         if not self._products:
             return lambda: None
         io, generator = self.alone.io_binding(), np.random.default_rng(0)
@@ -150,7 +150,7 @@ def time_products(
     """Seconds that the int8 products of all calls take together, in each repetition.
 
     A call holds sources of ids. Every sentence must go on until `options.max_length`, so that a
-    batch keeps its size. As many batches run at once as `workers`, as when they are decoded.
+    batch keeps its size. Up to `workers` batches run at once, as in decoding.
     """
     assert manifest.encoder is not None
     assert options.max_length is not None
@@ -173,7 +173,8 @@ def time_products(
 
 
 def _run(session: onnxruntime.InferenceSession, io: onnxruntime.IOBinding, held: object) -> None:
-    """Run bound products; `held` are the buffers, of which the binding knows only addresses."""
+    """Run bound products. `held` keeps the buffers alive, because the binding knows only their
+    addresses."""
     del held
     session.run_with_iobinding(io)
 

@@ -1,7 +1,7 @@
-"""A whole process from its start to its end: time, processor time, peak memory.
+"""Measures a whole process from its start to its end: time, processor time, peak memory.
 
-A small process starts it, `python -m bench.machine.stopwatch INPUT OUTPUT COMMAND...`: the kernel
-counts what a process held before `exec` into its peak, and there that is the starter's.
+A small process, `python -m bench.machine.stopwatch INPUT OUTPUT COMMAND...`, starts it: the kernel
+counts the memory before `exec` into a process's peak, and that memory is the starter's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ProcessUsage:
     cpu_seconds: float
     """Seconds of processor time, in user and in system mode."""
     peak_rss: int
-    """Bytes of memory that it held at most."""
+    """Peak memory of the process in bytes."""
 
 
 def time_process(
@@ -42,8 +42,8 @@ def time_process(
     output: Path,
     env: Mapping[str, str] | None = None,
 ) -> ProcessUsage:
-    """Run a command where this package is found, with stdin and stdout from and to files, in this
-    process's environment unless given.
+    """Run a command where this package is found, with stdin and stdout from and to files, and by
+    default in this process's environment.
 
     Raises BenchError, with the last line on stderr, if it fails.
     """

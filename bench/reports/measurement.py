@@ -28,7 +28,7 @@ class MeasuredTable:
 
     columns: tuple[str, ...]
     rule: str
-    """The line below the head, which says how columns are aligned."""
+    """The line below the head, which sets the alignment of the columns."""
     rows: tuple[tuple[str, ...], ...]
 
 
@@ -61,9 +61,9 @@ class Measurement:
 
 @dataclass(frozen=True)
 class PageTable:
-    """A measured table that was written by hand, with what is known of the measurement.
+    """A measured table that was written by hand, with the known facts about the measurement.
 
-    A field is None, or empty, if neither the page nor the history says it. Where the day was not
+    A field is None, or empty, if neither the page nor the history states it. If the day was not
     written down, day and commit are those on which the figures came into the repository.
     """
 
@@ -74,7 +74,7 @@ class PageTable:
     command: str | None
     """The command that measured it; several are joined by `; `."""
     date: str | None
-    """ISO 8601, as far as it is known: `2026-11-28` or `2026-11`."""
+    """The date in ISO 8601, as far as it is known: `2026-11-28` or `2026-11`."""
     commit: str | None
     """Commit of the repository."""
     machine: tuple[str, ...]
@@ -84,7 +84,8 @@ class PageTable:
 
 
 def parse(command: str, output: str, date: str, commit: str) -> Measurement:
-    """The measurement of what a command has printed; raises ValueError for another form."""
+    """Parse the printed output of a command into a measurement; raises ValueError for another
+    form."""
     lines = output.strip().splitlines()
     printed, blank, about, *rest = lines
     machine = []
@@ -121,7 +122,7 @@ def rendered(found: Measurement) -> str:
 
 def _wrapped(text: str) -> str:
     """Prose in lines of at most `_WIDTH` columns. Two spaces at the end of a line break it there,
-    and stay."""
+    and are kept."""
     lines: list[str] = []
     for line in text.split("\n"):
         if len(line) > _WIDTH:
@@ -163,7 +164,8 @@ def markdown(table: MeasuredTable) -> str:
 
 
 def _runs(lines: list[str]) -> list[tuple[bool, list[str]]]:
-    """Successive lines of tables, and those between, each with whether it is a table."""
+    """Runs of successive lines that are, or are not, part of a table, each with whether it is a
+    table."""
     found: list[tuple[bool, list[str]]] = []
     for line in lines:
         is_table = line.startswith("|")

@@ -30,11 +30,11 @@ class SpeedRow:
     ms: float
     """Milliseconds a sentence, the median."""
     times: float
-    """The speed over that of CTranslate2 in int8, as the table has it."""
+    """The speed divided by that of CTranslate2 in int8, as in the table."""
 
 
 def draw_speed(document: Path, command: str, picture: Path) -> None:
-    """Write an SVG of the sentences a second that the table of `command` shows.
+    """Write an SVG of the sentences per second in the table of `command`.
 
     Raises BenchError if the document has no such table, or the table lacks a system.
     """
@@ -42,8 +42,8 @@ def draw_speed(document: Path, command: str, picture: Path) -> None:
 
 
 def speed_svg(text: str, command: str) -> str:
-    """The SVG, of a document's text; `command` is how the verb and options begin in the table's
-    `<!-- run: -->` line."""
+    """The SVG, from a document's text. `command` is the beginning of verb and options in the
+    table's `<!-- run: -->` line."""
     block = re.search(
         rf"<!-- run: python -m \w+ {re.escape(command)}.*?<!-- end -->", text, re.DOTALL
     )

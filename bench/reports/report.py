@@ -36,7 +36,7 @@ class Machine:
     gpu: MeasuredGpu | None = None
     """The GPU of the run, if there is one."""
     others_after: float | None = None
-    """The same share after the run; None if it was not checked yet."""
+    """The same share after the run; None if it has not been checked yet."""
 
     @property
     def busy(self) -> bool:

@@ -31,7 +31,7 @@ MEASUREMENTS = Path(__file__).resolve().parents[2] / "docs" / "measurements"
 PAGE_TABLES = "tables"
 
 Run = Callable[[list[str]], str]
-"""Arguments of `python -m bench` to what it prints."""
+"""Runs `python -m bench` with these arguments and returns what it prints."""
 
 
 def refresh_tables(

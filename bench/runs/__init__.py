@@ -1,1 +1,2 @@
-"""The benches, a module each: what is measured, in which order, and its table. Rooms are tasks."""
+"""The benches, one module each: their subject, their order and their table. The subpackages are
+tasks."""

@@ -27,8 +27,8 @@ _PARTS = {
 
 
 def report_of(sentences: Sequence[str], pages: int) -> bytes:
-    """A Word file with this many pages of WORDS_A_PAGE words, in paragraphs, of which every fifth
-    has a bold word. Sentences are repeated if there are too few."""
+    """A Word file with this many pages of WORDS_A_PAGE words, in paragraphs; every fifth has a bold
+    word. Sentences are repeated if there are too few."""
     written = []
     for number, paragraph in enumerate(_paragraphs(sentences, pages * WORDS_A_PAGE)):
         runs = [(" ".join(paragraph), False)]

@@ -158,7 +158,7 @@ def write_materials(
     subject: DecodedModel, systems: Sequence[System], folder: Path
 ) -> dict[System, str]:
     """Write the files that the jobs of `job_for` load, unless they exist. Returns the systems whose
-    library is missing on this machine, with its name.
+    library is missing on this machine, with the library's name.
 
     Raises BenchError for a folder that holds the files of another subject.
     """

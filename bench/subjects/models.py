@@ -19,7 +19,7 @@ from training.models.configs.architectures import ARCHITECTURES
 from training.runs.checkpoint import load_weights, read_state, save_weights
 
 SHORTEST_SOURCE, LONGEST_SOURCE = 12, 28
-"""Pieces of a random source, both inclusive; about those of news sentences."""
+"""Smallest and largest number of pieces of a random source, about those of news sentences."""
 _FIRST_PLAIN_ID = 4
 _SPREAD = 3.0
 """Standard deviation of the logits: the best of 32k tokens then has about 5 % of the mass."""

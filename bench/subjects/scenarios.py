@@ -32,7 +32,8 @@ MAX_LENGTH = 256
 SLOT_STEPS = (25, 50, 100)
 SLOT_BEAM = 5
 LEAST_IDENTICAL = 0.99
-"""Least share of real sentences whose output equals that of the rival, on the same fp32 weights."""
+"""Smallest share of real sentences whose output equals that of the rival, on the same fp32
+weights."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,8 @@ class Scenario:
 
 
 def order_scenarios(batches: tuple[int, ...], beams: tuple[int, ...]) -> list[Scenario]:
-    """All combinations, least memory first, so that the peak RSS of a row is its own."""
+    """All combinations, those with the least memory first, so that the peak memory of a row is its
+    own."""
     scenarios = {Scenario(batch, beam) for batch in batches for beam in beams}
     return sorted(scenarios, key=lambda s: (s.batch * s.beam_size, s.batch))
 

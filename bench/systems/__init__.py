@@ -1,1 +1,1 @@
-"""The systems that are measured, and the processes in which they run. They know no table."""
+"""The measured systems, and the processes in which they run. Nothing here knows tables."""

@@ -19,7 +19,7 @@ _KINDS: dict[str, Callable[[BenchJob], LoadedSystem]] = {
 
 
 def load(job: BenchJob) -> LoadedSystem:
-    """Load what a job names, on texts where it has a tokenizer."""
+    """Load the system of a job; with a tokenizer it reads texts, else ids."""
     if job.kind == "onnx":
         return TextSystem(job) if job.tokenizer_file else IdSystem(job)
     return _KINDS[job.kind](job)

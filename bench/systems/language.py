@@ -68,7 +68,8 @@ class LanguageEngine:
 
 
 class EagerLanguage:
-    """PyTorch eager with a concatenated cache: what a careful user writes without this project."""
+    """PyTorch eager with a concatenated cache, as a careful user would write it without this
+    project."""
 
     def __init__(self, job: BenchJob) -> None:
         import torch

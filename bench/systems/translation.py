@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def check_device(job: BenchJob, use: DeviceUse) -> None:
-    """Raise BenchError if this engine runs on another device than the row of a table says, as it
-    does where engines do not fit."""
+    """Raise BenchError if this engine runs on another device than the row of a table states; it
+    does so if engines do not fit."""
     if job.device not in ("cpu", use.name):
         raise BenchError(f"it runs on {use.name}, not {job.device}: {use.reason}")
 

@@ -29,7 +29,7 @@ class BatchesPlan:
     batch's lines."""
     languages: tuple[str, str]
     line_texts: Sequence[int]
-    """Numbers of texts of a line; each makes a batch of its own."""
+    """Numbers of texts per line; a batch is made for each number."""
     batch_texts: int
     """Number of texts of a whole batch."""
     seconds: float
@@ -39,7 +39,7 @@ class BatchesPlan:
 
 
 def run_batches(plan: BatchesPlan, progress: Progress) -> LoadsBeside:
-    """Measure the latency in turns without a batch and beside one of each kind of lines. Raises
+    """Measure the latency in turns without a batch and beside a batch of each line length. Raises
     BenchError for too few texts, or if a batch ends before the load on the server does."""
     if len(plan.texts) < 2:
         raise BenchError(f"--texts must have at least two lines, got {len(plan.texts)}")
@@ -63,7 +63,8 @@ def run_batches(plan: BatchesPlan, progress: Progress) -> LoadsBeside:
 
 
 def batch_bodies(plan: BatchesPlan, texts: Sequence[str], size: int) -> list[dict[str, Any]]:
-    """The bodies of a batch's lines of so many texts, which are repeated if there are too few."""
+    """The bodies of a batch's lines with `size` texts each; texts are repeated if there are too
+    few."""
     repeated = itertools.cycle(texts)
     count = -(-plan.batch_texts // size)
     return [_body(plan, list(itertools.islice(repeated, size))) for _ in range(count)]

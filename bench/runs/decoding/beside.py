@@ -1,4 +1,4 @@
-"""The latency of a server's clients without and beside work that nobody waits for, by turns."""
+"""The latency of a server's clients without and beside background work, in turns."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def loads_beside(
     repetitions: int,
     progress: Progress,
 ) -> LoadsBeside:
-    """Poisson arrivals of `bodies` at `url`, each for some seconds: in turns alone and within each
-    of the contexts, in which the named work runs."""
+    """Send `bodies` to `url` as Poisson arrivals, each time for `seconds` seconds: in turns without
+    other work, and within each of the contexts, in which the named work runs."""
     found = LoadsBeside([], {name: [] for name in works})
     poisson_load(url, bodies, _RATE, min(seconds, _WARM_UP_S), 0)
     for repetition in range(repetitions):
@@ -49,7 +49,7 @@ def loads_beside(
 
 def latency_lines(alone: str, found: LoadsBeside, seconds: float) -> list[str]:
     """The table: p50 and p95 of each run of `seconds`, and below them the ratios of p95 in the
-    pairs of one repetition; `alone` names the clients without any work."""
+    pairs of one repetition. `alone` is the name of the row without any work."""
     columns = ["clients of a server", "requests", "p50, ms", "p95, ms (min-max)", "failed"]
     lines = table_head(columns)
     for name, loads in ((alone, found.alone), *found.beside.items()):

@@ -68,7 +68,7 @@ class DocumentTimes:
     engine: list[Took] = field(default_factory=list)
 
     def ratio(self, of: Callable[[Took], float]) -> float:
-        """Time of the document over that of the engine, the median of the pairs."""
+        """Time of the document divided by that of the engine: the median of the pairs."""
         pairs = zip(self.document, self.engine, strict=True)
         return statistics.median(of(whole) / of(alone) for whole, alone in pairs)
 
@@ -245,7 +245,7 @@ def _memory(plan: DocumentsPlan, folder: Path, progress: Progress) -> DocumentMe
 def _loads(
     plan: DocumentsPlan, report: bytes, folder: Path, progress: Progress
 ) -> tuple[list[Load], list[Load]]:
-    """Poisson arrivals at a server, in turns without and beside a document."""
+    """Poisson arrivals at a server, in turns without a document and beside one."""
     source, target = plan.languages
     bodies = [{"q": text, "source": source, "target": target} for text in plan.texts]
     with BackgroundServer(plan.bundle, plan.threads, folder) as server:

@@ -1,6 +1,6 @@
 """`python -m bench engine`: interleaved repetitions, then agreement, BLEU and slots.
 
-After each scenario, the int8 products of our int8 engine are timed alone.
+After each scenario, the int8 products of our int8 engine are timed without the rest.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The int8 products of one scenario alone, beside whole calls of our int8 engine."""
+    """The time of only the int8 products in one scenario, beside whole calls of our int8 engine."""
 
     whole: Measured
     """The whole calls at the fastest thread setting, which the products use too."""
@@ -240,7 +240,8 @@ def _work(subject: DecodedModel, scenario: Scenario) -> GpuWork:
 def _time_products(
     subject: DecodedModel, plan: EnginePlan, whole: Measured, folder: Path, progress: Progress
 ) -> Roofline:
-    """Time the products in a process of their own, to keep its memory apart from the engine's."""
+    """Time the products in a separate process, so that its memory is not counted as the
+    engine's."""
     progress(f"{whole.scenario}: int8 products alone")
     rows = _rows(subject, whole.scenario)
     job = job_for(OUR_INT8, whole.setting, subject, folder)

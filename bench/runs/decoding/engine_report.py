@@ -70,7 +70,7 @@ def score_translations(subject: DecodedModel, result: Result) -> Bleu:
 
 def unequal(bleu: Bleu) -> list[str]:
     """Systems whose quality certainly differs from that of CTranslate2 of the same kind, one line
-    each. Their times cannot be compared. With shortlists, each has its own lists."""
+    each; their times cannot be compared. With shortlists, each has its own lists."""
     return [
         f"beam {beam}: BLEU of {system.name} is {written_change(change)} beside that of "
         f"{LIKE[system].name}, at most {MOST_UNEQUAL} either way is equal"
@@ -183,7 +183,7 @@ def _table(
 
 
 def _beside(subject: DecodedModel, result: Result) -> list[System]:
-    """The systems over which the table gives the speed of all."""
+    """The systems relative to which the table gives all speeds."""
     return [rival for rival in subject.comparison.beside if rival not in result.left_out]
 
 

@@ -1,4 +1,4 @@
-"""`python -m bench profile`: where the time of decoding goes.
+"""`python -m bench profile`: shows where decoding spends its time.
 
 Calls of this engine are run twice: first with clocks around the encoder, the step graph and the
 moves of cache slots, then with ONNX Runtime's profiler. The profiler's shares of operators are
@@ -256,7 +256,7 @@ class _Clocked:
 
 
 class _ClockedSteps:
-    """Bound steps of such a stepper."""
+    """Bound steps of a stepper, with clocks around them."""
 
     def __init__(self, steps: BoundSteps, stepper: _Clocked) -> None:
         self._steps, self._stepper = steps, stepper

@@ -1,8 +1,8 @@
 """`python -m bench translation-memory`: size and speed of a translation memory's index, and whether
 a lookup finds the best segment.
 
-The segments lie in this process, so that the times are those of the index and of the comparison;
-a server fetches the few that are compared from its database as well.
+The segments are in this process, so that the times are those of the index and of the comparison; a
+server also fetches the few compared segments from its database.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from serving.text.memory.segments import Segment, key_of
 
 SAME, CHANGED, OTHER = "in the memory", "with another word", "not in the memory"
 _LANGUAGES = "en", "de"
-"""Decides how numbers are written in a translation, and nothing of what is measured."""
+"""Languages of the memory; they decide how numbers are written in a translation, and do not affect
+the measurement."""
 _LEAST_WORDS = 4
 """Least number of words of a sentence of which one word is changed; in a shorter sentence one word
 would be too large a part."""
@@ -77,8 +78,8 @@ class RecallFigures:
 
 
 def measure_recall(texts: Iterable[str], plan: RecallPlan, progress: Progress) -> RecallFigures:
-    """Index the first of shuffled texts, and look up some of them, some with a word changed, and
-    as many of the rest.
+    """Index the first of shuffled texts. Then look up some of them, some of them with a word
+    changed, and as many of the other texts.
 
     Raises BenchError if there are not enough different texts.
     """
@@ -124,7 +125,7 @@ def _sentences(
 
 
 def _changed(text: str, texts: Sequence[str], drawn: random.Random) -> str:
-    """A sentence with a word of another one in the place of one of its own."""
+    """A sentence in which one word is replaced by a word of another sentence."""
     words = text.split()
     words[drawn.randrange(len(words))] = drawn.choice(drawn.choice(texts).split())
     return " ".join(words)
@@ -137,7 +138,8 @@ def _looked_up(
     plan: RecallPlan,
     progress: Progress,
 ) -> list[RecallTimes]:
-    """Time all kinds in turns, then compare with every segment what was found."""
+    """Time all kinds of sentences in turns, then check the segments that were found by comparing
+    with every segment."""
     found = {kind: RecallTimes(kind) for kind in sentences}
 
     def fetch(numbers: Iterable[int]) -> dict[int, Segment]:

@@ -39,7 +39,7 @@ SYSTEMS = (OUR_INT8, PEER_INT8)
 SHARE = 0.7
 """The arrival rate as a share of the rival's saturation."""
 TAIL_EVERY, TAIL_TIMES = 20, 6
-"""A long tail: every how many sentences one is long, and how many sentences it is made of."""
+"""A long tail of sentences: one in so many is long, and is made of so many sentences."""
 _CLIENTS, _SATURATION_SECONDS = 64, 10.0
 _LANGUAGES = ("xx", "yy")
 _WORDS_FILE = "vocab.txt"
@@ -75,7 +75,7 @@ class Answered:
     system: System
     layout: Layout
     saturation: float
-    """The most requests per second that it answers."""
+    """Largest number of requests per second that the system answers."""
     loads: list[Load]
     """Results under Poisson arrivals, one per repetition."""
 

@@ -44,8 +44,8 @@ def measure_starts(
     command: str,
     tell: Callable[[str], None],
 ) -> dict[Path, list[Start]]:
-    """Starts of servers with one bundle, by checkout of the repository, in turns. The first of each
-    is left out: it may compile. Raises BenchError if a server does not answer."""
+    """Start servers with one bundle from each checkout of the repository, in turns. The first start
+    of each is left out, because it may compile. Raises BenchError if a server does not answer."""
     path, body = _request(bundle)
     found: dict[Path, list[Start]] = {checkout: [] for checkout in checkouts}
     with tempfile.TemporaryDirectory() as scratch:
@@ -143,7 +143,7 @@ def _answers(port: int, path: str, body: bytes) -> bool:
 
 
 def _cpu(pid: int) -> float:
-    """Processor time of a process and of all below it, those that have ended included."""
+    """Processor time of a process and all its descendants, those that have ended included."""
     total, parent = 0.0, psutil.Process(pid)
     for process in (parent, *parent.children(recursive=True)):
         with contextlib.suppress(psutil.NoSuchProcess):

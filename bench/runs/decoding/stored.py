@@ -1,7 +1,7 @@
-"""`python -m bench store`: what a store costs per request.
+"""`python -m bench store`: the time that a store adds to a request.
 
-Whole servers, each in processes of its own, take turns. On a shared machine, the processor time of
-a server's processes is more reliable than wall-clock time.
+Whole servers, each in its own processes, take turns. On a shared machine, the processor time of a
+server's processes is more reliable than wall-clock time.
 """
 
 from __future__ import annotations

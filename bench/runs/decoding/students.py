@@ -65,7 +65,7 @@ class StudentSpeed:
 
 def time_students(plan: StudentsPlan, folder: Path, progress: Progress) -> list[StudentSpeed]:
     """Time each system in turns, after a warm-up repetition; bundles are made in `folder`. Raises
-    BenchError for a source language that no student has."""
+    BenchError for a source language without a student."""
     if plan.language not in STUDENTS:
         raise BenchError(f"--language must be one of {', '.join(STUDENTS)}, got {plan.language!r}")
     student = _package() / STUDENTS[plan.language]
@@ -124,7 +124,8 @@ def _ours(bundle: Path, name: str, threads: int) -> Mapping[str, _Translate]:
 
 
 def _shared(workers: Sequence[Callable[[str], str]]) -> _Translate:
-    """Each worker translates its share, one sentence at a time, in a thread of its own."""
+    """A function in which each worker translates its share, one sentence at a time, in its own
+    thread."""
 
     def share(number: int, texts: Sequence[str]) -> list[str]:
         return [workers[number](text) for text in texts[number :: len(workers)]]

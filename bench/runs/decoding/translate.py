@@ -50,7 +50,7 @@ class Stage:
     seconds: float
     cpu_seconds: float
     rss: int | None
-    """Bytes at its end; None if the process has ended."""
+    """Resident memory in bytes at the stage's end; None if the process has ended."""
     peak_rss: int
     """Peak in bytes up to then."""
 
@@ -207,7 +207,7 @@ def _words(each: TimedTranslation, folder: Path) -> list[str]:
 
 
 def fastest_batches(tried: list[TimedTranslation], seconds: list[float]) -> list[TimedTranslation]:
-    """The fastest of those that differ only in their batches."""
+    """The fastest of the translations that differ only in their batches."""
     fastest: dict[tuple[System, Setting], tuple[float, TimedTranslation]] = {}
     for each, taken in zip(tried, seconds, strict=True):
         key = (each.system, each.setting)

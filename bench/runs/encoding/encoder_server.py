@@ -1,8 +1,7 @@
-"""An encoder over HTTP beside its engine alone: the share of the throughput that HTTP leaves.
+"""An encoder over HTTP beside its engine alone: the share of the throughput that remains with HTTP.
 
 Both read the same texts in the same requests of the same number of concurrent clients, including
-tokenization, in a process of their own that uses all cores. The HTTP route is OpenAI's
-`/v1/embeddings`.
+tokenization, each in a process that uses all cores. The HTTP route is OpenAI's `/v1/embeddings`.
 """
 
 from __future__ import annotations

@@ -38,7 +38,8 @@ OURS, RUNTIME, CTRANSLATE2 = "this engine, int8", "ONNX Runtime, dynamic int8", 
 PRODUCTS = "int8 products of this engine alone"
 """A lower bound: the same calls with only their matrix products."""
 LEAST_COSINE = 0.95
-"""Least mean cosine of a peer's vectors with ours; both are int8 of the same weights."""
+"""Smallest mean cosine of a peer's vectors with ours; both use int8 products with the same
+weights."""
 Read = Callable[[Sequence[EncodedText]], Floats]
 """Vectors [B,D] of the texts of one call, not normalised."""
 
@@ -66,7 +67,7 @@ class EncoderSpeed:
     texts_per_second: list[float]
     """Texts per second, one entry per repetition."""
     cosine: float | None
-    """Mean cosine of its vectors with ours; None for products alone."""
+    """Mean cosine of its vectors with ours; None if only products are timed."""
 
 
 def time_encoders(plan: EncoderPlan, folder: Path, progress: Progress) -> list[EncoderSpeed]:
@@ -221,8 +222,9 @@ def _runtime(plan: EncoderPlan, folder: Path) -> Read:
 
 @contextlib.contextmanager
 def _variables(values: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables for what reads them once, as CTranslate2 does when it is imported;
-    what the user has set stays, and processes that are started later do not see them."""
+    """Set environment variables for libraries that read them once, as CTranslate2 does when it is
+    imported. Variables that the user has set stay, and processes that are started later do not see
+    the new ones."""
     added = {name: value for name, value in values.items() if name not in os.environ}
     os.environ.update(added)
     try:

@@ -54,7 +54,7 @@ class BundleResult:
 
 
 def time_bundles(plan: BundlesPlan, progress: Progress) -> list[BundleResult]:
-    """Time the bundles in turns, after a repetition that warms up and gives the quality.
+    """Time the bundles in turns, after a warm-up repetition whose outputs give the quality.
 
     Sentences are translated in the order of the text, in calls of each size. Raises BundleError for
     a bundle that cannot be opened.

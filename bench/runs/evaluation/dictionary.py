@@ -30,7 +30,7 @@ _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th|er|º|\.)?")
 
 @dataclass(frozen=True)
 class DictionaryLine:
-    """A text, its translation and what they are."""
+    """A text with its translation and its kind."""
 
     source: str
     target: str
@@ -49,11 +49,11 @@ class DictionaryResult:
 
 
 def read_dictionary(path: Path, direction: str = "") -> list[DictionaryLine]:
-    """The lines of a table, from the left column to the right one; with `direction`, such as
-    `en>de`, those from right to left if it begins with the right column's language.
+    """The lines of a table, translated from the left column to the right one; from right to left if
+    `direction`, such as `en>de`, begins with the right column's language.
 
-    A fourth column names the only direction that a line is good for; others are left out. Raises
-    CorpusError, with the line, for one with fewer than three columns.
+    A fourth column names the only direction of a line; lines for other directions are left out.
+    Raises CorpusError, with the line, for a line with fewer than three columns.
     """
     found = []
     for number, line in enumerate(read_lines(path), 1):
@@ -79,12 +79,12 @@ def measure_dictionary(
     names: Sequence[DictionaryLine],
     progress: Callable[[str], None],
 ) -> list[DictionaryResult]:
-    """Each system's first translation of each text.
+    """Check each system's first translation of each text.
 
-    A word or name is right where it is one of its translations in the table, whatever case,
-    punctuation and article; a date where it has the same words and numbers. In a sentence are
-    counted the names, those of `names` that stand on both of its sides, and the numbers of the
-    reference: right is what is in the translation.
+    A word or name is right if it is one of its translations in the table; case, punctuation and
+    article do not matter. A date is right if it has the same words and numbers. In a sentence the
+    names in `names` that both of its sides contain are counted, and the numbers of the reference:
+    each is right if the translation contains it.
     """
     wanted: dict[tuple[str, str], set[str]] = {}
     for line in lines:
@@ -132,7 +132,7 @@ def plain(text: str) -> str:
 
 
 def _names(source: str, places: Mapping[str, str]) -> list[str]:
-    """The names that stand in a sentence, the longest only where one holds another."""
+    """The names in a sentence; of names inside each other only the longest."""
     words = source.split()
     found: list[str] = []
     for first in range(len(words)):

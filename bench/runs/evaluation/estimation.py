@@ -61,7 +61,7 @@ def measure_estimation(
     seed: int,
     progress: Callable[[str], None],
 ) -> EstimationResult:
-    """Translate a text and score the translations, the references, and damaged references. Raises
+    """Translate a text, and score the translations, the references, and damaged references. Raises
     BenchError for a bundle without a calibration, and for a text whose translations are all good or
     all poor."""
     source, target = languages

@@ -51,8 +51,8 @@ def measure_perplexity(
     wikitexts: Mapping[str, Path],
     progress: Callable[[str], None],
 ) -> list[PerplexityResult]:
-    """Each system on each text, of which each line that is not blank is a document; `wikitexts` are
-    files of WikiText as published, and are cleaned as for training.
+    """Each system on each text, whose non-blank lines are documents. `wikitexts` are files of
+    WikiText as published, and are cleaned as for training.
 
     Raises CorpusError if a file cannot be read, BenchError if it holds no text.
     """
@@ -87,7 +87,8 @@ def _score(generator: Generator, documents: Sequence[str]) -> tuple[int, float]:
 
 
 def perplexity_markdown(results: Sequence[PerplexityResult]) -> str:
-    """A row for each text, a column for each system: bits a byte, and perplexity a token behind."""
+    """Format a row for each text and a column for each system: bits per byte, then perplexity per
+    token."""
     systems = list(dict.fromkeys(result.system for result in results))
     lines = table_head(["text", "documents", "bytes", *systems])
     values = {(result.text, result.system): result for result in results}

@@ -50,7 +50,7 @@ class RunResult:
     quality: CorpusScores
     lengths: list[LengthBucket]
     frequencies: list[FrequencyBucket]
-    """Empty if the baseline's training text is not known."""
+    """The buckets by frequency; empty if the baseline's training text is not known."""
     translations: list[str]
 
 

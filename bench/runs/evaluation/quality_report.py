@@ -17,7 +17,7 @@ from training.runs.checkpoint import write_atomically
 def quality_markdown(
     command: str, machine: Machine, subject: str, results: list[SystemResult]
 ) -> str:
-    """The whole report; `subject` says what was translated and how."""
+    """The whole report; `subject` states what was translated and how."""
     quality = results[0].runs[0].quality
     lines = [*head_lines(command, machine, subject), ""]
     lines += [f"sacreBLEU: {quality.bleu_signature}; chrF: {quality.chrf_signature}.", ""]
@@ -72,7 +72,7 @@ def _main_table(results: list[SystemResult]) -> Iterator[str]:
 
 
 def _mean(values: Sequence[float | None], text: Callable[[float], str]) -> str:
-    """The mean of the known values; None if no run has one."""
+    """The mean of the known values as text; empty if no run has one."""
     known = [value for value in values if value is not None]
     return text(statistics.fmean(known)) if known else ""
 

@@ -20,7 +20,7 @@ from training.metrics.labels import matching_metrics, score_metrics
 from training.recipe.filters import bare
 
 MOST_PAIRS = 2000
-"""Texts among which each is looked for: accuracy falls as there are more."""
+"""Number of texts among which each text is searched for; accuracy falls if there are more."""
 _READ_TOGETHER = 64
 
 
@@ -41,11 +41,11 @@ def measure_similarity(
     scored: Mapping[str, Path],
     progress: Callable[[str], None],
 ) -> list[SimilarityResult]:
-    """Each system on each table: of `pairs` the first 2,000 lines of two texts that mean the same,
-    without those that repeat a text, which would have several right answers; of `scored` all lines
-    of two texts and a score.
+    """Each system on each table. Of `pairs` these are the first 2,000 lines of two texts with the
+    same meaning, without lines that repeat a text, which would have several right answers; of
+    `scored` all lines of two texts and a score.
 
-    Raises CorpusError, with the line, for what is wrong with a table.
+    Raises CorpusError, with the line, for an error in a table.
     """
     results = []
     for name, path in pairs.items():
@@ -73,8 +73,8 @@ def _read(path: Path, kind: str) -> list[LabelledLine]:
 
 
 def _distinct(lines: Sequence[LabelledLine]) -> list[LabelledLine]:
-    """The lines of which neither text has stood in a line before, whatever its case and
-    punctuation."""
+    """The lines of which neither text has occurred in an earlier line; case and punctuation do not
+    matter."""
     seen: set[tuple[int, str]] = set()
     kept = []
     for line in lines:

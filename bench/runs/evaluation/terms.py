@@ -147,7 +147,8 @@ class TermsResult:
 def glossary_and_sentences(
     languages: tuple[str, str], count: int, seed: int
 ) -> tuple[list[tuple[str, str]], list[TermSentence]]:
-    """300 terms with translations that no model gives, and sentences with one or two of them."""
+    """300 terms with translations that no model gives, and sentences with one or two of these
+    terms."""
     source, target = languages
     draw = random.Random(seed)
     nouns = _nouns()
@@ -244,7 +245,7 @@ def _text(
 def _with_marks(
     translator: ModelTranslator, languages: tuple[str, str], text: str, found: Sequence[Match]
 ) -> str:
-    """Terms as placeholders, which the model does not read and which are kept."""
+    """A text whose terms are replaced by placeholders, which the model does not read but keeps."""
     parts, done = [], 0
     for number, match in enumerate(found):
         parts += [text[done : match.span[0]], f"{{{number}}}"]

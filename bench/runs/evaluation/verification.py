@@ -20,7 +20,7 @@ from serving.translation.translator import ModelTranslator
 from training.corpora.pairs import Pair
 
 _CHUNK = 32
-"""Number of texts per turn. Short turns keep the machine's state comparable."""
+"""Number of texts per turn. With short turns the machine's state is about the same in all turns."""
 _MINUTE = 60
 
 
@@ -106,8 +106,8 @@ def measure_verification(
     chosen = list(pairs)
     random.Random(plan.seed).shuffle(chosen)
     name = "-".join(languages)
-    noteworthy = [pair for pair in chosen if is_noteworthy(pair[0])][: plan.sample]
-    plain = [pair for pair in chosen if not is_noteworthy(pair[0])][: plan.sample]
+    noteworthy = [pair for pair in chosen if is_noteworthy(pair[0], languages)][: plan.sample]
+    plain = [pair for pair in chosen if not is_noteworthy(pair[0], languages)][: plan.sample]
     for kind, of_kind in (("with", noteworthy), ("without", plain)):
         if not of_kind:
             raise BenchError(f"--source must have sentences {kind} figures or codes, got none")

@@ -60,7 +60,7 @@ def write_record(folder: Path, record: GateRecord) -> Path:
 
 def read_last(folder: Path, machine: Machine) -> GateRecord | None:
     """The last record of the machine's processor with as many cores, made on an idle machine; None
-    if there is none. Raises BenchError for a file that is no record."""
+    if there is none. Raises BenchError for a file that is not a record."""
     alike = [
         each
         for each in map(_read, sorted(folder.glob("*.json")))
@@ -79,8 +79,8 @@ def _read(path: Path) -> GateRecord:
 
 
 def slower(before: Sequence[float], now: Sequence[float]) -> bool:
-    """Whether a row lost more than `MOST_LOST` beyond the spread: its upper quartile now lies that
-    far below the lower quartile of before."""
+    """Whether a row has lost more than `MOST_LOST` beyond the spread: its upper quartile is now
+    lower by that share than the earlier lower quartile."""
     return _quartiles(now)[1] < (1 - MOST_LOST) * _quartiles(before)[0]
 
 
@@ -106,7 +106,7 @@ def losses(gate: GateResult, before: GateRecord | None) -> list[str]:
 def gate_markdown(
     command: str, machine: Machine, gate: GateResult, repetitions: int, before: GateRecord | None
 ) -> str:
-    """The table, beside that of the last record."""
+    """The table, beside the figures of the last record."""
     subject = f"Speed over a rival on the same weights; median of {repetitions} (min-max)."
     last = "no record of this processor" if before is None else before.date
     lines = [*head_lines(command, machine, subject), ""]

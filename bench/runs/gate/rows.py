@@ -65,7 +65,8 @@ class GatePlan:
     repetitions: int
     cores: int
     shapes: Sequence[str] = ("demo", "base")
-    """Translation models, beside CTranslate2; all but the first batch also with shortlists."""
+    """Shapes of translation models, measured beside CTranslate2; all but the first batch also with
+    shortlists."""
     joint: str = "joint-small"
     """A joint-representation model, beside PyTorch eager."""
     language: str = "lm_small"

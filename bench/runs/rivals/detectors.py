@@ -1,9 +1,9 @@
-"""`python -m bench detector-rivals`: the language detector beside those that people have for it,
-each in a process of its own.
+"""`python -m bench detector-rivals`: the language detector beside other products, each in its own
+process.
 
-Texts of one to five words and longer ones are judged apart. What stands in the texts of two
-languages is left out: no answer to it would be wrong. Words are what blanks separate, so that
-languages without them do not fit.
+Texts of one to five words and longer ones are judged separately. Texts that occur in two languages
+are left out, because no answer would be wrong. Words are the parts between blanks, so languages
+without blanks do not fit.
 """
 
 from __future__ import annotations
@@ -57,11 +57,12 @@ class DetectorAnswers:
     system: str
     work: str
     right: Mapping[str, float]
-    """Share of the texts in each language whose language it names."""
+    """Share of the texts in each language for which the detector names the right language."""
     overall: float
     """The same of all."""
     misled: int
-    """Texts of which it names another language with a confidence above one half."""
+    """Number of texts for which the detector names another language with a confidence above one
+    half."""
 
 
 @dataclass
@@ -77,8 +78,8 @@ class DetectorRivals:
 
 
 def compare_detectors(plan: DetectorRivalsPlan, progress: Progress) -> DetectorRivals:
-    """All detectors on texts of both lengths, in turns. Raises BenchError if a language has too
-    few texts."""
+    """Compare all detectors on texts of both lengths, in turns. Raises BenchError if a language has
+    too few texts."""
     found, drawn = DetectorRivals(), draw_texts(plan)
     rivals = [
         Rival(ENGINE, ENGINE, "engine", "EngineDetector"),

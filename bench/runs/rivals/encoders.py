@@ -1,7 +1,8 @@
-"""A sentence embedder beside what people run it with: from texts to vectors of length one.
+"""A sentence embedder beside the products that people run it with: from texts to vectors of length
+one.
 
-The rivals' files are made of the model's folder: a graph of ONNX in fp32, two kinds of int8 that
-ONNX Runtime makes of it, and OpenVINO's, fitted to the texts by NNCF.
+The rivals' files are made from the model's folder: an ONNX graph in fp32, two kinds of int8 that
+ONNX Runtime makes from it, and OpenVINO's, which NNCF fits to the texts.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ FASTEMBED, OPENVINO, RUNTIME, SENTENCES = (
 )
 PRODUCTS = (FASTEMBED, OPENVINO, RUNTIME, SENTENCES)
 REFERENCE = "ONNX Runtime, fp32"
-"""The model itself, with whose vectors all others are compared."""
+"""The model itself; all other vectors are compared with its vectors."""
 _FP32, _SIGNED, _UNSIGNED, _OPENVINO = "fp32.onnx", "int8.onnx", "uint8.onnx", "int8.xml"
 _FITTED = 300
-"""Texts to which NNCF fits scales at most; its own default."""
+"""Largest number of texts to which NNCF fits scales; its own default."""
 _COMPARED = 256
-"""Texts whose vectors are compared at most."""
+"""Largest number of texts whose vectors are compared."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class EncoderRivalsPlan:
     """The parameters of a comparison of encoders with other products."""
 
     source: Path
-    """A folder of a BERT with pooling by the mean, of which the rivals' files are made."""
+    """The folder of a BERT with mean pooling, from which the rivals' files are made."""
     bundle: Path
     """The same model, imported."""
     texts: Mapping[str, Sequence[str]]
@@ -70,7 +71,7 @@ class EncoderSystem:
     peak_memory: int
     """Bytes, after all works."""
     cosine: float | None
-    """Mean cosine of its vectors with the reference's; None if that is left out."""
+    """Mean cosine of its vectors with the reference's; None if the reference is left out."""
 
 
 @dataclass
@@ -84,8 +85,8 @@ class EncoderRivals:
 
 
 def compare_encoders(plan: EncoderRivalsPlan, folder: Path, progress: Progress) -> EncoderRivals:
-    """All sizes of calls by all systems, in turns; the rivals' files are in `folder`, or are made
-    there.
+    """Time calls of all sizes by all systems, in turns. The rivals' files are in `folder`, or are
+    made there.
 
     Raises BenchError for a folder without `tokenizer.json`, with which rivals read texts.
     """
@@ -120,7 +121,7 @@ def compare_encoders(plan: EncoderRivalsPlan, folder: Path, progress: Progress) 
 
 
 def _all_texts(plan: EncoderRivalsPlan) -> list[str]:
-    """The texts of all files, one of each in turns."""
+    """The texts of all files: one of each file in turn."""
     rows = zip_longest(*plan.texts.values())
     return [text for row in rows for text in row if text is not None]
 

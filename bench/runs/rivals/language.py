@@ -1,7 +1,7 @@
-"""A language model of GGUF beside llama.cpp, which reads the same file.
+"""A language model in a GGUF file beside llama.cpp, which reads the same file.
 
-llama.cpp runs the file as it is, and what its own quantiser makes of it as Q4_0 and Q8_0. All
-decode greedily, on the same ids.
+llama.cpp runs the file unchanged, and the files that its own quantiser makes from it as Q4_0 and
+Q8_0. All decode greedily, on the same ids.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class LanguageSystem:
     perplexity: float
     """Perplexity of the long prompt."""
     equal: float | None
-    """Generated tokens until the first that differs from ours, the mean over the streams; None
-    if the streams were left out."""
+    """Number of generated tokens before the first that differs from ours, the mean over the
+    streams; None if the streams were left out."""
 
 
 @dataclass
@@ -81,7 +81,7 @@ class LanguageRivals:
 
 
 def compare_language(plan: LanguageRivalsPlan, folder: Path, progress: Progress) -> LanguageRivals:
-    """All works by all systems, in turns; llama.cpp's files are made in `folder`.
+    """Time all works by all systems, in turns; llama.cpp's files are made in `folder`.
 
     Raises BenchError if the texts are too few for the prompts.
     """
@@ -139,7 +139,7 @@ def _rivals(paths: Mapping[str, Path], threads: int) -> list[Rival]:
 def _made(
     plan: LanguageRivalsPlan, folder: Path, progress: Progress, left_out: dict[str, str]
 ) -> dict[str, Path]:
-    """The file in llama.cpp's other forms, where there is llama.cpp."""
+    """The file in llama.cpp's other forms, if llama.cpp is installed."""
     progress(f"{LLAMA} makes {' and '.join(MADE)}")
     files = {kind: folder / f"{kind}.gguf" for kind in MADE}
     rival = Rival(LLAMA, LLAMA, "languages", "LlamaQuantiser")

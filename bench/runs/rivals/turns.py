@@ -1,4 +1,5 @@
-"""Repetitions of the same work, in turns between this engine and its rivals, and their table."""
+"""Repetitions of the same work, in turns between this engine and its rivals, and the table of their
+times."""
 
 from __future__ import annotations
 
@@ -96,8 +97,8 @@ def ratios(ours: Sequence[float], its: Sequence[float]) -> str:
 
 
 def turns_lines(found: Sequence[RivalTurns], ours: str, unit: str) -> Iterator[str]:
-    """The rows of all works as Markdown: the speed of each system, and what it takes for each
-    second of `ours`, by the clock and by the processors."""
+    """The rows of all works as Markdown: the speed of each system, and its wall-clock and processor
+    time relative to those of `ours`."""
     columns = [
         "work",
         "system",
@@ -128,7 +129,7 @@ def rivals_markdown(
     rest: Iterable[str],
     left_out: Mapping[str, str],
 ) -> str:
-    """A head, the table of all works, a second table, and what was left out of them."""
+    """A head, the table of all works, a second table, and the systems that were left out."""
     lines = [*head, "", *turns_lines(found, ENGINE, unit), "", *rest]
     return "\n".join([*lines, *left_out_lines(left_out)])
 

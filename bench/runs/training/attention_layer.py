@@ -1,7 +1,7 @@
 """Forward and backward pass of one attention at batch 1: light kinds beside PyTorch's fused
 attention.
 
-Each case runs in a process of its own, so that peak memory is its own.
+Each case runs in its own process, so that its peak memory can be measured.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Training updates of a model, beside those of the Marian model of `transformers`.
 
-Both get the same batches, precision, threads, sizes and optimiser. Each runs in a process of its
-own, and they take turns.
+Both get the same batches, precision, threads, sizes and optimiser. Each runs in its own process,
+and they take turns.
 """
 
 from __future__ import annotations
@@ -205,8 +205,8 @@ class _Update:
         return norm
 
     def operations(self, batch: PairBatch) -> float:
-        """Operations of matrix products per label; the backward pass has twice those of the forward
-        pass."""
+        """Operations of matrix products per label. The backward pass has twice as many as the
+        forward pass."""
         counter = FlopCounterMode(display=False)
         # The counter does not know all fused kinds of attention.
         with torch.no_grad(), counter, sdpa_kernel(SDPBackend.MATH):

@@ -1,1 +1,2 @@
-"""Systems that translate a file, as users run them, and where their time goes; no server."""
+"""Systems that translate a file as users run them, without a server, and how they spend their
+time."""

@@ -1,6 +1,6 @@
 """CTranslate2 as its users run it on a file: text on stdin, translations on stdout.
 
-Imports nothing else of this project, whose own command is measured beside it.
+It imports nothing else of this project, whose own command is measured beside it.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The processes in which systems run, and what is asked of them; no model is computed here."""
+"""The processes in which systems run, and the requests to them; no model is computed here."""

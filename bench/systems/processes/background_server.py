@@ -1,4 +1,4 @@
-"""A server of one bundle that takes documents and batches, in a process of its own."""
+"""A server of one bundle that takes documents and batches, in its own process."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class BackgroundServer:
     """The parent's end: a server that is ready. Ends with `with`."""
 
     def __init__(self, bundle: Path, threads: int, folder: Path, *, store: bool = False) -> None:
-        """`folder` is empty; the server keeps what it needs there, and with `store`, which batches
-        need, in a database, too. Raises BenchError if it does not start."""
+        """`folder` is empty; the server keeps its files there and, with `store`, which batches
+        need, also its database. Raises BenchError if it does not start."""
         bundles = folder / "bundles"
         bundles.mkdir()
         (bundles / bundle.name).symlink_to(bundle.resolve())
@@ -57,7 +57,7 @@ class BackgroundServer:
         self._end()
 
     def submit_document(self, content: bytes, name: str, source: str, target: str) -> str:
-        """Hand a document in; gives its id once it is being translated."""
+        """Submit a document; returns its id once its translation has started."""
         answer = httpx.post(
             f"{self.url}/documents",
             files={"file": (name, content)},
@@ -81,7 +81,7 @@ class BackgroundServer:
         httpx.delete(f"{self.url}/documents/{id}")
 
     def submit_batch(self, bodies: Sequence[dict[str, Any]]) -> str:
-        """Hand in a batch, of which each line is a request to translate; gives its id once lines
+        """Submit a batch whose lines are requests to translate; returns its id once the first lines
         are being answered."""
         lines = (
             {"custom_id": str(number), "method": "POST", "url": "/translate", "body": body}

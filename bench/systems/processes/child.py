@@ -1,4 +1,4 @@
-"""Processes that a bench starts: JSON on stdin says what to do, stdout what came of it."""
+"""Processes that a bench starts: JSON on stdin states the task, and stdout gives the result."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def start_child(
     pass_fds: Sequence[int] = (),
     env: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[str]:
-    """Start `python -m module`, in this process's environment unless given; its stdout is to be
-    read."""
+    """Start `python -m module`, by default in this process's environment; the caller reads its
+    stdout."""
     child = subprocess.Popen(
         [sys.executable, "-m", module],
         stdin=subprocess.PIPE,

@@ -1,4 +1,5 @@
-"""This engine's scheduler without HTTP, in processes of its own, to measure what HTTP adds."""
+"""This engine's scheduler without HTTP, in separate processes, to measure the time that HTTP
+adds."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ def direct_load(
     seconds: float,
     processes: int = 1,
 ) -> Load:
-    """`clients` that each submit the next text as soon as their last is translated; they are spread
-    over `processes`, each of which does the whole job."""
+    """Run `clients` that each submit the next text as soon as their last is translated. They are
+    spread over `processes`, each of which does the whole job."""
     asked: dict[str, Any] = {
         "job": asdict(job),
         "bundle": str(bundle),

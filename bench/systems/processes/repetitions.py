@@ -61,9 +61,9 @@ def repeat(
     *,
     forced: bool,
 ) -> list[Measured]:
-    """All repetitions of one scenario, system after system within each repetition.
+    """Run all repetitions of one scenario, system after system within each repetition.
 
-    Where lengths are `forced`, every output must have `max_length` tokens.
+    If lengths are `forced`, every output must have `max_length` tokens.
     """
     found = [Measured(system, setting, scenario, []) for system, setting in workers]
     for repetition in range(repetitions + 1):

@@ -1,7 +1,7 @@
-"""The parent's end of a rival: a product in a process and an environment of its own.
+"""The parent's side of a rival: a product in a separate process and environment.
 
-The process answers by `bench.systems.rivals`, which is run as a folder: nothing of this project is
-imported in a rival's environment.
+The process answers with `bench.systems.rivals`, which is run as a folder: nothing of this project
+is imported in a rival's environment.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "RAYON_NUM_THREADS", "TOKENIZERS_PARALLEL
 
 @dataclass(frozen=True)
 class Rival:
-    """A row's system: how its process is made."""
+    """The system of a row, and how its process is started."""
 
     name: str
     """Name of the rival in the table."""
@@ -56,10 +56,10 @@ class RivalProcess:
     """A loaded rival."""
 
     def __init__(self, rival: Rival, python: Path | None, threads: int) -> None:
-        """Start the process with a Python (this one unless given) and wait until it has loaded.
+        """Start the process with a Python, by default this one, and wait until it has loaded.
 
-        Raises BenchError with the reason if it cannot: a package that is missing, a file that
-        the product does not read.
+        Raises BenchError with the reason if it cannot: a missing package, or a file that the
+        product does not read.
         """
         self.rival = rival
         if python is not None and not os.access(python, os.X_OK):
@@ -84,7 +84,7 @@ class RivalProcess:
 
     @property
     def peak_memory(self) -> int:
-        """Bytes that the process has held at most so far."""
+        """Peak memory of the process in bytes so far."""
         return peak_rss_of(self._conversation.pid)
 
     def close(self) -> None:
@@ -108,8 +108,8 @@ def all_started(
 ) -> Iterator[dict[str, RivalProcess]]:
     """The rivals that can be loaded, by name; `left_out` gets the reasons of the others.
 
-    `pythons` are those of the environments, by product. Raises BenchError if this engine itself
-    cannot be loaded.
+    `pythons` are the interpreters of the environments, by product. Raises BenchError if this engine
+    itself cannot be loaded.
     """
     found: dict[str, RivalProcess] = {}
     try:

@@ -1,4 +1,4 @@
-"""Runs one system behind this project's HTTP layer, in processes of its own that share a socket.
+"""Runs one system behind this project's HTTP layer, in separate processes that share a socket.
 
 CTranslate2 has no server. Here it gets the same app; whenever one of its workers is free, the
 waiting requests form a batch.
@@ -41,7 +41,7 @@ _READY = "ready\n"
 
 
 class _PeerTexts:
-    """Replaces a `TextProcessor` for a system that takes each text as it is."""
+    """Replaces a `TextProcessor` for a system that takes each text unchanged."""
 
     def fits(self, text: str) -> bool:
         """Every text is one sentence."""
@@ -73,8 +73,9 @@ class PeerScheduler:
         max_wait_s: float | None = None,
         held: list[HeldWork] | None = None,
     ) -> list[TranslationTicket]:
-        """Queue requests of one sentence each, which wait as long as it takes; a worker takes those
-        that wait, as one batch. Clients of a bench wait for all of them, so that none is `held`."""
+        """Queue requests of one sentence each, without a limit on waiting; a free worker takes all
+        waiting ones as one batch. Clients of a bench wait for all of them, so `held` must be
+        None."""
         del max_wait_s
         assert held is None
         tickets = [TranslationTicket(request.timeout_s) for request in requests]
@@ -118,8 +119,8 @@ class Served:
     def __init__(
         self, name: str, job: BenchJob, bundle: Path, search: Search, processes: int = 1
     ) -> None:
-        """`bundle` is this engine's, whose manifest names the languages for every system. Each of
-        the processes does the whole job, on the same socket, as BentoML's workers do."""
+        """`bundle` is this engine's bundle, whose manifest names the languages for every system.
+        Each of the processes does the whole job, on the same socket, as BentoML's workers do."""
         with socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG) as listener:
             self.url = f"http://127.0.0.1:{listener.getsockname()[1]}/translate"
             first = {

@@ -101,9 +101,9 @@ class Worker:
     def products(
         self, scenario: Scenario, max_length: int, rows: Sequence[int], repetitions: int
     ) -> list[float]:
-        """Seconds of the int8 products of the same calls alone, in each repetition.
+        """Seconds of only the int8 products of the same calls, in each repetition.
 
-        For this engine on ids only, and outputs that all have the longest length.
+        For this engine on ids only, and for outputs that all have the longest length.
         """
         answer = self._ask(
             do="products",

@@ -1,6 +1,6 @@
-"""PyTorch compiled: what `bench.systems.pytorch.eager` runs on a batch, through `torch.compile`.
+"""PyTorch compiled: runs the batches of `bench.systems.pytorch.eager` through `torch.compile`.
 
-The compiler is imported where it is used: PyTorch eager is to be measured without it.
+The compiler is imported only where it is used, because PyTorch eager is measured without it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def check_compiler(device: str) -> None:
 
 
 def compiled(function: Any) -> Any:
-    """The function compiled at its first calls, for sizes of any kind and with weights laid out
-    for the processor, which is how PyTorch advises to do inference."""
+    """The function, compiled at its first calls, for sizes of any kind and with weights laid out
+    for the processor, as PyTorch advises for inference."""
     import torch
     import torch._dynamo
     import torch._inductor.config
@@ -40,7 +40,7 @@ def compiled(function: Any) -> Any:
 
 
 def compile_source(model: Any) -> None:
-    """Compile what a model makes of a source, in place."""
+    """Compile the parts of a model that read a source, in place."""
     for name in _SOURCE:
         if hasattr(model, name):
             setattr(model, name, compiled(getattr(model, name)))

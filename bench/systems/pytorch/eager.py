@@ -24,9 +24,9 @@ _Finished = list[tuple[tuple[int, ...], float]]
 class EagerTranslator:
     """Beam search in plain PyTorch: a concatenated cache, reordered by parent at each step.
 
-    It is what a careful user writes without this project. The search rules are those of
-    `serving.search.beams.beam` and CTranslate2 (length penalty 1, patience 1), written once more:
-    no code is shared. Sentences that are done leave the batch.
+    It is the code that a careful user would write without this project. The search rules are those
+    of `serving.search.beams.beam` and CTranslate2 (length penalty 1, patience 1), written again: no
+    code is shared. Sentences that are done leave the batch.
     """
 
     def __init__(self, model: TranslationModel, *, compile_model: bool = False) -> None:
@@ -42,10 +42,10 @@ class EagerTranslator:
     def translate(
         self, sources: Sequence[Sequence[int]], beam_size: int, max_length: int
     ) -> list[tuple[tuple[int, ...], float]]:
-        """Best output (without eos) and its score for each source of ids that ends with eos.
+        """The best output (without eos) and its score for each source of ids that ends with eos.
 
         At most `max_length` tokens are generated, eos included. The score is the log-probability
-        over the number of generated tokens, eos included.
+        divided by the number of generated tokens, eos included.
         """
         finished: list[_Finished] = [[] for _ in sources]
         running = list(range(len(sources)))
@@ -86,7 +86,7 @@ class EagerTranslator:
 
 
 def _step(batch: EagerBatch, token_ids_R1: Tensor, position: int) -> Tensor:
-    """A function, whose compiled form serves all batches."""
+    """Call a batch's step. It is a function so that its compiled form serves all batches."""
     return batch.step(token_ids_R1, position)
 
 
@@ -110,7 +110,8 @@ def _continuations(logits_RV: Tensor, scores_BK: Tensor) -> tuple[Tensor, Tensor
 def _choose(
     candidates: _Candidates, history_KT: Tensor, finished: _Finished, last_step: bool
 ) -> list[int]:
-    """Collect what ends among the K best candidates; returns the candidates that go on."""
+    """Collect the hypotheses that end among the K best candidates; returns the candidates that go
+    on."""
     scores, tokens, parents = candidates
     beam_size = len(tokens) // 2
     spare = [n for n in range(beam_size, len(tokens)) if tokens[n] != EOS_ID]

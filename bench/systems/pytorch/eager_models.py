@@ -33,9 +33,9 @@ class EagerBatch(Protocol):
         """Append a token to each hypothesis; returns the logits [R,V] of the next one."""
 
     def reorder(self, order_R: Tensor) -> None:
-        """Let hypothesis r go on from the one that was `order[r]`.
+        """Continue hypothesis r from hypothesis `order[r]`.
 
-        Where a sentence is done `order` is shorter; each beam's parent is of its own sentence.
+        `order` is shorter if a sentence is done; each beam's parent belongs to its own sentence.
         """
 
 
@@ -44,7 +44,7 @@ def start_batch(
 ) -> EagerBatch:
     """Encode sources of ids; nothing has been generated yet.
 
-    Raises BenchError for a model that has no batch of its own here.
+    Raises BenchError for a model whose decoding in PyTorch eager is not written here.
     """
     if POSITIONS[model.config.positions] is None:
         raise BenchError(
@@ -73,7 +73,7 @@ def _is_baseline(model: Transformer) -> bool:
 
 
 def to_half(model: ModelT) -> ModelT:
-    """The model with all weights and states in fp16, as one who only decodes has it."""
+    """The model with all weights and states in fp16, which is enough for decoding."""
 
     def round_states(module: nn.Module, inputs: object, x: Tensor) -> Tensor:
         return x.half()
@@ -87,7 +87,7 @@ def to_half(model: ModelT) -> ModelT:
 def _padded(
     model: TranslationModel, sources: Sequence[Sequence[int]]
 ) -> tuple[Tensor, Tensor | None]:
-    """Ids [B,S] and the mask, where the model is and of its type."""
+    """The ids [B,S] and the mask, on the model's device and in its type."""
     ids_BS = pad([list(source) for source in sources]).to(model.output_weight.device)
     mask = padding_mask(ids_BS)
     return ids_BS, None if mask is None else mask.to(_type(model))

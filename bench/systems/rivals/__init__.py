@@ -1,6 +1,6 @@
-"""Products that people use in this engine's place, each in a process of its own.
+"""Products that people use instead of this engine, each in its own process.
 
-The modules of this room run in a rival's environment, which has neither this project nor what it
-needs: they import nothing of it, and a product only when it is loaded. `engine` alone runs in this
-project's. `bench.systems.processes.rivals` starts them.
+The modules of this package run in a rival's environment, which has neither this project nor its
+dependencies: they import nothing of it, and a product only when it is loaded. Only `engine` runs in
+this project's environment. `bench.systems.processes.rivals` starts them.
 """

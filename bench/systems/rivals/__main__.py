@@ -1,8 +1,8 @@
-"""The answering end of a rival's process: `PYTHON FOLDER_OF_THIS_FILE`, lines of JSON.
+"""The answering side of a rival's process: `PYTHON FOLDER_OF_THIS_FILE`, lines of JSON.
 
-The first line names what is loaded: a module of this folder, a class of it, and its arguments. It
-is answered with the product's version, or with an error. Each further line names a method and its
-arguments, and is answered with the result, the seconds and the processor seconds that it took.
+The first line names what to load: a module of this folder, a class of it, and its arguments. The
+answer is the product's version or an error. Each further line names a method and its arguments; the
+answer is the result, the seconds and the processor seconds that it took.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Products that detect the language of a text, as their users call them: with every language that
-they know, one text a call."""
+they know, one text per call."""
 
 from __future__ import annotations
 

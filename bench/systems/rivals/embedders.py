@@ -1,4 +1,4 @@
-"""Products that make vectors of texts, with what their users write around them.
+"""Products that embed texts, with the code that their users write around them.
 
 All read texts, cut them at 256 ids, and give vectors of length one, the mean of the states. Shape
 letters: B texts, S ids of the longest, D features.
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 _LONGEST = 256
-"""Ids of a text, as the folder of all-MiniLM-L6-v2 says."""
+"""Largest number of ids of a text, as in the folder of all-MiniLM-L6-v2."""
 
 
 class _Embedder:
@@ -165,7 +165,7 @@ def _arrays(encoded: list[Any]) -> dict[str, Any]:
 
 
 def _around(file: str, states: Callable[[dict[str, Any]], Any]) -> Callable[[list[str]], Any]:
-    """The least that anyone can write around a model's states [B,S,D]."""
+    """Wrap a model's states [B,S,D] in the least code that anyone can write around it."""
     import numpy as np
 
     read = _tokenizer(file)

@@ -1,4 +1,4 @@
-"""This engine as its users call it, in the place of a rival: the same requests, the same times.
+"""This engine as its users call it, in a rival's place: the same requests, the same times.
 
 It runs in this project's own environment.
 """
@@ -30,7 +30,8 @@ class EngineLanguage:
         return self._generator.encode(text)
 
     def generate(self, prompts: list[list[int]], tokens: int) -> list[list[int]]:
-        """The likeliest next ids of each prompt, all at once; the end of a text does not end it."""
+        """The likeliest next ids of each prompt, all at once; an end of text does not stop the
+        generation."""
         from serving.search.sampling_options import GenerationOptions
 
         options = GenerationOptions(max_length=tokens, min_length=tokens, temperature=0.0)

