@@ -47,13 +47,14 @@ OVERRIDES = [
 
 
 def pytest_collection() -> None:
-    """What is imported and collected stays until the end: nothing of it is garbage to look for."""
+    """Switch the garbage collector off during collection: all that is imported and collected stays
+    until the end."""
     gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """PyTorch on one thread: the processes of a test run are as many as its cores already. What was
-    imported and collected stays until the end: no collection of garbage has to look at it."""
+    """Use one thread in PyTorch, since the run has as many processes as cores already. Exempt
+    everything imported and collected from garbage collection: it stays until the end."""
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_num_threads(1)
     gc.freeze()
@@ -61,9 +62,10 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that wait for servers among tests that compute, whole files at a time: the processes of
-    a run begin them in this order, and those that wait leave the cores to the others. Unit tests,
-    whose files are short, come last, so that all processes end at the same time."""
+    """Order tests in whole files, so that tests that wait for servers come among tests that
+    compute. The processes of a run begin them in this order, and those that wait leave the cores to
+    the others. Unit tests, whose files are short, come last, so that all processes end at the same
+    time."""
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
@@ -81,8 +83,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_processor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A quota of one processor for this process, as of a container: where a test says no number of
-    threads, ONNX Runtime has one, and none that spins beside the other processes of the run."""
+    """Give this process a quota of one processor, as a container has. A test that sets no number of
+    threads then gets one thread of ONNX Runtime, which does not spin beside the other processes of
+    the run."""
     quota = tmp_path_factory.mktemp("quota") / "cpu.max"
     quota.write_text("100000 100000\n")
     with pytest.MonkeyPatch.context() as patch:
@@ -92,8 +95,8 @@ def one_processor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def certificates_read_once() -> Iterator[None]:
-    """One TLS context for all requests: each would read the certificates of the machine anew, which
-    takes longer than most of the answers, though what is asked speaks plain HTTP."""
+    """Use one TLS context for all requests. Otherwise each would read the machine's certificates
+    anew, which takes longer than most answers, although the tests speak plain HTTP."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ssl, "create_default_context", functools.cache(ssl.create_default_context))
         yield
@@ -140,17 +143,18 @@ def shipped_kernels(shared_folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[str | None]:
-    """The URL of a PostgreSQL server of this process; None if it cannot be had."""
+    """The URL of a PostgreSQL server of this process; None if it cannot be started."""
     with running_postgresql() as url:
         yield url
 
 
 @pytest.fixture(scope="session")
 def traced_once(pytestconfig: pytest.Config) -> Iterator[None]:
-    """From here on, torch.export traces each graph once, whatever its weights are, until the code
-    that is traced changes: the next test run has it already.
+    """Let torch.export trace each graph only once, whatever its weights, until the traced code
+    changes; traces are kept for the next test run.
 
-    That is nearly all of the time of an export; what is made of the graph is made each time anew.
+    Tracing is nearly all of the time of an export. Everything made from the graph is made anew each
+    time.
     """
     from export.graphs import onnx_graph
     from export.graphs.tracing import trace_graph
@@ -199,7 +203,7 @@ def _make(folder: Path, model: TinyModel) -> None:
 
 @pytest.fixture(scope="session")
 def tiny_bundle(tiny_model: TinyModel) -> Path:
-    """An fp32 bundle, de to en, alone in its folder."""
+    """An fp32 bundle, de to en, with no other in its folder."""
     return tiny_model.fp32
 
 
@@ -248,7 +252,7 @@ def _make_language_model(folder: Path, model: TinyLanguageModel) -> None:
 
 @pytest.fixture(scope="session")
 def generator(tiny_language_model: TinyLanguageModel) -> Generator:
-    """Its fp32 bundle, loaded."""
+    """The fp32 bundle of the tiny language model, loaded."""
     from serving.generation.generator import Generator
 
     return Generator(tiny_language_model.fp32, threads=1)
@@ -299,8 +303,8 @@ def _make_encoders(folder: Path, model: TinyEncoders) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show what tests that passed have to tell (`record_property("told", ...)`), from every process
-    of the run."""
+    """Show the notes of tests that passed (`record_property("told", ...)`), from every process of
+    the run."""
     told = [
         str(line)
         for report in terminalreporter.getreports("passed")

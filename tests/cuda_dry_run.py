@@ -1,13 +1,13 @@
-"""Whole searches, and reads of encoders, in onnxruntime-gpu itself, without a GPU: what it does on
-the host is done, its kernels do nothing.
+"""Whole searches, and reads of encoders, in onnxruntime-gpu itself, without a GPU: its work on the
+host is done, its kernels do nothing.
 
     python tests/cuda_dry_run.py PYTHON BUNDLE ...
 
-PYTHON is an interpreter with what `.[serve-cuda]` installs, BUNDLE a folder that was exported with
-`--target cuda`. What is seen so: that ONNX Runtime takes the bindings, addresses and copies; that
-it captures CUDA graphs and replays them; what memory it takes of CUDA; and which kernel attention
-is given to on a card of compute capability 9.0. What is found is without meaning. Needs a C
-compiler and `nm`. MACARON_CUDA_STREAMS says how many batches are computed at once.
+PYTHON is an interpreter with the packages of `.[serve-cuda]`, BUNDLE a folder that was exported
+with `--target cuda`. This shows that ONNX Runtime takes the bindings, addresses and copies, that it
+captures CUDA graphs and replays them, how much memory it takes from CUDA, and which kernel
+attention gets on a card of compute capability 9.0. The outputs have no meaning. Needs a C compiler
+and `nm`. MACARON_CUDA_STREAMS is the number of batches that are computed at once.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ print("on", loaded.device.name, loaded.device.reason)
 
 
 def dry_run(python: str, libraries: Path, bundle: str) -> dict[str, object]:
-    """What ONNX Runtime told of a bundle's searches; ends the program where they failed."""
+    """The log of ONNX Runtime about a bundle's searches; ends the program if they failed."""
     environment = {
         **os.environ,
         "LD_LIBRARY_PATH": str(libraries),
@@ -98,9 +98,9 @@ def dry_run(python: str, libraries: Path, bundle: str) -> dict[str, object]:
 
 
 def main() -> int:
-    """Print a line of JSON for each bundle; fails where no CUDA graph is captured, attention is
-    given to the kernel that keeps all scores in memory, or requests like earlier ones take memory
-    of their own."""
+    """Print a line of JSON for each bundle. Fails if no CUDA graph is captured, if attention gets
+    the kernel that keeps all scores in memory, or if requests like earlier ones take additional
+    memory."""
     python, *bundles = sys.argv[1:]
     find = "import onnxruntime; print(onnxruntime.__path__[0])"
     found = subprocess.run([python, "-c", find], capture_output=True, text=True, check=True)

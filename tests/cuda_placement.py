@@ -1,9 +1,9 @@
-"""Where ONNX Runtime's own partitioner puts the nodes of graphs for CUDA, told without a GPU.
+"""Shows where ONNX Runtime's own partitioner puts the nodes of graphs for CUDA, without a GPU.
 
     python tests/cuda_placement.py PYTHON GRAPH.onnx ...
 
 PYTHON is an interpreter of an environment with onnxruntime-gpu, for Linux. CUDA's libraries are
-stood in for by ones that are compiled here and do nothing: sessions can be opened with them, and
+replaced by libraries that are compiled here and do nothing: sessions can be opened with them, and
 run (`tests/cuda_dry_run.py`), but nothing is computed. Needs a C compiler and `nm`.
 """
 
@@ -67,8 +67,8 @@ static void properties(int* p) {
   p[90] = 9; p[91] = 0; p[96] = 132;
 }
 """
-"""What the stand-ins say of the card: compute capability 9.0 with 132 multiprocessors. The places
-are those of cudaDeviceProp of CUDA 13."""
+"""The card that the stand-ins describe: compute capability 9.0 with 132 multiprocessors. The
+offsets are those of cudaDeviceProp of CUDA 13."""
 _OPEN = """
 import sys, onnxruntime
 options = onnxruntime.SessionOptions()
@@ -80,8 +80,8 @@ print("opened with onnxruntime-gpu", onnxruntime.__version__)
 
 
 def stand_ins(provider: Path, folder: Path) -> None:
-    """Compile a library for each of CUDA's that the provider needs, with what it needs of it, and
-    cuDNN, whose functions it looks up by name."""
+    """Compile a stand-in for each CUDA library that the provider needs, with the functions that it
+    uses, and for cuDNN, whose functions it looks up by name."""
     listed = _run("readelf", "-d", str(provider))
     needed = re.findall(r"\[(lib(?:cu)\w+\.so[.\d]*)\]", listed)
     symbols: dict[str, set[str]] = defaultdict(set)
@@ -109,7 +109,7 @@ def _body(name: str) -> str:
 
 
 def placement(python: str, libraries: Path, graph: str) -> dict[str, object]:
-    """How many nodes are on the GPU, which operators on the CPU, how often memory is copied."""
+    """The number of nodes on the GPU, the operators on the CPU, and the number of memory copies."""
     environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries)}
     done = subprocess.run(
         [python, "-c", _OPEN, graph], env=environment, capture_output=True, text=True, check=False
@@ -133,7 +133,7 @@ def placement(python: str, libraries: Path, graph: str) -> dict[str, object]:
 
 
 def main() -> int:
-    """Print a line of JSON for each graph; fails where more than sizes is computed on the CPU."""
+    """Print a line of JSON for each graph; fails if the CPU computes more than sizes."""
     python, *graphs = sys.argv[1:]
     find = "import onnxruntime; print(onnxruntime.__path__[0])"
     package = Path(_run(python, "-c", find).split()[-1])

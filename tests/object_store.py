@@ -14,7 +14,8 @@ from xml.sax.saxutils import escape, unescape
 
 
 class ObjectStore(ThreadingHTTPServer):
-    """One bucket, `files`; a request for another names none. Signatures are not checked."""
+    """A server with one bucket, `files`; a request for another bucket finds none. Signatures are
+    not checked."""
 
     daemon_threads = True
 
@@ -27,7 +28,7 @@ class ObjectStore(ThreadingHTTPServer):
 
     @property
     def environment(self) -> dict[str, str]:
-        """What tells a client of S3 where it is."""
+        """The variables that tell an S3 client where the server is."""
         return {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.server_port}",
             "AWS_ACCESS_KEY_ID": "a-key",
@@ -85,7 +86,7 @@ class _Asked(BaseHTTPRequestHandler):
         self._answer(204, b"")
 
     def do_POST(self) -> None:
-        """Of the posts that there are, that which deletes several."""
+        """Answer the only supported kind of post, which deletes several objects."""
         for key in re.findall("<Key>(.*?)</Key>", self._content().decode()):
             if not self.server.away:
                 self.server.objects.pop(unescape(key), None)

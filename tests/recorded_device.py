@@ -1,10 +1,10 @@
-"""A GPU that is none: ONNX Runtime's calls for CUDA, carried out on the CPU and written down.
+"""A simulated GPU: ONNX Runtime's calls for CUDA, carried out on the CPU and recorded.
 
-What a GPU would not allow fails here: memory that was never written or was given back, shapes that
-do not fit, a look at the GPU's memory other than by a copy, memory that one stream reads or writes
-while another still writes it, anything else while a CUDA graph is captured, and a captured graph
-that is run on other addresses than it was captured on. Work that is put into a stream of the
-driver's (`tests.recorded_driver`) is done at once, and counts as done when the stream was waited
+Operations that a GPU would not allow fail here: use of memory that was never written or has been
+freed, shapes that do not fit, reads of the GPU's memory other than by a copy, use of memory in one
+stream while another still writes it, other work while a CUDA graph is captured, and a captured
+graph that runs on other addresses than it was captured on. Work that is put into a stream of the
+driver (`tests.recorded_driver`) is done at once, and counts as done when the stream has been waited
 for.
 """
 
@@ -29,21 +29,21 @@ from serving.runtime.gpu.cuda_driver import Gpu
 from serving.runtime.ort import load_graph
 
 POISON = 0xFF
-"""Memory that nobody wrote holds numbers that are none: fp16 and fp32 NaN of these bytes."""
+"""Byte that fills unwritten memory: fp16 and fp32 numbers of these bytes are NaN."""
 NO_INDEX = 465152892
-"""Seen on an H200: what TopK gives as an index in the place of elements of -inf."""
+"""The index that TopK gave on an H200 for elements of -inf."""
 CUDA_SHORT = "CUDA failure 2: out of memory ; GPU=0 ; hostname=here"
 ARENA_SHORT = (
     "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running Add "
     "node. Name:'add' Status Message: bfc_arena.cc:376 void* onnxruntime::BFCArena::"
     "AllocateRawInternal(size_t, bool) Failed to allocate memory for requested buffer of size 4096"
 )
-"""What ONNX Runtime says where memory does not suffice."""
+"""The error of ONNX Runtime when memory is too small."""
 GPU = Gpu("Recorded GPU", (13, 0), (9, 0), 8 * 2**30, 16 * 2**30)
 
 
 Span = tuple[int, int]
-"""The first address of some memory, and the one behind it."""
+"""The first address of a piece of memory, and the address after its last."""
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Capture:
 
 @dataclass
 class Recorded:
-    """What has happened on the GPU."""
+    """A record of the calls to the GPU."""
 
     to_host: int = 0
     """Bytes copied by now."""
@@ -65,35 +65,36 @@ class Recorded:
     live: dict[int, tuple[int, np.ndarray]] = field(default_factory=dict)
     """Allocations by address: their serial number and bytes."""
     allocated: int = 0
-    """Allocations ever made."""
+    """Number of allocations so far, freed ones included."""
     runs: int = 0
     captures: dict[tuple[int, int, int], Capture] = field(default_factory=dict)
-    """By session, thread and graph id."""
+    """The captures by session, thread and graph id."""
     shapes: list[dict[str, tuple[int, ...]]] = field(default_factory=list)
-    """Those of the tensors of every run but those that move rows, by name."""
+    """The shapes of the tensors of every run by name, except runs that move rows."""
     gpu: Gpu = GPU
     most_at_once: int = 0
     """Threads that have used the GPU at a time."""
     linger_s: float = 0.0
-    """How much longer a run takes than it does on the CPU."""
+    """Seconds that a run takes in addition to its time on the CPU."""
     capturing: Hashable = None
-    """Who captures a CUDA graph at present."""
+    """The owner of the capture of a CUDA graph that is going on."""
     room: float = float("inf")
     """Bytes that may be allocated."""
     most_rows: float = float("inf")
-    """Rows of a step, or texts that an encoder alone reads, above which intermediate results do not
+    """Largest number of rows of a step, or of texts of an encoder, for which intermediate results
     fit."""
     capture_fails: bool = False
-    """Whether a capture takes more memory than there is."""
+    """Whether a capture needs more memory than there is."""
     refused: int = 0
     """Allocations and runs that did not fit."""
     unfinished: list[tuple[Hashable, Span, bool]] = field(default_factory=list)
-    """By stream, what is read, or written, by work that nobody has waited for yet."""
+    """The memory that work reads or writes in each stream, as long as nobody has waited for the
+    work."""
     bindings: weakref.WeakSet[IOBinding] = field(default_factory=weakref.WeakSet)
-    """Those that something still holds."""
+    """The bindings that are still referenced."""
     _mutex: threading.RLock = field(default_factory=threading.RLock)
     _inside: dict[int, int] = field(default_factory=dict)
-    """How deep each thread is in calls."""
+    """The depth of each thread's nested calls."""
 
     @property
     def live_bytes(self) -> int:
@@ -148,7 +149,7 @@ class Recorded:
 
     @contextmanager
     def work(self, reads: Iterable[Span] = (), writes: Iterable[Span] = ()) -> Iterator[None]:
-        """Work of this thread's that is waited for at once, in a stream of its own."""
+        """Do work of this thread in its own stream, and wait for it at once."""
         stream = "thread", threading.get_ident()
         with self.call():
             self.begin(stream, reads, writes)
@@ -158,7 +159,7 @@ class Recorded:
                 self.finish(stream)
 
     def refuse(self, message: str) -> None:
-        """There is too little memory."""
+        """Raise the error of too little memory."""
         self.refused += 1
         raise RuntimeError(message)
 
@@ -249,7 +250,7 @@ class IOBinding:
 
 
 class InferenceSession:
-    """A session whose nodes run on the CPU, on memory that is said to be the GPU's."""
+    """A session whose nodes run on the CPU, on memory that counts as the GPU's."""
 
     def __init__(
         self,
@@ -268,7 +269,7 @@ class InferenceSession:
         assert recorded.capturing is None, "a session is opened while a graph is captured"
         self._graphs = providers[0][1].get("enable_cuda_graph") == "1"
         self._stream = threading.Lock()
-        """The one of a session with CUDA graphs; others give each run a stream."""
+        """The stream of a session with CUDA graphs; in other sessions each run has its own."""
         self._recorded, self._moves = recorded, path.name in ("rows.onnx", "rows_of_two.onnx")
         self._session = load_graph(path.parent, path.name, 1, int8=False)
         self._types = {v.name: v.type for v in self._session.get_inputs()}
@@ -297,7 +298,8 @@ class InferenceSession:
             self._stream.release()
 
     def _replay(self, io: IOBinding, number: int) -> None:
-        """Note what a graph is captured on, or see that it still is the same."""
+        """Record the addresses that a graph is captured on, or check that they are still the
+        same."""
         assert not io.on_host, "a captured graph does not see what lies on the host"
         places = {n: (a, s) for n, (a, _, s) in (*io.inputs.items(), *io.outputs.items())}
         serials = {self._recorded.find(address, 1)[0] for address, _ in places.values()}
@@ -358,7 +360,7 @@ class InferenceSession:
     def _check_apart(
         self, name: str, place: tuple[int, int], taken: dict[str, tuple[int, int]]
     ) -> None:
-        """An output lies over nothing but the cache that it is."""
+        """Check that an output overlaps no input other than its own cache."""
         for other, (start, end) in taken.items():
             if place[0] < end and start < place[1]:
                 assert name == f"{other}_out", f"{name} lies over {other}"
@@ -366,7 +368,8 @@ class InferenceSession:
 
 
 def _choose_as_a_gpu(found: dict[str, np.ndarray]) -> None:
-    """CUDA's TopK takes an element of -inf for none: it gives the lowest number and no index."""
+    """Do as CUDA's TopK, which ignores elements of -inf: it gives the lowest number and an invalid
+    index for them."""
     scores = found.get("candidate_scores")
     if scores is None:
         return
@@ -377,7 +380,7 @@ def _choose_as_a_gpu(found: dict[str, np.ndarray]) -> None:
 
 
 def _graph_id(options: onnxruntime.RunOptions | None) -> int:
-    """0 where none is given, as in ONNX Runtime."""
+    """The id of a CUDA graph in the options; 0 if none is given, as in ONNX Runtime."""
     try:
         return int(options.get_run_config_entry("gpu_graph_id")) if options else 0
     except RuntimeError:

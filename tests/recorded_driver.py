@@ -1,8 +1,8 @@
 """Streams and CUDA graphs of the NVIDIA driver, on the recorded GPU.
 
-What is put into a stream that captures is not done but written down; a graph of it does it at each
-launch, where nothing has changed since. What synchronises, or comes from another thread, breaks a
-capture. Calls give the driver's own errors where these are documented.
+Work that is put into a capturing stream is not done but recorded; the graph does it at each launch,
+if nothing has changed since. Synchronising, or a call from another thread, breaks a capture. Calls
+return the driver's own errors where these are documented.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Op = Callable[[int], None]
 
 @dataclass
 class StreamCapture:
-    """A capture that goes on."""
+    """A capture that is still going on."""
 
     stream: int
     thread: int

@@ -1,10 +1,11 @@
-"""TensorRT's Python interface, as far as this project calls it, on a GPU that is none.
+"""TensorRT's Python interface, as far as this project calls it, on a simulated GPU.
 
 An engine is the ONNX graph and the profile that it was built from. It runs in ONNX Runtime on the
-CPU, on the recorded GPU's memory at the addresses that it was given, and refuses what the library
-refuses: a shape outside the profile, a tensor without an address or at an odd one, a cache whose
-input and output lie apart, no memory for activations, a run that is captured right after a change
-of shapes. A captured run fails once its context has changed, or its memory is other memory.
+CPU, on the recorded GPU's memory at the addresses that it was given. It refuses what the library
+refuses: a shape outside the profile, a tensor without an address or at a misaligned one, a cache
+whose input and output are at different addresses, missing memory for activations, and the capture
+of a run right after a change of shapes. A captured run fails once its context has changed, or its
+memory is other memory.
 """
 
 from __future__ import annotations
@@ -32,27 +33,27 @@ VERSION = "11.4.0"
 _MARK = b"recorded engine\n"
 _ALIGNMENT = 256
 USER_MANAGED = object()
-"""Memory for activations is given by whoever makes a context."""
+"""The strategy in which the owner of a context provides its memory for activations."""
 
 
 @dataclass
 class Runs:
-    """What engines have done."""
+    """A record of the engines' runs, and settings of their behaviour."""
 
     recorded: Recorded
     driver: RecordedDriver
     shapes: list[dict[str, tuple[int, ...]]] = field(default_factory=list)
-    """Those of the inputs of every run, by name."""
+    """The shapes of the inputs of every run, by name."""
     installed: bool = True
     """Whether the library can be imported."""
     contexts: bool = True
-    """Whether there is room for another context."""
+    """Whether another context fits into memory."""
     capturable: bool = True
-    """What contexts say of whether they can be captured."""
+    """Whether contexts state that they can be captured."""
     captured: int = 0
     """Runs that were captured."""
     activation_bytes: int = 4096
-    """What each engine needs while it runs."""
+    """Bytes of memory that each engine needs while it runs."""
 
     def memory(self, address: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """The array at an address of the GPU's memory."""
@@ -62,7 +63,7 @@ class Runs:
 
 
 class ILogger:
-    """What an application derives its logger from."""
+    """The base class of an application's logger."""
 
     def log(self, severity: Any, text: str) -> None:
         raise NotImplementedError
@@ -193,7 +194,7 @@ class RecordedContext:
         self._activations = 0
         self._changes = 0
         self._ran_with: dict[str, tuple[int, ...]] = {}
-        """The shapes of the last run that was none of a capture."""
+        """The shapes of the last run that was not part of a capture."""
 
     def set_device_memory(self, memory: int, size: int) -> None:
         assert size >= self._engine.device_memory_size_v2

@@ -34,14 +34,15 @@ BEGIN, END = f"<!-- run: {COMMAND} -->", "<!-- end -->"
 COLUMNS = ("Fault", "Found", "Promise", "Kept")
 CLIENT_TIMEOUT_S = 5.0
 OVERLOAD_P95_S = 8.0
-"""What is predicted to end within MACARON_MAX_WAIT_S, 5 seconds, is answered within."""
+"""Largest 95th percentile of latency under overload in seconds: requests predicted to end within
+MACARON_MAX_WAIT_S, 5 seconds, are answered within this time."""
 QUIET_LOAD = 0.5
-"""Load average a core above which other work disturbs what is measured."""
+"""Load average per core above which other work disturbs the measurement."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table."""
+    """One row of the table: a fault, the finding, the promise, and whether it was kept."""
 
     fault: str
     found: str
@@ -50,7 +51,7 @@ class Row:
 
 
 def overload(server: Server, scale: float) -> Row:
-    """Five times what the server can do."""
+    """Send five times as many requests as the server can answer."""
     seconds = 60 * scale
     idle = faults.latency(server, 20)
     capacity = faults.capacity(server, max(5.0, 10 * scale))
@@ -121,7 +122,7 @@ def slow(server: Server, scale: float) -> Row:
 
 
 def mixed(server: Server, scale: float) -> Row:
-    """Everything together, for long."""
+    """Mix all kinds of requests for a long time."""
     count = int(20_000 * scale) // 20 * 20
     prints = faults.mixed_traffic(server, count, count // 20)
     slope, warm, last = faults.rss_slope(prints), prints[len(prints) // 2], prints[-1]
@@ -138,7 +139,7 @@ def mixed(server: Server, scale: float) -> Row:
 
 
 def kept(server: Server, scale: float) -> Row:
-    """What is kept in a store, made, used and deleted."""
+    """Create, use and delete the things that a store keeps."""
     rounds = max(20, int(600 * scale))
     found = kept_traffic(server, rounds)
     warm, last = found.prints[len(found.prints) // 2], found.prints[-1]
@@ -184,7 +185,7 @@ def hostile(server: Server, scale: float) -> Row:
 
 
 def failing_webhooks(server: Server, scale: float) -> Row:
-    """Receivers of webhooks that are none."""
+    """Name receivers of webhooks that do not work."""
     count = max(2, int(6 * scale))
     return _survived(
         f"{count} webhooks that are never answered, {count} sent on inward, {count} good ones",
@@ -214,7 +215,7 @@ def many_glossaries(server: Server, scale: float, store: str) -> Row:
 
 
 def shared_batches(servers: Sequence[Server], scale: float) -> Row:
-    """One batch, two servers."""
+    """Let two servers of a store process the same batches."""
     count, lines = max(2, int(12 * scale)), 20
     return _survived(
         f"{count} batches of {lines} lines that two servers of a store try to claim",
@@ -268,7 +269,7 @@ def jumping_clock(server: Server, scale: float, clock: Path) -> Row:
 
 
 def _survived(fault: str, found: kept_faults.Survived, promise: str) -> Row:
-    """The row of a fault of what is kept; what was wrong goes to stderr."""
+    """The row of a fault of stored things; errors go to stderr."""
     for wrong in found.wrong[:20]:
         print(f"wrong: {wrong}", file=sys.stderr)
     said = f"{_counts(found.statuses)}; {found.said}"
@@ -404,7 +405,7 @@ def _with_own_clock(bundles: Path, scale: float, folder: Path) -> Iterator[Row]:
 
 
 def main() -> None:
-    """Run everything; the exit status says whether every promise was kept."""
+    """Run everything; the exit status shows whether every promise was kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bundles", type=Path, default=ROOT / "models")
     parser.add_argument("--scale", type=float, default=1.0)

@@ -1,7 +1,7 @@
-"""Stores for tests: an SQLite file, and a PostgreSQL server of the test run's own.
+"""Stores for tests: an SQLite file, and a PostgreSQL server of the test run.
 
-The server needs the programs of PostgreSQL (`apt-get install postgresql`); where they are not
-there, tests against it are skipped.
+The server needs the programs of PostgreSQL (`apt-get install postgresql`); without them, tests that
+use it are skipped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _numbers = itertools.count()
 
 
 class PostgreSQL:
-    """A server with a folder of its own."""
+    """A server with its own folder."""
 
     def __init__(self, programs: Path, folder: Path) -> None:
         self._pg_ctl, self._folder, self._data = programs / "pg_ctl", folder, folder / "data"
@@ -32,7 +32,7 @@ class PostgreSQL:
         _run(programs / "initdb", "-D", self._data, "-U", "macaron", "-A", "trust", "--no-sync")
 
     def start(self) -> None:
-        """Start it, again where it was stopped."""
+        """Start the server, also after it was stopped."""
         options = f"-p {self._port} -k {self._folder} -c listen_addresses=127.0.0.1 -c fsync=off"
         log = self._folder / "log"
         _run(self._pg_ctl, "-D", self._data, "-o", options, "-l", log, "-w", "start")
@@ -44,14 +44,15 @@ class PostgreSQL:
 
 @contextmanager
 def running_postgresql() -> Iterator[str | None]:
-    """The URL of a server that runs while the context does; None if it cannot be started."""
+    """The URL of a server that runs within the block; None if it cannot be started."""
     with stoppable_postgresql() as server:
         yield None if server is None else server.url
 
 
 @contextmanager
 def stoppable_postgresql() -> Iterator[PostgreSQL | None]:
-    """The same, to be stopped and started meanwhile; it has to run at the end."""
+    """The server itself, which may be stopped and started within the block; it must run at the
+    end."""
     programs = _programs()
     if programs is None:
         yield None
@@ -72,7 +73,7 @@ def stoppable_postgresql() -> Iterator[PostgreSQL | None]:
 
 
 def fresh_database(server: str) -> str:
-    """The URL of an empty database on a server that `running_postgresql` gave.
+    """The URL of an empty database on a server of `running_postgresql`.
 
     It is a schema of its own: a whole database is a copy of 300 files, which takes longer to make
     and to remove than most tests run.

@@ -1,10 +1,11 @@
-"""Try the wheel for ARM on another machine, under QEMU: `python -m tests.try_arm_wheel dist/*.whl`.
+"""Tries the wheel for ARM on another machine, under QEMU: `python -m tests.try_arm_wheel
+dist/*.whl`.
 
 It needs Debian or Ubuntu with `qemu-user-static` and a network. An arm64 Python of the same
-distribution and the packages of requirements/serve.txt are unpacked into a folder, which
-`--root FOLDER` names and keeps. The slow tests run whole translations in that folder, if
-MACARON_ARM64 names it. The wheel is installed there, and a bundle translates on the kernels that
-the wheel has in it. QEMU shows that the code is right; it says nothing about speed.
+distribution and the packages of requirements/serve.txt are unpacked into a folder, which `--root
+FOLDER` names and keeps. The slow tests run whole translations in that folder, if MACARON_ARM64
+names it. The wheel is installed there, and a bundle translates on the wheel's own kernels. QEMU
+shows that the code is right; it says nothing about speed.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 MODEL = ROOT / "models" / "macaron-de-en"
 PACKAGES = ("python3.11", "libstdc++6", "libgomp1")
-"""Packages of Debian 12; apt-get adds those that they need."""
+"""Packages of Debian 12; apt-get adds their dependencies."""
 GLIBC = (17, 27, 28, 34)
-"""Minor versions of manylinux_2 that Debian 12 can run, whose glibc is 2.36."""
+"""Minor versions of manylinux_2 that Debian 12, with glibc 2.36, can run."""
 CPUINFO = """\
 processor\t: 0
 Features\t: fp asimd evtstrm aes pmull sha1 sha2 crc32 cpuid
@@ -46,7 +47,7 @@ def run(*command: str | Path, **more: str) -> str:
 
 
 def unpack_python(folder: Path) -> None:
-    """Unpack an arm64 Python and its libraries; this system's own packages stay as they are."""
+    """Unpack an arm64 Python and its libraries; this system's own packages do not change."""
     with tempfile.TemporaryDirectory() as place:
         for name in ("lists/partial", "archives/partial"):
             Path(place, name).mkdir(parents=True)
@@ -66,7 +67,7 @@ def unpack_python(folder: Path) -> None:
 
 
 def install(folder: Path, *what: str) -> None:
-    """Install packages for ARM into `site` of the folder, without what they need."""
+    """Install packages for ARM into `site` of the folder, without their dependencies."""
     platforms = [f"--platform=manylinux_2_{minor}_aarch64" for minor in GLIBC]
     target = ("--target", str(folder / "site"), "--python-version=311", "--no-deps", "--upgrade")
     pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
@@ -75,7 +76,7 @@ def install(folder: Path, *what: str) -> None:
 
 
 def emulate(folder: Path, *words: str | Path) -> str:
-    """The output of the foreign Python, which sees its own packages alone."""
+    """The output of the foreign Python, which sees only its own packages."""
     python, paths = folder / "usr/bin/python3.11", f"PYTHONPATH={folder / 'site'}"
     qemu = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
     if qemu is None:

@@ -1,7 +1,7 @@
-"""A wheel as somebody without a compiler has it: `python -m tests.try_wheel dist/*.whl`.
+"""Tries a wheel as a user without a compiler would: `python -m tests.try_wheel dist/*.whl`.
 
-It is installed with what `serve` needs into a fresh environment, by pip as that is set up here, and
-translates there on the kernels that it brought along.
+It is installed with the packages of `serve` into a fresh environment, by pip as it is configured
+here, and translates there on the kernels in the wheel.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MODEL = Path(__file__).resolve().parents[1] / "models" / "macaron-de-en"
 
 
 def run(folder: Path, *words: str, **more: str) -> str:
-    """What a program of the environment in a folder prints; no other program is to be found."""
+    """The output of a program in a folder's environment; no other program can be found there."""
     binaries = folder / "environment" / "bin"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MACARON_")}
     done = subprocess.run(
@@ -33,7 +33,7 @@ def run(folder: Path, *words: str, **more: str) -> str:
 
 
 def main(wheel: Path) -> None:
-    """Install it and translate; ends with status 1 where something is not as it should be."""
+    """Install the wheel and translate; ends with status 1 if something is wrong."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         venv.create(folder / "environment", with_pip=True)
