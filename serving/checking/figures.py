@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from serving.checking.dates import is_day, without_names
 from serving.checking.number_words import has_large_word, has_number_word
 from serving.checking.units import other_units
 from serving.text.alignment import Span
@@ -125,7 +126,8 @@ def unmatched(
         return Unmatched()
     missing = [f for f in missing if not _year_again(f, output)]
     extra = [f for f in extra if not _year_again(f, source)]
-    lost = [f for f in missing if not _excused(f, output, target_language)]
+    days = {f for f in missing if f.value > 1 and is_day(source, f.span, source_language)}
+    lost = [f for f in missing if not _excused(f, output, target_language, is_a_day=f in days)]
     added = [f for f in extra if not _excused(f, source, source_language)]
     if (lost or added) and len(missing) == len(extra) == 1:
         lost, added = missing, extra  # the one became the other
@@ -362,8 +364,9 @@ def _digits(found: Sequence[Figure]) -> str:
     return "".join("".join(_GROUPS.findall(figure.text)) for figure in found)
 
 
-def _excused(figure: Figure, other: str, language: str | None) -> bool:
-    """Whether the other side may write the number in words or leave it out."""
+def _excused(figure: Figure, other: str, language: str | None, *, is_a_day: bool = False) -> bool:
+    """Whether the other side may write the number in words or leave it out. The name of a month may
+    stand for a number, but not for a day beside it."""
     if figure.value <= 1:
         return True
     if re.fullmatch("1[5-9][0-9]0|20[0-9]0|[0-9]000", figure.text):  # the seventies, a millennium
@@ -373,6 +376,8 @@ def _excused(figure: Figure, other: str, language: str | None) -> bool:
     if _CENTURY.search(other) and (figure.value <= _SMALL or figure.text.endswith("0")):
         return True
     if figure.value <= _SMALL and figure.value % 1 == 0:
+        if is_a_day:
+            return has_number_word(without_names(other, language), language, months=False)
         return has_number_word(other, language)
     return has_large_word(other, language) or (
         figure.value % 1 != 0 and _HALF.search(other) is not None

@@ -15,12 +15,13 @@ from typing import Literal, get_args
 
 from serving.checking.figures import unmatched, written
 from serving.checking.letters import has_similar, lost_words, strange_letters
+from serving.checking.names import has_names, lost_names
 from serving.checking.units import strange_sign
 from serving.text.alignment import Span
 from serving.text.kept.masks import MASKS
 from serving.text.kept.placeholders import likely_tags, placeholders
 
-FaultKind = Literal["figures", "letters", "codes", "shape"]
+FaultKind = Literal["figures", "letters", "names", "codes", "shape"]
 FAULT_KINDS = frozenset(get_args(FaultKind))
 
 _CYCLE_WORDS, _CYCLE_TIMES = 8, 4
@@ -77,9 +78,10 @@ def faults(source: str, output: str, languages: Languages) -> list[Fault]:
     return [fault for invariant in INVARIANTS for fault in invariant(source, output, *languages)]
 
 
-def is_noteworthy(text: str) -> bool:
-    """Whether a sentence may contain more than words: numbers, other alphabets, codes or tags."""
-    return _NOTEWORTHY.search(text) is not None
+def is_noteworthy(text: str, languages: Languages) -> bool:
+    """Whether a sentence may contain more than words: numbers, other alphabets, codes or tags, or
+    a known name."""
+    return _NOTEWORTHY.search(text) is not None or has_names(text, *languages)
 
 
 def figures(
@@ -117,6 +119,15 @@ def letters(
         yield Fault("letters", word, source=(begin, end), wanted=word)
 
 
+def names(
+    source: str, output: str, source_language: str | None, target_language: str | None
+) -> Iterator[Fault]:
+    """Checks that countries, languages and cities are named in the target's language."""
+    for lost in lost_names(source, output, source_language, target_language):
+        what = source[slice(*lost.span)]
+        yield Fault("names", what, source=lost.span, wanted=lost.wanted)
+
+
 def codes(
     source: str, output: str, source_language: str | None, target_language: str | None
 ) -> Iterator[Fault]:
@@ -128,7 +139,7 @@ def codes(
             yield Fault("codes", thing, source=span, wanted=thing)
 
 
-def names(
+def masks(
     source: str, output: str, source_language: str | None, target_language: str | None
 ) -> Iterator[Fault]:
     """Checks that the names of kept objects are present, in any form, and that none occurs
@@ -159,7 +170,7 @@ def shape(
         yield Fault("shape", "short")
 
 
-INVARIANTS: tuple[Invariant, ...] = (figures, letters, codes, names, shape)
+INVARIANTS: tuple[Invariant, ...] = (figures, letters, names, codes, masks, shape)
 """All checks."""
 
 

@@ -62,6 +62,10 @@ _PATTERNS = {
     language: re.compile(rf"{words} | {_MONTHS[language]} | {_ROMAN}", re.VERBOSE | re.IGNORECASE)
     for language, words in _WORDS.items()
 }
+_WITHOUT_MONTHS = {
+    language: re.compile(rf"{words} | {_ROMAN}", re.VERBOSE | re.IGNORECASE)
+    for language, words in _WORDS.items()
+}
 _LARGE = {
     "en": re.compile(r"hundred|thousand|million|billion|trillion|\bk\b|\bm\b|\bbn\b|centur", re.I),
     "de": re.compile(r"hundert|tausend|million|milliard|billion|mio\b|mrd\b|tsd\b", re.I),
@@ -75,10 +79,10 @@ def known(language: str | None) -> bool:
     return language in _PATTERNS
 
 
-def has_number_word(text: str, language: str | None) -> bool:
-    """Whether a text may contain a number in words, a month's name or a Roman number; True for a
-    language without a list."""
-    pattern = _PATTERNS.get(language or "")
+def has_number_word(text: str, language: str | None, *, months: bool = True) -> bool:
+    """Whether a text may contain a number in words, a Roman number or, with `months`, a month's
+    name; True for a language without a list."""
+    pattern = (_PATTERNS if months else _WITHOUT_MONTHS).get(language or "")
     return pattern is None or pattern.search(text) is not None
 
 

@@ -4,15 +4,22 @@ and forbidden terms, and the source's own form at its place."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from serving.checking.invariants import Fault, FaultKind, Languages, faults
 from serving.checking.letters import has_similar
+from serving.checking.names import likely_places
 from serving.text.alignment import Link, Span
 
 RepairedBy = Literal["hypothesis", "search", "source"]
+
+
+_SMALL_WORD = 3
+"""Most letters of a word that is not replaced by a name: it may be an article or a preposition."""
+_SURE = 0.5
+"""Least share of a word's attention for which a name replaces it."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +83,10 @@ def first_without_faults(
 def wishes(found: Sequence[Fault]) -> SecondSearch:
     """Terms for a second search that would avoid the faults.
 
-    A superfluous figure is not forbidden if another one is required: it may be part of that.
+    A superfluous figure is not forbidden if another one is required: it may be part of that. Names
+    are not required: a search that must write a rare word writes it anywhere.
     """
-    required = tuple(dict.fromkeys(f.wanted for f in found if f.wanted))
+    required = tuple(dict.fromkeys(f.wanted for f in found if f.wanted and f.kind != "names"))
     strange = dict.fromkeys(f.what for f in found if f.target and f.kind == "letters")
     extra = [f.what for f in found if f.target and f.kind == "figures"]
     forbidden = (*strange, *(() if required else dict.fromkeys(extra)))
@@ -91,7 +99,7 @@ def put_right(
     """Edits that put the source's forms into the output, or None if a fault would remain.
 
     A missing form replaces a superfluous one if that has the same digits or is the only one;
-    otherwise it replaces the words linked to it.
+    otherwise it replaces the words linked to it. A name replaces its copy or its broken form.
     """
     found = faults(source, output, languages)
     missing = [fault for fault in found if fault.source and fault.wanted]
@@ -108,9 +116,15 @@ def put_right(
             place = twins[0].target
         if fault.kind == "letters":
             place = _whole_words(output, place or linked)
+        if fault.kind == "names":
+            places = _name_places(fault, output, links)
+            place = next((p for p in places if not any(_overlap(p, e.span) for e in edits)), None)
         if place is None or any(_overlap(place, edit.span) for edit in edits):
             return None
-        edits.append(Edit(place, fault.wanted or ""))
+        wanted = fault.wanted or ""
+        if fault.kind == "names" and not any(map(str.isalnum, output[: place[0]])):
+            wanted = wanted[:1].upper() + wanted[1:]
+        edits.append(Edit(place, wanted))
     edits.sort(key=lambda edit: edit.span)
     if not edits or faults(source, edited(output, edits), languages):
         return None
@@ -164,6 +178,17 @@ def _linked(fault: Fault, links: Sequence[Link]) -> Span | None:
         if not _overlap(link.source, fault.source) and _overlap(link.target, span)
     )
     return None if next(others, None) else span
+
+
+def _name_places(fault: Fault, output: str, links: Sequence[Link]) -> Iterator[Span]:
+    """The words that a missing name may replace, the likeliest first: its copy, its broken form,
+    and a word whose attention goes to it."""
+    assert fault.source is not None
+    yield from likely_places(fault.what, fault.wanted or "", output)
+    for link in sorted(links, key=lambda link: -link.probability):
+        long = link.target[1] - link.target[0] > _SMALL_WORD
+        if long and link.probability >= _SURE and _overlap(link.source, fault.source):
+            yield link.target
 
 
 def _whole_words(text: str, span: Span | None) -> Span | None:

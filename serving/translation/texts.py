@@ -247,7 +247,7 @@ class TextProcessor:
         languages = self.manifest.languages
         ours = request.source or (languages.source[0] if len(languages.source) == 1 else None)
         theirs = request.target or (languages.target[0] if len(languages.target) == 1 else None)
-        return Original(request.text, ours, theirs, is_noteworthy(request.text))
+        return Original(request.text, ours, theirs, is_noteworthy(request.text, (ours, theirs)))
 
     def _verified(
         self, sentence: Sentence, translation: Translation, others: Sequence[Hypothesis]

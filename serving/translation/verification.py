@@ -1,8 +1,9 @@
 """Repairs the differences of a translation from its source.
 
 The repairs are tried in this order: take the next best hypothesis without a fault; correct a figure
-that became another one; decode the sentence once more, with the missing part as a required term;
-put the source's form where the model's attention points. If none succeeds, there is a warning.
+that became another one, or a name that was copied or broken; decode the sentence once more, with
+the missing part as a required term; put the source's form, or the name in the target's language,
+where the model's attention points. If none succeeds, there is a warning.
 """
 
 from __future__ import annotations
@@ -72,10 +73,11 @@ def _after_first(
         if better is not None:
             return Done(_repaired(better, wrong, "hypothesis"))
         edits = put_right(original.text, translation.text, (), (original.source, original.target))
-        if edits and all(_alike(translation.text, edit) for edit in edits):
+        names = {fault.wanted for fault in wrong if fault.kind == "names"}
+        if edits and all(edit.text in names or _alike(translation.text, edit) for edit in edits):
             return Done(_repaired(_edited(translation, edits), wrong, "source"))
     constraints = None if sentence.constraints else _constraints(wrong, reader)
-    if constraints is None:
+    if constraints is None and not _places_unknown(sentence, translation, wrong):
         put_in = None if sentence.streamed else _from_source(original, translation, wrong)
         return Done(put_in or _warned(translation, wrong))
     # The attention will say where what is still missing belongs.
@@ -129,6 +131,17 @@ def _better(
         return None
     ordered = (hypotheses[number], *hypotheses[:number], *hypotheses[number + 1 :])
     return _with(translation, ordered[: len(translation.hypotheses)])
+
+
+def _places_unknown(sentence: Sentence, translation: Translation, wrong: Sequence[Fault]) -> bool:
+    """Whether names are all that is missing, and a second search, of the same sentence with word
+    links, would say where they belong."""
+    return (
+        not sentence.streamed
+        and sentence.constraints is None
+        and translation.hypotheses[0].alignment is None
+        and all(fault.kind == "names" for fault in wrong)
+    )
 
 
 def _warned(translation: Translation, left: Sequence[Fault]) -> Translation:

@@ -34,6 +34,7 @@ _NAMES = {"source": "source_lang", "target": "target_lang"}
 _SUB_TYPES: dict[FaultKind, str] = {
     "figures": "Mistranslation",
     "letters": "Mistranslation",
+    "names": "Mistranslation",
     "codes": "Markup",
     "shape": "Length",
 }
@@ -204,7 +205,7 @@ DEEPL_EVALUATIONS = Dialect(
     error=DeepLError,
     render_error=render_error,
     reasons={
-        403: "An API key is needed, or the one sent is not known; only where the server has keys",
+        403: "An API key is missing or unknown; only if the server has keys",
         404: "There is no such evaluation, or its day is up",
         501: "The server has no store",
     },

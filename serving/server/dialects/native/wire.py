@@ -22,7 +22,7 @@ from serving.server.http.wire import Count, DetectedLanguage, Flag, LenientReque
 
 @dataclass(frozen=True)
 class _SchemaOf:
-    """The JSON schema of a field. It is made with the OpenAPI document only, as it takes a
+    """The JSON schema of a field. It is only built with the OpenAPI document, because that takes a
     while."""
 
     make: Callable[[], dict[str, Any]]
@@ -66,6 +66,7 @@ WarningCode = Literal[
     "zero_shot",
     "figures",
     "letters",
+    "names",
     "codes",
     "shape",
     "memory",
@@ -124,8 +125,8 @@ class TranslateRequest(LenientRequest):
     and get the warning `memory`. It excludes `target_prefix`, `glossary`, `required` and
     `forbidden`."""
     memory_threshold: Annotated[float, Field(ge=0, le=100)] | None = None
-    """Least similarity in percent of a segment that is used; default 75. At 100, only numbers and
-    placeholders may differ, and the text's own are put in."""
+    """Smallest similarity in percent of a segment that is used; default 75. At 100, only numbers
+    and placeholders may differ, and the text's own are put in."""
     memory_fuzzy: Annotated[
         Literal["given", "prefix"], BeforeValidator(lambda given: given or "given")
     ] = "given"
@@ -179,7 +180,7 @@ class WordLink(Wire):
 
 
 class HypothesisBody(Wire):
-    """One translation of a text, with its scores."""
+    """A translation of a text, with its scores."""
 
     model_config = ConfigDict(title="Hypothesis")
 
@@ -213,8 +214,9 @@ class RepairBody(Wire):
 
     kind: FaultKind
     """`figures`: a number or a currency sign; `letters`: a broken character, an emoji, or a name in
-    another script; `codes`: a placeholder, code, link or tag; `shape`: an empty translation, one
-    that repeats itself, or one that is too long or too short."""
+    another script; `names`: a country, language or city; `codes`: a placeholder, code, link or tag;
+    `shape`: an empty translation, one that repeats itself, or one that is too long or too
+    short."""
     what: str
     """The part that was missing, from the source, or that was wrong, from the model's output."""
     by: RepairedBy
@@ -255,9 +257,10 @@ class TranslatedText(Wire):
     doubled a placeholder, which was kept once, at the most probable place; `untranslated`: an
     element of XML kept its words, because the translation had too few; `pivot`: no model translates
     this pair, so the text was translated through a third language; `zero_shot`: the model knows
-    both languages but was not trained on this pair; `figures`, `letters`, `codes`, `shape`: a
-    number, a name in another script or a code differs from the source, or the translation is empty,
-    too long or too short, and could not be repaired; `memory`: the memory was not used, because
+    both languages but was not trained on this pair; `figures`, `letters`, `names`, `codes`,
+    `shape`: a number, a name in another script or a code differs from the source, a country,
+    language or city is missing, or the translation is empty, too long or too short, and could not
+    be repaired; `memory`: the memory was not used, because
     `source` was `auto` and the text is in another language than the memory's, or because the text
     was translated through a third language."""
     quality: float | None = None
@@ -267,8 +270,8 @@ class TranslatedText(Wire):
     repaired: list[RepairBody]
     """The repaired faults of the translation that the model preferred."""
     origins: list[SentenceOriginBody] | None = None
-    """One per sentence, in order, if the request named a memory. Omitted for texts translated
-    through a third language."""
+    """The origins of the sentences' translations, in order, if the request named a memory. Omitted
+    for texts translated through a third language."""
     timing: TimingBody
     model: str
     source: str
@@ -287,7 +290,7 @@ class TranslateResponse(Wire):
     detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None
     """Present if `source` was `auto`; a list if `q` is a list."""
     translations: list[TranslatedText]
-    """One per text, in order."""
+    """The translations, one per text, in order."""
     model: str | None = None
     """The model of all texts; omitted if they have different ones."""
     source: str | None = None
@@ -360,7 +363,7 @@ class ModelCard(Wire):
 
     name: str
     task: Task
-    """Its task: translate, generate, encode or classify."""
+    """The model's task: translate, generate, encode or classify."""
     source: list[str]
     """Source languages. `source`, `target` and `pairs` are empty if the model does not
     translate."""
@@ -388,8 +391,7 @@ class ModelCard(Wire):
     """The function from scores to `probability`, and its measured accuracy."""
     attribution: str
     demonstration: str
-    """If the model is only a demonstration: what it shows and what it cannot do; otherwise
-    empty."""
+    """Purpose and limits of a demonstration model; empty if the model is meant for real use."""
 
 
 class Models(Wire):
@@ -402,11 +404,11 @@ class Models(Wire):
 
 
 class Limit(Wire):
-    """One limit of this server."""
+    """A limit of this server."""
 
     name: str
     value: int | float | None
-    """Null if `batches` has a value for each model."""
+    """The limit's value; null if `batches` has a value for each model."""
     variable: str
     """The environment variable that sets it."""
     description: str
@@ -419,11 +421,11 @@ class BatchLimit(Wire):
     device: str
     """`cpu`, `cuda` or `tensorrt`."""
     max_rows: int
-    """Most texts decoded together."""
+    """Largest number of texts decoded together."""
     max_tokens: int
-    """Most tokens: number of texts times the longest source."""
+    """Largest number of tokens decoded together: number of texts times the longest source."""
     max_cache_bytes: int
-    """Most bytes of cache of all the model's batches together."""
+    """Largest number of bytes of cache of all the model's batches together."""
 
 
 class Limits(Wire):

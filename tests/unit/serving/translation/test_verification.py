@@ -112,6 +112,37 @@ def test_after_a_second_search_links_say_where_the_sources_form_belongs() -> Non
     assert found.translation.text == "Mrs Żółćek laughs."
 
 
+def test_a_copied_name_is_put_right_where_it_stands() -> None:
+    found = check("Er lebt in Marokko.", translation("He lives in Marokko."))
+
+    assert isinstance(found, Done)
+    assert found.translation.text == "He lives in Morocco."
+    assert found.translation.repaired == (Repair("names", "Marokko", "source"),)
+
+
+def test_another_search_of_the_same_sentence_says_where_a_name_belongs() -> None:
+    source, first = "Er lebt in Kenia.", translation("He lives in the catch.")
+    links = (Link((11, 16), (16, 21), 0.8),)
+
+    again = check(source, first)
+    found = check(source, translation(first.text, links=links), first=first)
+
+    assert isinstance(again, Again)
+    assert again.sentence.text == source
+    assert again.sentence.constraints is None
+    assert isinstance(found, Done)
+    assert found.translation.text == "He lives in the Kenya."
+    assert found.translation.hypotheses[0].alignment is None
+
+
+def test_what_is_streamed_gets_a_warning_for_a_name() -> None:
+    first = translation("He lives in the catch.")
+
+    found = check("Er lebt in Kenia.", first, streamed=True)
+
+    assert found == Done(replace(first, warnings=("names",)))
+
+
 def test_what_nothing_puts_right_is_the_first_translation_with_a_warning() -> None:
     first = translation("dogs")
 

@@ -1,0 +1,302 @@
+"""Checks that names of countries, languages and cities stand in a translation in some form.
+
+The names are those of Unicode CLDR, as Babel has them (docs/background/decisions.md).
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from serving.checking.dates import is_in_date, months, weekdays
+from serving.text.alignment import Span
+from serving.text.kept.masks import MASKS
+
+_WORD = re.compile(r"[^\W\d_]+")
+_NAME = re.compile(r"[^\W\d_]{2,}(?:[ .-]{1,2}[^\W\d_]+){0,2}")
+"""A name of up to three words. Those with signs, such as `Congo - Kinshasa`, are not written so in
+sentences."""
+_BEGINNING = 3
+"""So many letters a word for a people shares with its country: `Polish` and `Poland`."""
+_WITHIN = 5
+"""So many letters of a name show it in a compound: `südkoreanisch`."""
+_FORMS = {
+    "de": re.compile("(?:iens?|isch(?:e[mnrs]?)?|deutsch|er[ns]?|in|innen|en?)$"),
+    "en": re.compile("(?:ish|ese|ab|an|ch|ic?|iard|ss|k|rb|at|nn|ole|ede|ane|man|men)s?$"),
+    "es": re.compile("(?:[aeio]|an|in|ol)s?$"),
+    "fr": re.compile("(?:[ao]is|c|e|ain|al|and|ien|in|ol)s?$"),
+}
+"""Endings, without diacritics, of words for peoples and their languages. Only between these
+languages are names looked for: there it was measured."""
+_SIMILAR, _VERY_SIMILAR = 0.7, 0.8
+"""Similarity from which a word with a capital, and one without, is taken for a broken form of a
+name: `Tadschistan` for `Tajikistan`, `bolivies` for `Bolivia`, but not `planned` for `Poland`."""
+_SHORTEST_LANGUAGE = 4
+"""Least letters of a language's name: `ido` is also a Spanish verb."""
+_CONTINENTS = ("002", "005", "009", "142", "150")
+_AMBIGUOUS = frozenset("AC AQ CP DG EA EU EZ GB HK IM JE MO PS QO RE TA UM UN US XA XB ZZ".split())  # noqa: SIM905
+"""Territories with other common names in many languages (`US`, `GB`), and those whose names are
+also words (`Ascension`, `Jersey`)."""
+_ALSO_PEOPLE = frozenset(("Chad", "Georgia", "Jordan"))
+"""English names of countries that are more often a state or a person."""
+_CONTINENTS_OF_CITIES = ("Africa/", "America/", "Asia/", "Australia/", "Europe/")
+_ALSO_WORDS = frozenset(("Center", "Nome", "Oral", "Regina", "Resolute"))
+_NO_LANGUAGES = frozenset(("cr", "la", "ve"))
+"""Languages whose names are also words: `cree` and `venda` are Spanish verbs, `Latin` is a part of
+`Latin America`."""
+_ARTICLES = frozenset(("El", "La", "Las", "Le", "Les", "Los"))
+"""Articles with which names begin in lists, but not in sentences: `Le Caire`, `au Caire`."""
+_SPOKEN = re.compile(
+    r"\b(?:in|into|know|learn(?:ing)?|learns|speak(?:ing)?|speaks|spoke|teach(?:es)?|teaching|"
+    r"understands?) \Z"
+)
+_CAPITAL_BEFORE = re.compile(r"\b[A-Z\u00c0-\u00de][\w.-]* \Z")
+_CAPITAL_AFTER = re.compile(r" [A-Z\u00c0-\u00de]")
+_QUOTES = re.compile('["\u201c\u201e\u00ab\u2018\u201a]')
+_ALSO: Mapping[str, tuple[str, ...]] = {
+    "DK": ("dan",),
+    "FR": ("fren",),
+    "GR": ("grie",),
+    "IE": ("iris",),
+    "NL": ("dutch", "holl", "neer", "holand"),
+    "TR": ("turk",),
+    "nl": ("dutch", "holl", "nied", "holand"),
+    "weekday 5": ("sonnabend",),
+}
+"""Further beginnings of words for a country or language, by its code: `French` for `France`."""
+
+
+@dataclass(frozen=True)
+class LostName:
+    """A name of a source that its translation has in no form."""
+
+    span: Span
+    """Its span in the source."""
+    wanted: str
+    """The name in the target's language."""
+
+
+@dataclass(frozen=True)
+class _Name:
+    source: str
+    target: str
+    words: tuple[str, ...]
+    """The words of `target`, in small letters without diacritics."""
+    beginnings: frozenset[str]
+    """The first letters of the words."""
+    also: tuple[str, ...]
+    """Beginnings of other words for it."""
+    code: str
+    """Its code, which tells of what kind it is."""
+
+    @property
+    def is_of_month(self) -> bool:
+        return self.code.startswith("month ")
+
+    @property
+    def is_of_calendar(self) -> bool:
+        return self.is_of_month or self.code.startswith("weekday ")
+
+    @property
+    def joined(self) -> str:
+        """The words in one."""
+        return "".join(self.words)
+
+    def has_form(self, word: str, forms: re.Pattern[str]) -> bool:
+        """Whether a folded word is the name, inflected, in a compound, or, with an ending of
+        `forms`, a word for its people."""
+        if self.is_of_month:
+            return word in self.words
+        if word.startswith((*self.words, *self.also)):
+            return True
+        if any(own[:_WITHIN] in word[1:] for own in self.words):
+            return True
+        has_people = not self.is_of_calendar
+        return has_people and word[:_BEGINNING] in self.beginnings and bool(forms.search(word))
+
+
+def lost_names(
+    source: str, output: str, source_language: str | None, target_language: str | None
+) -> Iterator[LostName]:
+    """The names of the source that are missing in the output.
+
+    A name counts in any form: as an adjective, as a people, or inflected. A name that differs in
+    both languages is missing if it was copied. Nothing is found for languages other than those of
+    `_FORMS`.
+    """
+    found = list(_found(source, source_language, target_language))
+    if not found:
+        return
+    words = [_fold(word) for word in _WORD.findall(output)]
+    forms = _FORMS[_primary(target_language)]
+    for span, name in found:
+        if _is_written(name, output):
+            continue
+        if re.search(rf"\b{re.escape(name.source)}\b", output):  # copied
+            lost = name.is_of_calendar or not _in_a_name(source, span)
+        else:
+            with_other_accents = name.joined in words
+            lost = with_other_accents or not any(name.has_form(word, forms) for word in words)
+        if lost:
+            yield LostName(span, name.target)
+
+
+def _is_written(name: _Name, text: str) -> bool:
+    """Whether a name begins a word of a text, in any case; a month is a whole word, since `May`
+    begins `maybe`."""
+    end = r"\b" if name.is_of_month else ""
+    return re.search(rf"\b{re.escape(name.target)}{end}", text, re.IGNORECASE) is not None
+
+
+def likely_places(lost: str, wanted: str, output: str) -> Iterator[Span]:
+    """The words of an output in whose place a lost name may belong, the likeliest first: copies of
+    the source's name, then similar words."""
+    copies = [match.span() for match in re.finditer(rf"\b{re.escape(lost)}\b", output)]
+    yield from copies
+    count = len(lost.split())
+    words = list(_WORD.finditer(output))
+    similar = []
+    for first, last in zip(words, words[count - 1 :], strict=False):
+        span = first.start(), last.end()
+        alike = max(_similarity(output[slice(*span)], name) for name in (lost, wanted))
+        least = _SIMILAR if output[span[0]].isupper() else _VERY_SIMILAR
+        if alike >= least and span not in copies:
+            similar.append((-alike, span))
+    yield from (span for _, span in sorted(similar))
+
+
+def _similarity(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, _fold(one), _fold(other)).ratio()
+
+
+def has_names(source: str, source_language: str | None, target_language: str | None) -> bool:
+    """Whether a text has names that would be looked for in its translation."""
+    return next(_found(source, source_language, target_language), None) is not None
+
+
+def _in_a_name(source: str, span: Span) -> bool:
+    """Whether a name may be part of another one, which is kept as it is: `Sony Australia`, or one
+    in quotation marks."""
+    before = _CAPITAL_BEFORE.search(source, 0, span[0])
+    if before is not None and source[: before.start()].strip():  # it does not begin the sentence
+        return True
+    return _CAPITAL_AFTER.match(source, span[1]) is not None or _QUOTES.search(source) is not None
+
+
+def _found(
+    source: str, source_language: str | None, target_language: str | None
+) -> Iterator[tuple[Span, _Name]]:
+    """The names of a text, in order; of names within each other only the longest."""
+    languages = _primary(source_language), _primary(target_language)
+    if not _FORMS.keys() >= set(languages):
+        return
+    known, done = _known(*languages), 0
+    nouns = languages == ("en", "de")  # `Englisch` is no word for `English` as an adjective
+    for match in _WORD.finditer(source):
+        begin = match.start()
+        for name in known.get(match[0], ()) if begin >= done else ():
+            end = begin + len(name.source)
+            if name.is_of_month and not is_in_date(source, (begin, end)):
+                continue
+            if (
+                nouns
+                and len(name.code) == 2
+                and name.code.islower()
+                and not _is_spoken(source, begin)
+            ):
+                continue
+            if source.startswith(name.source, begin) and _ends_word(source, begin, end):
+                done = end
+                yield (begin, end), name
+                break
+
+
+def _is_spoken(text: str, begin: int) -> bool:
+    """Whether the English word at `begin` is a language, and neither an adjective nor a people."""
+    return _SPOKEN.search(text, max(0, begin - 20), begin) is not None
+
+
+def _ends_word(text: str, begin: int, end: int) -> bool:
+    """Whether a span is whole words, and no part of a compound with a hyphen."""
+    after = text[end : end + 1]
+    return not (after.isalnum() or after == "-" or text[begin - 1 : begin] == "-")
+
+
+def _primary(language: str | None) -> str:
+    """The language of a code with a region or script: `de` of `de-AT`."""
+    return (language or "").partition("-")[0].lower()
+
+
+@functools.cache
+def _known(source_language: str, target_language: str) -> Mapping[str, list[_Name]]:
+    """The names in both languages by their first word, the longest first."""
+    ours, theirs = _names(source_language), _names(target_language)
+    found: dict[str, list[_Name]] = {}
+    for code, name in ours.items():
+        first = _WORD.match(name)
+        if code in theirs and first and name not in _ALSO_PEOPLE | _ALSO_WORDS:
+            words = _fold(theirs[code]).replace("-", " ").split()
+            large = tuple(word for word in words if len(word) > _BEGINNING) or tuple(words)
+            beginnings = frozenset(word[:_BEGINNING] for word in large)
+            entry = _Name(name, theirs[code], large, beginnings, _ALSO.get(code, ()), code)
+            found.setdefault(first[0], []).append(entry)
+    return {
+        first: sorted(names, key=lambda name: -len(name.source)) for first, names in found.items()
+    }
+
+
+@functools.cache
+def _names(language: str) -> Mapping[str, str]:
+    """The names of countries, languages and cities in a language, by their codes."""
+    from babel import Locale  # here: slow to import, and not always needed
+
+    locale = Locale(language)
+    places = {
+        code: str(name)
+        for code, name in locale.territories.items()
+        if (len(code) == 2 and code not in _AMBIGUOUS) or code in _CONTINENTS
+    }
+    languages = {
+        code: str(name)
+        for code, name in locale.languages.items()
+        if len(code) == 2 and len(str(name)) >= _SHORTEST_LANGUAGE and code not in _NO_LANGUAGES
+    }
+    calendar = {**months(language), **weekdays(language)}
+    return _fit((places | languages | calendar).items()) | _fit(_cities(locale.time_zones))
+
+
+def _cities(zones: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Cities that time zones are named after. Where CLDR has no name of its own for a language, the
+    zone's is its name."""
+    for zone in _zones():
+        if zone.startswith(_CONTINENTS_OF_CITIES):
+            named: str | None = zones.get(zone, {}).get("city")
+            yield zone, named or zone.rpartition("/")[2].replace("_", " ")
+
+
+@functools.cache
+def _zones() -> frozenset[str]:
+    """The time zones whose cities CLDR names in one of the languages."""
+    from babel import Locale
+
+    return frozenset(str(zone) for language in _FORMS for zone in Locale(language).time_zones)
+
+
+def _fit(names: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Those names that are written so in sentences, and are not read in place of anything else."""
+    written = ((code, name.replace("&", "and")) for code, name in names if name not in MASKS)
+    return {
+        code: name
+        for code, name in written
+        if _NAME.fullmatch(name) and name.partition(" ")[0] not in _ARTICLES
+    }
+
+
+def _fold(word: str) -> str:
+    plain = unicodedata.normalize("NFD", word.casefold())
+    return "".join(c for c in plain if not unicodedata.combining(c))
