@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 from serving.checking.figures import unmatched, written
 from serving.checking.letters import has_similar, lost_words, strange_letters
-from serving.checking.names import has_names, lost_names
+from serving.checking.names import WORD, first_words, has_names, lost_names
 from serving.checking.units import strange_sign
 from serving.text.alignment import Span
 from serving.text.kept.masks import MASKS
@@ -81,7 +81,9 @@ def faults(source: str, output: str, languages: Languages) -> list[Fault]:
 def is_noteworthy(text: str, languages: Languages) -> bool:
     """Whether a sentence may contain more than words: numbers, other alphabets, codes or tags, or
     a known name."""
-    return _NOTEWORTHY.search(text) is not None or has_names(text, *languages)
+    return _NOTEWORTHY.search(text) is not None or (
+        _may_have_names(text, *languages) and has_names(text, *languages)
+    )
 
 
 def figures(
@@ -122,7 +124,10 @@ def letters(
 def names(
     source: str, output: str, source_language: str | None, target_language: str | None
 ) -> Iterator[Fault]:
-    """Checks that countries, languages and cities are named in the target's language."""
+    """Checks that countries, languages, cities, weekdays and months are named in the target's
+    language."""
+    if not _may_have_names(source, source_language, target_language):
+        return
     for lost in lost_names(source, output, source_language, target_language):
         what = source[slice(*lost.span)]
         yield Fault("names", what, source=lost.span, wanted=lost.wanted)
@@ -172,6 +177,11 @@ def shape(
 
 INVARIANTS: tuple[Invariant, ...] = (figures, letters, names, codes, masks, shape)
 """All checks."""
+
+
+def _may_have_names(source: str, source_language: str | None, target_language: str | None) -> bool:
+    """Whether a word of the source begins a known name; most sentences have none."""
+    return not first_words(source_language, target_language).isdisjoint(WORD.findall(source))
 
 
 @functools.lru_cache(_REMEMBERED)

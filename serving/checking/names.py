@@ -9,7 +9,7 @@ import difflib
 import functools
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from serving.checking.dates import is_in_date, months, weekdays
 from serving.text.alignment import Span
 from serving.text.kept.masks import MASKS
 
-_WORD = re.compile(r"[^\W\d_]+")
+WORD = re.compile(r"[^\W\d_]+")
 _NAME = re.compile(r"[^\W\d_]{2,}(?:[ .-]{1,2}[^\W\d_]+){0,2}")
 """A name of up to three words. Those with signs, such as `Congo - Kinshasa`, are not written so in
 sentences."""
@@ -36,6 +36,8 @@ languages are names looked for: there it was measured."""
 _SIMILAR, _VERY_SIMILAR = 0.7, 0.8
 """Similarity from which a word with a capital, and one without, is taken for a broken form of a
 name: `Tadschistan` for `Tajikistan`, `bolivies` for `Bolivia`, but not `planned` for `Poland`."""
+_REMEMBERED = 64
+"""Number of language pairs whose names are kept."""
 _SHORTEST_LANGUAGE = 4
 """Least letters of a language's name: `ido` is also a Spanish verb."""
 _CONTINENTS = ("002", "005", "009", "142", "150")
@@ -55,6 +57,7 @@ _SPOKEN = re.compile(
     r"\b(?:in|into|know|learn(?:ing)?|learns|speak(?:ing)?|speaks|spoke|teach(?:es)?|teaching|"
     r"understands?) \Z"
 )
+"""The English words before a language, where it is neither an adjective nor a people."""
 _CAPITAL_BEFORE = re.compile(r"\b[A-Z\u00c0-\u00de][\w.-]* \Z")
 _CAPITAL_AFTER = re.compile(r" [A-Z\u00c0-\u00de]")
 _QUOTES = re.compile('["\u201c\u201e\u00ab\u2018\u201a]')
@@ -95,6 +98,10 @@ class _Name:
     """Its code, which tells of what kind it is."""
 
     @property
+    def is_language(self) -> bool:
+        return len(self.code) == 2 and self.code.islower()
+
+    @property
     def is_of_month(self) -> bool:
         return self.code.startswith("month ")
 
@@ -132,7 +139,7 @@ def lost_names(
     found = list(_found(source, source_language, target_language))
     if not found:
         return
-    words = [_fold(word) for word in _WORD.findall(output)]
+    words = [_fold(word) for word in WORD.findall(output)]
     forms = _FORMS[_primary(target_language)]
     for span, name in found:
         if _is_written(name, output):
@@ -159,7 +166,7 @@ def likely_places(lost: str, wanted: str, output: str) -> Iterator[Span]:
     copies = [match.span() for match in re.finditer(rf"\b{re.escape(lost)}\b", output)]
     yield from copies
     count = len(lost.split())
-    words = list(_WORD.finditer(output))
+    words = list(WORD.finditer(output))
     similar = []
     for first, last in zip(words, words[count - 1 :], strict=False):
         span = first.start(), last.end()
@@ -192,33 +199,22 @@ def _found(
     source: str, source_language: str | None, target_language: str | None
 ) -> Iterator[tuple[Span, _Name]]:
     """The names of a text, in order; of names within each other only the longest."""
-    languages = _primary(source_language), _primary(target_language)
-    if not _FORMS.keys() >= set(languages):
-        return
-    known, done = _known(*languages), 0
-    nouns = languages == ("en", "de")  # `Englisch` is no word for `English` as an adjective
-    for match in _WORD.finditer(source):
+    known, done = _known(source_language, target_language), 0
+    # `Englisch` does not translate `English` as an adjective or a people.
+    nouns = _primary(source_language) == "en" and _primary(target_language) == "de"
+    for match in WORD.finditer(source):
         begin = match.start()
         for name in known.get(match[0], ()) if begin >= done else ():
-            end = begin + len(name.source)
-            if name.is_of_month and not is_in_date(source, (begin, end)):
-                continue
+            span = begin, begin + len(name.source)
             if (
-                nouns
-                and len(name.code) == 2
-                and name.code.islower()
-                and not _is_spoken(source, begin)
+                source.startswith(name.source, begin)
+                and _ends_word(source, *span)
+                and (not name.is_of_month or is_in_date(source, span))
+                and (not (nouns and name.is_language) or _SPOKEN.search(source, 0, begin))
             ):
-                continue
-            if source.startswith(name.source, begin) and _ends_word(source, begin, end):
-                done = end
-                yield (begin, end), name
+                done = span[1]
+                yield span, name
                 break
-
-
-def _is_spoken(text: str, begin: int) -> bool:
-    """Whether the English word at `begin` is a language, and neither an adjective nor a people."""
-    return _SPOKEN.search(text, max(0, begin - 20), begin) is not None
 
 
 def _ends_word(text: str, begin: int, end: int) -> bool:
@@ -227,18 +223,29 @@ def _ends_word(text: str, begin: int, end: int) -> bool:
     return not (after.isalnum() or after == "-" or text[begin - 1 : begin] == "-")
 
 
+@functools.lru_cache(_REMEMBERED)
+def first_words(source_language: str | None, target_language: str | None) -> frozenset[str]:
+    """The words with which names begin that are looked for; none for other languages."""
+    return frozenset(_known(source_language, target_language))
+
+
 def _primary(language: str | None) -> str:
     """The language of a code with a region or script: `de` of `de-AT`."""
     return (language or "").partition("-")[0].lower()
 
 
-@functools.cache
-def _known(source_language: str, target_language: str) -> Mapping[str, list[_Name]]:
+@functools.lru_cache(_REMEMBERED)
+def _known(
+    source_language: str | None, target_language: str | None
+) -> Mapping[str, Sequence[_Name]]:
     """The names in both languages by their first word, the longest first."""
-    ours, theirs = _names(source_language), _names(target_language)
+    languages = _primary(source_language), _primary(target_language)
+    if not _FORMS.keys() >= set(languages):
+        return {}
+    ours, theirs = map(_names, languages)
     found: dict[str, list[_Name]] = {}
     for code, name in ours.items():
-        first = _WORD.match(name)
+        first = WORD.match(name)
         if code in theirs and first and name not in _ALSO_PEOPLE | _ALSO_WORDS:
             words = _fold(theirs[code]).replace("-", " ").split()
             large = tuple(word for word in words if len(word) > _BEGINNING) or tuple(words)
