@@ -11,7 +11,7 @@ from serving.documents.texts.asides import aside_units, markdown_asides, with_as
 from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
 from serving.errors import DocumentError
 
-_NEW_LAYOUT = "The file was not laid out as notebooks are; its JSON is written anew."
+_NEW_LAYOUT = "The file has an unusual layout; its JSON was formatted again."
 
 
 def read_notebook(content: bytes) -> FileInUnits:
@@ -52,9 +52,9 @@ def _tree(text: str) -> dict[str, Any]:
     try:
         tree = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DocumentError(f"the file is no JSON: {error}") from error
+        raise DocumentError(f"the file is not JSON: {error}") from error
     if not isinstance(tree, dict) or not isinstance(tree.get("cells"), list):
-        raise DocumentError("the file is no notebook: it has no cells")
+        raise DocumentError("the file is not a notebook: it has no cells")
     return tree
 
 

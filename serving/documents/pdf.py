@@ -17,8 +17,8 @@ from serving.errors import DocumentError
 
 MAX_PAGES = 5_000
 NO_LAYOUT = (
-    "Of a PDF only the text is translated: its layout, pictures and tables are not kept, and where "
-    "its paragraphs begin is a guess."
+    "Only the text of a PDF is translated: its layout, pictures and tables are not kept, and where "
+    "its paragraphs begin is guessed."
 )
 _ENDED = re.compile(r"""[.!?:;…]["'”’»“)\]]*\Z""")
 _ITEM = re.compile(r"[•◦▪‣·–—*-]\s|\(?\d{1,3}[.)]\s|\(?[a-z]\)\s")
@@ -50,8 +50,8 @@ def read_pdf(content: bytes) -> FileInUnits:
     every = [paragraph for page in pages for paragraph in page]
     if not any(map(_has_words, every)):
         raise DocumentError(
-            "the file has no text, only pictures of it, if any; have its letters recognised (OCR) "
-            "first"
+            "the file has no text, only pictures of text, if any; run text recognition (OCR) on "
+            "it first"
         )
     units = [Unit(paragraph) for paragraph in every if _has_words(paragraph)]
     check_lengths(units)
@@ -77,7 +77,7 @@ def _texts(content: bytes) -> Iterator[str]:
         reader = PdfReader(BytesIO(content))
         locked = reader.is_encrypted and not reader.decrypt("")
         count = 0 if locked else len(reader.pages)
-    except Exception as error:  # pypdf's own, and what damaged files make of it
+    except Exception as error:  # pypdf's own errors, and others that damaged files cause
         raise DocumentError(f"the file is a broken PDF: {error}") from error
     if locked:
         raise DocumentError("the file is locked with a password; remove it and try again")

@@ -18,7 +18,7 @@ from serving.errors import DocumentError
 
 
 def _read_ooxml(content: bytes, target: str = "") -> FileInUnits:
-    # Here, for other files need no lxml.
+    # Imported here, because other files do not need lxml.
     from serving.documents.office.ooxml import read_ooxml
 
     return read_ooxml(content, target)
@@ -151,9 +151,7 @@ def recognised(content: bytes, name: str) -> FileFormat:
     for format in FORMATS:
         if not endings_of(name).isdisjoint(format.suffixes):
             if not content and format in (*_OF_ZIP, PDF):
-                raise DocumentError(
-                    f"{name}: the file is empty (0 bytes); save it anew and try again"
-                )
+                raise DocumentError(f"{name}: the file is empty (0 bytes); save it again and retry")
             return format
     suffix = PurePath(name).suffix.lower()
     # Tests of DeepL's clients look for the words "file extension".

@@ -95,8 +95,8 @@ class FileFormat:
         that is too long, and InvalidOptionError for columns in a format without columns."""
         if wishes.columns and not self.in_columns:
             raise InvalidOptionError(
-                f"columns are of csv, tsv and jsonl files, got a {self.name} file; leave --columns "
-                "(columns) out",
+                f"columns are only for csv, tsv and jsonl files, got a {self.name} file; leave "
+                "--columns (columns) out",
                 parameter="columns",
             )
         return self.reader(content, wishes)

@@ -220,7 +220,7 @@ def _parsed(text: str) -> Element | None:
 
     def start(name: str, attributes: dict[str, str]) -> None:
         if len(opened) == _DEEPEST:
-            raise DocumentError(f"elements may nest {_DEEPEST} deep, the file's nest deeper")
+            raise DocumentError(f"elements must nest at most {_DEEPEST} deep, got deeper ones")
         begin = places.character(parser.CurrentByteIndex)
         tag = _TAG_END.match(text, begin)
         inner = tag.end() if tag else begin
@@ -237,7 +237,7 @@ def _parsed(text: str) -> Element | None:
         element.end = text.index(">", element.inner_end) + 1
 
     def entity(*_: object) -> None:
-        raise DocumentError("the file declares entities, which messages need not; it is refused")
+        raise DocumentError("the file declares entities, which messages do not need; it is refused")
 
     parser = expat.ParserCreate("utf-8")
     parser.StartElementHandler, parser.EndElementHandler = start, end
@@ -245,7 +245,7 @@ def _parsed(text: str) -> Element | None:
     try:
         parser.Parse(text.encode(), True)
     except expat.ExpatError as error:
-        raise DocumentError(f"the file is no well-formed XML: {error}") from error
+        raise DocumentError(f"the file is not well-formed XML: {error}") from error
     return roots[0]
 
 

@@ -30,7 +30,7 @@ _SIGNS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 def read_properties(content: bytes) -> FileInUnits:
     """Read the values of Java's properties. If the file is ASCII, so is its translation."""
-    source = decoded(content, "latin-1")  # which Java took before UTF-8
+    source = decoded(content, "latin-1")  # which Java used before UTF-8
     ascii = source.text.isascii()
     slots = []
     for match in _PROPERTY.finditer(source.text):

@@ -73,7 +73,7 @@ def memory_of_file(
 ) -> MemoryUse:
     """Read a memory for these languages from a file; the threshold is in percent. Raises
     InvalidOptionError if the file has no such pairs."""
-    # Here, for files of memories are translated where nobody looks anything up.
+    # Imported here, because translating a memory's file looks nothing up.
     from serving.text.memory.lookup import memory_of
 
     try:
@@ -143,7 +143,7 @@ def _elements(file: IO[bytes]) -> Iterator[etree._Element]:
                 while element.getprevious() is not None:
                     del element.getparent()[0]
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise DocumentError(f"the memory is no well-formed XML: {error}") from error
+        raise DocumentError(f"the memory is not well-formed XML: {error}") from error
 
 
 def _check(tree: etree._ElementTree) -> None:
@@ -151,7 +151,7 @@ def _check(tree: etree._ElementTree) -> None:
         raise DocumentError(f"the memory must be TMX, got XML of {local(tree.getroot())[:50]!r}")
     declared = tree.docinfo.internalDTD
     if declared is not None and any(True for _ in declared.iterentities()):
-        raise DocumentError("the memory declares entities, which TMX need not; it is refused")
+        raise DocumentError("the memory declares entities, which TMX does not need; it is refused")
 
 
 def _texts(unit: etree._Element) -> dict[str, str]:

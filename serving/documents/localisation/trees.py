@@ -61,7 +61,7 @@ def json_strings(text: str) -> Iterator[JsonString]:
     try:
         json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DocumentError(f"the file is no JSON: {error}") from error
+        raise DocumentError(f"the file is not JSON: {error}") from error
     keys: list[str] = []
     pending = ""
     for match in _TOKEN.finditer(text):

@@ -85,10 +85,10 @@ def _tree(text: str) -> dict[str, Any]:
     try:
         tree = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DocumentError(f"the file is no JSON: {error}") from error
+        raise DocumentError(f"the file is not JSON: {error}") from error
     strings = tree.get("strings") if isinstance(tree, dict) else None
     if not isinstance(strings, dict) or not all(isinstance(e, dict) for e in strings.values()):
-        raise DocumentError("the file is no catalogue of strings: it has no strings")
+        raise DocumentError("the file is not a string catalogue: it has no strings")
     return {**tree}
 
 

@@ -29,7 +29,7 @@ def read_yaml(content: bytes) -> FileInUnits:
     try:
         nodes = list(yaml.compose_all(source.text, Loader=yaml.SafeLoader))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise DocumentError(f"the file is no YAML: {error}") from error
+        raise DocumentError(f"the file is not YAML: {error}") from error
     seen: set[int] = set()
     slots = [slot for node in nodes for slot in _slots(node, source.text, seen, "block")]
     return file_with_slots(source, slots)

@@ -31,7 +31,7 @@ def put_source_before(paragraph: etree._Element) -> None:
     source = copy.deepcopy(paragraph)
     source.tail = None
     for name in list(source.attrib):
-        if str(name).endswith(("}paraId", "}textId")):  # comments know their last paragraph by it
+        if str(name).endswith(("}paraId", "}textId")):  # comments refer to their paragraph by it
             del source.attrib[name]
     for properties in _properties(source):
         for child in [child for child in properties if local(child) == "sectPr"]:
@@ -48,13 +48,13 @@ def leave_out_repeated(paragraph: etree._Element, namespace: str) -> None:
         for key, value in node.attrib.items()
         if str(key).endswith("}fldCharType")
     ]
-    if marks.count("begin") != marks.count("end"):  # a field that goes over several paragraphs
+    if marks.count("begin") != marks.count("end"):  # a field that spans several paragraphs
         names = names | {"fldChar", "instrText"}
     has_words = False
     for element in list(paragraph.iterdescendants()):
         has_words = has_words or local(element) == "t"
         if _is_break_of_page(element) and has_words:
-            element.attrib.clear()  # it divides words, as a break of a line does
+            element.attrib.clear()  # it divides words, as a line break does
         elif local(element) in names or _is_break_of_page(element):
             parent = element.getparent()
             if parent is not None:

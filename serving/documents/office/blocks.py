@@ -100,7 +100,7 @@ class _Reader:
     """Position where the present block began; -1 within a skipped element."""
 
     def __post_init__(self) -> None:
-        # Named, for it does not know all names of this encoding that a declaration may have.
+        # Named, because it does not know all names of this encoding that a declaration may use.
         self.parser = expat.ParserCreate("UTF-8", namespace_separator="}")
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._finish
@@ -116,7 +116,7 @@ class _Reader:
     def _start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self._depth += 1
         if self._depth > _DEPTH:
-            raise not_well_formed(self.name, f"more than {_DEPTH} elements within each other")
+            raise not_well_formed(self.name, f"more than {_DEPTH} nested elements")
         if self._inside:
             return
         role = self.take(_as_lxml(tag), {_as_lxml(k): v for k, v in attributes.items()})
@@ -134,7 +134,7 @@ class _Reader:
         self._depth -= 1
 
     def _add(self, begin: int, at: int) -> None:
-        # The parser is before an end tag, but behind an element that is a single tag.
+        # The parser stands before an end tag, but after an element that is a single tag.
         if not _EMPTY.fullmatch(self.content, begin, at):
             end = self.content.index(b">", at) + 1
             self._found.append(OfficeBlock(begin, end, self._head or _TAG))

@@ -125,7 +125,7 @@ class _SpanReader:
         for child in parent:
             if child.tag == f"{_TEXT}s":
                 found.append(Words(" " * _count(child)))
-            elif child.tag == f"{_TEXT}ruby":  # what is written above the words is of the old ones
+            elif child.tag == f"{_TEXT}ruby":  # guides above the words belong to the old words
                 for base in child.findall(f"{_TEXT}ruby-base"):
                     found += self.read(base)
             elif child.tag != f"{_TEXT}soft-page-break":
@@ -142,7 +142,7 @@ class _SpanReader:
         """Replace the element's content with these inlines."""
         for child in list(parent):
             parent.remove(child)
-            child.tail = None  # which is of the inlines
+            child.tail = None  # which belongs to the inlines
         parent.text = None
         for inline in inlines:
             match inline:

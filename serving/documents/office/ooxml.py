@@ -208,7 +208,7 @@ def _of_text(element: etree._Element) -> Paragraph:
         if text != text.strip() or "\n" in text:
             element.set(SPACE, "preserve")
 
-    # Excel writes a carriage return before a line feed so, and needs none.
+    # Excel writes a carriage return before a line feed this way, and does not need it.
     return Paragraph(line_of([Words((element.text or "").replace("_x000D_\n", "\n"))]), fill)
 
 

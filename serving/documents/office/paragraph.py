@@ -13,7 +13,7 @@ from serving.documents.raw.archive import Archive
 from serving.documents.texts.markup import Inline, Line
 from serving.documents.unit import Translated, Unit, check_lengths
 
-SIGNED = "The file was signed; a translation is another text and has no signature."
+SIGNED = "The file was signed; the translation is a different text and has no signature."
 MACROS = "The file has macros; they stay as they are and were not run."
 
 

@@ -85,7 +85,7 @@ class RunReader:
                 found.append(Words(words_of(child, self.namespace), style))
             elif name in _CHARACTERS:
                 found.append(Words(_CHARACTERS[name], style))
-            elif name == "ruby":  # what is written above the words is of the old ones
+            elif name == "ruby":  # guides above the words belong to the old words
                 base = [part for part in child if local(part) == "rubyBase"]
                 found += [inline for part in base for inline in self._read(list(part))]
             else:

@@ -75,7 +75,7 @@ def _check(parts: list[zipfile.ZipInfo]) -> None:
     if len(parts) > MAX_PARTS:
         raise DocumentError(f"a zip file must have at most {MAX_PARTS} parts, got {len(parts)}")
     if len({part.filename for part in parts}) < len(parts):
-        raise DocumentError("the file has two parts of one name; it is broken")
+        raise DocumentError("the file has two parts with the same name; it is broken")
     for part in parts:
         if _OUTSIDE.search(part.orig_filename):
             raise DocumentError(
@@ -90,7 +90,7 @@ def _check(parts: list[zipfile.ZipInfo]) -> None:
             )
         if part.file_size > max(MIN_RATIO_BYTES, MAX_RATIO * part.compress_size):
             raise DocumentError(
-                f"parts of a zip file may grow {MAX_RATIO} times, got {part.file_size} bytes of "
+                f"parts of a zip file may expand {MAX_RATIO} times, got {part.file_size} bytes of "
                 f"{part.compress_size} ({part.filename})"
             )
     total = sum(part.file_size for part in parts)

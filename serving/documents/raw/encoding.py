@@ -54,7 +54,7 @@ def decoded(content: bytes, declared: str | None = None) -> Decoded:
         try:
             return Decoded(content.decode(declared), declared)
         except (UnicodeDecodeError, LookupError):
-            pass  # what is declared is often wrong
+            pass  # the declared encoding is often wrong
     return _decoded(content, _likeliest(content), b"")
 
 
@@ -62,14 +62,14 @@ def _decoded(content: bytes, encoding: str, mark: bytes) -> Decoded:
     try:
         return Decoded(content.decode(encoding), encoding, mark)
     except UnicodeDecodeError as error:
-        raise DocumentError(f"the file is no text in {encoding}: {error}") from error
+        raise DocumentError(f"the file is not text in {encoding}: {error}") from error
 
 
 def _likeliest(content: bytes) -> str:
-    # Here, for texts in UTF-8 need none.
+    # Imported here, because texts in UTF-8 do not need it.
     from charset_normalizer import from_bytes
 
     best = from_bytes(content).best()
     if best is None or (b"\0" in content and not best.encoding.startswith("utf")):
-        raise DocumentError("the file is no text in any encoding that is known; save it as UTF-8")
+        raise DocumentError("the file is not text in a known encoding; save it as UTF-8")
     return best.encoding

@@ -30,13 +30,13 @@ def parsed(content: bytes, name: str) -> etree._ElementTree:
 
 def not_well_formed(name: str, reason: object) -> DocumentError:
     """The error for a part that is not XML."""
-    return DocumentError(f"{name} is no well-formed XML: {reason}")
+    return DocumentError(f"{name} is not well-formed XML: {reason}")
 
 
 def declares_entities(name: str) -> DocumentError:
     """The error for a part with entities, which could expand to very much text, or name other
     files."""
-    return DocumentError(f"{name} declares entities, which documents need not; it is refused")
+    return DocumentError(f"{name} declares entities, which documents do not need; it is refused")
 
 
 def serialised(tree: etree._ElementTree) -> bytes:

@@ -150,7 +150,7 @@ def _timed(text: str, timing: re.Pattern[str]) -> Iterator[Cue]:
     for index, match in enumerate(times):
         end = times[index + 1].start() if index + 1 < len(times) else len(text)
         block = text[match.end() : end]
-        # A cue without a blank line behind it is followed by the number of the next one.
+        # A cue without a blank line after it is followed by the number of the next one.
         lines = block.split("\n")
         if index + 1 < len(times) and len(lines) > 1 and _NUMBER.match(lines[-2]):
             lines = lines[:-2]
@@ -190,7 +190,7 @@ def _spoken(
     place, start, said, named = begin, begin, list[str](), False
     for line in lines:
         sound = _LINE_OF_SOUND.fullmatch(line) if len(lines) > 1 else None
-        if sound and line.count("<") == 2 * line.count("</"):  # no tag goes on behind the line
+        if sound and line.count("<") == 2 * line.count("</"):  # no tag continues after the line
             if said:
                 yield _cue(start, place - len(line_break), said, times, named=named)
                 said = []

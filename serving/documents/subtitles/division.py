@@ -31,7 +31,7 @@ def divided(given: Translated, lengths: Sequence[int], seconds: Sequence[float])
     shares = _shares(lengths, seconds)
     bounds = list(accumulate(length + 1 for length in lengths))
     measured = _Measured(text, places)
-    # best[p]: the cheapest way to have the parts up to now end at the p-th place.
+    # best[p]: the cheapest division of the parts so far that ends at the p-th position.
     best: dict[int, tuple[float, list[int]]] = {0: (0.0, [0])}
     for part, share in enumerate(shares):
         last = part == len(shares) - 1

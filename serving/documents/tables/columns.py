@@ -53,9 +53,9 @@ def unknown_columns(asked: Sequence[str], known: Collection[str]) -> InvalidOpti
     shown = list(known)[:_MOST_SHOWN]
     if len(known) > len(shown):
         shown.append(f"{len(known) - len(shown)} more")
-    # What is to be done stands first: a server cuts long messages off.
+    # The advice stands first, because a server truncates long messages.
     return InvalidOptionError(
-        "columns must say which of the file's are translated, got "
+        "columns must name the columns to translate, got "
         f"{', '.join(map(repr, asked))[:100] or 'none'}; choose with --columns (columns=...), over "
         "HTTP in the field columns of /documents, which other routes lack; the file has "
         f"{', '.join(shown)}",

@@ -65,7 +65,7 @@ def _attributes(page: str, tag: HtmlPiece) -> Iterator[Slot]:
         written = page[begin:end]
         quote = written[0] if written[:1] in ("'", '"') else ""
         text = html.unescape(written[len(quote) : len(written) - len(quote)])
-        # What a template's code cuts in two is none.
+        # A text that a template's code cuts in two is left out.
         if any(map(str.isalpha, text)) and text.count("{") == text.count("}"):
             yield Slot(begin, end, Unit(text), functools.partial(_as_value, quote or '"'))
 

@@ -33,7 +33,7 @@ def file_with_slots(source: Decoded, slots: Sequence[Slot]) -> FileInUnits:
         written, done = [], 0
         for slot, translation in zip(filled, translations, strict=True):
             if slot.replaces_source and translation.text == slot.unit.text:
-                continue  # as it is written, whatever way that is
+                continue  # as the source has it, in whatever form
             written += [source.text[done : slot.begin], slot.written(translation.text)]
             done = slot.end
         return source.encoded("".join([*written, source.text[done:]]))

@@ -220,7 +220,7 @@ class _Reader:
         source = self.text[start:stop]
         below = source.splitlines()[1:2]
         indent = below[0][: len(below[0]) - len(below[0].lstrip())] if below else ""
-        # What begins a line has to be no sign: of a paragraph with a break each line stays.
+        # No line may begin with a sign, so a paragraph with a line break keeps each line.
         lines = "" if re.search(r" \+[ \t]*\r?\n", source) else source
         laid = functools.partial(filled, source=lines, indent=indent)
         return ProsePlace(start, stop, _prose(source), laid)

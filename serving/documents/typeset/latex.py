@@ -179,7 +179,7 @@ class _Reader:
                 begin, stop = self._begin + len(head), end - len(tail)
                 inner = self._text[begin:stop]
                 prose = _stripped(prose)
-                # What a comment stands in is written on its own lines, as its end matters.
+                # A text with a comment keeps its lines, because the end of a comment matters.
                 lines = "" if "%" in inner else inner
                 line = self._text[self._text.rfind("\n", 0, begin) + 1 : begin]
                 indent = line if line.isspace() else ""

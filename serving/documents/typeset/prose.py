@@ -210,7 +210,7 @@ def filled(text: str, source: str, indent: str, least: int = 60) -> str:
     longest = max(least, *(width(line.strip()) for line in lines))
     written: list[str] = []
     for word in text.split(" "):
-        # What is no letter could be a sign at the beginning of a line.
+        # A character that is not a letter could be a sign at the beginning of a line.
         if written and (not word[:1].isalpha() or width(f"{written[-1]} {word}") <= longest):
             written[-1] += " " + word
         else:

@@ -114,7 +114,7 @@ class _Reader:
                 yield self._title(number)
                 number += 2
             elif _ADORNMENT.match(shown) and len(shown) > 3:
-                number += 1  # a title with one above, too, is read at its own line
+                number += 1  # a title with a line above it as well is read at the title's own line
             elif re.match(r"\+[-=+]{3,}", shown):
                 end = self._blank(number)
                 yield from self._drawn(number, end, indent)
@@ -264,7 +264,7 @@ class _Reader:
         while end < len(self._lines) and self._lines[end].strip():
             below = self._lines[end]
             starts = _LINE_BLOCK.match(below, inside) or (is_marked and _indent(below) <= indent)
-            if begin == listed < inside:  # a term, and what is further in defines it
+            if begin == listed < inside:  # a term; the lines that are indented further define it
                 break
             if _indent(below) != inside or starts or (not is_marked and inside != indent):
                 break
@@ -335,7 +335,7 @@ def _sign(match: re.Match[str], signs: Signs) -> Inline:
         return signs.wrap("*", _inlines(match["italic"], signs), "*")
     if match["note"]:
         return signs.thing(source)
-    if match["text"] and match["target"]:  # without a text, `<a>` is no target
+    if match["text"] and match["target"]:  # without a text, `<a>` is not a target
         begin = f":{match['role']}:`" if match["role"] else "`"
         end = f"{match['target']}`{match['link'] or ''}{match['suffix'] or ''}"
         return signs.wrap(begin, [Words(_unescaped(match["text"]))], end)

@@ -65,7 +65,7 @@ def test_two_parts_of_one_name_are_refused() -> None:
         zipfile.ZipFile(out, "a") as file,
     ):
         file.writestr("word/document.xml", b"<x/>")
-    refused(out.getvalue(), "two parts of one name")
+    refused(out.getvalue(), "two parts with the same name")
 
 
 ENTITIES = [
@@ -93,7 +93,7 @@ def test_a_zip_file_that_is_cut_off_is_refused(cut: int) -> None:
 
 def test_a_part_that_is_no_xml_is_refused() -> None:
     content = parts(docx(PARAGRAPH)) | {"word/document.xml": b"<a>"}
-    refused(zipped(content), r"word/document\.xml is no well-formed XML")
+    refused(zipped(content), r"word/document\.xml is not well-formed XML")
 
 
 def test_namespaces_without_number_are_refused() -> None:
@@ -102,7 +102,7 @@ def test_namespaces_without_number_are_refused() -> None:
 
 
 def test_elements_within_each_other_without_end_are_refused() -> None:
-    refused(docx("<w:p>" * 3000 + "</w:p>" * 3000), "no well-formed XML")
+    refused(docx("<w:p>" * 3000 + "</w:p>" * 3000), "not well-formed XML")
 
 
 def test_a_locked_file_of_office_is_named_as_such() -> None:

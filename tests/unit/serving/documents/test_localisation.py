@@ -240,12 +240,12 @@ def test_an_empty_file_stays_empty(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "match"),
     [
-        ("a.json", b'{"a": ', "no JSON"),
-        ("a.json", b"[" * 100_000, "no JSON"),
-        ("a.yml", b"a: [", "no YAML"),
-        ("a.yml", b"[" * 10_000, "no YAML"),
-        ("a.resx", b"<root><data>", "no well-formed XML"),
-        ("a.resx", b"<a>" * 100_000 + b"</a>" * 100_000, "nest 256 deep"),
+        ("a.json", b'{"a": ', "not JSON"),
+        ("a.json", b"[" * 100_000, "not JSON"),
+        ("a.yml", b"a: [", "not YAML"),
+        ("a.yml", b"[" * 10_000, "not YAML"),
+        ("a.resx", b"<root><data>", "not well-formed XML"),
+        ("a.resx", b"<a>" * 100_000 + b"</a>" * 100_000, "nest at most 256 deep"),
         ("a.xlf", b'<!DOCTYPE x [<!ENTITY a "b">]><xliff>&a;</xliff>', "declares entities"),
     ],
 )

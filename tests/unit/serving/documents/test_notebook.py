@@ -48,14 +48,14 @@ def test_cells_in_markdown_are_translated_and_all_else_stays(indent: int, ascii:
 def test_a_layout_of_its_own_is_written_anew_with_a_warning() -> None:
     result = written(json.dumps(notebook()).encode(), "a.ipynb")
     assert json.loads(result.content)["cells"][2]["source"] == "EIN *HAUS*"
-    assert "written anew" in result.warnings[0]
+    assert "formatted again" in result.warnings[0]
 
 
 def test_an_empty_file_stays_empty() -> None:
     assert translated(b"", "a.ipynb") == b""
 
 
-@pytest.mark.parametrize(("content", "match"), [(b"{", "no JSON"), (b"[]", "no notebook")])
+@pytest.mark.parametrize(("content", "match"), [(b"{", "not JSON"), (b"[]", "not a notebook")])
 def test_what_is_no_notebook_is_refused(content: bytes, match: str) -> None:
     with pytest.raises(DocumentError, match=match):
         recognised(content, "a.ipynb").read(content)

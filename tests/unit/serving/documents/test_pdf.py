@@ -46,7 +46,7 @@ def test_the_text_of_a_pdf_comes_out_as_word_or_text_with_a_warning(tmp_path: Pa
         done = translate_file(
             source, tmp_path / name, lambda units: ([rendered(unit) for unit in units], [])
         )
-        assert "only the text" in done.warnings[0]
+        assert "Only the text" in done.warnings[0]
     found = docx.Document(str(tmp_path / "b.docx"))
     assert [p.text.strip() for p in found.paragraphs] == [*expected, "SEITE ZWEI."]
     text = (tmp_path / "b.txt").read_text()

@@ -47,7 +47,7 @@ def test_a_key_that_there_is_not_is_refused_with_those_that_there_are(keys: tupl
 
 
 def test_a_line_that_is_no_json_is_named() -> None:
-    with pytest.raises(DocumentError, match="line 3: the file is no JSON"):
+    with pytest.raises(DocumentError, match="line 3: the file is not JSON"):
         of('{"text": "a"}\n\n{"text": \n', "text")
 
 
