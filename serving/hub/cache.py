@@ -134,7 +134,7 @@ def remove(name: str) -> list[Entry]:
     with locked(name):
         gone = [entry for entry in entries() if entry.note.name == name]
         for entry in gone:
-            (entry.bundle.parent / _NOTE).unlink()  # first: half a model is none
+            (entry.bundle.parent / _NOTE).unlink()  # first, because half a model is not usable
             shutil.rmtree(entry.bundle.parent)
         shutil.rmtree(downloads_folder(name), ignore_errors=True)
     folder = models_folder() / slug(name)
@@ -156,7 +156,7 @@ def locked(name: str) -> Iterator[None]:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            tell(f"{name}: another process is at it; waiting for that")
+            tell(f"{name}: another process is working on it; waiting")
             lock.acquire()
     except OSError as error:
         raise cannot_write(error.filename or path, error) from error
@@ -170,5 +170,5 @@ def cannot_write(path: Path | str, error: OSError) -> ModelNameError:
     """The error for a cache that is not writable."""
     return ModelNameError(
         f"{path}: {error.strerror or error}; the cache is {cache_folder(os.environ)}, and "
-        "MACARON_CACHE names another place"
+        "MACARON_CACHE can name another folder"
     )

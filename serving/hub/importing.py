@@ -34,7 +34,7 @@ def import_bundle(source: str, bundle: Path, precision: str) -> None:
     ]
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     bars = {"TQDM_POSITION": "-1"} if sys.stderr.isatty() else {}
-    environment = {**os.environ, **bars}  # as a terminal would have them
+    environment = {**os.environ, **bars}  # as a terminal would show them
     with subprocess.Popen(command, cwd=PLACE, env=environment, **pipes) as process:  # type: ignore[call-overload]
         assert process.stderr is not None
         reason = _passed_on(process.stderr)

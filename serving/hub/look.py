@@ -10,7 +10,7 @@ from serving.hub.publishers.published import Published
 def look(name: Name) -> Published:
     """Ask the publisher. Raises ModelNameError if it cannot be reached or has no such model."""
     if isinstance(name, HubName):
-        # Here, as its library takes a while to load.
+        # Imported here, because its library takes a while to load.
         from serving.hub.publishers import hugging_face
 
         return hugging_face.look(name)

@@ -33,7 +33,7 @@ def unpacked(name: str, path: Path, folder: Path) -> Path:
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError) as error:
         path.unlink()
         raise ModelNameError(
-            f"{name}: {path.name} is damaged ({error}); the same command downloads it anew"
+            f"{name}: {path.name} is damaged ({error}); the same command downloads it again"
         ) from error
     inside = list(folder.iterdir())
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
@@ -55,6 +55,6 @@ def _check_room(name: str, folder: Path, size: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < size:
         raise ModelNameError(
-            f"{name}: the disk of {folder} has {size_text(free)} free, and unpacked it is "
-            f"{size_text(size)}; make room, or name another place with MACARON_CACHE"
+            f"{name}: the disk of {folder} has {size_text(free)} free, but the unpacked archive "
+            f"needs {size_text(size)}; make room, or name another folder with MACARON_CACHE"
         )

@@ -58,7 +58,7 @@ def read_pages(name: str, url: str) -> list[dict[str, Any]]:
         try:
             found += [entry for entry in page["data"] if isinstance(entry, dict)]
         except (TypeError, KeyError) as error:
-            raise ModelNameError(f"{name}: {url} gives no list under 'data'") from error
+            raise ModelNameError(f"{name}: {url} returns no list under 'data'") from error
         following = headers.get("Next-Page")
     return found
 
@@ -68,7 +68,7 @@ def _json(name: str, url: str) -> tuple[Any, HTTPMessage]:
         with urlopen(Request(url, headers=_HEADERS), timeout=_TIMEOUT_S) as response:
             return json.load(response), response.headers
     except ValueError as error:
-        raise ModelNameError(f"{name}: {url} gives no JSON: {error}") from error
+        raise ModelNameError(f"{name}: {url} does not return JSON: {error}") from error
     except (OSError, HTTPException) as error:
         raise _unreachable(name, url, error) from error
 
@@ -116,7 +116,7 @@ def _downloaded(name: str, file: RemoteFile, folder: Path) -> Path:
     begun = _size(part) > 0
     _fill(name, file, part)
     if file.sha256 and begun and file_hash(part) != file.sha256:
-        part.unlink()  # it may have been begun when another file was there
+        part.unlink()  # the download may have been started when the URL had another file
         _fill(name, file, part)
     if file.sha256:
         check_hash(name, file.urls[0], part, file.sha256)
@@ -151,7 +151,7 @@ def _fill(name: str, file: RemoteFile, part: Path) -> None:
             return
         reasons.append(f"{url} cannot be downloaded: {reason}")
     raise ModelNameError(
-        f"{name}: {'; '.join(reasons)}; the same command goes on where this one stopped"
+        f"{name}: {'; '.join(reasons)}; the same command continues where this one stopped"
     )
 
 
@@ -184,7 +184,7 @@ def _append(url: str, part: Path, progress: ProgressLine) -> bool:
         response = urlopen(Request(url, headers=_HEADERS | asked), timeout=_TIMEOUT_S)
     except HTTPError as error:
         if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and start:
-            return True  # it was whole; the hash shows whether it is right
+            return True  # it was complete; the hash shows whether it is right
         raise
     with response:
         goes_on = response.status == HTTPStatus.PARTIAL_CONTENT
@@ -214,5 +214,5 @@ def _unreachable(name: str, url: str, error: Exception) -> ModelNameError:
         )
     return ModelNameError(
         f"{name}: {url} cannot be reached ({getattr(error, 'reason', error)}), and the model was "
-        "not pulled before; connect, or give a folder in its place"
+        "not pulled before; connect to the network, or give a folder instead"
     )

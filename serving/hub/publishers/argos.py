@@ -31,7 +31,7 @@ def look(name: ArgosName) -> Published:
     index = f"{os.environ.get('ARGOS_PACKAGE_INDEX', '').strip() or _INDEX}index.json"
     listed = read_json(label, index)
     if not isinstance(listed, list):
-        raise ModelNameError(f"{name}: {index} gives no list of packages")
+        raise ModelNameError(f"{name}: {index} returns no list of packages")
     entry = _newest(name, [each for each in listed if isinstance(each, dict)], index)
     urls = tuple(str(link) for link in entry.get("links", ()) if str(link).startswith("http"))
     version = str(entry.get("package_version", ""))

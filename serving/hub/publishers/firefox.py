@@ -48,7 +48,7 @@ def look(name: FirefoxName) -> Published:
         place = str(base["capabilities"]["attachments"]["base_url"])
         files = [_file(record, place) for record in newest]
     except (KeyError, TypeError, ValueError) as error:
-        raise ModelNameError(f"{name}: {server} gives {error} in no known form") from error
+        raise ModelNameError(f"{name}: {server} returns {error} in an unknown form") from error
     hashes = "".join(str(file.sha256) for file in files)
     return Published(
         name,

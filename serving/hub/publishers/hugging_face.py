@@ -199,8 +199,8 @@ def _reported(name: HubName) -> Iterator[None]:
         if error.errno is not None:
             raise ModelNameError(
                 f"{name}: {error.filename or constants.HF_HUB_CACHE}: {error.strerror}; HF_HOME "
-                "names another place for what is downloaded"
+                "can name another folder for downloads"
             ) from error
         raise ModelNameError(
-            f"{name}: the download was cut off or damaged; the same command goes on with it"
+            f"{name}: the download was cut off or damaged; the same command continues it"
         ) from error

@@ -92,7 +92,7 @@ def fetched(published: Published, check: Callable[[Path], None] | None = None) -
 def _announce(published: Published) -> None:
     """Announce the download, and the licence under which the model may be used."""
     if published.size and not published.missing and published.licence is None:
-        return  # it was said when it was downloaded
+        return  # it was announced when it was downloaded
     size = size_text(published.size) if published.size else "of unknown size"
     missing = size_text(published.missing)
     if published.size and missing != size:

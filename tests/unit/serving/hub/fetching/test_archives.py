@@ -79,6 +79,8 @@ def test_what_would_fill_the_disk_is_not_unpacked(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=100))
-    with pytest.raises(ModelNameError, match=r"has 100 B free, and unpacked it is 1\.6 kB"):
+    with pytest.raises(
+        ModelNameError, match=r"has 100 B free, but the unpacked archive needs 1\.6 kB"
+    ):
         unpacked(NAME, write_zip(tmp_path / "x.zip", "a.txt"), folder)
     assert list(folder.iterdir()) == []

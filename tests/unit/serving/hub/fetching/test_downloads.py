@@ -107,7 +107,8 @@ def test_a_list_comes_in_pages(hub: ToyHub) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(b"<html>", "gives no JSON"), (b"[]", "gives no list under 'data'")]
+    ("content", "said"),
+    [(b"<html>", "does not return JSON"), (b"[]", "returns no list under 'data'")],
 )
 def test_a_list_that_is_none_is_reported(hub: ToyHub, content: bytes, said: str) -> None:
     hub.plain["/records"] = content

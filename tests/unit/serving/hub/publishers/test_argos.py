@@ -59,7 +59,7 @@ def test_a_package_that_arrives_damaged_is_downloaded_anew(listed: ToyHub) -> No
     path = "/argos/translate-de_en-1.10.argosmodel"
     whole, listed.plain[path] = listed.plain[path], listed.plain[path][:-30] + bytes(30)
     with (
-        pytest.raises(ModelNameError, match="the same command downloads it anew"),
+        pytest.raises(ModelNameError, match="the same command downloads it again"),
         fetched(look(NAME)),
     ):
         pass
