@@ -209,7 +209,7 @@ def _row(line: str, columns: Sequence[str]) -> Row:
 
 def _json_row(line: str, columns: Sequence[str], into: str) -> Row:
     if not line.strip():
-        return Row()  # a blank line stays one
+        return Row()  # a blank line stays blank
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -256,7 +256,7 @@ def written(
         lines = []
         for row, result in zip(rows, results, strict=True):
             value = row.value or {}
-            # A member of that name is the row's own; that is its error.
+            # The row has a member with this name itself, which is an error of the row.
             member = _json_line(value if into in value else value | {into: result})
             lines.append(member if row.value is not None or row.error else "")
     elif kind in ("csv", "tsv"):

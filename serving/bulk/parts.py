@@ -38,8 +38,8 @@ class Parts:
         self.folder.mkdir(exist_ok=True)
         if any(self.folder.iterdir()):
             raise BulkError(
-                f"{self.folder} holds files and no {_PLAN}: it may be somebody's; move it away, or "
-                "write to another file"
+                f"{self.folder} contains files but no {_PLAN}, so it may belong to something "
+                "else; move it away, or write to another file"
             )
         _write(path, json.dumps(plan, indent=1).encode())
 
@@ -65,7 +65,7 @@ class Parts:
         else:
             side.unlink(missing_ok=True)
         os.replace(whole, self._out)
-        # The plan last: parts without one would be nobody's.
+        # The plan is deleted last, because parts without one would belong to nothing.
         for number in numbers:
             self._part(number).unlink()
             self._failed(number).unlink()

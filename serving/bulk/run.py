@@ -44,7 +44,7 @@ def run(
     what `Translator` raises for the bundle and the options.
     """
     _check(task, out, workers, force=force)
-    BulkWorker(task).check()  # what is wrong for every row is reported before Ray is started
+    BulkWorker(task).check()  # errors that concern every row are reported before Ray is started
     check_columns(task.file, task.columns, task.into)
     blocks = cut(task.file, BLOCK_ROWS)
     parts = Parts(out, _plan(task))
@@ -66,10 +66,10 @@ def run(
     if lost:
         block = blocks[lost[0]]
         raise BulkError(
-            f"{len(lost)} of {len(blocks)} blocks could not be done, their worker having ended or "
-            f"failed {_TRIES} times: the first of them is rows {block.first + 1} to "
-            f"{block.first + block.rows}. All others are done, and the same command tries these "
-            "again; fewer --workers leave more memory to each"
+            f"{len(lost)} of {len(blocks)} blocks could not be decoded, because their worker ended "
+            f"or failed {_TRIES} times; the first of them has rows {block.first + 1} to "
+            f"{block.first + block.rows}. All other blocks are finished, and the same command "
+            "tries these again; fewer --workers leave more memory for each"
         )
     return parts.finish(kind_of(task.file), numbers, failed_rows(out))
 
@@ -131,12 +131,12 @@ def _decode(
         count = min(workers or max(1, processors // task.threads), len(blocks))
         items = [block._asdict() for block in blocks]
         with warnings.catch_warnings():
-            # There is no other way yet to say how often; without, Ray tries for ever.
+            # There is no other way yet to limit the attempts; without this, Ray tries forever.
             warnings.simplefilter("ignore", DeprecationWarning)
             rows = ray.data.from_items(items, override_num_blocks=len(items)).map(
                 BulkWorker,
                 fn_constructor_args=(task,),
-                # Of a block that waits behind one that ends its worker, that would count as a try.
+                # That would count as an attempt at blocks that wait behind one that ends a worker.
                 compute=ray.data.ActorPoolStrategy(size=count, max_tasks_in_flight_per_actor=1),
                 num_cpus=task.threads,
                 max_task_retries=_TRIES - 1,
@@ -167,7 +167,7 @@ def _start_ray(workers: int | None, threads: int, address: str | None) -> Any:
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
-    context.max_errored_blocks = -1  # what is left out is reported at the end
+    context.max_errored_blocks = -1  # blocks that are left out are reported at the end
     try:
         if address is None:
             ray.init(

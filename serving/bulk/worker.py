@@ -65,7 +65,7 @@ class BulkWorker:
     def __init__(self, task: BulkTask) -> None:
         keep_numpy_single()
         self._task = task
-        # One batch at once for each thread, as where a whole file is translated.
+        # One batch at a time for each thread, as in the translation of a whole file.
         self._translator = Translator(
             task.bundle, threads=task.threads, workers=task.threads, zero_shot=task.zero_shot
         )
@@ -137,7 +137,7 @@ class BulkWorker:
     def _wanted(self, translation: Translation) -> str | list[str]:
         if not self._task.n_best:
             return translation.text
-        # A text without words has no hypotheses, and stays what it is.
+        # A text without words has no hypotheses, and stays as it is.
         return [hypothesis.text for hypothesis in translation.hypotheses] or [translation.text]
 
     def _scored(self, rows: Sequence[Row]) -> list[Result | Exception]:

@@ -26,11 +26,11 @@ class EncoderTokenizer:
     def __init__(self, path: Path, vocab_size: int, max_length: int) -> None:
         """Load the tokenizer. Raises BundleError if the file is not a tokenizer, or has more ids
         than the model."""
-        from tokenizers import Tokenizer  # which takes memory in a server without encoders, too
+        from tokenizers import Tokenizer  # it takes memory
 
         try:
             self._tokenizer = Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises nothing more special
+        except Exception as error:  # the library raises nothing more specific
             raise BundleError(" ".join(f"{path}: not a tokenizer: {error}".split())) from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()

@@ -161,7 +161,9 @@ class FastVocabulary:
         plain = self.encode("a")
         behind = len(encoded.ids) - len(plain)
         if list(encoded.ids[behind:]) != plain:
-            raise ValueError("the tokenizer adds ids behind a text, which a language model goes on")
+            raise ValueError(
+                "the tokenizer adds ids after a text, where a language model continues"
+            )
         return tuple(encoded.ids[:behind])
 
 

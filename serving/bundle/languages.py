@@ -130,12 +130,12 @@ class Languages(Strict):
             pair for pair in self.trained if source in (None, pair[0]) and target in (None, pair[1])
         ]
         if len(fitting) == 1 or (fitting and not self.is_multilingual):
-            return fitting[0]  # without tags all are one to the model
+            return fitting[0]  # without tags the model does not distinguish languages
         parameter = "source" if source is None or target is not None else "target"
         if source and target and self.zero_shot(source, target):
             if zero_shot:
                 return source, target
-            hint = f"; {allowing} lets it try all the same" if allowing else ""
+            hint = f"; {allowing} allows it anyway" if allowing else ""
             raise UnknownLanguageError(
                 f"the model was trained on {self.listing}, not from {source} to {target}{hint}",
                 parameter=parameter,

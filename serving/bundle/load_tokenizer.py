@@ -38,7 +38,7 @@ def load_tokenizer(
     tokenizer: TextTokenizer
     try:
         if files.kind == "tokenizers":
-            # A bundle of another kind has nothing of that library in memory.
+            # Imported here, so that bundles of other kinds do not load that library.
             from serving.bundle.fast_vocabulary import FastVocabulary
 
             tokenizer = FastVocabulary(path, vocab_size, manifest.decoding_ids)
@@ -53,7 +53,7 @@ def load_tokenizer(
             tokenizer = WordVocabulary(path) if files.kind == "words" else Tokenizer(path)
     except BundleError:
         raise
-    except Exception as error:  # one of the libraries raises nothing more special
+    except Exception as error:  # one of the libraries raises nothing more specific
         raise BundleError(" ".join(f"{path}: not a tokenizer: {error}".split())) from error
     if tokenizer.vocab_size != vocab_size:
         raise BundleError(

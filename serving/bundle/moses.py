@@ -81,7 +81,7 @@ def read_rules(content: bytes) -> MosesRules:
     if not _VERSION.fullmatch(version):
         raise ValueError(f"codes must begin with '#version: 0.1' or 0.2, got {version!r}")
     for number, line in enumerate(merges, 2):
-        if len(line.split(" ")) != 2:  # what reads them would end the process
+        if len(line.split(" ")) != 2:  # the code that reads them would end the process
             raise ValueError(f"line {number} of codes must be two pieces, got {line!r}")
     return MosesRules(**tree)
 
@@ -104,7 +104,7 @@ class MosesVocabulary:
         self._ids = {piece: i for i, piece in enumerate(self._pieces) if i not in self._control}
         language = self._rules.language.partition("-")[0]
         self._tokenizer = MosesTokenizer(language)
-        # Its Czech rules join any numbers where a text ends with one, and fail at some hyphens.
+        # Its Czech rules join any numbers if a text ends with one, and fail at some hyphens.
         self._detokenizer = MosesDetokenizer("" if language == "cs" else language)
         self._bpe = BPE(io.StringIO(self._rules.codes), separator=GOES_ON)
 

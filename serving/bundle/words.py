@@ -38,7 +38,7 @@ class WordVocabulary:
                 )
         if len(self._ids) < len(self._types):
             twice = Counter(self._types).most_common(1)[0][0]
-            raise ValueError(f"{path}: {twice!r} stands there twice; a type has one line")
+            raise ValueError(f"{path}: {twice!r} occurs twice; each type must have one line")
 
     @property
     def vocab_size(self) -> int:

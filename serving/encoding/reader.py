@@ -170,7 +170,7 @@ def _check_task(manifest: Manifest, task: str) -> None:
 def ranked(labels: Sequence[str], scores_C: Floats) -> list[tuple[str, float]]:
     """Labels with their scores, the highest first."""
     order = np.argsort(-scores_C, kind="stable")
-    # Whole lists: a number of numpy's at a time costs several times as much.
+    # Whole lists, because converting one number of NumPy's at a time costs several times as much.
     named = map(labels.__getitem__, order.tolist())
     return list(zip(named, scores_C[order].tolist(), strict=True))
 

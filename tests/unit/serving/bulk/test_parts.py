@@ -44,7 +44,7 @@ def test_a_folder_that_may_be_somebodys_is_left_alone(tmp_path: Path) -> None:
     folder = tmp_path / "out.txt.parts"
     folder.mkdir()
     (folder / "000000.part").write_text("mine")
-    with pytest.raises(BulkError, match=r"holds files and no plan\.json"):
+    with pytest.raises(BulkError, match=r"contains files but no plan\.json"):
         Parts(tmp_path / "out.txt", PLAN)
     assert (folder / "000000.part").read_text() == "mine"
 

@@ -161,7 +161,7 @@ def test_bytes_beside_pieces_are_bytes(tmp_path: Path) -> None:
                     "special_tokens": {END: {"id": END, "ids": [2], "tokens": [END]}},
                 }
             ),
-            "adds ids behind a text",
+            "adds ids after a text",
         ),
     ],
 )
