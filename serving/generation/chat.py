@@ -18,7 +18,7 @@ from serving.errors import BundleError, RequestError
 from serving.search.ids import SpecialIds
 from serving.text.characters import check_text
 
-if TYPE_CHECKING:  # a server of bundles without templates has nothing of its library in memory
+if TYPE_CHECKING:  # imported here, so that a server of bundles without templates does not load it
     from serving.bundle.fast_vocabulary import FastVocabulary
 
 Message = Mapping[str, str]
@@ -109,7 +109,7 @@ class ChatTemplate:
                 documents=None,
                 **self._tokens,
             )
-        except Exception as error:  # whatever a template makes of messages that it does not expect
+        except Exception as error:  # of any kind, for unexpected messages
             reason = " ".join(str(error).split()).replace(_BROKEN, "")
             raise RequestError(
                 f"the model's chat template refuses these messages: {reason}", parameter="messages"

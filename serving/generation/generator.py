@@ -124,7 +124,7 @@ class Generator:
                 found = self.prompts.prompt_scores(
                     prompts[index], encoded[index], scores.of(row), num_logprobs
                 )
-                # What stands before a text is ours.
+                # The ids before a text are added here.
                 results[index] = found[self.prompts.num_added(prompts[index]) :]
         return [results[index] for index in range(len(prompts))]
 
@@ -179,7 +179,7 @@ class Generator:
                         raise event.error
                     index, choice = places[event.key]
                     if builders[index][choice].finish_reason:
-                        continue  # a stop string ended it before what was guessed right
+                        continue  # a stop string ended it before the tokens that were guessed right
                     builders[index][choice].push(event)
                     if builders[index][choice].finish_reason:
                         batch.remove(event.key)

@@ -201,7 +201,7 @@ def _load_chat(folder: Path, manifest: Manifest, tokenizer: TextTokenizer) -> Ch
     name = manifest.tokenizer.chat_template_file
     if name is None:
         return None
-    # Others have no use for their libraries.
+    # Imported here, because other bundles do not need its library.
     from serving.bundle.fast_vocabulary import FastVocabulary
     from serving.generation.chat import ChatTemplate
 

@@ -81,7 +81,7 @@ class RunningPrompts:
             else:
                 try:
                     self._begin(prompt, None)
-                except Exception as error:  # of this prompt alone
+                except Exception as error:  # an error of this prompt only
                     self._fail(prompt, error)
         for (_, score), group in groups.items():
             for start in range(0, len(group), _READ_TOGETHER):
@@ -104,7 +104,7 @@ class RunningPrompts:
                 prompt, choice = self._rows[event.key]
                 try:
                     self._push(prompt, choice, event)
-                except Exception as error:  # of this prompt alone
+                except Exception as error:  # an error of this prompt only
                     self._fail(prompt, error)
         for number in list(self._searches):
             self._search(self._prompts[number])
@@ -152,7 +152,7 @@ class RunningPrompts:
             row = reading.rows[tuple(prompt.task.ids)]
             try:
                 sharers[row] += self._begin(prompt, None if scores is None else scores.of(row))
-            except Exception as error:  # of this prompt alone
+            except Exception as error:  # an error of this prompt only
                 self._fail(prompt, error)
         if any(sharers):
             self._batch.join(sharers, prompted)
@@ -202,7 +202,7 @@ class RunningPrompts:
         try:
             for finished in self._searches[prompt.number].step():
                 self._deliver_whole(prompt, self._texts.complete_search(prompt.task.ids, finished))
-        except Exception as error:  # of this prompt alone
+        except Exception as error:  # an error of this prompt only
             self._fail(prompt, error)
 
     def _deliver_whole(self, prompt: _Prompt, choices: list[Generation]) -> None:

@@ -229,7 +229,7 @@ class Decoder(Generic[Task, News, Outcome]):
                 works[number].tell(news)
         for number, outcome in progress.outcomes:
             if number in works:
-                # Where this fails, the work is still among those that fail with it.
+                # If this fails, the work is still among those that fail with it.
                 others = works[number].finish(outcome)
                 self._drop(number, decoded=True)
                 for instead in reversed(others):
@@ -273,17 +273,17 @@ class Decoder(Generic[Task, News, Outcome]):
         if len(works) > 1:
             self._most_rows, self._fewer_since = max(1, rows // 2), time.monotonic()
             logger.warning(
-                "%d rows do not fit the device's memory: %d at once are decoded from here on; "
+                "%d rows do not fit the device's memory: %d at once are decoded from now on; "
                 "lower MACARON_MAX_BATCH_ROWS to that (%s)",
                 rows,
                 self._most_rows,
-                str(error),  # not the error, whose frames hold the memory that is short
+                str(error),  # not the error itself, whose frames hold the memory that is short
             )
         elif works:
             asked = works[0].demand
             works.pop().fail(
                 OverloadedError(
-                    f"the device's memory does not hold this request alone (rows {asked.rows}, "
+                    f"the device has too little memory for this request alone (rows {asked.rows}, "
                     f"beam_size {asked.group.beam_size}, {asked.source_length} source ids, "
                     f"{asked.slots} slots of caches); send less at once, or have the server refuse "
                     "it: lower MACARON_MAX_BATCH_TOKENS or MACARON_MAX_CACHE_BYTES"
@@ -307,7 +307,7 @@ class Decoder(Generic[Task, News, Outcome]):
     def _restart(self) -> None:
         self.idle = False
         self._observer.lost()
-        logger.error("an engine has ended or failed; it is started again")
+        logger.error("an engine has ended or failed; it is restarted")
         self._start_again()
 
     def _start_again(self) -> None:
@@ -316,7 +316,7 @@ class Decoder(Generic[Task, News, Outcome]):
                 self._engine.restart()
                 return
             except Exception:  # the machine may be short of something for a while
-                logger.exception("it cannot be started, next try in %g s", _RETRY_S)
+                logger.exception("it cannot be started; next try in %g s", _RETRY_S)
             retry = time.monotonic() + _RETRY_S
             while self._works and time.monotonic() < retry:
                 try:  # the works that it has begun may still finish

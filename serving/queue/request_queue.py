@@ -190,7 +190,7 @@ class RequestQueue(Generic[Item]):
         alone_s = len(items) * interval_s + self._decode_s()
         left_s = min(item.deadline for item in items) - time.monotonic()
         waiting = f"{len(self._waiting)} {self._unit} wait, which takes about {wait_s:.1f} s"
-        if 0 < WAITING_SHARE * left_s < wait_s:  # one that is overdue fails by itself
+        if 0 < WAITING_SHARE * left_s < wait_s:  # an overdue request fails by itself
             self._refuse(
                 f"{waiting}, too long for a request that must end in {left_s:.1f} s", wait_s
             )
@@ -223,7 +223,7 @@ class RequestQueue(Generic[Item]):
             if self._left_at is not None:
                 seconds += time.monotonic() - self._left_at
             return seconds / sum(count for _, count in self._takes)
-        # Little's law: so many leave in the time that each one takes.
+        # Little's law: this many requests leave in the time that each one takes.
         return self._decode_s() / len(self._running) if self._full and self._running else 0.0
 
     def _decode_s(self) -> float:
@@ -231,7 +231,7 @@ class RequestQueue(Generic[Item]):
         ended_s = sum(self._durations) / max(1, len(self._durations))
         if self._pace_seen or not self._running:
             return ended_s
-        # The load has just risen: what has ended was faster than what runs.
+        # The load has just risen: finished requests were faster than running ones.
         age_s = time.monotonic() - sum(self._running.values()) / len(self._running)
         return max(ended_s, age_s / _DONE_SHARE)
 

@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from serving.errors import CancelledError, DeadlineExceededError, NotReadyError
 
-if TYPE_CHECKING:  # it brings TLS along, and who decodes without a server has no coroutines
+if TYPE_CHECKING:  # it imports TLS, and decoding without a server uses no coroutines
     import asyncio
 
 Result = TypeVar("Result")

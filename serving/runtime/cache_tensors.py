@@ -102,7 +102,7 @@ class BlockPool:
             for place, block in enumerate(self._blocks):
                 if block.size >= size:
                     return self._blocks.pop(place)
-            # What is needed has outgrown what is kept: the new block takes the largest one's place.
+            # The request has outgrown the unused blocks: the new block replaces the largest one.
             del self._blocks[-1:]
         return _fresh(int(size * _GROWTH), self.dtype)
 
@@ -132,7 +132,7 @@ class BlockPool:
 
     def caches(self, tensors: int, rows: int, dim: int, height: int = 1) -> Caches:
         """Caches of `rows` sentences without slots, whose memory comes from here."""
-        # A block for each tensor, and the one that the next layout of a tensor is written into.
+        # One block for each tensor, and one for the next layout of a tensor.
         self._most_kept = max(self._most_kept, tensors + 1)
         return Caches(self, tensors, rows, dim, height)
 

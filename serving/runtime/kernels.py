@@ -33,7 +33,7 @@ SOURCES = Path(__file__).parents[1] / "native"
 """The folder with the source code of the operators."""
 _OPERATORS = SOURCES / "operators.cpp"
 _COMPILERS = ("c++", "g++", "clang++")
-# Hidden, or a process that loads two libraries would have one of what is inline in both.
+# Hidden symbols; a process with two libraries would otherwise share their inline functions.
 _FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden")
 _ARITHMETIC = ("-fno-math-errno", "-fno-trapping-math")  # neither changes a result
 # Of one level of several in a library: all that is inline goes into the object for good, and is not

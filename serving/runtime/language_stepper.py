@@ -90,7 +90,7 @@ class LanguageStepper(CacheSizes):
             with trying_out(folder):
                 eos = manifest.decoding_ids.eos
                 self.free(self.score([[eos]], [[eos]])[0].state)
-        self.one_query_first = False  # as many candidates as beams ask for come of each query
+        self.one_query_first = False  # each query gives as many candidates as beams need
 
     def start(self, prompts: Sequence[Sequence[int]]) -> Prompted:
         """Read prompts in one go; see `read`."""
@@ -212,7 +212,7 @@ class LanguageStepper(CacheSizes):
         state = self._empty(len(prompts))
         try:
             first, scores = yield from self._fill(state, prompts, labels, keep=self.reach)
-        except BaseException:  # whoever wanted them has left, too
+        except BaseException:  # also if the caller has left
             self.free(state)
             raise
         used_B = np.array([len(prompt) - first for prompt in prompts], dtype=np.int64)

@@ -21,10 +21,10 @@ from serving.runtime.kernels import native_library
 from serving.runtime.session import Binding, DeviceUse
 from serving.runtime.weights import MappedWeights
 
-if TYPE_CHECKING:  # a process that watches or fills others has nothing of it in memory
+if TYPE_CHECKING:  # imported later, so that processes without sessions do not load it
     import onnxruntime
 
-if find_spec("onnxruntime") is None:  # said at once, not where the first graph is loaded
+if find_spec("onnxruntime") is None:  # reported at once, not when the first graph is loaded
     raise ModuleNotFoundError("No module named 'onnxruntime'", name="onnxruntime")
 
 _TYPES: dict[str, DType] = {

@@ -140,7 +140,7 @@ class OnnxStepper(CacheSizes):
                 f"{min(missing)!r}; copy the bundle again, or export it again"
             )
         # Earlier bundles do not distinguish beams and queries, and ONNX Runtime's attention gives
-        # one query other bits than several.
+        # one query different bits than several.
         scores = [tensor.axes for tensor in self._step_graph.inputs if tensor.role == "score"]
         self.one_query_first = any("K" in axes for axes in scores) and has_kernels()
         device = device or open_device(folder, manifest)

@@ -64,7 +64,7 @@ class MappedWeights:
             self._map = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
         try:
             self._find()
-        except (IndexError, ValueError, UnicodeDecodeError):  # ONNX Runtime will say what it is
+        except (IndexError, ValueError, UnicodeDecodeError):  # ONNX Runtime will report it
             self.arrays.clear()
 
     def release(self) -> None:
@@ -143,7 +143,7 @@ def _fields(data: mmap.mmap, begin: int, end: int) -> Iterator[_Field]:
         elif wire == _DELIMITED:
             size, begin = _varint(data, begin)
             if begin + size > end:
-                raise ValueError("a field ends behind the message that it is in")
+                raise ValueError("a field ends after the message that contains it")
             yield _Field(tag >> 3, key, begin, begin + size)
             begin += size
         else:

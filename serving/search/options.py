@@ -112,7 +112,7 @@ class SearchOptions:
             )
 
     def _check_alternatives(self) -> None:
-        most = int(RANGES["beam_size"][1]) - 1  # one beam more looks for them: it may find the end
+        most = int(RANGES["beam_size"][1]) - 1  # one more beam searches, as one may find the end
         if self.num_hypotheses > most:
             raise InvalidOptionError(
                 f"num_hypotheses must be at most {most} with return_alternatives, got "

@@ -270,7 +270,7 @@ class PrefixTree:
             own_BK1 = (self.used[:, None] + parents_BK)[:, :, None]
             older_BKW = self.ancestors[self._rows_B1, parents_BK, :-1]
             self.ancestors = np.concatenate([own_BK1, older_BKW], axis=2)
-            self.ancestors[queries_B == 0] = -1  # idle rows begin anew at each step
+            self.ancestors[queries_B == 0] = -1  # idle rows start again at each step
         self.used += queries_B
         self._next += queries_B > 0
         self.went_on()

@@ -190,7 +190,7 @@ class GenerationOptions:
     @cached_property
     def bias_arrays(self) -> tuple[Ints, Doubles]:
         """The token ids of `logit_bias`, and the values that are added to their logits."""
-        import numpy as np  # here, as who reads options alone does without
+        import numpy as np  # imported here, because reading options does not need it
 
         tokens, biases = zip(*self.logit_bias, strict=True)
         return np.array(tokens, dtype=np.int64), np.array(biases, dtype=np.float64)

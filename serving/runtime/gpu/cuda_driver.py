@@ -161,4 +161,4 @@ def _check(
             f"the NVIDIA driver is too old for this system (it runs CUDA {cuda[0]}.{cuda[1]})"
         )
     if status:
-        raise DriverError(f"the NVIDIA driver failed: {function} gave error {status}")
+        raise DriverError(f"the NVIDIA driver failed: {function} returned error {status}")

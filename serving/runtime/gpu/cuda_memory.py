@@ -64,7 +64,7 @@ def in_memory(act: Callable[[], T]) -> T:
         if isinstance(error, DeviceMemoryError) or not any(said in str(error) for said in _SHORT):
             raise
         said = str(error).splitlines()[-1]
-    raise DeviceMemoryError(f"the GPU's memory does not suffice: {said}")
+    raise DeviceMemoryError(f"the GPU has too little memory: {said}")
 
 
 def on_gpu(count: int) -> onnxruntime.OrtValue:

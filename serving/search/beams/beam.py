@@ -114,7 +114,7 @@ class BeamSearch:
             if search.index == index and rows.running_B[row]:
                 rows.retire(row)
                 if not rows.num_live:
-                    self._free()  # who joins next begins a new batch
+                    self._free()  # the next sentence starts a new batch
                 return
 
     def step(self) -> list[Finished]:

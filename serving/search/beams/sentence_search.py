@@ -154,7 +154,7 @@ class SentenceSearch:
         scores keep the order in which they finished."""
         if not self._finished:
             error = InvalidOptionError(
-                "the options leave this sentence no token to go on with; loosen them"
+                "the options leave no token that could continue this sentence; relax them"
             )
             return Finished(self.index, error=error)
         ranked = sorted(self._finished, key=lambda ended: ended.rank)

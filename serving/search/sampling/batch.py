@@ -428,7 +428,7 @@ def _draw_alone(output: SampledOutput, row: int, found: LanguageOutputs) -> Gene
     logits_V = found.logits_BV[row].copy()
     edit_logits(logits_V, output.prompt, output.tokens, output.options, output.ends)
     if not np.isfinite(logits_V.max()):
-        reason = "the options leave this prompt no token to go on with; loosen them"
+        reason = "the options leave no token that could continue this prompt; relax them"
         return Generated(output.key, error=InvalidOptionError(reason))
     token = draw_from_logits(logits_V, output.options, output.uniforms[len(output.tokens)])
     output.tokens.append(token)

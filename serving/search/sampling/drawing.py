@@ -176,6 +176,6 @@ def edit_logits(
 
 def _passed(sums: Sequence[float] | Doubles, uniform: float) -> int:
     """The place at which the running sum of the weights passes `uniform` times their total."""
-    # That is less than the last, for rounded, too, the product with a number below 1 is less: some
-    # place passes it, and none behind the last weight is the first.
+    # That is less than the last sum: a product with a number below 1 is less even when rounded, so
+    # some place passes it, and the first such place is not after the last weight.
     return bisect.bisect_right(sums, uniform * sums[-1])

@@ -204,7 +204,7 @@ def test_a_failing_prompt_or_batch_does_not_end_the_scheduler(
     # Nothing is left to draw once every token is used.
     options = GenerationOptions(max_length=2000, no_repeat_ngram_size=1, min_length=2000)
     tickets = scheduler.submit_all([GenerationRequest(prompt="a", options=options), fine])
-    with pytest.raises(InvalidOptionError, match="no token to go on with"):
+    with pytest.raises(InvalidOptionError, match="no token that could continue"):
         tickets[0].result(30)
     assert tickets[1].result(20) == wanted
 

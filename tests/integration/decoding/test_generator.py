@@ -140,7 +140,7 @@ def test_scores_are_those_of_generation_and_of_training(
         ("a", {"logit_bias": {"5": 101}}, InvalidOptionError, "logit_bias must be in"),
         ("a", {"logit_bias": {"05": 1}}, InvalidOptionError, "must map token ids to numbers"),
         ("a", {"logit_bias": [(1, 1)] * 1025}, InvalidOptionError, "at most 1024 entries"),
-        ("a", {"no_repeat_ngram_size": 1} | ENDLESS, InvalidOptionError, "no token to"),
+        ("a", {"no_repeat_ngram_size": 1} | ENDLESS, InvalidOptionError, "no token that could"),
         ("a", {"temperature": -1}, InvalidOptionError, r"temperature must be a number in \[0"),
         ("a", {"seed": 1.5}, InvalidOptionError, "seed must be an integer"),
         ("a", {"best_of": 1, "num_hypotheses": 2}, InvalidOptionError, "best_of must be at least"),

@@ -44,7 +44,7 @@ class Device:
     def check(self, rows: int) -> None:
         self.rows.append(rows)
         if len(self.rows) > self._before and rows > self.holds:
-            raise DeviceMemoryError("the GPU's memory does not suffice: out of memory")
+            raise DeviceMemoryError("the GPU has too little memory: out of memory")
 
     def watch(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """A stepper's method, which computes on the device."""

@@ -50,8 +50,7 @@ class FakeModel:
 
     def log_probs(self, source: tuple[int, ...], slots: Slots) -> Floats:
         """Their log-softmax [V]."""
-        logits = self.logits(source, slots)
-        return logits - np.log(np.exp(logits).sum())
+        return log_softmax(self.logits(source, slots))
 
     def attention(self, source: tuple[int, ...], slots: Slots) -> Floats:
         """The attention [S] to the source after these slots; it sums to 1."""
@@ -60,6 +59,11 @@ class FakeModel:
 
     def _random(self, key: object) -> np.random.Generator:
         return np.random.default_rng([self.seed, zlib.crc32(repr(key).encode())])
+
+
+def log_softmax(logits: Floats) -> Floats:
+    """The log-probabilities [V] of logits [V]."""
+    return logits - np.log(np.exp(logits).sum())
 
 
 @dataclass
@@ -138,7 +142,8 @@ class FakeStepper:
             for p in range(length):
                 slots = tuple((q, int(token_ids_BP[row, q])) for q in range(p + 1))
                 scores[row, p] = self.model.log_probs(source, slots)[labels_BP[row, p]]
-                attention[row, p, : len(source)] = self.model.attention(source, slots)
+                if want_attention:
+                    attention[row, p, : len(source)] = self.model.attention(source, slots)
         return PrefillOutputs(scores, attention if want_attention else None)
 
     def step(
@@ -168,10 +173,10 @@ class FakeStepper:
             for beam in np.flatnonzero(inputs.scores_BK[row] > -np.inf):
                 slots = state.seen(row, inputs.visible_BQC[row, beam])
                 self._check_ancestors(state, inputs, row, int(beam), slots)
-                logits[row, beam] = self.model.logits(source, slots)
-                log_probs = self.model.log_probs(source, slots)
-                totals[row, beam] = log_probs + inputs.scores_BK[row, beam]
-                attention[row, beam, : len(source)] = self.model.attention(source, slots)
+                logits[row, beam] = found = self.model.logits(source, slots)
+                totals[row, beam] = log_softmax(found) + inputs.scores_BK[row, beam]
+                if row in attention_rows:
+                    attention[row, beam, : len(source)] = self.model.attention(source, slots)
         flat = totals.reshape(rows, -1)
         highest_first = np.where(np.isnan(flat), -np.inf, -flat)  # NaN counts as the highest
         order = np.argsort(highest_first, axis=1, kind="stable")[:, : 2 * beams]

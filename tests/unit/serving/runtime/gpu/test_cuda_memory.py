@@ -157,7 +157,7 @@ def test_memory_that_nobody_uses_is_given_back_before_any_is_missed(gpu: Recorde
     large = GpuTensors(mover, "float16").caches(TENSORS, 5, DIM)
     large.resize(256)  # in the place of what was kept
     assert gpu.refused == 1
-    with pytest.raises(DeviceMemoryError, match="does not suffice: CUDA failure 2: out of memory"):
+    with pytest.raises(DeviceMemoryError, match="too little memory: CUDA failure 2: out of memory"):
         large.resize(4096)
 
 
@@ -166,7 +166,7 @@ def test_short_memory_is_distinguished_from_other_failures(said: str) -> None:
     def fail(message: str) -> None:
         raise RuntimeError(message)
 
-    with pytest.raises(DeviceMemoryError, match=r"the GPU's memory does not suffice"):
+    with pytest.raises(DeviceMemoryError, match=r"the GPU has too little memory"):
         in_memory(lambda: fail(said))
     with pytest.raises(RuntimeError, match=r"^CUDA failure 700: an illegal memory access"):
         in_memory(lambda: fail("CUDA failure 700: an illegal memory access was encountered"))
