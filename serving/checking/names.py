@@ -210,11 +210,17 @@ def _found(
                 source.startswith(name.source, begin)
                 and _ends_word(source, *span)
                 and (not name.is_of_month or is_in_date(source, span))
-                and (not (nouns and name.is_language) or _SPOKEN.search(source, 0, begin))
+                and (not (nouns and name.is_language) or _is_spoken(source, span))
             ):
                 done = span[1]
                 yield span, name
                 break
+
+
+def _is_spoken(text: str, span: Span) -> bool:
+    """Whether an English word is a language, and neither an adjective nor a people."""
+    alone = text.strip() == text[slice(*span)]
+    return alone or _SPOKEN.search(text, 0, span[0]) is not None
 
 
 def _ends_word(text: str, begin: int, end: int) -> bool:

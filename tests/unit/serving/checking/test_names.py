@@ -29,6 +29,7 @@ def lost(source: str, output: str, languages: tuple[str, str]) -> list[str]:
         (("de", "en"), "Er lebt in Marokko.", "He lives in Marocko.", ["Morocco"]),
         (("de", "en"), "Ein Visum für Bolivien", "A visa for bolivies", ["Bolivia"]),
         (("en", "de"), "She is learning Czech.", "Sie lernt Tschech.", ["Tschechisch"]),
+        (("en", "de"), "Czech", "Tschech", ["Tschechisch"]),
         (("en", "fr"), "It rains in Indonesia.", "Il pleut en Indonesie.", ["Indonésie"]),
         (("es", "en"), "Entiendo el checo.", "I understand checo.", ["Czech"]),
         (("en", "fr"), "on Tuesday, 7 September 1911", "le martes 7 septembre", ["mardi"]),
