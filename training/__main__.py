@@ -74,8 +74,8 @@ def _add_train(verbs: _Verbs) -> None:
         type=_positive,
         default=1,
         metavar="N",
-        help="train in N processes of this machine, each with as many threads of its own; torchrun "
-        "starts them on several",
+        help="train in N processes on this machine, each with that many threads; torchrun "
+        "starts them on several machines",
     )
     _add_threads(parser)
 
@@ -85,7 +85,7 @@ def _add_finetune(verbs: _Verbs) -> None:
         "finetune",
         help="fit a pre-trained encoder to labelled text, as one JSON",
         description="Each learning rate is tried with each number of epochs, batch size and seed; "
-        "the run folder is that of the best on the validation lines.",
+        "the run folder gets the best on the validation lines.",
     )
     parser.add_argument("base", type=Path, metavar="RUN", help="a run or checkpoint folder")
     parser.add_argument(
@@ -101,16 +101,16 @@ def _add_finetune(verbs: _Verbs) -> None:
     )
     parser.add_argument(
         "--kind",
-        help="single (a class of a text), pair (of two), regression (a score of one or two) or "
-        "contrastive (vectors, of pairs that are alike); default: what the labels look like",
+        help="single (a class of a text), pair (a class of two), regression (a score of one or "
+        "two) or contrastive (vectors of similar texts); default: by the labels",
     )
     parser.add_argument(
         "--columns",
         metavar="NAME,...",
-        help="names or numbers: text or both texts, then the label (default: found out)",
+        help="names or numbers: text or both texts, then the label (default: by their content)",
     )
     parser.add_argument(
-        "--metric", help="accuracy, f1, matthews, pearson or spearman: what decides which is best"
+        "--metric", help="accuracy, f1, matthews, pearson or spearman: chooses the best trial"
     )
     for name, default, kind in (
         ("--lr", "5e-5", "learning rates"),
@@ -127,7 +127,7 @@ def _add_finetune(verbs: _Verbs) -> None:
 
 def _add_tokenizer(verbs: _Verbs) -> None:
     parser = verbs.add_parser(
-        "tokenizer", help="clean a recipe's text and make its vocabulary, no more"
+        "tokenizer", help="clean a recipe's text and make its vocabulary, without training"
     )
     parser.add_argument("recipe")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
@@ -137,12 +137,12 @@ def _add_tokenizer(verbs: _Verbs) -> None:
 def _add_data(verbs: _Verbs) -> None:
     parser = verbs.add_parser(
         "data", help="prepare a recipe's text without training and report on it: pairs, shares, "
-        "lengths, what was dropped"
+        "lengths, dropped lines"
     )  # fmt: skip
     parser.add_argument("recipe")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     parser.add_argument("--run", type=Path, help="run folder (default runs/RECIPE)")
-    parser.add_argument("--json", action="store_true", help="one JSON object in place of tables")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
 
 
 def _add_evaluate(verbs: _Verbs) -> None:
@@ -167,7 +167,7 @@ def _add_evaluate(verbs: _Verbs) -> None:
         "--window",
         type=_positive,
         metavar="TOKENS",
-        help="read at once (bptt: 70, else as trained)",
+        help="tokens read at once (bptt: 70, else as in training)",
     )
     parser.add_argument("--beam-size", type=int, default=5, help="1 is greedy (default 5)")
     _add_languages(parser)
@@ -183,16 +183,19 @@ def _add_evaluate(verbs: _Verbs) -> None:
     parser.add_argument(
         "--bleu",
         metavar="NAME,...",
-        help="also BLEU as papers have it, of multi_bleu (of tokens, unsmoothed), multi_bleu_lc "
+        help="also BLEU as in papers: multi_bleu (of tokens, unsmoothed), multi_bleu_lc "
         "(in small letters), compound_split (hyphenated words as three tokens)",
     )
     parser.add_argument(
         "--tokenized",
         action="store_true",
-        help="for --bleu, texts are tokenized: what spaces divide (default: mteval-v13a's tokens)",
+        help="for --bleu: tokens are separated by spaces (default: mteval-v13a's tokens)",
     )
     parser.add_argument(
-        "--domains", type=Path, metavar="FILE", help="also scores by domain: FILE names each line's"
+        "--domains",
+        type=Path,
+        metavar="FILE",
+        help="also scores by domain; FILE names the domain of each line",
     )
     _add_threads(parser)
 
@@ -220,7 +223,7 @@ def _add_average(verbs: _Verbs) -> None:
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--last", type=_positive, default=5, help="how many (default 5)")
     chosen.add_argument(
-        "--best", type=_positive, metavar="N", help="the best N in place of the last"
+        "--best", type=_positive, metavar="N", help="the best N instead of the last"
     )
     parser.add_argument("--force", action="store_true", help="replace an existing average")
 
@@ -228,22 +231,24 @@ def _add_average(verbs: _Verbs) -> None:
 def _add_prune(verbs: _Verbs) -> None:
     parser = verbs.add_parser(
         "prune",
-        help="a run with fewer layers out of a trained one, as one JSON",
-        description="Layers are counted from 0; a side that no option names stays as it is.",
+        help="a run with fewer layers from a trained one, as one JSON",
+        description="Layers are counted from 0; a side that no option names keeps all layers.",
     )
     parser.add_argument("run", type=Path, help="a run or checkpoint folder")
     parser.add_argument("out", type=Path, help="the new run folder")
     for side in ("encoder", "decoder"):
-        parser.add_argument(f"--{side}-layers", type=_positive, metavar="N", help="how many stay")
         parser.add_argument(
-            f"--keep-{side}", type=_numbers, metavar="0,2,4", help="which stay, instead"
+            f"--{side}-layers", type=_positive, metavar="N", help="number of layers to keep"
+        )
+        parser.add_argument(
+            f"--keep-{side}", type=_numbers, metavar="0,2,4", help="the layers to keep instead"
         )
     parser.add_argument(
         "--method",
         choices=("every_other", "search", "learnt"),
         default="every_other",
-        help="how N are chosen: every_other (default), search (lowest validation loss of all "
-        "combinations), learnt (by rates of model.learns_layerdrop)",
+        help="how the layers are chosen: every_other (default), search (lowest validation loss of "
+        "all combinations), learnt (by rates of model.learns_layerdrop)",
     )
     parser.add_argument(
         "--sentences", type=_positive, default=200, help="validation pairs of a search (200)"
@@ -272,7 +277,7 @@ def _add_scale(verbs: _Verbs) -> None:
         "scale",
         help="depth and width of a joint model for a larger budget, as one JSON",
         description="Li et al. 2020, equations 8 to 11: from the validation losses of a base "
-        "model, of one with a layer more, and of one whose ffn_dim is larger by model_dim.",
+        "model, of one with one more layer, and of one whose ffn_dim is larger by model_dim.",
     )
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="base, deeper, wider")
     parser.add_argument("--depth", type=_positive, help="instead of runs: joint layers of the base")
@@ -298,13 +303,13 @@ def _add_distill(verbs: _Verbs) -> None:
         help="translations of each line to choose from (default 8); 1 is the teacher's best",
     )
     parser.add_argument(
-        "--metric", default="chrf", help="by which the nearest is chosen: chrf (default) or bleu"
+        "--metric", default="chrf", help="metric of the nearest translation: chrf (default) or bleu"
     )
 
 
 def _add_backtranslate(verbs: _Verbs) -> None:
     parser = verbs.add_parser(
-        "backtranslate", help="parallel text of text in one language, for the other direction"
+        "backtranslate", help="parallel text from text in one language, for the other direction"
     )
     _add_teacher(parser)
     parser.add_argument("text", type=Path, help="in the teacher's source language, plain or .gz")
@@ -313,8 +318,8 @@ def _add_backtranslate(verbs: _Verbs) -> None:
 
 def _add_pairs(verbs: _Verbs) -> None:
     parser = verbs.add_parser(
-        "pairs", help="a table of texts that mean the same, out of a translation recipe's text, to "
-        "fit sentence embeddings to"
+        "pairs", help="a table of texts with the same meaning, from a translation recipe's text, "
+        "to fit sentence embeddings to"
     )  # fmt: skip
     parser.add_argument("recipe", help="a name under training/recipes, or a YAML file")
     parser.add_argument("out", type=Path, help="the table, .tsv or .tsv.gz")
@@ -325,33 +330,33 @@ def _add_pairs(verbs: _Verbs) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="text to measure on, of which nothing may be in the table; may be given several times",
+        help="test text that must not be in the table; may be given several times",
     )
     parser.add_argument(
         "--texts-of",
         nargs=2,
         metavar=("LANGUAGE", "FILE"),
-        help="write the table's texts of a language, too, each once, for `vectors` to read",
+        help="also write the table's texts in a language, each once, for `vectors`",
     )
     parser.add_argument("--force", action="store_true", help="replace the files")
 
 
 def _add_vectors(verbs: _Verbs) -> None:
     parser = verbs.add_parser(
-        "vectors", help="what an embedder makes of texts, for another embedder to learn from"
+        "vectors", help="an embedder's vectors of texts, for another embedder to learn from"
     )
     parser.add_argument("teacher", help="a bundle for `encode`, or a model name")
     parser.add_argument("texts", nargs="+", type=Path, help="files of lines, plain, .gz or .zst")
     parser.add_argument("out", type=Path, help="the file, .npz")
     narrow = parser.add_mutually_exclusive_group()
     narrow.add_argument(
-        "--width", type=_positive, help="numbers of a vector; default: as many as the teacher's"
+        "--width", type=_positive, help="width of the vectors; default: the teacher's"
     )
     narrow.add_argument(
         "--like", metavar="BUNDLE", help="the student that training begins with, whose width and "
         "directions the vectors get"
     )  # fmt: skip
-    parser.add_argument("--threads", type=_positive, help="default: one a processor")
+    parser.add_argument("--threads", type=_positive, help="default: one per processor")
     parser.add_argument("--force", action="store_true", help="replace the file")
 
 
@@ -362,8 +367,8 @@ def _add_teacher(parser: argparse.ArgumentParser) -> None:
 def _add_made(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", type=Path, help="files are named OUT.<language>")
     _add_languages(parser)
-    parser.add_argument("--workers", type=_positive, help="processes, default: one a processor")
-    parser.add_argument("--address", help="of a Ray cluster; default: this machine alone")
+    parser.add_argument("--workers", type=_positive, help="processes; default: one per processor")
+    parser.add_argument("--address", help="address of a Ray cluster; default: this machine only")
     parser.add_argument("--force", action="store_true", help="replace the files")
 
 
@@ -379,7 +384,7 @@ def _add_languages(parser: argparse.ArgumentParser) -> None:
 
 def _add_threads(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--threads", type=_positive, help="CPU threads (part of what makes results equal)"
+        "--threads", type=_positive, help="CPU threads (equal results need the same number)"
     )
 
 

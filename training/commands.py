@@ -109,7 +109,7 @@ def _numbers(name: str, text: str, kind: Callable[[str], Number]) -> list[Number
     try:
         found = [kind(word) for word in text.split(",")]
     except ValueError as error:
-        raise ConfigError(f"{name} must be numbers with commas between, got {text!r}") from error
+        raise ConfigError(f"{name} must be numbers separated by commas, got {text!r}") from error
     if name != "--seeds" and not all(number > 0 for number in found):
         raise ConfigError(f"{name} must be numbers above 0, got {text!r}")
     return found

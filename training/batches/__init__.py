@@ -1,2 +1,2 @@
-"""Makes batches of ids: by token budget, in segments, packed, masked, streamed; no model, no
-loss."""
+"""Makes batches of ids: by token budget, in segments, packed, masked, streamed. Nothing here knows
+models or losses."""

@@ -289,7 +289,7 @@ def encode_language_tag(tokenizer: Tokenizer, tag: str) -> list[int]:
     id_ = tokenizer.control_id(tag)
     if id_ is None:
         raise ConfigError(
-            f"the tag {tag!r} of a target language is no control piece of the run's vocabulary; "
+            f"the tag {tag!r} of a target language is not a control piece of the run's vocabulary; "
             "start another --run folder without tokenizer.file, whose vocabulary will have it"
         )
     return [id_]
@@ -303,8 +303,8 @@ def encode_tag(tokenizer: Tokenizer, tag: str) -> list[int]:
     ids = tokenizer.encode(tag)
     if tokenizer.pieces(ids)[-1] != tag:
         raise ConfigError(
-            f"the tag {tag!r} of data.train is no piece of the run's vocabulary; leave it out, or "
-            "start another --run folder without tokenizer.file, whose vocabulary will have it"
+            f"the tag {tag!r} of data.train is not a piece of the run's vocabulary; leave it out, "
+            "or start another --run folder without tokenizer.file, whose vocabulary will have it"
         )
     return ids
 

@@ -112,7 +112,7 @@ class DocumentCorpus:
             if random.random() < 0.5:
                 yield (place, cut), (cut, stop), True
                 place = stop
-            else:  # what would have followed is the next input's
+            else:  # the text that would have followed goes into the next input
                 yield (place, cut), self._elsewhere(number, stop - cut, random), False
                 place = cut
 

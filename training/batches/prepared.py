@@ -153,7 +153,7 @@ def _load(path: Path) -> Arrays | None:
     try:
         arrays: Arrays = load_file(path)
     except (OSError, SafetensorError) as error:
-        logger.warning("%s: cannot be read and is made anew: %s", path, error)
+        logger.warning("%s: cannot be read and is made again: %s", path, error)
         return None
     logger.info("found %s", path)
     return arrays

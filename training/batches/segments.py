@@ -77,7 +77,7 @@ class TextCorpus:
         """Documents in a new order, cut into full rows; a row may begin within a document."""
         order = np.random.default_rng((self._seed, epoch)).permutation(len(self._ends))
         documents = np.split(self._stream, self._ends[:-1])
-        start = np.array([EOS_ID], dtype=np.int32)  # what the first document's first token follows
+        start = np.array([EOS_ID], dtype=np.int32)  # the first document's first token follows it
         stream = np.concatenate([start, *(documents[i] for i in order)])
         length = self._segment_length
         count = (len(stream) - 1) // length

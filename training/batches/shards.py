@@ -61,7 +61,7 @@ class WrittenRows:
         return np.diff(ends) if first else np.diff(ends, prepend=0)
 
     def read(self, first: int, last: int) -> list[np.ndarray[Any, Any]]:
-        """Copies of rows `first` to `last`, which is not among them."""
+        """Copies of rows `first` to `last` (exclusive)."""
         sizes = self.sizes(first, last)
         end = int(self._ends[last - 1]) if last else 0
         content = np.array(self._values[end - int(sizes.sum()) : end])

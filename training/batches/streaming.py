@@ -173,7 +173,7 @@ class StreamedCorpus:
                 self.dropped[origin]["too many pieces"] += int(
                     (~empty & (sizes.max(axis=1) > options.max_pieces)).sum()
                 )
-            self.dropped[origin] = +self.dropped[origin]  # without those that are 0
+            self.dropped[origin] = +self.dropped[origin]  # drops counts of 0
         self.trained_on = [
             len(rows) - self.dropped[origin].total() for origin, (rows, _) in enumerate(ids.corpora)
         ]
@@ -275,7 +275,7 @@ def _meta(folder: Path) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = json.loads((folder / _META).read_text())
     except (OSError, ValueError) as error:
-        logger.warning("%s: cannot be read and is made anew: %s", folder, error)
+        logger.warning("%s: cannot be read and is made again: %s", folder, error)
         return None
     logger.info("found %s", folder)
     return found

@@ -288,8 +288,8 @@ def targets(path: Path, lines: Sequence[LabelledLine], data: LabelledConfig) -> 
             if line.label not in numbers:
                 hint = nearest(line.label, data.labels)
                 raise CorpusError(
-                    f"{path}:{line.number}: the label {line.label!r} is none of the "
-                    f"{len(numbers)} that training has{hint}"
+                    f"{path}:{line.number}: the label {line.label!r} is not one of the "
+                    f"{len(numbers)} in training{hint}"
                 )
         return [numbers[line.label] for line in lines]
     assert data.score_range is not None

@@ -92,7 +92,7 @@ _PICTURES = "".join(
 )
 """Symbols of the blocks that emojis are taken from, so that a model learns to copy rare ones
 too."""
-_AS_PICTURE = "\ufe0f"  # what telephones write behind those that were letters of a font before
+_AS_PICTURE = "\ufe0f"  # phones write it after emojis that used to be letters of a font
 _SCRIPTS = tuple(
     ("".join(filter(str.isalpha, map(chr, range(ord(first), ord(last) + 1)))), most)
     for first, last, most in (
@@ -370,7 +370,7 @@ def _if_plain(token: str, change: Callable[[str], str]) -> str:
 
 def _capitalise(token: str) -> str:
     first = next((i for i, character in enumerate(token) if character.isalpha()), None)
-    if first is None:  # ², ½ and Ⅷ are parts of words, too
+    if first is None:  # ², ½ and Ⅷ are parts of words too
         return token
     capital = token[first].upper()  # of ß it would be two letters
     return token[:first] + (capital if len(capital) == 1 else token[first]) + token[first + 1 :]

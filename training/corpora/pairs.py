@@ -79,7 +79,7 @@ class CleaningReport:
 
     @classmethod
     def from_dict(cls, tree: dict[str, Any]) -> CleaningReport:
-        """The report that `to_dict` was made of."""
+        """The report from which `to_dict` was made."""
         corpora = [
             CorpusReport(
                 corpus["name"], corpus["pairs"], Counter(corpus["dropped"]), corpus["first_line"]

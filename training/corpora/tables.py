@@ -89,11 +89,11 @@ def _iterate_tsv(
 
 
 def _iterate_parquet(path: Path, columns: tuple[Column, Column] | None) -> Iterator[Pair]:
-    # A third of a second that only those who read Parquet pay.
+    # The import takes a third of a second, which only readers of Parquet should pay.
     import pyarrow
     from pyarrow import parquet
 
-    names = [str(column) for column in columns or ()]  # sections lets none of them be missing
+    names = [str(column) for column in columns or ()]  # `sections` checks that none is missing
     try:
         file = parquet.ParquetFile(path)
         schema = file.schema_arrow

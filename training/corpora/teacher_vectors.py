@@ -39,7 +39,7 @@ class TeacherVectors:
                 return cls(file["hashes"], file["vectors"])
         except (OSError, EOFError, TypeError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise CorpusError(
-                f"{path}: no file of a teacher's vectors ({error}); make one with `python -m "
+                f"{path}: not a file of a teacher's vectors ({error}); make one with `python -m "
                 "macaron vectors TEACHER TEXTS OUT.npz`"
             ) from error
 

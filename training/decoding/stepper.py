@@ -49,7 +49,7 @@ class TorchStepper:
 
     @property
     def most_states(self) -> int | None:
-        """Eager execution gains from every row."""
+        """None: eager execution gains from every further row."""
         return None
 
     @property
@@ -142,7 +142,7 @@ class TorchStepper:
         )
 
     def bind(self, state: TorchState, beams: BeamArrays) -> None:
-        """Every step goes through NumPy."""
+        """Bind nothing: every step goes through NumPy."""
 
     def repack(self, state: TorchState, repack: Repack) -> None:
         """Keep the given rows and slots."""

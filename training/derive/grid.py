@@ -79,7 +79,7 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """Name of its folder."""
+        """Name of the trial's folder."""
         return f"lr{self.rate:g}-epochs{self.epochs}-batch{self.batch}-seed{self.seed}"
 
 

@@ -1,4 +1,4 @@
-"""Makes a shallower model of a trained one by keeping some of its layers (Fan et al. 2019,
+"""Makes a shallower model from a trained one by keeping some of its layers (Fan et al. 2019,
 "Reducing Transformer Depth on Demand with Structured Dropout", section 3).
 """
 
@@ -146,12 +146,12 @@ def _check(
 ) -> None:
     if not keep and not depths:
         raise ConfigError(
-            "prune needs to know what stays: give --encoder-layers, --decoder-layers, "
+            "prune needs to know which layers stay: give --encoder-layers, --decoder-layers, "
             "--keep-encoder or --keep-decoder"
         )
     if isinstance(model, TransformerConfig) and model.share_layers:
         raise ConfigError(
-            "share_layers: true has one layer for all steps, of which none can be pruned; train "
+            "share_layers: true has one layer for all steps, which cannot be pruned; train "
             "with fewer num_encoder_layers or num_decoder_layers instead"
         )
     if isinstance(model, LanguageModelConfig) and model.attention != "full":
@@ -174,7 +174,7 @@ def _check(
             )
     if method == "learnt" and not model.learns_layerdrop:
         raise ConfigError(
-            "--method learnt goes by what each layer has learnt, and this run was trained with "
+            "--method learnt needs a rate of each layer, and this run was trained with "
             "model.learns_layerdrop: false; use every_other or search"
         )
 

@@ -21,7 +21,8 @@ from training.runs.log import lowest_validation_loss
 
 @dataclass(frozen=True)
 class Probe:
-    """Size of a base model; validation losses (nats a label) of it, a layer more, a width more."""
+    """Size of a base model, and the validation losses of it, of a deeper and of a wider one, in
+    nats per label."""
 
     depth: int
     width: float

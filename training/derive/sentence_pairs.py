@@ -67,8 +67,8 @@ def make_pairs(
     """
     if not isinstance(recipe, TranslationRecipe):
         raise ConfigError(
-            f"pairs are made of parallel text, and {recipe.name} is no recipe of translation; name "
-            "one whose data.train lists parallel files"
+            f"pairs are made of parallel text, and {recipe.name} is not a recipe of translation; "
+            "name one whose data.train lists parallel files"
         )
     if not out.name.endswith(_SUFFIXES):
         raise ConfigError(f"OUT must end in {' or '.join(_SUFFIXES)}, got {out}")
@@ -101,7 +101,7 @@ def make_pairs(
 
 
 class _Pairs:
-    """Pairs, each once in whichever order."""
+    """A collection of pairs; a pair and its reverse count as the same."""
 
     def __init__(self, held: set[str]) -> None:
         self._held, self._seen = held, set[tuple[str, ...]]()

@@ -45,8 +45,8 @@ def as_bundle(teacher: Path, out: Path) -> Iterator[Path]:
         done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
         if done.returncode:
             raise ConfigError(
-                f"{teacher}: cannot be made a bundle; the lines above say why: mend that, or make "
-                "one with `python -m macaron export bundle RUN BUNDLE` and name it"
+                f"{teacher}: no bundle can be made of it; the lines above say why: fix that, or "
+                "make one with `python -m macaron export bundle RUN BUNDLE` and name it"
             )
     yield bundle
     shutil.rmtree(bundle)

@@ -67,7 +67,7 @@ def make_vectors(
     found = {" ".join(line.split()): None for path in files for line in iterate_lines(path)}
     texts = sorted(filter(None, found), key=lambda text: (len(text), text))
     if not texts:
-        raise CorpusError(f"{', '.join(map(str, files))}: no text is in there")
+        raise CorpusError(f"{', '.join(map(str, files))}: these files hold no text")
     own = teacher(texts[:1]).shape[1]
     width = width or (own if like is None else like(texts[:1]).shape[1])
     if not 1 <= width <= own:

@@ -64,7 +64,7 @@ class TrainingRanks:
         return ranks
 
     def leave(self) -> None:
-        """Part from the others, and end the threads that heard them; nothing may be asked of them
+        """Leave the group of processes and end its threads; no method may communicate
         afterwards."""
         if self.size > 1 and dist.is_initialized():
             dist.destroy_process_group()
@@ -98,7 +98,7 @@ class TrainingRanks:
             self.wait()
 
     def wait(self) -> None:
-        """Return when all have come here."""
+        """Return when all processes have called this."""
         self.sum([0.0])
 
     def sum(self, values: list[float]) -> list[float]:

@@ -23,7 +23,7 @@ _SECONDS = 0.5
 
 @functools.cache
 def matrix_speed(device: torch.device, dtype: torch.dtype) -> float:
-    """Floating-point operations a second of square matrix products, the best of several.
+    """Floating-point operations per second of square matrix products, the best of several.
 
     The size grows until a product takes long enough for the machine to reach full speed. It is
     measured once in a process, for half a second.

@@ -69,7 +69,7 @@ def train(
     the recipe cannot be followed.
     """
     ranks = ranks or TrainingRanks()
-    # A mistake in the recipe should show before the work. Rank 0 alone reports it: if it ends here,
+    # A mistake in the recipe should show before the work. Only rank 0 reports it: if it ends here,
     # the others find it lost.
     with ranks.first_alone():
         find_device(ranks.device(recipe.loop.device))
@@ -179,7 +179,7 @@ class Trainer:
         reporter.advance()
 
     def _matrix_seconds(self, batches: list[Any]) -> float | None:
-        """Seconds a label at matrix speed; None if there is too little memory to measure it."""
+        """Seconds per label at matrix speed; None if there is too little memory to measure it."""
         own = self.gradient.parts(self.ranks.share_of(batches))
         bf16 = self.recipe.loop.bf16
         try:
@@ -304,8 +304,8 @@ class Trainer:
                 if folder == checkpoints[0]:
                     place = best if folder == best else folder.parent
                     raise BrokenCheckpointError(
-                        f"{error}; there is no other to go on from: delete {place}, then the run "
-                        "goes on from what else it holds, or begins anew"
+                        f"{error}; there is no other to continue from: delete {place}; the run "
+                        "then continues from another checkpoint, or starts again"
                     ) from error
                 logger.warning("%s; the checkpoint before it is used instead", error)
 

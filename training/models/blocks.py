@@ -101,7 +101,7 @@ class Layer(nn.Module):
             "source_attention": source_attention,
             "first_ffn": partial(feed_forward, activation=config.first_activation),
         }
-        # What a block has more than the standard one comes last: a saved optimiser counts.
+        # Sublayers that the standard block lacks come last: a saved optimiser goes by the order.
         for names in ([n for n in STANDARD if n in order], [n for n in order if n not in STANDARD]):
             for name in names:
                 self.add_module(name, makers.get(name, feed_forward)(config))
@@ -184,7 +184,7 @@ class DecoderLayer(CausalLayer):
         super().__init__(config, order, partial(mixing, side="decoder"))
 
     def project_source(self, memory_BSD: Tensor) -> KeyValue:
-        """Keys and values of the source attention, computed once a sentence."""
+        """Keys and values of the source attention, computed once per sentence."""
         return self.source_attention.project(memory_BSD)
 
 

@@ -34,7 +34,7 @@ class StepNeeds:
     """Number of nearest ancestors that are read: W."""
     recurrent: bool = False
     """Whether a state is computed from its parent's. Then no call may contain a position and its
-    parent, so given tokens are read one a call."""
+    parent, so given tokens are read one per call."""
     slot_positions: bool = False
     """Whether the positions of the tokens in the cache slots are read."""
 

@@ -42,7 +42,7 @@ _SCRIPTS: dict[str, tuple[str, ...]] = {
     "zh": ("cjk",),
 }
 # UTF-8 read as Latin-1 or Windows-1252 leaves a capital A with tilde or circumflex before a
-# character of the range 0x80 to 0xBF; U+FFFD marks what a decoder could not read.
+# character of the range 0x80 to 0xBF; U+FFFD marks bytes that a decoder could not read.
 _MOJIBAKE = re.compile("[\u00c3\u00c2][\u0080-\u00bf]|\u00e2\u20ac|\ufffd")
 # 1.234.567 and 1,234,567: groups of three after a separator (of spaces, only those without a break)
 _NUMBER = re.compile(r"\d{1,3}(?:[.,'’\u00a0\u202f]\d{3})+(?!\d)|\d+")

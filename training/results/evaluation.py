@@ -65,8 +65,7 @@ def evaluate(
     scores of `PAPER_BLEU` that `bleu` names. Under "analysis" are those of `ANALYSES` that
     `analyses` names and, if domains are named, the scores of each. `output` receives the
     translations in input order. Raises a TrainingError if a file cannot be used, and, before any
-    work, for an unknown analysis, and if `output` exists and `force` is not given, or is one of the
-    files that are read.
+    work, for an unknown analysis or an `output` that exists without `force` or is read.
     """
     options = _checked(beam_size, analyses, bleu)
     if output is not None:
@@ -173,7 +172,7 @@ def _checked(beam_size: int, analyses: Collection[str], bleu: Collection[str]) -
         unknown = [name for name in names if name not in known]
         if unknown:
             raise ConfigError(
-                f"{option} must be names of {list(known)} with commas between, got {unknown[0]!r}"
+                f"{option} must be names of {list(known)} separated by commas, got {unknown[0]!r}"
             )
     try:
         return SearchOptions(beam_size=beam_size)

@@ -66,7 +66,7 @@ def evaluate_text(
     if not tokens:
         raise CorpusError(f"{text}: too short, no token can be scored; give a longer text")
     loss = score_windows(trained.model, windows) / tokens
-    # Columns leave out what does not fill them: their mean stands for the whole text.
+    # Columns leave out the rest that does not fill them: their mean stands for the whole text.
     text_tokens = tokens if protocol != "bptt" else sum(len(ids) + 1 for ids in documents)
     return {
         "checkpoint": str(trained.checkpoint),
@@ -129,7 +129,7 @@ def score_windows(model: CausalLanguageModel, windows: list[Window]) -> float:
     total = 0.0
     for batch in _batches(windows):
         width = max(len(window.tokens) for window in batch) - 1
-        # Causal attention: what pads a row on the right changes nothing before it.
+        # Causal attention: padding on the right of a row changes nothing before it.
         inputs_BT = np.full((len(batch), width), EOS_ID, dtype=np.int64)
         labels_BT = np.full((len(batch), width), _IGNORED, dtype=np.int64)
         for row, (tokens, scored) in enumerate(batch):

@@ -1,4 +1,4 @@
-"""Atomic checkpoints: safetensors for tensors, JSON for the rest, one folder a step."""
+"""Atomic checkpoints: safetensors for tensors, JSON for the rest, one folder per step."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def remove(path: Path) -> None:
 def cannot_write(path: Path, error: Exception) -> StorageError:
     """The message of a failed write."""
     return StorageError(
-        f"{path}: cannot be written: {reason_of(error)}; what was saved before is whole: make room "
-        "or give access, then the same command goes on"
+        f"{path}: cannot be written: {reason_of(error)}; earlier files are intact: make room or "
+        "give access, then run the same command again"
     )
 
 
@@ -288,7 +288,7 @@ def _replace_folder(temporary: Path, folder: Path) -> None:
         os.fsync(handle)
         os.close(handle)
     # A folder that holds files cannot be replaced by one rename, so a kill between the two leaves
-    # the old one under another name, from where `recover_checkpoint` fetches it.
+    # the old one under another name, from which `recover_checkpoint` restores it.
     shutil.rmtree(_replaced(folder), ignore_errors=True)
     if folder.exists():
         os.replace(folder, _replaced(folder))

@@ -1,16 +1,16 @@
-"""A run folder: what lies where in it, whose it is, and the model it holds.
+"""A run folder: its files, the run that it belongs to, and the model that it holds.
 
 RUN/config.yaml              the resolved recipe
-RUN/corpus_report.json       what cleaning dropped, and why
-RUN/tokenizer.model          the SentencePiece model; vocab.txt in its place: a word list;
-                             tokenizer.json: an encoder's pieces
-RUN/validation.txt           validation text of a language model or an encoder, a line a document
+RUN/corpus_report.json       the report of cleaning: what was dropped, and why
+RUN/tokenizer.model          the SentencePiece model; in its place vocab.txt for a word list, or
+                             tokenizer.json for an encoder's pieces
+RUN/validation.txt           validation text of a language model or an encoder, a document per line
 RUN/validation.tsv           validation lines of a fitted encoder: texts and label
-RUN/results.json             what each trial of a grid came to, with the labelled text's columns
-RUN/validation.source        validation text, a line a sentence; validation.target is aligned to it,
-                             and with several directions validation.languages
-RUN/metrics.jsonl            a JSON record a line; tensorboard/ holds the same figures
-RUN/report.html, .png        the curves, where `training report` was asked for them
+RUN/results.json             the results of all trials of a grid, with the labelled text's columns
+RUN/validation.source        validation text, one sentence per line; validation.target is aligned
+                             to it, and with several directions validation.languages
+RUN/metrics.jsonl            one JSON record per line; tensorboard/ holds the same figures
+RUN/report.html, .png        the curves, if `training report` has drawn them
 RUN/checkpoints/step_*       the last checkpoints
 RUN/best, RUN/averaged       the checkpoint of the best validation, the mean of several
 """
@@ -129,8 +129,8 @@ def _read_config(path: Path) -> Recipe:
     except ConfigError as error:
         where = "" if str(path) in str(error) else f"{path}: "
         raise CheckpointError(
-            f"{where}{error}; delete it, then the recipe of the last checkpoint counts, and "
-            "without one that of the command"
+            f"{where}{error}; delete it; then the recipe of the last checkpoint is used, or "
+            "that of the command if there is none"
         ) from error
 
 
@@ -241,9 +241,9 @@ def find_device(name: str) -> torch.device:
     # Both are read at the first use of memory.
     os.environ.setdefault(_HUGE_PAGES, "1")  # each step takes fresh pages: few large ones
     if name.startswith("cuda"):
-        # Batches are of many sizes: segments of fixed ones would soon fit none.
+        # Batches have many sizes: memory segments of fixed sizes would soon fit none of them.
         os.environ.setdefault(_ALLOCATOR, "expandable_segments:True")
-        # cuDNN's attention plans anew for each size, which takes longer than the update.
+        # cuDNN's attention plans again for each size, which takes longer than the update.
         torch.backends.cuda.enable_cudnn_sdp(False)
     try:
         device = torch.device(name)

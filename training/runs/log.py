@@ -1,4 +1,4 @@
-"""Metrics of a run: a JSON line a record."""
+"""Metrics of a run: one line of JSON per record."""
 
 from __future__ import annotations
 

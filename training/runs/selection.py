@@ -76,7 +76,7 @@ def best_checkpoints(run: Path, count: int, by: str) -> list[Path]:
     best = rank_checkpoints(run, by)[:count]
     if not best:
         raise CheckpointError(
-            f"{run}: no kept checkpoint has a validation {by} of its own; set loop.keep_best, with "
-            "which every validation has its checkpoint, and train on, or average --last"
+            f"{run}: no kept checkpoint has a validation {by} of its own; set loop.keep_best, "
+            "which saves a checkpoint at every validation, and train further, or average --last"
         )
     return sorted(best)

@@ -136,4 +136,6 @@ def _harmless(kind: type[Tracker]) -> Iterator[None]:
         yield
     except Exception as error:  # a tracker's own, which no list would hold
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        logger.warning("%s fails and gets nothing more of this session: %s", kind.__name__, reason)
+        logger.warning(
+            "%s failed and gets no more figures of this session: %s", kind.__name__, reason
+        )

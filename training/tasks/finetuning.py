@@ -68,7 +68,7 @@ class LabelledBatch:
 
     @property
     def num_labels(self) -> int:
-        """Lines."""
+        """Number of lines."""
         return len(self.targets_B)
 
     def to(self, device: torch.device) -> LabelledBatch:
@@ -100,7 +100,8 @@ class LineReader:
         self._data, self._tokenizer, self._teacher = data, tokenizer, teacher
 
     def examples(self, path: Path, lines: Sequence[LabelledLine]) -> list[Example]:
-        """Raises CorpusError, with the line of `path`, for a label that training has not."""
+        """The examples of lines; raises CorpusError, with the line of `path`, for a label that does
+        not occur in training."""
         wanted = targets(path, lines, self._data)
         return [
             Example(self.inputs(line.texts), target, own_or_pairs(self._teacher, line.texts))
@@ -184,7 +185,7 @@ class LabelledData:
         return collate_examples(_lines(batch)).to(device)
 
     def loss(self, model: TextModel, batch: LabelledBatch, smoothing: float) -> Tensor:
-        """Summed over the lines."""
+        """The loss of a batch, summed over its lines."""
         found = [model.read_packed(*texts.inputs) for texts in batch.texts]
         loss = _loss(self.recipe.data, found, batch.targets_B, smoothing)
         for vectors_BD, taught_BD in zip(found, batch.taught, strict=False):  # or nothing is taught
@@ -378,16 +379,16 @@ def prepare_labelled(recipe: FineTuningRecipe, run: Path) -> LabelledData:
 
 
 def _read_teacher(recipe: FineTuningRecipe) -> TeacherVectors | None:
-    """Raises CorpusError if the file cannot be read, ConfigError if it is of another
-    width."""
+    """The teacher's vectors of a recipe, if it names any. Raises CorpusError if the file cannot be
+    read, ConfigError if its width is not the model's."""
     if recipe.data.teacher_vectors is None:
         return None
     path = expand(recipe.data.teacher_vectors)
     teacher = TeacherVectors.read(path)
     if teacher.width != recipe.model.model_dim:
         raise ConfigError(
-            f"data.teacher_vectors: those of {path} have {teacher.width} numbers, the model's have "
-            f"{recipe.model.model_dim}; make the file with --width {recipe.model.model_dim}"
+            f"data.teacher_vectors: vectors of {path} have {teacher.width} numbers, the model's "
+            f"have {recipe.model.model_dim}; make the file with --width {recipe.model.model_dim}"
         )
     return teacher
 

@@ -103,7 +103,7 @@ class PretrainingData:
         return self.validation.digest
 
     def write(self, run: Path) -> None:
-        """Write the report of cleaning and the cleaned validation text, a line a document."""
+        """Write the report of cleaning and the cleaned validation text, one document per line."""
         write_atomically(run / REPORT_FILE, json.dumps(self.report, indent=1).encode() + b"\n")
         text = "".join(f"{' '.join(lines)}\n" for lines in self.validation_documents)
         write_atomically(run / VALIDATION_TEXT, text.encode())
@@ -260,8 +260,8 @@ def _corpus(
     encoded = [lines for lines in ([ids for ids in lines if ids] for lines in encoded) if lines]
     if data.next_sentence and len(encoded) < 2:
         raise CorpusError(
-            f"{name}: has {len(encoded)} documents, of which a second part that does not follow "
-            "comes from another one: divide documents by blank lines, or set "
+            f"{name}: has {len(encoded)} documents, but a second part that does not follow comes "
+            "from another document: divide documents by blank lines, or set "
             "data.next_sentence=false"
         )
     corpus = DocumentCorpus(

@@ -56,7 +56,7 @@ class Task(Protocol):
         ...
 
     def loss(self, model: Any, batch: Any, smoothing: float) -> Tensor:
-        """Sum over the labels of a collated batch."""
+        """The loss of a collated batch, summed over its labels."""
         ...
 
     def validate(self, model: Any) -> dict[str, float | str]:

@@ -76,7 +76,7 @@ class UnigramSampler(_Sampler):
     """Draws segmentations of a unigram model with probability proportional to P(pieces)^alpha.
 
     All segmentations are drawn from: forward filtering, backward sampling over the lattice (Kudo
-    2018, section 3.2, with l unlimited), which is built once a word.
+    2018, section 3.2, with l unlimited), which is built once per word.
     """
 
     def __init__(self, tokenizer: Tokenizer, alpha: float) -> None:

@@ -20,6 +20,6 @@ def write_vocabulary(texts: Iterable[str], path: Path) -> None:
     words = sorted(counts.keys() - {UNK, EOS}, key=lambda word: (-counts[word], word))
     if len(words) < 2:
         raise ConfigError(f"a vocabulary needs two words at least, the text has {len(words)}")
-    # Where other vocabularies have padding and bos, the two words whose loss would matter least.
+    # Other vocabularies have padding and bos here: so the two words whose loss matters least.
     types = [words.pop(), UNK, words.pop(), EOS, *words]
     write_atomically(path, "".join(f"{type_}\n" for type_ in types).encode())

@@ -181,8 +181,12 @@ def test_evaluate_takes_a_checkpoint_folder(
         ("", ["--beam-size", "0"], "beam_size must be"),
         ("", ["--beam-size", "10000"], "beam_size must be"),
         ("", ["--device", "abacus"], "device 'abacus'"),
-        ("", ["--analysis", "length,size"], "['length', 'position', 'frequency'] with commas"),
-        ("", ["--analysis", ""], "with commas between, got ''"),
+        (
+            "",
+            ["--analysis", "length,size"],
+            "['length', 'position', 'frequency'] separated by commas",
+        ),
+        ("", ["--analysis", ""], "separated by commas, got ''"),
     ],
 )
 def test_evaluate_refuses_in_one_line(

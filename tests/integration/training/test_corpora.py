@@ -113,7 +113,7 @@ def test_tags_are_refused_where_they_are_text_or_no_piece(
     assert main(["tokenizer", str(recipe), "--run", str(tmp_path / "plain")]) == 0
     model = f"tokenizer.file={tmp_path}/plain/tokenizer.model"
     error = refusal(capsys, *run, train_on(plain, f"{tsv}, tag: <web>"), model)
-    assert "the tag '<web>' of data.train is no piece of the run's vocabulary" in error
+    assert "the tag '<web>' of data.train is not a piece of the run's vocabulary" in error
     assert "without tokenizer.file" in error
     with (tmp_path / "b.tsv").open("a") as file:
         file.write("the tag <web>\tdas <web>\n")

@@ -295,7 +295,7 @@ def test_labels_that_training_never_saw_are_reported(
     task = str(folder / "classes.tsv")
     message = refusal(capsys, "finetune", str(folder / "bert"), task, "--dev", str(dev),
                       "--run", str(tmp_path / "run"))  # fmt: skip
-    assert f"{dev}:2: the label 'weight' is none of the 3 that training has" in message
+    assert f"{dev}:2: the label 'weight' is not one of the 3 in training" in message
     assert not list(tmp_path.rglob("*.safetensors"))
 
 
@@ -345,7 +345,7 @@ def test_a_metric_without_positives_is_reported(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--lr", "fast"], "--lr must be numbers with commas between, got 'fast'"),
+        (["--lr", "fast"], "--lr must be numbers separated by commas, got 'fast'"),
         (["--epochs", "0"], "--epochs must be numbers above 0, got '0'"),
         (["--kind", "double"], "--kind must be one of single, pair, regression, contrastive"),
         (["--metric", "pearson"], "loop.best_by of this model must be 'loss' or 'accuracy'"),

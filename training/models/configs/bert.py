@@ -94,12 +94,12 @@ class BertConfig(ModelConfig):
         self._check_positions()
         if self.embedding_norm and self.norm != "pre":
             raise ConfigError(
-                f"embedding_norm: true is of norm: pre, got norm: {self.norm}, which has one anyway"
+                f"embedding_norm: true needs norm: pre, got norm: {self.norm}, which has one anyway"
             )
         if self.norm_type == "scale" and not self.norm_affine:
             raise ConfigError(
-                "norm_affine: false needs norm_type 'layer' or 'rms', got 'scale', whose one gain "
-                "is all of it; change one of them"
+                "norm_affine: false needs norm_type 'layer' or 'rms', got 'scale', which has only "
+                "one gain; change one of them"
             )
 
     def _check_positions(self) -> None:
@@ -113,7 +113,7 @@ class BertConfig(ModelConfig):
             raise ConfigError(f"relative_buckets must be even, got {self.relative_buckets}")
         if self.relative_buckets and self.positions == "relative":
             raise ConfigError(
-                "relative_buckets has no place beside positions: relative, got "
+                "relative_buckets cannot be combined with positions: relative, got "
                 f"{self.relative_buckets}; set one of them"
             )
         if not all(window >= 0 for window in self.layer_windows):

@@ -127,7 +127,7 @@ class LanguageModelConfig(ModelConfig):
             raise ConfigError(f"output_dropout must be in [0, 1), got {self.output_dropout}")
         if self.block == "parallel" and self.norm in ("post", "none"):
             raise ConfigError(
-                "block: parallel adds up what sublayers make of normalised inputs and needs norm: "
+                "block: parallel adds up sublayers of normalised inputs and needs norm: "
                 f"pre, output or sandwich, got norm: {self.norm}"
             )
         for name in ("attention_soft_cap", "logit_soft_cap"):
@@ -137,7 +137,7 @@ class LanguageModelConfig(ModelConfig):
             self.attention_soft_cap or self.query_key_norm != "none"
         ):
             raise ConfigError(
-                "positions: relative has no place for attention_soft_cap or query_key_norm, got "
+                "positions: relative does not support attention_soft_cap or query_key_norm, got "
                 f"{self.attention_soft_cap} and {self.query_key_norm}; use positions: rotary"
             )
         self._check_windows()
@@ -158,8 +158,8 @@ class LanguageModelConfig(ModelConfig):
         """Raise ConfigError for layer windows that do not apply or are out of range."""
         if bool(self.layer_windows) != (self.attention == "windows"):
             raise ConfigError(
-                "layer_windows must have a window for each layer, or some by turns, for attention: "
-                f"windows and none for others, got {list(self.layer_windows)} for "
+                "layer_windows must have a window for each layer, or a cycle of them, for "
+                f"attention: windows and none for others, got {list(self.layer_windows)} for "
                 f"{self.attention!r}"
             )
         if any(window < 0 for window in self.layer_windows):
@@ -170,7 +170,7 @@ class LanguageModelConfig(ModelConfig):
         for name in ("rotary_dim", "rotary_layers", "window_rotary_base", "rotary_factors"):
             if getattr(self, name) and self.positions != "rotary":
                 raise ConfigError(
-                    f"{name} is of positions: rotary, got positions: {self.positions}; leave it out"
+                    f"{name} needs positions: rotary, got positions: {self.positions}; leave it out"
                 )
         if self.rotary_dim % 2 or not 0 <= self.rotary_dim <= self.head_width:
             raise ConfigError(
@@ -199,7 +199,7 @@ class LanguageModelConfig(ModelConfig):
             return
         if self.positions != "rotary":
             raise ConfigError(
-                f"rotary_scaling: {self.rotary_scaling} is of positions: rotary, got positions: "
+                f"rotary_scaling: {self.rotary_scaling} needs positions: rotary, got positions: "
                 f"{self.positions}; set rotary_scaling: none"
             )
         if not self.rotary_factor >= 1.0:
@@ -223,7 +223,7 @@ class LanguageModelConfig(ModelConfig):
             )
         if self.kv_heads != self.num_heads and self.positions == "relative":
             raise ConfigError(
-                "positions: relative has no place for grouped queries, got num_kv_heads: "
+                "positions: relative does not support grouped queries, got num_kv_heads: "
                 f"{self.num_kv_heads}; use positions: rotary"
             )
         self._check_fix_norm(self.tie_embeddings)

@@ -22,8 +22,8 @@ _BaselineT = TypeVar("_BaselineT", TransformerConfig, BertConfig)
 
 def _convolution(mixing: str) -> Callable[[TransformerConfig], TransformerConfig]:
     """The baseline with convolutions on both sides. With six layers it is the authors' setting: one
-    more encoder layer, and no GLU on IWSLT14. With fewer layers, a sublayer with GLU has a quarter
-    of attention's weights less, and these go to the feed-forward."""
+    more encoder layer, and no GLU on IWSLT14. With fewer layers, the
+    feed-forward gets the quarter of attention's weights that a sublayer with GLU does not have."""
 
     def convert(baseline: TransformerConfig) -> TransformerConfig:
         changed = replace(baseline, encoder_mixing=mixing, decoder_mixing=mixing)
@@ -88,7 +88,7 @@ def _universal(baseline: TransformerConfig, model_dim: int, num_heads: int) -> T
 
 _SMALL = TransformerConfig()
 _TINY = replace(_SMALL, model_dim=128, ffn_dim=512, vocab_size=4000)
-# A step of decoding runs the decoder alone: layers cost less in the encoder (Kasai et al. 2021).
+# A step of decoding runs only the decoder: layers cost less in the encoder (Kasai et al. 2021).
 _SMALL_6_2 = replace(_SMALL, num_encoder_layers=6, num_decoder_layers=2)
 _SMALL_12_1 = replace(_SMALL, num_encoder_layers=12, num_decoder_layers=1)
 _IWSLT_SMALL = TransformerConfig(

@@ -152,7 +152,7 @@ class TransformerConfig(ModelConfig):
         ):
             raise ConfigError(
                 "attention_soft_cap needs encoder_mixing and decoder_mixing: attention, and "
-                f"positions that are no part of scores, got {sorted(mixings)} and positions: "
+                f"positions that are not part of scores, got {sorted(mixings)} and positions: "
                 f"{self.positions}; set attention_soft_cap: 0"
             )
 

@@ -71,7 +71,7 @@ class CausalLanguageModel(DecodingNetwork):
         if config.positions == "learnt":
             self.positions = nn.Embedding(config.max_positions, config.model_dim)
             nn.init.normal_(self.positions.weight, std=config.model_dim**-0.5)
-        # Post-norm has one here, as the authors' code has where its norms are on.
+        # Post-norm has one here, as in the authors' code with norms switched on.
         self.embedding_norm = make_norm(config, "post")
         self.offsets = layer_offsets(config)
         self.layers = Stack(
@@ -151,7 +151,7 @@ class CausalLanguageModel(DecodingNetwork):
     ) -> Tensor:
         x_BQD = self.embedding(token_ids_BQ, positions_BQ)
         if self.positions is not None:
-            # What fills up a chunk may stand behind the last position; nothing sees it.
+            # The padding of a chunk may be after the last position; nothing sees it.
             x_BQD = x_BQD + self.positions(positions_BQ.clamp(max=self.config.max_positions - 1))
         x_BQD = self.embedding_norm(x_BQD)
         each = [(context,) for context in contexts]

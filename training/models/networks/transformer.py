@@ -49,7 +49,7 @@ class Transformer(TranslationModel):
     def __init__(self, config: TransformerConfig, block: Block) -> None:
         super().__init__()
         self.config: TransformerConfig = config
-        # Where layers are shared, each step adds the positions anew.
+        # If layers are shared, each step adds the positions again.
         positions = "none" if config.share_layers else config.positions
         of_encoder = config.of_encoder()
         self.embedding = TokenEmbedding(config, positions)

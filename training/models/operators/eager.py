@@ -14,7 +14,7 @@ from training.models.dropout import KEEP_ALL, WeightDropout
 
 
 def tensor_scatter(cache: Tensor, new: Tensor, write_index_B: Tensor) -> Tensor:
-    """The cache [B,C,D] or [B,H,C,E] with Q new rows a sentence from slot `write_index` on."""
+    """The cache [B,C,D] or [B,H,C,E] with Q new rows per sentence from slot `write_index` on."""
     slots_BQ = write_index_B[:, None] + torch.arange(new.shape[-2], device=new.device)
     index = slots_BQ.reshape(len(cache), *[1] * (cache.dim() - 3), -1, 1).expand_as(new)
     return cache.scatter(-2, index, new.to(cache.dtype))

@@ -251,7 +251,7 @@ class SelfAttention(nn.Module):
                 mask=mask,
                 causal=causal,
                 dropout=WeightDropout(dropout, rows_sharing_dropout),
-                # What unpacks texts keeps the factor out of the weights, turned or not, and the
+                # Unpacking keeps the factor out of the weights, turned or not, and the
                 # kernel that unpacks them itself takes it.
                 scales_queries=packed or self.rotary is None,
             )

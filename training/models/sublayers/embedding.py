@@ -169,7 +169,7 @@ class SideEmbedding(nn.Module):
     def forward(self, x_BTD: Tensor, positions_BT: Tensor) -> Tensor:
         """Embedded tokens [B,T,D] and their positions, [B,T] or [1,T], to [B,T,D]."""
         if self.positions is not None:
-            # What fills batches up may stand behind the table.
+            # The padding of a batch may be after the end of the table.
             last = self.positions.num_embeddings - 1
             x_BTD = x_BTD + self.positions(positions_BT.clamp(max=last))
         return self.norm(x_BTD)

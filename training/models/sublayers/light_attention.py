@@ -174,7 +174,7 @@ def _banded(
     offset_MW = place[window - 1 :, None] - place
     hidden_MW = (offset_MW < 0) | (offset_MW >= window)
     hidden_NMW = hidden_MW.repeat(scores_BHNMW.shape[2], 1, 1)
-    hidden_NMW[0, :, : window - 1] = True  # nothing stands before the first block
+    hidden_NMW[0, :, : window - 1] = True  # there is nothing before the first block
     scores_BHNMW = scores_BHNMW.masked_fill(hidden_NMW, -torch.inf)
     out = _probabilities(scores_BHNMW, value_BTHE, dropout) @ windows(value_BTHE)
     return out.permute(0, 2, 3, 1, 4).flatten(1, 2)[:, :length]

@@ -16,7 +16,7 @@ from training.models.configs.language_model import LanguageModelConfig
 from training.models.operators import split_heads
 
 _WHOLE_VECTORS = 16
-"""Number of angles that are computed together: ONNX Runtime would compute the sines after the last
+"""Angles are padded to a multiple of this number. ONNX Runtime computes the sines after the last
 whole vector in another way, and which rows these are depends on the batch."""
 
 
@@ -37,7 +37,7 @@ class RotaryPositions(nn.Module):
         width: int = 0,
     ) -> None:
         """The first feature turns once in 2 pi positions, the last once in nearly 2 pi `base`, or
-        more slowly by the factors `slower`. `kv_heads` defaults to `num_heads`. Only the first
+        more slowly by the factors `slower_F`. `kv_heads` defaults to `num_heads`. Only the first
         `width` features of a head are turned; 0 stands for all."""
         super().__init__()
         self.width = width

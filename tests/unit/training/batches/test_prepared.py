@@ -132,7 +132,7 @@ def test_a_file_that_cannot_be_read_is_made_anew(
     whole = path.read_bytes()
     path.write_bytes(whole[:-100])
     assert read_corpus(load(recipe_file)) == first
-    assert f"{path}: cannot be read and is made anew" in caplog.text
+    assert f"{path}: cannot be read and is made again" in caplog.text
     assert path.read_bytes() == whole
 
 

@@ -107,7 +107,7 @@ def test_a_column_that_is_not_there_is_reported(tmp_path: Path) -> None:
 def test_a_label_that_training_has_not_is_reported_with_its_line(tmp_path: Path) -> None:
     data = LabelledConfig(train="a", labels=("no", "yes"))
     lines = [LabelledLine(1, ("a",), "no"), LabelledLine(7, ("b",), "yess")]
-    message = "dev.tsv:7: the label 'yess' is none of the 2 that training has; did you mean 'yes'"
+    message = "dev.tsv:7: the label 'yess' is not one of the 2 in training; did you mean 'yes'"
     with pytest.raises(CorpusError, match=message):
         targets(Path("dev.tsv"), lines, data)
     scored = LabelledConfig(train="a", kind="regression", score_range=(0.0, 1.0))

@@ -35,11 +35,11 @@ def test_what_is_no_such_file_is_reported(tmp_path: Path, content: bytes | None)
     path = tmp_path / "vectors.npz"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(CorpusError, match=r"no file of a teacher's vectors .* macaron vectors"):
+    with pytest.raises(CorpusError, match=r"not a file of a teacher's vectors .* macaron vectors"):
         TeacherVectors.read(path)
 
 
 def test_an_archive_of_other_arrays_is_reported(tmp_path: Path) -> None:
     np.savez(tmp_path / "vectors.npz", weights=VECTORS)
-    with pytest.raises(CorpusError, match="no file of a teacher's vectors"):
+    with pytest.raises(CorpusError, match="not a file of a teacher's vectors"):
         TeacherVectors.read(tmp_path / "vectors.npz")

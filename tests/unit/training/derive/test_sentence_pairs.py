@@ -108,7 +108,7 @@ def test_what_cannot_be_made_is_refused(recipe: Recipe, tmp_path: Path) -> None:
     out.write_text("mine\n")
     with pytest.raises(ConfigError, match="exists already; give --force"):
         make_pairs(recipe, out, [], force=False)
-    with pytest.raises(ConfigError, match="no recipe of translation"):
+    with pytest.raises(ConfigError, match="not a recipe of translation"):
         make_pairs(load_recipe("bert-small", []), tmp_path / "new.tsv", [], force=False)
 
 

@@ -88,5 +88,5 @@ def test_what_cannot_be_made_is_reported(file: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="exists already; give --force"):
         make_vectors(teacher, [file], out, force=False)
     (tmp_path / "empty.txt").write_text("\n \n")
-    with pytest.raises(CorpusError, match=r"empty\.txt: no text is in there"):
+    with pytest.raises(CorpusError, match=r"empty\.txt: these files hold no text"):
         make_vectors(teacher, [tmp_path / "empty.txt"], out, force=True)

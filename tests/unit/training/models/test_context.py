@@ -105,7 +105,7 @@ def test_for_cuda_states_stay_fp32_and_no_engines_are_built(tmp_path: Path) -> N
     assert CacheSizes(manifest).cache_bytes(3, 16, 10) == 2 * slot_bytes * 3 * 10
     (folder / "tokenizer.model").write_bytes(b"the bytes of a tokenizer")
     write_manifest(folder, manifest)
-    with pytest.raises(ExportError, match=r"no engines are built of a block with caches of its"):
+    with pytest.raises(ExportError, match=r"no engines are built for a block with its own caches"):
         export_engines(folder, tmp_path / "engines")
     assert not (tmp_path / "engines").exists()
 

@@ -82,7 +82,7 @@ def test_a_tracker_that_fails_is_left_out_with_one_warning(
         assert main(command) == 0
     (warning,) = (line for line in caplog.messages if line.startswith("Told"))
     assert warning == (
-        "Told fails and gets nothing more of this session: ConnectionError: no such server"
+        "Told failed and gets no more figures of this session: ConnectionError: no such server"
     )
     assert len(Told.calls) == calls
 

@@ -213,7 +213,9 @@ def test_a_corpus_tag_stands_behind_that_of_the_language(tmp_path: Path) -> None
     assert tokenizer.control_id("<2fr>") not in tokenizer.encode("<2fr> hund")
     assert tokenizer.decode(tokenizer.encode("<2fr> hund")) == "<2fr> hund"
     for tag in ("<2es>", "<web>", "hund"):
-        with pytest.raises(ConfigError, match=f"'{tag}' of a target language is no control piece"):
+        with pytest.raises(
+            ConfigError, match=f"'{tag}' of a target language is not a control piece"
+        ):
             encode_prefix(tokenizer, tag, None)
 
 
