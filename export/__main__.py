@@ -69,9 +69,11 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     calibrate.add_argument("--data", help="name of the text (default: the source's file name)")
 
     checkpoint = verbs.add_parser(
-        "checkpoint", help="take a bundle's weights back, for training to begin with"
+        "checkpoint", help="make a run of a bundle's weights, for training to start from"
     )
-    checkpoint.add_argument("bundle", type=Path, help="one of ours for the CPU, fp32 or int8")
+    checkpoint.add_argument(
+        "bundle", type=Path, help="a bundle of this project for the CPU, fp32 or int8"
+    )
     checkpoint.add_argument("out", type=Path, help="the folder of a run")
     checkpoint.add_argument("--force", action="store_true", help="replace an existing folder")
 
@@ -94,13 +96,13 @@ def _add_engine(engine: argparse.ArgumentParser) -> None:
     engine.add_argument(
         "--library",
         choices=("tensorrt", "tensorrt_rtx"),
-        help="what builds and runs them (default: the first that is installed)",
+        help="library that builds and runs them (default: the first installed one)",
     )
     engine.add_argument(
         "--timing-cache",
         type=Path,
         metavar="FILE",
-        help="what tensorrt has timed, for later builds (default: in the user's cache folder)",
+        help="tensorrt's timings, for later builds (default: in the user's cache folder)",
     )
     engine.add_argument("--force", action="store_true", help="replace an existing bundle")
 
@@ -124,7 +126,7 @@ def _add_form(bundle: argparse.ArgumentParser, precisions: str, default: str) ->
         type=int,
         default=0,
         metavar="N",
-        help="where several models serve a language pair or a task the highest is used (default 0)",
+        help="the highest is used if several models serve a language pair or task (default 0)",
     )
     bundle.add_argument("--force", action="store_true", help="replace an existing bundle")
 
@@ -141,14 +143,14 @@ def _add_import(imported: argparse.ArgumentParser) -> None:
     smallest = "fp32, int8, or auto (default): the smallest of int8, int8 with activations of 16 "
     _add_form(imported, f"{smallest}bits and fp32 that loses little enough", AUTO)
     imported.add_argument(
-        "--family", metavar="NAME", help="what the checkpoint is (default: as it says itself)"
+        "--family", metavar="NAME", help="family of the checkpoint (default: by its config)"
     )
     imported.add_argument(
         "--from", dest="from_", metavar="CODE,...", help="languages that the model reads"
     )
     imported.add_argument("--to", metavar="CODE,...", help="languages that the model writes")
     imported.add_argument(
-        "--licence", metavar="NAME", help="licence of the weights (default: as their card says)"
+        "--licence", metavar="NAME", help="licence of the weights (default: that of their card)"
     )
     imported.add_argument(
         "--text",
@@ -157,18 +159,18 @@ def _add_import(imported: argparse.ArgumentParser) -> None:
         help="text to compare on, to which int8 is fitted (default: built-in sentences, or a "
         "passage for language models, and a scale for each row)",
     )
-    _add_pairs(imported, "source text with its translation to compare on, by BLEU too")
+    _add_pairs(imported, "source text with its translation to compare on, also by BLEU")
     imported.add_argument(
         "--task",
         type=Path,
         metavar="FILE",
-        help="encoders: a table (.tsv, .csv, .jsonl) of two texts and how alike they are or, for a "
+        help="encoders: a table (.tsv, .csv, .jsonl) of two texts and their similarity or, for a "
         "classifier, a text or two and their label; the metric may change by half a point",
     )
     imported.add_argument(
         "--pooling",
         choices=("cls", "mean"),
-        help="encoders: what a text's vector is (default: what the folder says)",
+        help="encoders: how a text's vector is made (default: as the folder says)",
     )
     imported.add_argument(
         "--attribution",
@@ -199,7 +201,7 @@ def _add_texts(bundle: argparse.ArgumentParser) -> None:
 
 
 def _add_pairs(bundle: argparse.ArgumentParser, dev: str) -> None:
-    """Texts with their translations."""
+    """Add the options for texts with their translations."""
     bundle.add_argument("--dev", nargs=2, metavar=("SOURCE", "REFERENCE"), help=dev)
     bundle.add_argument(
         "--test",

@@ -74,7 +74,7 @@ def choose_arithmetic(
     if precision != "int8":
         return Arithmetic(model, model)
     if activations == "row16":
-        # All products have them: what is lost then is the rounding of weights, to which many
+        # All products have them: then the loss is from the rounding of weights, to which many
         # products contribute.
         if fitting.rounds_weights:
             model = rounded_weights(model, lambda: run_batches(model))

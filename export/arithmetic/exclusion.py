@@ -46,7 +46,7 @@ def keep_exact(twin: nn.Module, changes: Changes, limit: float) -> frozenset[byt
     found = changes()
     if not _is_near(found, limit):
         raise ParityError(
-            f"with all products in fp32, too, an int8 bundle would be off by {found.sum():.2g} "
+            f"even with all products in fp32, an int8 bundle would be off by {found.sum():.2g} "
             f"(limit {limit:g}): export with --precision fp32; no bundle was written"
         )
     raise ParityError(

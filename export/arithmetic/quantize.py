@@ -121,7 +121,7 @@ class Products:
 
     @property
     def activations(self) -> Activations:
-        """Their name in a manifest."""
+        """The kind of activations, as named in a manifest."""
         if self.wide:
             return "row16"
         return "row" if self.ranges is None else "static"
@@ -215,6 +215,6 @@ def jittered(twin: ModuleT, seed: int = 0) -> ModuleT:
 
 
 def _quantized_rows(table_VD: Tensor) -> Tensor:
-    """A table as the int8 lowering looks it up: a scale a row."""
+    """A table in the form that the int8 lowering looks up, with one scale per row."""
     quantized, scale = quantize_columns(table_VD.detach().numpy().T)
     return torch.from_numpy((quantized * scale).T.copy())

@@ -111,13 +111,13 @@ def recover_checkpoint(bundle: Path, out: Path, *, force: bool = False) -> Recip
 def _recipe(bundle: Path, manifest: Manifest) -> Recipe:
     if manifest.target != "cpu":
         raise ExportError(
-            f"{bundle}: weights are taken back from bundles with target 'cpu', got "
+            f"{bundle}: weights are recovered from bundles with target 'cpu', got "
             f"{manifest.target!r}; give the bundle for the CPU"
         )
     if "model" not in manifest.recipe:
         raise ExportError(
-            f"{bundle}: its manifest has no recipe of ours; an imported model's weights are in its "
-            "source"
+            f"{bundle}: its manifest has no recipe of this project; an imported model's "
+            "weights are in its source"
         )
     try:
         return recipe_from_dict(manifest.recipe)
@@ -161,7 +161,7 @@ def _places(bundle: Path, manifest: Manifest, network: _Model) -> dict[str, list
             if not places:
                 raise ExportError(
                     f"{bundle}: its graphs do not hold {name} as it was trained; begin with the "
-                    "run that it was made of"
+                    "run that it was made from"
                 )
             found[name] = places
     return found
@@ -223,7 +223,7 @@ def _value(
         if len(constants) == place.of:
             value = (constants[place.index] / place.factor).astype(np.float32)
             return torch.from_numpy(np.ascontiguousarray(value.T if place.transposed else value))
-    raise _other_version(bundle, f"its graphs have other constants in the place of {name}")
+    raise _other_version(bundle, f"its graphs have other constants in place of {name}")
 
 
 def _check_alike(bundle: Path, manifest: Manifest, network: _Model) -> None:
@@ -276,5 +276,5 @@ def _translators_apart(
 def _other_version(bundle: Path, what: str) -> ExportError:
     return ExportError(
         f"{bundle}: {what}, so another version of this program made it; use that version, or begin "
-        "with the run that it was made of"
+        "with the run that it was made from"
     )

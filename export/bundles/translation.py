@@ -140,7 +140,7 @@ class TranslationSubject:
         found |= compare_in_reference(twin, folder, manifest, sources, targets)
         quality: tuple[Quality, ...] = ()
         if self.text.tests:
-            write_manifest(folder, on_cpu(manifest))  # for now: what is scored is a bundle
+            write_manifest(folder, on_cpu(manifest))  # for now: scoring needs a bundle
             quality = translation_figures(folder, self.text.tests)
         return found, quality
 
@@ -160,7 +160,7 @@ class TranslationSubject:
         bundle = OnnxStepper(folder, on_cpu(manifest), default_threads())
         checkpoint = TorchStepper(self.model)
         if arithmetic.twin is self.model:
-            twin, outputs = checkpoint, None  # those that the comparison of logits finds
+            twin, outputs = checkpoint, None  # the comparison of logits finds them
         else:
             twin, outputs = TorchStepper(arithmetic.twin), self.outputs
         parity = measure(checkpoint, twin, bundle, vocabulary, dev, outputs)
@@ -205,7 +205,7 @@ def trained_translation(
     `shortlist` the run's training text is read, from which shortlists are learnt."""
     if shortlist:
         check_shortlist(form.target)
-    # What is wrong with a file should show before the work.
+    # An error in a file should show before the work.
     test_sets = [(test.name, test.read()) for test in texts.tests]
     pair = texts.dev or validation_pair(find_checkpoint(path))
     dev = pair.read()

@@ -63,7 +63,7 @@ def measure_language(
     largest, total, count = 0.0, 0.0, 0
     compared = windows[:LOGIT_WINDOWS]
     for number, window in enumerate(compared):
-        progress.part(number, len(compared) + 5)  # what follows takes about as long as five
+        progress.part(number, len(compared) + 5)  # the rest takes about as long as five
         difference = np.abs(window_logits(twin, window) - step_logits(stepper, window))
         largest = float(np.maximum(largest, difference.max()))  # carries a NaN on
         total, count = total + float(difference.sum()), count + difference.size

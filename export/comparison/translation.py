@@ -265,7 +265,7 @@ class PairedStepper:
 
     @property
     def one_query_first(self) -> bool:
-        """Whether both models can begin with one query a sentence."""
+        """Whether both models can begin with one query per sentence."""
         return all(stepper.one_query_first for stepper in self._both)
 
     @property
@@ -327,7 +327,7 @@ class PairedStepper:
         return wanted
 
     def bind(self, state: tuple[Any, Any], beams: BeamArrays) -> None:
-        """Logits are compared at every step."""
+        """Bind nothing: logits are compared at every step."""
 
     def repack(self, state: tuple[Any, Any], repack: Repack) -> None:
         """Keep the same rows and slots in both states."""

@@ -132,12 +132,12 @@ def _check_form(bundle: Path, manifest: Manifest) -> None:
         )
     if manifest.step is None:
         raise ExportError(
-            f"{bundle}: no engines are built of an encoder; serve this bundle as it is, which "
+            f"{bundle}: no engines are built for an encoder; serve this bundle as it is, which "
             "needs no engines"
         )
     if any(tensor.role == "state" for tensor in manifest.caches):
         raise ExportError(
-            f"{bundle}: no engines are built of a block with caches of its own "
+            f"{bundle}: no engines are built for a block with its own caches "
             f"({manifest.block}); serve this bundle as it is, which needs no engines"
         )
     if manifest.precision == "w8a16":

@@ -93,7 +93,7 @@ def _read(profile: str) -> Mapping[str, list[int]]:
         name, equals, value = part.rpartition("=")
         key = name.strip() if equals else key
         if key not in KEYS or (equals and key in found):
-            wrong = "stands there twice" if key in found else "is no key"
+            wrong = "is given twice" if key in found else "is not a key"
             raise ExportError(f"--profile: {name or part!r} {wrong}; there are {', '.join(KEYS)}")
         most = r"\d+" if key == "capacity" else r"\d+(:\d+)?"
         if not re.fullmatch(most, value.strip()) or (key in found and key != "capacity"):

@@ -153,7 +153,7 @@ def evaluate(model: onnx.ModelProto, outputs: list[str], values: Values) -> Valu
         del part[:]
         part.extend(entries)
     feeds = {value.name: values[value.name] for value in graph.input}
-    with np.errstate(all="ignore"):  # what overflows shows in the result
+    with np.errstate(all="ignore"):  # overflows show in the result
         found = ReferenceEvaluator(model, new_ops=[MatMulNBits]).run(outputs, feeds)
     return dict(zip(outputs, found, strict=True))
 

@@ -1,4 +1,4 @@
-"""Whether a step may have one query a sentence: its bits must not depend on the other queries."""
+"""Whether a step may have one query per sentence: its bits must not depend on the other queries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def name_beams_apart(description: Graph, lowered: onnx.ModelProto) -> Graph:
     for node in lowered.graph.node:
         computed = node.op_type == "MatMul" and constants.isdisjoint(node.input)
         # Values of ancestors may be summed along a middle axis: ONNX Runtime then adds in
-        # another order where there is one query.
+        # another order if there is one query.
         computed = computed or "ancestors" in node.input
         if node.op_type not in functions and (computed or node.op_type in _ALL_QUERIES):
             return description.model_copy(

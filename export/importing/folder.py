@@ -129,8 +129,8 @@ class Options:
         for name in sorted(self._tree.keys() - self._seen - set(harmless)):
             if not name.startswith("_"):
                 raise ExportError(
-                    f"{self.path}: the option {name!r} ({self._tree[name]!r}) is not known; what "
-                    f"is supported: {', '.join(sorted(self._seen))}"
+                    f"{self.path}: the option {name!r} ({self._tree[name]!r}) is not known; "
+                    f"supported: {', '.join(sorted(self._seen))}"
                 )
 
 
@@ -226,7 +226,7 @@ def read_weights(folder: Path) -> Weights:
     others = sorted(path.name for path in folder.iterdir() if path.suffix in _OTHERS)
     hint = f", but {', '.join(others)}, in a form that is not read" if others else ""
     raise ExportError(
-        f"{folder}: no weights there: neither {_SAFETENSORS} nor {_PICKLED}{hint}; put one of them "
+        f"{folder}: has no weights, neither {_SAFETENSORS} nor {_PICKLED}{hint}; put one of them "
         "beside the config.json, unpacked"
     )
 
@@ -238,7 +238,7 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for file in sorted(set(map(str, names.values()))):
         if file != Path(file).name:
-            raise ExportError(f"{index}: weight_map names {file!r}, which is no file beside it")
+            raise ExportError(f"{index}: weight_map names {file!r}, which is not a file beside it")
         tensors |= _read_file(index.parent / file)
     return tensors
 
@@ -253,7 +253,7 @@ def _read_file(path: Path) -> dict[str, Tensor]:
     else:
         tensors = read_pickled(path, "save the weights as safetensors")
     if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
-        raise ExportError(f"{path}: must hold tensors by name alone")
+        raise ExportError(f"{path}: must hold only tensors by name")
     return tensors
 
 

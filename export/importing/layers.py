@@ -66,8 +66,8 @@ def drop_sinusoids(
     *,
     before: int = 0,
 ) -> None:
-    """Let go of stored tables of positions, which are computed here; the first `before` rows are
-    padding's. Raises ExportError if they hold something else."""
+    """Drop stored tables of positions, which are computed here; the first `before` rows belong to
+    padding. Raises ExportError if they hold something else."""
     for side in ("encoder", "decoder"):
         table = weights.drop(f"model.{side}.{name}")
         if table is None:

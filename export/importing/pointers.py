@@ -27,5 +27,5 @@ def pointed(path: Path) -> ExportError:
     """The error to raise for a pointer of Git LFS."""
     return ExportError(
         f"{path}: is a pointer of Git LFS, not the file itself; fetch it with `git lfs pull` in "
-        "its folder, or download the checkpoint anew"
+        "its folder, or download the checkpoint again"
     )

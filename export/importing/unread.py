@@ -120,7 +120,7 @@ def _file(source: Path) -> ExportError:
             f"{source}: one file of a checkpoint, which is a folder with {CONFIG} beside its "
             f"weights; import the folder: {folder}"
         )
-    return ExportError(f"{source}: no checkpoint that is known; {_what_is_read()}")
+    return ExportError(f"{source}: not a known checkpoint; {_what_is_read()}")
 
 
 def _folder(source: Path, supported: str) -> ExportError:
@@ -147,7 +147,7 @@ def _folder(source: Path, supported: str) -> ExportError:
         )
     if files == inside and all(_OF_TOKENIZERS.fullmatch(path.name) for path in files):
         return ExportError(
-            f"{source}: holds a tokenizer alone ({', '.join(path.name for path in files[:3])}); "
+            f"{source}: holds only a tokenizer ({', '.join(path.name for path in files[:3])}); "
             f"{CONFIG} and the weights ({' or '.join(WEIGHTS)}) are missing: put them beside it, "
             "or download the whole checkpoint"
         )

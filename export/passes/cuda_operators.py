@@ -68,7 +68,7 @@ def _bound_types(node: NodeProto, types: Mapping[str, str], opset: int) -> dict[
     bound: dict[str, str] = {}
     for names, formals in ((node.input, schema.inputs), (node.output, schema.outputs)):
         for place, name in enumerate(names):
-            formal = formals[min(place, len(formals) - 1)]  # the last may stand for many
+            formal = formals[min(place, len(formals) - 1)]  # the last one may be variadic
             if name:
                 bound[formal.type_str] = types[name]
     return bound

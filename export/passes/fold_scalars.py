@@ -95,7 +95,7 @@ class _Folding:
         return self._producers.get(name) if self._has_one_user(name) else None
 
     def _without_heads(self, name: str) -> str:
-        """[B,Q,D] that was laid out as [B,H,Q,E]; any other value's name is empty."""
+        """The name of the value [B,Q,D] that was laid out as [B,H,Q,E]; empty for other values."""
         transpose = self._producers.get(name)
         if transpose is None or transpose.op_type != "Transpose" or not self._has_one_user(name):
             return ""

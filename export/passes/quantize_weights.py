@@ -19,9 +19,6 @@ def quantize_weights(model: onnx.ModelProto) -> onnx.ModelProto:
         before    Gemm x W b
         after     MatMulNBits x W8 scales -> Add b
 
-    A bias beside the weights would keep the fastest kernels of a GPU from taking the product. What
-    has no whole number of blocks stays as it is.
-
     A bias beside the weights would keep the fastest GPU kernels from computing the product. Weights
     without a whole number of blocks stay unchanged.
     """
@@ -64,7 +61,7 @@ def quantize_weights(model: onnx.ModelProto) -> onnx.ModelProto:
                 helper.make_node("Add", [product, *bias], list(node.output), name=node.output[0])
             )
         if product not in typed:
-            # ONNX knows no types of the operator. A Gemm's rows lie in one axis.
+            # ONNX knows no types of the operator. A Gemm's rows are in one axis.
             shape = [f"{product}_rows", weight.shape[1]] if bias else None
             graph.value_info.append(
                 helper.make_tensor_value_info(product, TensorProto.FLOAT16, shape)

@@ -1,1 +1,1 @@
-"""Texts on which bundles are compared and scored, as a model reads them. It compares nothing."""
+"""Texts on which bundles are compared and scored, as a model reads them. No comparison is here."""

@@ -84,7 +84,9 @@ def _alike(path: Path, lines: Sequence[LabelledLine], tokenizer: EncoderTokenize
 
 def _check_different(path: Path, wanted: Sequence[float]) -> None:
     if len(set(wanted)) < 2:
-        raise ExportError(f"{path}: all lines say the same; give lines of several labels or scores")
+        raise ExportError(
+            f"{path}: all lines have the same label; give lines of several labels or scores"
+        )
 
 
 def read_own_task(

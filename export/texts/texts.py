@@ -105,7 +105,7 @@ def validation_pair(checkpoint: Path) -> TextPair:
 
 @dataclass(frozen=True)
 class DocumentsFile:
-    """A file of a language model's documents, one a line, plain or .gz, under a name."""
+    """A file of a language model's documents, one per line, plain or .gz, under a name."""
 
     name: str
     file: Path
@@ -142,7 +142,7 @@ class Texts:
 
     @property
     def files(self) -> list[Path]:
-        """All files that are named."""
+        """All files that the texts name."""
         pairs = [pair for pair in (self.dev, *self.tests) if pair is not None]
         found = [file for pair in pairs for file in (pair.source, pair.reference)]
         found += [each.file for each in self.test_texts]

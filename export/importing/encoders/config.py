@@ -17,12 +17,12 @@ def encoder_config(tree: dict[str, Any], path: Path) -> BertConfig:
     """The sizes in a `config.json`; raises ExportError for an unknown family."""
     family, options = family_of(tree, path), Options(path, tree)
     for key, wanted in (("position_embedding_type", "absolute"), ("is_decoder", False)):
-        # Of positions a family that has no table of them says what it likes.
+        # Families without a table of positions state arbitrary values here.
         if options.given(key, wanted) != wanted and (key == "is_decoder" or family.positions):
             raise ExportError(f"{path}: {key} must be {wanted!r}, got {tree.get(key)!r}")
     try:
         sizes = _sizes(options, family)
-        # What a family has of its own comes last, and wins.
+        # The family's own options come last, and win.
         config = BertConfig(**{**sizes, **family.more(options)})
     except (TypeError, ValueError, ConfigError) as error:
         raise ExportError(f"{path}: {error}") from error

@@ -113,7 +113,7 @@ def _roberta() -> EncoderFamily:
 
 
 def _mpnet() -> EncoderFamily:
-    buckets = 32  # of which the code of transformers makes use, whatever the option says
+    buckets = 32  # the code of transformers uses this, whatever the option says
 
     def more(options: Options) -> dict[str, Any]:
         options.must("relative_attention_num_buckets", buckets, default=buckets)

@@ -80,8 +80,8 @@ def _bases(options: Options) -> dict[str, float]:
         scaling = (by_kind.get(kind) or {}) if isinstance(by_kind, dict) else by_kind
         if not isinstance(scaling, dict) or scaling.keys() - {"rope_type", "type", "rope_theta"}:
             raise ExportError(
-                f"{options.path}: rope_parameters of {kind} must have rope_type and rope_theta "
-                f"alone, got {scaling!r}"
+                f"{options.path}: rope_parameters of {kind} must have only rope_type and "
+                f"rope_theta, got {scaling!r}"
             )
         if scaling.get("rope_type", scaling.get("type", "default")) != "default":
             raise ExportError(

@@ -29,7 +29,7 @@ def transformer_folder(folder: Path) -> Path:
     ]
     below = folder / (places[0] if places else "")
     if not below.resolve().is_relative_to(folder.resolve()):
-        raise ExportError(f"{path}: path of Transformer must lie in the folder, got {places[0]!r}")
+        raise ExportError(f"{path}: path of Transformer must be in the folder, got {places[0]!r}")
     return below
 
 
@@ -60,7 +60,7 @@ def read_pooling(folder: Path) -> tuple[Pooling | None, bool]:
         "pooling_mode_cls_token": "cls",
     }
     if len(modes) != 1 or modes[0] not in known:
-        raise ExportError(f"{place}: one of {sorted(known)} must be true alone, got {modes}")
+        raise ExportError(f"{place}: one of {sorted(known)} must be true and no other, got {modes}")
     return known[modes[0]], "Normalize" in kinds
 
 

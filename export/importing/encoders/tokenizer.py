@@ -154,7 +154,7 @@ def _normalizer(folder: Path, given: normalizers.BertNormalizer) -> normalizers.
     settings = read_optional(folder / TOKENIZER_SETTINGS)
     for key, name in _OF_NORMALIZER.items():
         value = settings.get(key)
-        if value is None:  # as where it is not there
+        if value is None:  # null counts as missing
             continue
         if not isinstance(value, bool):
             raise ExportError(

@@ -30,7 +30,7 @@ class EncoderWeights:
         """Copy weight and bias into a layer or a norm; with several names they are stacked."""
         kinds = ("weight", "bias")
         if not self.has(f"{names[0]}.weight") and self.has(f"{names[0]}.gamma"):
-            kinds = ("gamma", "beta")  # as the first BERT called those of norms
+            kinds = ("gamma", "beta")  # the first BERT's names for the parts of norms
         weights, biases = ([f"{name}.{kind}" for name in names] for kind in kinds)
         self.assign(module.weight, *weights)
         if self._family.has_biases or self.has(biases[0]):

@@ -1,2 +1,2 @@
-"""Encoder-decoders in folders of `transformers`, a module a family. Language models and encoders
-are elsewhere."""
+"""Encoder-decoders in folders of `transformers`, one module per family. Language models and
+encoders are elsewhere."""

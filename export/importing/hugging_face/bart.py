@@ -1,5 +1,5 @@
-"""BART of Hugging Face `transformers` (Lewis et al. 2020): a summariser, or whatever else was
-trained from it."""
+"""BART of Hugging Face `transformers` (Lewis et al. 2020): a summariser, or another model
+fine-tuned from it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_bart(folder: Path, choice: LanguageChoice) -> Imported:
     imported = read_folder(folder, choice, family)
     config = imported.model.config
     assert isinstance(config, TransformerConfig)
-    # What is left of the table is for an output as long, of which a request may give the start.
+    # The rest of the table is for an output of that length, whose start a request may give.
     return replace(imported, max_source=config.max_positions - MAX_STEPS - 2)
 
 

@@ -70,7 +70,7 @@ def read_folder(path: Path, choice: LanguageChoice, family: Family) -> Imported:
         special_id(options, f"{name}_token_id", config.vocab_size)
         for name in ("pad", "decoder_start", "eos")
     )
-    options.get("bos_token_id")  # there is none, or the vocabulary has it, too
+    options.get("bos_token_id")  # missing, or in the vocabulary too
     folder = Folder(path, options, generation, config, SpecialIds(pad=pad, bos=start, eos=eos))
     text = family.text(folder, choice)
     search = search_options(options, generation)

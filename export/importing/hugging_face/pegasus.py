@@ -1,5 +1,5 @@
-"""Pegasus of Hugging Face `transformers` (Zhang et al. 2020): a summariser, or whatever else was
-trained from it."""
+"""Pegasus of Hugging Face `transformers` (Zhang et al. 2020): a summariser, or another
+model fine-tuned from it."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def read_t5(folder: Path, choice: LanguageChoice) -> Imported:
     config, scales_output = read_config(options, weights)
     vocabulary = _read_vocabulary(folder, options, generation, config.vocab_size)
     languages = _languages(options, choice, vocabulary)
-    options.get("bos_token_id")  # there is none
+    options.get("bos_token_id")  # T5 has no bos
     search = search_options(options, generation)
     options.finish(_HARMLESS)
     return Imported(

@@ -131,7 +131,7 @@ def _read_side(options: Options, side: str) -> tuple[dict[str, Any], dict[str, A
         "layers": options.integer("num_hidden_layers"),
         "kv_heads": options.get("num_key_value_heads", 4),
         "scalar": options.get("query_pre_attn_scalar", 256),
-        # What the encoder says of it is of no effect.
+        # The encoder's value has no effect.
         "logit_soft_cap": float(options.given("final_logit_softcapping", 30.0) or 0.0),
     }
     kv_heads = own["kv_heads"]

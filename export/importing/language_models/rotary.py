@@ -40,7 +40,7 @@ def rotary_options(options: Options) -> tuple[str, dict[str, Any]]:
         name, rope = _SCALING, scaling or {}
     elif scaling not in (None, rope):
         raise ExportError(
-            f"{options.path}: rope_parameters and {_SCALING} say different things of rotary "
+            f"{options.path}: rope_parameters and {_SCALING} say different things about rotary "
             "positions; keep the one that is right"
         )
     if not isinstance(rope, dict):
@@ -193,7 +193,7 @@ def check_rotary(path: Path, name: str, rope: dict[str, Any], *others: str) -> N
     known = {*_ROTARY, "partial_rotary_factor", *others}
     for key in sorted(rope.keys() - known):
         raise ExportError(
-            f"{path}: {name}: {key!r} ({rope[key]!r}) is not known; what is supported: "
+            f"{path}: {name}: {key!r} ({rope[key]!r}) is not known; supported: "
             f"{', '.join(sorted(known))}"
         )
 

@@ -96,7 +96,7 @@ def _read_npz(path: Path) -> tuple[bytes, dict[str, Tensor]]:
         raise ExportError(f"{path}: cannot be read, it may be cut off: {error}") from error
     text = arrays.pop(MODEL_OPTIONS, None)
     if text is None:
-        raise ExportError(f"{path}: {MODEL_OPTIONS} is missing, so it is no model of Marian's")
+        raise ExportError(f"{path}: {MODEL_OPTIONS} is missing, so it is not a model of Marian")
     return text.tobytes().rstrip(b"\0"), {
         name: torch.from_numpy(array) for name, array in arrays.items()
     }
@@ -121,7 +121,7 @@ def _read_binary(path: Path, content: bytes) -> tuple[bytes, dict[str, Tensor]]:
     except (struct.error, ValueError, OverflowError) as error:
         raise ExportError(f"{path}: cannot be read, it may be cut off: {error}") from error
     if text is None:
-        raise ExportError(f"{path}: {MODEL_OPTIONS} is missing, so it is no model of Marian's")
+        raise ExportError(f"{path}: {MODEL_OPTIONS} is missing, so it is not a model of Marian")
     return text, tensors
 
 

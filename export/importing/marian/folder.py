@@ -242,7 +242,7 @@ def _yaml_vocabulary(path: Path) -> tuple[list[str], set[int], int, int]:
     """Pieces and their ids. All pieces are read as texts, because `no` and `1` are pieces too."""
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
-        tree = yaml.load(path.read_bytes(), Loader=loader)  # texts, lists and mappings alone
+        tree = yaml.load(path.read_bytes(), Loader=loader)  # only texts, lists and mappings
         ids = {str(piece): int(number) for piece, number in tree.items()}
     except (OSError, yaml.YAMLError, UnicodeDecodeError, ValueError, AttributeError) as error:
         reason = " ".join(str(error).split())

@@ -227,7 +227,7 @@ def _linear(
 
 
 def _matrix(weights: Weights, name: str, inputs: int, outputs: int) -> Tensor:
-    """Theirs have a row for each input, ours one for each output."""
+    """A transposed matrix: Marian's has a row per input, ours one per output."""
     return weights.take(name, inputs, outputs).T.contiguous()
 
 

@@ -44,14 +44,14 @@ def read_marian_shortlist(
         content = path.read_bytes()
         magic, checksum, first, _, starts, pieces = struct.unpack_from("<6Q", content)
         if magic != _MAGIC:
-            raise ValueError("it is no binary shortlist; convert it with Marian's marian-conv")
+            raise ValueError("it is not a binary shortlist; convert it with Marian's marian-conv")
         if len(content) != 48 + 8 * starts + 4 * pieces:
             raise ValueError(f"{48 + 8 * starts + 4 * pieces} bytes expected, got {len(content)}")
     except (OSError, struct.error, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ExportError(f"{path}: cannot be read as a shortlist: {reason}") from error
     if checksum and checksum != _checksum(content):
-        raise ExportError(f"{path}: damaged: its checksum is another one")
+        raise ExportError(f"{path}: damaged: its checksum does not fit")
     start = np.frombuffer(content, "<u8", starts, 48).astype(np.int64)
     target = np.frombuffer(content, "<u4", pieces, 48 + 8 * starts).astype(np.int64)
     own = source_size is not None

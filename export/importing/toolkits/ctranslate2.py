@@ -1,5 +1,5 @@
-"""Translation models of CTranslate2, from whatever they were converted, and the packages of Argos
-Translate, which hold one."""
+"""Translation models of CTranslate2, whatever they were converted from, and the packages of Argos
+Translate, which hold such a model."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def read_ctranslate2(source: Path, choice: LanguageChoice) -> Imported:
         special,
         languages,
         {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True},
-        # What was converted from transformers has it in the tokens of a request.
+        # Models converted from transformers get it in the tokens of a request.
         source_end=bool(options.get("add_source_eos")) or from_zero or several,
     )
 

@@ -77,7 +77,7 @@ def read_spec_file(path: Path) -> SpecFile:
     for _ in range(reader.number("I", "the number of aliases")):
         alias, name = reader.text("an alias"), reader.text("an alias")
         if name not in variables:
-            raise ExportError(f"{path}: {alias!r} stands for {name!r}, which is not there")
+            raise ExportError(f"{path}: {alias!r} stands for {name!r}, which is missing")
         if name in plain:  # else it is the scale of a weight
             plain[alias] = plain[name]
     tensors = {name: value for name, value in plain.items() if value.dim()}
@@ -103,7 +103,9 @@ class _Reader:
         try:
             return written.rstrip(b"\0").decode()
         except UnicodeDecodeError as error:
-            raise ExportError(f"{self._path}: {what} is no text; no model.bin?") from error
+            raise ExportError(
+                f"{self._path}: {what} is not a text; is this a model.bin?"
+            ) from error
 
     def tensor(self, name: str) -> Tensor:
         axes = self.number("B", name)

@@ -98,7 +98,7 @@ def _kind(config: TransformerConfig) -> str:
 def _options(path: Path, found: Any) -> dict[str, Any]:
     """The options of model and task; before version 0.10 all of them are in `args`."""
     if not isinstance(found, dict) or not isinstance(found.get("model"), dict):
-        raise ExportError(f"{path}: no checkpoint of fairseq, which has the part model")
+        raise ExportError(f"{path}: not a checkpoint of fairseq, which has the part model")
     if isinstance(found.get("args"), argparse.Namespace):
         return dict(vars(found["args"]))
     options: dict[str, Any] = {}

@@ -112,7 +112,8 @@ def _load(path: Path) -> dict[str, Any]:
     found = read_pickled(path, _OLDER, allowed=[argparse.Namespace])
     if not isinstance(found, dict) or not found.keys() >= _PARTS:
         raise ExportError(
-            f"{path}: no checkpoint of OpenNMT-py, which has the parts {', '.join(sorted(_PARTS))}"
+            f"{path}: not a checkpoint of OpenNMT-py, which has the parts "
+            f"{', '.join(sorted(_PARTS))}"
         )
     if not isinstance(found["opt"], argparse.Namespace):
         raise ExportError(f"{path}: opt must hold the options, got {type(found['opt']).__name__}")

@@ -49,7 +49,7 @@ class SpecLayers:
         self._ffn = self._size("encoder/layer_0/ffn/linear_0/weight", 0)
         target = _TARGET if _TARGET in self._weights else _SOURCE
         self._vocab = self._size(target, 0)
-        # What is shared is stored again under each name.
+        # Shared tensors are stored again under each name.
         self._own_source = _differ(file.tensors, _SOURCE, target)
         self._own_output = _differ(file.tensors, _OUTPUT, target)
         positions = self._positions()
@@ -211,7 +211,7 @@ class SpecLayers:
 
     def _ffn_state(self, there: str, here: str) -> State:
         up = self._linear(f"{there}/linear_0", f"{here}.up_proj", self._ffn, self._dim)
-        if self.config.activation in _GATED.values():  # the gate's rows stand before the others
+        if self.config.activation in _GATED.values():  # the gate's rows come before the others
             other = self._linear(f"{there}/linear_0_noact", f"{here}.up_proj", self._ffn, self._dim)
             up = {name: torch.cat([tensor, other[name]]) for name, tensor in up.items()}
         down = self._linear(f"{there}/linear_1", f"{here}.down_proj", self._dim, self._ffn)
@@ -229,7 +229,7 @@ class SpecLayers:
 
     def _linear(self, there: str, here: str, rows: int, columns: int) -> State:
         weight = self._weights.take(f"{there}/weight", rows, columns)
-        bias = self._weights.drop(f"{there}/bias")  # some converters leave out those that are zero
+        bias = self._weights.drop(f"{there}/bias")  # some converters leave out zero biases
         zeros = torch.zeros(rows)
         return {f"{here}.weight": weight, f"{here}.bias": zeros if bias is None else bias}
 

@@ -117,7 +117,7 @@ def _vocabulary(
 ) -> Vocabulary:
     """The tokenizers of both sides, each of the content of its vocabulary."""
     if pieces.moses is not None:
-        from serving.bundle.moses import MosesVocabulary  # an extra has what it imports
+        from serving.bundle.moses import MosesVocabulary  # its imports need an extra
 
         return Vocabulary(
             MosesVocabulary(pieces.moses[0], source_content, special_ids),

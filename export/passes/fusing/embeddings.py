@@ -9,7 +9,7 @@ from export.passes.fusing.groups import Groups
 
 
 def fuse_embeddings(groups: Groups, node: NodeProto) -> None:
-    """Look up rows and scale them in one.
+    """Look up rows and scale them at once.
 
     before    ids -> Gather E s8 -> Cast -> Mul
               ids -> Gather scales ----------^

@@ -221,7 +221,7 @@ class Groups:
         opsets = self._model.opset_import
         function, attributes = make_function(group, call, self.constants, opsets)
         if not is_closed(function) or self._functions.setdefault(call.name, function) != function:
-            return  # another form of the group, of which a name can have only one: it stays
+            return  # another form of the group; a name can have only one, so it stays
         called = helper.make_node(
             call.name, list(call.inputs), list(call.outputs), domain=MACARON, **attributes
         )

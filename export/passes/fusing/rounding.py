@@ -31,7 +31,7 @@ def fuse_row_rounding(groups: Groups, node: NodeProto) -> None:
 
 
 def fuse_gelu_rounding(groups: Groups, node: NodeProto) -> None:
-    """GELU that is rounded by constants, and for nothing else.
+    """GELU whose only use is a rounding by constants.
 
     before    x -> Gelu -> QuantizeLinear -> u8
     after     x -> GeluQuantize -> u8

@@ -118,7 +118,7 @@ def cast(to: int) -> list[onnx.AttributeProto]:
 
 
 def _zero_points(graph: Rewriting, rows: str, axes: Shape) -> str:
-    """The zero point once a row of a value [M,K]; made once for all values with as many rows."""
+    """The zero point once per row of a value [M,K]; made once for all values with as many rows."""
     count = sorted("*".join(map(str, axes)).split("*"))
     name = "_".join(["row_zero_points", *count])
     if not graph.is_shaped(name):

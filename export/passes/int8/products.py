@@ -57,7 +57,7 @@ def _multiply_statically(graph: Rewriting, node: NodeProto, output: str, bias: s
     weight, weight_scale, key = quantize_weight(graph, node.input[1])
     flat, range_ = graph.runs_flat(node, output), graph.ranges[key]
     rows = graph.take(node.input[0], flat=flat)
-    if not range_.signed:  # levels begin at zero: what is below is cut off, as Relu does
+    if not range_.signed:  # levels begin at zero: lower values are cut off, as Relu does
         rows = graph.relu_inputs.get(rows, rows)
     u8, scale, zero_point = quantize_statically(graph, rows, range_)
     operands = [u8, weight, scale, weight_scale, zero_point, *(["", bias] if bias else [])]
@@ -81,7 +81,7 @@ def _multiply_by_row(graph: Rewriting, node: NodeProto, output: str, bias: str) 
         graph.append(helper.make_node("Split", [product], halves, axis=0, num_outputs=2))
         graph.add("Add", halves, name)
     if bias:
-        # The bias comes first: ONNX takes a sum's type from there, and knows none of the product.
+        # The bias comes first: ONNX takes a sum's type from there, and does not know the product's.
         graph.add("Add", [bias, name], graph.flat_name(output))
 
 

@@ -261,7 +261,7 @@ def test_constants_may_have_any_names(tiny_bundle: Path, tmp_path: Path) -> None
     [
         (
             {"num_encoder_layers": 7},
-            "other constants in the place of .*another version of this program",
+            "other constants in place of .*another version of this program",
         ),
         ({"embedding_scale": "none"}, "off what it gives, so another version of this program"),
     ],

@@ -148,7 +148,7 @@ def test_what_would_overflow_fails_where_it_was_not_measured(
 
 
 def test_no_engines_are_built_of_an_encoder(bundles: Path, tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match="no engines are built of an encoder"):
+    with pytest.raises(ExportError, match="no engines are built for an encoder"):
         export_engines(bundles / "embedder", tmp_path / "out", library="tensorrt")
 
 

@@ -187,7 +187,7 @@ def of_other_names(folder: Path, args: argparse.Namespace) -> None:
         (option("activation_fn", "gelu_accurate"), "activation_fn 'gelu_accurate'"),
         (option("adaptive_softmax_cutoff", "1000,2000"), "adaptive_softmax_cutoff"),
         (lambda _, parts: parts.pop("args"), "the options are missing"),
-        (lambda _, parts: parts.pop("model"), "no checkpoint of fairseq"),
+        (lambda _, parts: parts.pop("model"), "not a checkpoint of fairseq"),
         (
             lambda _, parts: parts["model"].update({"encoder.layers.0.gate.weight": torch.ones(2)}),
             "encoder.layers.0.gate.weight",

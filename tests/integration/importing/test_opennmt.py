@@ -234,7 +234,7 @@ def option(name: str, value: Any) -> Change:
             "'<unk>' has the id 0 in the target's",
         ),
         (lambda parts: parts["vocab"].update(src_feats={"case": ["a"]}), "src_feats"),
-        (lambda parts: parts.pop("generator"), "no checkpoint of OpenNMT-py"),
+        (lambda parts: parts.pop("generator"), "not a checkpoint of OpenNMT-py"),
         (
             lambda parts: parts["model"].update({"encoder.adapter.weight": torch.ones(2)}),
             "'encoder.adapter.weight'",

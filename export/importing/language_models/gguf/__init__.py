@@ -1,1 +1,1 @@
-"""Files of GGUF: header, vocabulary and weights; nothing of folders of `transformers`."""
+"""GGUF files: header, vocabulary and weights. Folders of `transformers` are read elsewhere."""

@@ -81,7 +81,7 @@ def read_gguf_tokenizer(
     kind = header.must("tokenizer.ggml.model", _MERGES, _PIECES)
     header.must("tokenizer.ggml.add_eos_token", False, default=False)
     if len(set(tokens)) < len(tokens):
-        raise ExportError(f"{header.path}: tokenizer.ggml.tokens has a token twice")
+        raise ExportError(f"{header.path}: tokenizer.ggml.tokens holds a token twice")
     types = header.get("tokenizer.ggml.token_type", [_ORDINARY] * len(tokens))
     if len(types) != len(tokens):
         raise ExportError(

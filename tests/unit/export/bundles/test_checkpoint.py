@@ -19,7 +19,7 @@ SHIPPED = Path(__file__).resolve().parents[4] / "models" / "macaron-de-en"
     ("changed", "words"),
     [
         ({"target": "cuda", "precision": "fp32"}, "with target 'cpu', got 'cuda'; give the bundle"),
-        ({"recipe": {"imported": {"from": "opus"}}}, "its manifest has no recipe of ours"),
+        ({"recipe": {"imported": {"from": "opus"}}}, "its manifest has no recipe of this project"),
         ({"recipe": {"model": {"flavour": 3}}}, "its recipe cannot be read: "),
     ],
 )

@@ -53,10 +53,10 @@ def test_a_profile_narrows_them() -> None:
 @pytest.mark.parametrize(
     ("profile", "message"),
     [
-        ("row=3", r"'row' is no key; there are rows, source, beam, capacity"),
-        ("rows=3,rows=4", r"'rows' stands there twice"),
+        ("row=3", r"'row' is not a key; there are rows, source, beam, capacity"),
+        ("rows=3,rows=4", r"'rows' is given twice"),
         ("rows=a", r"'rows=a' cannot be read; e\.g\. --profile rows=8:32"),
-        ("64", r"'64' is no key"),
+        ("64", r"'64' is not a key"),
         ("rows=3,4", r"'4' cannot be read"),
         ("rows=9:3", r"rows must be 1 or more, the usual one before the largest, got 9:3"),
         ("rows=0", r"rows must be 1 or more"),

@@ -126,13 +126,13 @@ UNREAD: list[tuple[str, Change, str, list[str]]] = [
         "/model.onnx",
         ["a graph of ONNX", "import the"],
     ),
-    ("a text", files(notes__md="x"), "/notes.md", ["no checkpoint that is known", "GGUF"]),
+    ("a text", files(notes__md="x"), "/notes.md", ["not a known checkpoint", "GGUF"]),
     ("an empty folder", files(), "", ["the folder is empty"]),
     (
         "a tokenizer alone",
         files(tokenizer__json="{}", tokenizer_config__json="{}", vocab__txt="a"),
         "",
-        ["a tokenizer alone", "config.json and the weights", "model.safetensors"],
+        ["holds only a tokenizer", "config.json and the weights", "model.safetensors"],
     ),
     (
         "pickles",
@@ -212,7 +212,7 @@ def test_a_pointer_that_is_not_read_is_no_matter(tmp_path: Path) -> None:
 def test_weights_of_another_form_are_named(tmp_path: Path) -> None:
     write_opus(tmp_path / "opus")
     shutil.move(tmp_path / "opus" / "model.safetensors", tmp_path / "opus" / "tf_model.h5")
-    with pytest.raises(ExportError, match=r"no weights there: .* but tf_model.h5, in a form that"):
+    with pytest.raises(ExportError, match=r"has no weights, .* but tf_model.h5, in a form that"):
         import_bundle(tmp_path / "opus", tmp_path / "out", Form("fp32"))
 
 

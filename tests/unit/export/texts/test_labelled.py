@@ -83,8 +83,8 @@ def test_long_texts_lose_their_end(tokenizer: EncoderTokenizer, tmp_path: Path) 
     ("rows", "labels", "message"),
     [
         (["haus\tyes", "alte\tnever"], LABELS, "line 2: no class of the model is called 'never'"),
-        (["haus\tyes", "alte\tyes"], LABELS, "all lines say the same"),
-        (["a\tb\t1", "c\td\t1.0"], (), "all lines say the same"),
+        (["haus\tyes", "alte\tyes"], LABELS, "all lines have the same label"),
+        (["a\tb\t1", "c\td\t1.0"], (), "all lines have the same label"),
         (["haus\t1", "alte\t2"], (), "line 1: must have 3 columns, got 2"),
         (["a\tb\tc\tyes", "a\tb\tc\tno"], LABELS, "line 1: must have 2 or 3 columns, got 4"),
     ],

@@ -141,7 +141,7 @@ def test_a_sentence_transformers_folder_reports_its_pooling(folder: Path) -> Non
         read_encoder(folder)
     prompts.unlink()
     edit(folder, "1_Pooling/config.json", lambda tree: tree.update(pooling_mode_cls_token=True))
-    with pytest.raises(ExportError, match=r"one of \[.*\] must be true alone"):
+    with pytest.raises(ExportError, match=r"one of \[.*\] must be true and no other"):
         read_encoder(folder)
     (folder / "modules.json").write_text("{}")
     with pytest.raises(ExportError, match=r"modules.json: must be a list of JSON objects"):
@@ -237,7 +237,7 @@ def test_what_is_wrong_with_a_file_is_reported_with_its_line(folder: Path, tmp_p
         ("a\tb\t1\na\tb\n", "pairs.tsv:2: has 2 columns, line 1 has 3"),
         ("a\tb\n", "pairs.tsv, line 1: must have 3 columns, got 2"),
         ("a\tb\tmuch\n", "pairs.tsv:1: the score must be a number, got 'much'"),
-        ("a\tb\t1\n", "all lines say the same"),
+        ("a\tb\t1\n", "all lines have the same label"),
     ):
         task.write_text(text)
         with pytest.raises((ExportError, CorpusError), match=message):

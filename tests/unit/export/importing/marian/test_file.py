@@ -68,7 +68,7 @@ def test_an_npz_has_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("items", "words"),
     [
-        ([floats("W", MATRIX)], "special:model.yml is missing, so it is no model of Marian's"),
+        ([floats("W", MATRIX)], "special:model.yml is missing, so it is not a model of Marian"),
         ([floats("W", MATRIX, 0x4201), OPTIONS], r"'W' has a type \(0x4201\) that is not"),
         ([integers("W", MATRIX.astype("i1"), 0x4101, 0.0), OPTIONS], "a multiplier > 0"),
         ([Item("W", 0x4101, (3,), bytes(3) + struct.pack("<f", 1.0)), OPTIONS], "must be a matrix"),

@@ -184,7 +184,7 @@ def no_names(folder: Path) -> None:
         ),
         (cut_off(LEXICON), [LEXICON, "cannot be read as a shortlist", "bytes expected"]),
         (damaged(LEXICON, 600), [LEXICON, "damaged", "checksum"]),
-        (damaged(LEXICON, 0), [LEXICON, "no binary shortlist"]),
+        (damaged(LEXICON, 0), [LEXICON, "not a binary shortlist"]),
         (
             lambda folder: write_lexicon(folder / LEXICON, random_lists(90), 20),
             [LEXICON, "does not fit a vocabulary of 120 pieces", "for 90 of the source"],
@@ -237,7 +237,7 @@ def test_what_is_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str
     for name, content in {"a.bin": b"0" * 9, "b.npz": b"none", "c.txt": b"models:\n"}.items():
         (tmp_path / name).write_bytes(content)
         assert main(["import", str(tmp_path / name), str(tmp_path / "out")]) == 1
-        assert f"{name}: no checkpoint that is known; SOURCE must" in capsys.readouterr().err
+        assert f"{name}: not a known checkpoint; SOURCE must" in capsys.readouterr().err
     assert main(["import", str(tmp_path), str(tmp_path / "out")]) == 1
     assert "no model of Marian" in capsys.readouterr().err
     assert main(["import", str(tmp_path / "nothing"), str(tmp_path / "out")]) == 1

@@ -53,7 +53,7 @@ def test_integers_are_divided_by_the_scale_of_their_row_or_by_one(tmp_path: Path
             {},
             r"'a_scale' must have a number for each of the 2 rows of 'a', got \[3\]",
         ),
-        ({"a": MATRIX}, {"b": "c"}, "'b' stands for 'c', which is not there"),
+        ({"a": MATRIX}, {"b": "c"}, "'b' stands for 'c', which is missing"),
         ({"a": np.ones([1] * 9, np.float32)}, {}, "'a' has 9 axes; the file is damaged"),
     ],
 )
@@ -104,5 +104,7 @@ def test_other_files_are_none(tmp_path: Path) -> None:
     path.write_bytes(struct.pack("<QQ", 1, 5))
     assert not is_spec_file(path)
     path.write_bytes(struct.pack("<IH", 6, 3) + b"\xff\xff\0")
-    with pytest.raises(ExportError, match=r"the specification is no text; no model\.bin\?"):
+    with pytest.raises(
+        ExportError, match=r"the specification is not a text; is this a model\.bin\?"
+    ):
         read_spec_file(path)

@@ -206,7 +206,7 @@ def test_dictionaries_that_do_not_fit_are_named(tmp_path: Path) -> None:
 
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     torch.save({"weights": {}}, tmp_path / "a.pt")
-    with pytest.raises(ExportError, match="no checkpoint of fairseq, which has the part model"):
+    with pytest.raises(ExportError, match="not a checkpoint of fairseq, which has the part model"):
         read_fairseq(tmp_path, ASKED)
     torch.save({"model": {}}, tmp_path / "a.pt")
     with pytest.raises(ExportError, match="the options are missing, in args or in cfg"):

@@ -154,7 +154,9 @@ def test_what_is_no_vocabulary_is_refused(tmp_path: Path, vocab: Any, words: str
 
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     torch.save({"model": {}}, tmp_path / "a.pt")
-    with pytest.raises(ExportError, match="no checkpoint of OpenNMT-py, which has the parts gener"):
+    with pytest.raises(
+        ExportError, match="not a checkpoint of OpenNMT-py, which has the parts gener"
+    ):
         read_opennmt(tmp_path, PAIR)
     torch.save({"model": {}, "generator": {}, "vocab": {}, "opt": {}}, tmp_path / "a.pt")
     with pytest.raises(ExportError, match="opt must hold the options, got dict"):

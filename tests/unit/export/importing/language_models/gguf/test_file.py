@@ -143,7 +143,7 @@ def test_the_vocabulary_cuts_by_its_merges(path: Path, kind: str, begins: bool) 
         ({"tokenizer__ggml__model": "t5"}, "tokenizer.ggml.model 't5' is not supported"),
         ({"tokenizer__ggml__model": "llama"}, "tokenizer.ggml.scores must be of the type list"),
         ({"tokenizer__ggml__eot_token_id": 99}, r"the id of eot must be in \[0, 8\], got 99"),
-        ({"tokenizer__ggml__tokens": ["a"] * SIZE}, "has a token twice"),
+        ({"tokenizer__ggml__tokens": ["a"] * SIZE}, "holds a token twice"),
         ({"tokenizer__ggml__merges": ["a z"]}, "tokenizer.ggml.merges: "),
         ({"llama__block_count": 2}, r"'blk\.1\.attn_norm\.weight' is missing"),
     ],
