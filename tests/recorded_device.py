@@ -185,7 +185,7 @@ class OrtValue:
             if recorded.live_bytes + size > recorded.room:
                 recorded.refuse(f"{CUDA_SHORT}; expr=cudaMalloc((void**)&p, size);")
             recorded.allocated += 1
-            # Addresses come again on a GPU; here none does, so that nobody counts on it.
+            # A GPU reuses addresses. Here none is reused, so that nothing relies on it.
             self._address = recorded.allocated << 40
             recorded.live[self._address] = recorded.allocated, np.full(size, POISON, np.uint8)
         weakref.finalize(self, recorded.live.pop, self._address)

@@ -85,7 +85,7 @@ def engine(options: argparse.Namespace) -> int:
     subject = replace(subject, compiled=options.compiled, device=device)
     if options.prepare:
         if options.materials is None:
-            raise BenchError("--prepare needs --materials DIR, where what it makes is kept")
+            raise BenchError("--prepare needs --materials DIR, which keeps the files that it makes")
         for system, reason in write_materials(subject, subject.systems, options.materials).items():
             tell(f"{system.name} is left out: {reason}")
         return 0

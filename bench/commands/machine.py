@@ -22,7 +22,7 @@ def idle_machine(processors: int, *, busy: bool, gpu: MeasuredGpu | None = None)
     """The machine; raises BenchError if it is busy, unless it may be `busy`."""
     machine = replace(look(processors), gpu=gpu)
     if machine.busy and not busy:
-        raise BenchError("stop what else runs, or give --busy to measure all the same")
+        raise BenchError("stop other programs, or give --busy to measure anyway")
     return machine
 
 

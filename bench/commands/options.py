@@ -33,14 +33,14 @@ def at_least_one(name: str, value: int) -> int:
 
 
 def numbers(name: str, text: str, highest: int) -> tuple[int, ...]:
-    """Numbers with commas between; raises BenchError if one is not in [1, highest]."""
+    """Parse numbers separated by commas; raises BenchError if one is not in [1, highest]."""
     try:
         found = tuple(int(part) for part in text.split(","))
     except ValueError:
         found = ()
     if not found or not all(1 <= number <= highest for number in found):
         raise BenchError(
-            f"{name} must be numbers in [1, {highest}] with commas between, got {text!r}"
+            f"{name} must be numbers in [1, {highest}] separated by commas, got {text!r}"
         )
     return found
 
@@ -73,7 +73,7 @@ def read_texts(file: Path) -> list[str]:
         raise BenchError(f"--texts {file}: cannot be read: {error}") from error
     texts = [line for line in lines if line.strip()]
     if not texts:
-        raise BenchError(f"--texts {file}: there is no text in it")
+        raise BenchError(f"--texts {file}: it holds no text")
     return texts
 
 

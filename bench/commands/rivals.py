@@ -55,7 +55,7 @@ def language_rivals(options: argparse.Namespace) -> int:
 
     cores = cores_of(options.threads)
     if not options.gguf.is_file():
-        raise BenchError(f"--gguf must name a file of GGUF, {options.gguf} is none")
+        raise BenchError(f"--gguf must name a file of GGUF, {options.gguf} is not one")
     plan = LanguageRivalsPlan(
         file=options.gguf,
         bundle=options.bundle,

@@ -24,7 +24,7 @@ class MeasuredGpu:
     driver: str
     memory_mib: int
     bandwidth: float
-    """Bytes a second that a copy reads and writes."""
+    """Bytes per second that a copy reads and writes."""
     operations: float
     """Floating-point operations a second of fp16 matrix products."""
 
@@ -52,7 +52,7 @@ def look_at_gpu() -> MeasuredGpu:
 
 
 def used_memory() -> int:
-    """Bytes of the first GPU's memory that are in use, by whomever."""
+    """Bytes of the first GPU's memory that are in use by any process."""
     (used,) = _ask("memory.used")
     return int(used) * 2**20
 

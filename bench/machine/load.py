@@ -42,7 +42,7 @@ class Load:
         return ordered[max(0, int(place))]
 
     def goodput(self, target_ms: float) -> float:
-        """Requests a second that were answered within the target."""
+        """Requests per second that were answered within the target."""
         return sum(latency <= target_ms for latency in self.latencies_ms) / self.seconds
 
 
@@ -62,7 +62,7 @@ def poisson_load(
 
 
 def full_load(url: str, bodies: Sequence[dict[str, Any]], clients: int, seconds: float) -> Load:
-    """`clients` that each send the next request as soon as their last is answered."""
+    """Run `clients` that each send the next request as soon as their last is answered."""
     return asyncio.run(_full(url, bodies, clients, seconds))
 
 

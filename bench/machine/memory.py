@@ -1,11 +1,11 @@
-"""Memory of this process; imports nothing, so that a process may ask which must stay small."""
+"""Memory of this process. It imports nothing, so that small processes can use it too."""
 
 from __future__ import annotations
 
 
 def peak_rss() -> int:
     """Peak memory of this process in bytes."""
-    # Not ru_maxrss: that one starts at what the parent held when it forked.
+    # Not ru_maxrss: it starts at the parent's memory at the time of the fork.
     return _status("VmHWM") or current_rss()
 
 

@@ -196,7 +196,7 @@ class _Recorder(OnnxStepper):
         want_logits: bool,
         attention_rows: Sequence[int] = (),
     ) -> StepOutputs:
-        """Step as usual; the first step of a batch notes its size."""
+        """Run the step; the first step of a batch records its size."""
         if id(state) not in self._begun:
             rows, length = state.sources.mask_BS.shape
             size = BatchSize(rows, length, inputs.token_ids_BQ.shape[1])

@@ -28,7 +28,7 @@ class SpeedRow:
     batch: int
     system: str
     ms: float
-    """Milliseconds a sentence, the median."""
+    """Median milliseconds per sentence."""
     times: float
     """The speed divided by that of CTranslate2 in int8, as in the table."""
 

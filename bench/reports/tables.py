@@ -44,7 +44,7 @@ def refresh_tables(
     BenchError for a document without such a table, for a missing data file, and if a command fails.
     """
     if not path.is_file():
-        raise BenchError(f"{path} is no file")
+        raise BenchError(f"{path} is not a file")
     blocks = [(match["command"], match[0]) for match in _BLOCK.finditer(path.read_text())]
     chosen = [(command, block) for command, block in blocks if only in command]
     names = [match["name"] for match in _PAGE_TABLE.finditer(path.read_text())]

@@ -1,4 +1,4 @@
-"""Language models as a worker process runs them: prompts of ids to generated ids.
+"""Language models as a worker process runs them: from prompts of ids to generated ids.
 
 Each imports its engine when it is loaded: a worker must hold only its own, or memory could not be
 compared.

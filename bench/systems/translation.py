@@ -141,7 +141,7 @@ class CTranslate2:
             sources = [[*pieces, "</s>"] for pieces in encoded]
         results = self._translator.translate_batch(
             sources,
-            # 0 is no splitting
+            # 0 turns splitting off
             max_batch_size=-(-len(sources) // self._sharing) if self._sharing > 1 else 0,
             beam_size=search.beam_size,
             patience=1,

@@ -39,7 +39,7 @@ SYSTEMS = (OUR_INT8, PEER_INT8)
 SHARE = 0.7
 """The arrival rate as a share of the rival's saturation."""
 TAIL_EVERY, TAIL_TIMES = 20, 6
-"""A long tail of sentences: one in so many is long, and is made of so many sentences."""
+"""A long tail: one sentence in 20 is long, made of 6 sentences."""
 _CLIENTS, _SATURATION_SECONDS = 64, 10.0
 _LANGUAGES = ("xx", "yy")
 _WORDS_FILE = "vocab.txt"

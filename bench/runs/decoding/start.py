@@ -62,7 +62,7 @@ def measure_starts(
 
 
 def start_table(found: dict[Path, list[Start]]) -> str:
-    """Medians and ranges, a line a checkout."""
+    """Medians and ranges, one line per checkout."""
     lines = ["| checkout | first answer, s | processor time, s |", "|---|---|---|"]
     for checkout, starts in found.items():
         walls, cpus = [each.wall_s for each in starts], [each.cpu_s for each in starts]

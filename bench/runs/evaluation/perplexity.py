@@ -41,7 +41,7 @@ class PerplexityResult:
 
     @property
     def perplexity(self) -> float:
-        """Perplexity a token; comparable only between models of one tokenizer."""
+        """Perplexity per token; comparable only between models of one tokenizer."""
         return math.exp(self.nats / self.num_tokens)
 
 
@@ -51,8 +51,8 @@ def measure_perplexity(
     wikitexts: Mapping[str, Path],
     progress: Callable[[str], None],
 ) -> list[PerplexityResult]:
-    """Each system on each text, whose non-blank lines are documents. `wikitexts` are files of
-    WikiText as published, and are cleaned as for training.
+    """Score each text by each system; its non-blank lines are documents. `wikitexts` are files
+    of WikiText as published, and are cleaned as for training.
 
     Raises CorpusError if a file cannot be read, BenchError if it holds no text.
     """

@@ -41,8 +41,8 @@ def measure_similarity(
     scored: Mapping[str, Path],
     progress: Callable[[str], None],
 ) -> list[SimilarityResult]:
-    """Each system on each table. Of `pairs` these are the first 2,000 lines of two texts with the
-    same meaning, without lines that repeat a text, which would have several right answers; of
+    """Measure each system on each table: of `pairs` the first 2,000 lines of two texts with
+    the same meaning, without lines that repeat a text, which would have several right answers; of
     `scored` all lines of two texts and a score.
 
     Raises CorpusError, with the line, for an error in a table.

@@ -74,7 +74,7 @@ def _read(path: Path) -> GateRecord:
         return GateRecord(**json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError) as error:
         raise BenchError(
-            f"--records: {path} is no record of bench gate ({error}); move it elsewhere"
+            f"--records: {path} is not a record of bench gate ({error}); move it elsewhere"
         ) from error
 
 

@@ -115,7 +115,7 @@ def draw_texts(plan: DetectorRivalsPlan) -> dict[str, list[tuple[str, str]]]:
             fitting = [t for t in own if (len(t.split()) <= _MOST_OF_SHORT) == (work == SHORT)]
             if len(fitting) < each:
                 raise BenchError(
-                    f"--texts {code} must have {each} lines of {work} that stand in no other "
+                    f"--texts {code} must have {each} lines of {work} that occur in no other "
                     f"language, got {len(fitting)}; give a larger file, or a smaller --count"
                 )
             found[work] += [(code, text) for text in generator.sample(fitting, each)]

@@ -92,7 +92,7 @@ def compare_encoders(plan: EncoderRivalsPlan, folder: Path, progress: Progress) 
     """
     found = EncoderRivals()
     if not (plan.source / "tokenizer.json").is_file():
-        raise BenchError(f"--source {plan.source}: there is no tokenizer.json in it; add it")
+        raise BenchError(f"--source {plan.source}: it has no tokenizer.json; add it")
     progress("making the rivals' files")
     make_files(plan, folder, found.left_out)
     with all_started(
@@ -183,7 +183,7 @@ def make_files(plan: EncoderRivalsPlan, folder: Path, left_out: dict[str, str]) 
     """
     folder.mkdir(parents=True, exist_ok=True)
     for file in plan.source.iterdir():
-        if file.suffix in (".json", ".txt"):  # what FastEmbed reads beside a graph
+        if file.suffix in (".json", ".txt"):  # FastEmbed reads these beside a graph
             shutil.copy(file, folder / file.name)
     graph = folder / _FP32
     if not graph.exists():

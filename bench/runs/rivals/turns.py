@@ -55,7 +55,7 @@ def take_turns(
     progress: Progress,
     left_out: dict[str, str],
 ) -> list[RivalTurns]:
-    """Each work by each system, system after system within each repetition, after a warm-up.
+    """Time each work by each system, system after system within each repetition, after a warm-up.
 
     A system that fails at the warm-up is left out of this work, with its reason. Raises BenchError
     if one fails later, and if this engine fails.

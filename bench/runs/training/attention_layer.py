@@ -47,7 +47,7 @@ class AttentionTime:
 def time_attention(
     lengths: Sequence[int], repetitions: int, cores: int, progress: Callable[[str], None]
 ) -> list[AttentionTime]:
-    """Every kind at every length."""
+    """Time every kind at every length."""
     context = multiprocessing.get_context("spawn")
     found = []
     for length in lengths:

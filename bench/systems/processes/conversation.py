@@ -53,6 +53,6 @@ class Conversation:
         assert self._process.stdout is not None
         self._process.terminate()
         self._process.wait()
-        with contextlib.suppress(BrokenPipeError):  # what a dead process did not read
+        with contextlib.suppress(BrokenPipeError):  # lines that a dead process did not read
             self._process.stdin.close()
         self._process.stdout.close()

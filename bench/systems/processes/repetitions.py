@@ -31,17 +31,17 @@ class Measured:
 
     @property
     def ms_per_sentence(self) -> list[float]:
-        """Milliseconds a sentence took, in each repetition."""
+        """Milliseconds per sentence, in each repetition."""
         return [1000 * t.seconds / t.sentences for t in self.timings]
 
     @property
     def median(self) -> float:
-        """Milliseconds a sentence took, the median over repetitions."""
+        """Milliseconds per sentence, the median over repetitions."""
         return statistics.median(self.ms_per_sentence)
 
     @property
     def tokens_per_second(self) -> float:
-        """Generated target tokens a second, at the median time."""
+        """Generated target tokens per second, at the median time."""
         first = self.timings[0]
         return first.tokens / first.sentences / self.median * 1000
 
@@ -71,7 +71,7 @@ def repeat(
         progress(f"{scenario}: " + ("warming up" if warm_up else f"repetition {repetition}"))
         for measured in found:
             time.sleep(_SETTLE_SECONDS)
-            # What is compiled depends on the sizes: those of every row are met before it counts.
+            # Compilation depends on the sizes: every row's sizes are run before times count.
             few = warm_up and measured.system.kind != "compiled"
             chosen = rows[: 2 * scenario.batch] if few else rows
             worker = workers[measured.system, measured.setting]

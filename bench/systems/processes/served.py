@@ -175,7 +175,7 @@ def main() -> None:
     registry.add(ServedTranslator(read_manifest(bundle), search.options(), scheduler))
     app = create_app(registry, settings)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
-    print(_READY, end="", flush=True)  # the socket listens: who comes now waits a moment
+    print(_READY, end="", flush=True)  # the socket listens: clients that connect now wait a moment
     server.run(sockets=[socket.socket(fileno=first["fd"])])
 
 

@@ -242,7 +242,7 @@ def main() -> None:
         memory = _Memory(job.device)
         system = load(job)
         sources = system.prepare(first["sources"])
-        if job.device != "cpu":  # where a library is missing, some find out at the first call
+        if job.device != "cpu":  # some systems notice a missing library only at the first call
             system.call(sources[:1], Search(beam_size=1, max_length=2))
         memory.peak()
     except (BenchError, ServingError, RuntimeError, ValueError, OSError) as error:

@@ -1,4 +1,4 @@
-"""PyTorch eager on a language model: one new token a row a step, keys and values concatenated.
+"""PyTorch eager on a language model: one new token per row and step, keys and values concatenated.
 
 Shape letters: B rows, T tokens so far, D model, V vocabulary.
 """

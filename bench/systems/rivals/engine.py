@@ -76,7 +76,7 @@ class EngineStudent:
         self.version = _version()
 
     def translate(self, texts: list[str], together: bool) -> list[str]:
-        """Translations, one sentence a call or all in one call."""
+        """Translations, one sentence per call or all in one call."""
         calls = [texts] if together else [[text] for text in texts]
         return [
             each.text

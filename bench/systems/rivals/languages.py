@@ -143,7 +143,7 @@ def _library() -> Any:
     _silent = api.llama_log_callback(lambda level, text, data: None)
     api.llama_log_set(_silent, ctypes.c_void_p(0))
     if own is not None and list(Path(own).glob("libggml-cpu-*.so")):
-        # Its parts for kinds of processors are files, of which the best is chosen when loaded.
+        # Its parts for kinds of processors are files; the best one is chosen when it is loaded.
         ggml = ctypes.CDLL(str(Path(own) / "libggml.so"))
         ggml.ggml_backend_load_all_from_path(own.encode())
     api.llama_backend_init()
@@ -178,7 +178,7 @@ class _Library(ctypes.CDLL):
 def _without_functions() -> Iterator[None]:
     """Libraries that are loaded inside may lack functions."""
     whole = ctypes.CDLL
-    setattr(ctypes, "CDLL", _Library)  # noqa: B010  # a type, which mypy lets nobody assign
+    setattr(ctypes, "CDLL", _Library)  # noqa: B010  # a type, which mypy does not let one assign
     try:
         yield
     finally:
@@ -202,7 +202,7 @@ def _version() -> str:
 
     try:
         return f"llama-cpp-python {version('llama-cpp-python')}"
-    except PackageNotFoundError:  # its sources alone, beside a prebuilt library
+    except PackageNotFoundError:  # only its sources, beside a prebuilt library
         import llama_cpp
 
         return f"llama-cpp-python {llama_cpp.__version__}"

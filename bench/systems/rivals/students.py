@@ -45,7 +45,7 @@ class FxTranslate:
         self.version = f"fxtranslate {version('fxtranslate')} ({self._translator.backend()})"
 
     def translate(self, texts: list[str], together: bool) -> list[str]:
-        """Translations, one sentence a call or all in one call."""
+        """Translations, one sentence per call or all in one call."""
         if not together:
             return [self._translator.translate(text) for text in texts]
         found: str = self._translator.translate_long("\n".join(texts))
@@ -76,7 +76,7 @@ class Bergamot:
         self.version = f"bergamot {version('bergamot')}"
 
     def translate(self, texts: list[str], together: bool) -> list[str]:
-        """Translations, one sentence a call or all in one call."""
+        """Translations, one sentence per call or all in one call."""
         calls = [texts] if together else [[text] for text in texts]
         found = []
         for call in calls:

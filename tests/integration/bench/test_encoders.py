@@ -76,4 +76,4 @@ def test_a_bundle_of_another_encoder_is_refused(
     assert "pooling must be 'mean', got 'cls'" in capsys.readouterr().err
     (tmp_path / "empty").write_text("\n\n")
     assert main([*command, "--texts", str(tmp_path / "empty"), "--threads", "1", "--busy"]) == 1
-    assert "there is no text in it" in capsys.readouterr().err
+    assert "it holds no text" in capsys.readouterr().err

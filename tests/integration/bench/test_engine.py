@@ -170,9 +170,9 @@ def _errors(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     ("arguments", "message"),
     [
         (["--shape", "big"], "--shape must be one of demo, demo-6-2, demo-12-1, base, "),
-        (["--batch", "1,x"], "--batch must be numbers in [1, 1024] with commas between"),
+        (["--batch", "1,x"], "--batch must be numbers in [1, 1024] separated by commas"),
         (["--batch", "0"], "--batch must be numbers in [1, 1024]"),
-        (["--beam", "65"], "--beam must be numbers in [1, 64] with commas between, got '65'"),
+        (["--beam", "65"], "--beam must be numbers in [1, 64] separated by commas, got '65'"),
         (["--repetitions", "0"], "--repetitions must be >= 1, got 0"),
         (["--threads", "100000"], "--threads must be in [1, "),
         (["--source", "x"], "--source and --reference need --checkpoint RUN"),

@@ -31,7 +31,9 @@ def test_numbers_are_within_their_range_in_the_order_that_is_given(
     if all(number in range(1, 9) for number in given_numbers):
         assert numbers("--batch", text, 8) == tuple(given_numbers)
     else:
-        with pytest.raises(BenchError, match=r"--batch must be numbers in \[1, 8\] with commas"):
+        with pytest.raises(
+            BenchError, match=r"--batch must be numbers in \[1, 8\] separated by commas"
+        ):
             numbers("--batch", text, 8)
 
 
@@ -61,7 +63,7 @@ def test_texts_are_the_lines_that_hold_any(tmp_path: Path) -> None:
     file.write_text("Eins.\n \nZwei.\n", encoding="utf-8")
     assert read_texts(file) == ["Eins.", "Zwei."]
     file.write_text(" \n")
-    with pytest.raises(BenchError, match="there is no text in it"):
+    with pytest.raises(BenchError, match="it holds no text"):
         read_texts(file)
     with pytest.raises(BenchError, match="cannot be read"):
         read_texts(tmp_path / "none")

@@ -95,7 +95,7 @@ def test_tables_can_be_chosen_and_those_made_are_kept(document: Path, tmp_path: 
 def test_what_cannot_be_run_is_said(document: Path) -> None:
     with pytest.raises(BenchError, match="no table whose command or name contains 'nothing', of 2"):
         refresh_tables(document, "nothing", lambda _: None)
-    with pytest.raises(BenchError, match="is no file"):
+    with pytest.raises(BenchError, match="is not a file"):
         refresh_tables(document.parent, "", lambda _: None)
     document.write_text("<!-- run: rm -rf / -->\n<!-- end -->")
     with pytest.raises(BenchError, match="must begin with 'python -m bench '"):

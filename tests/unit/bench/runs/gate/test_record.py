@@ -70,7 +70,7 @@ def test_the_last_record_is_that_of_the_same_processor_while_nothing_else_ran(
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"date": 1, "what": 2}'])
 def test_a_file_that_is_no_record_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "x.json").write_text(content)
-    with pytest.raises(BenchError, match=r"--records: .*x\.json is no record of bench gate"):
+    with pytest.raises(BenchError, match=r"--records: .*x\.json is not a record of bench gate"):
         read_last(tmp_path, MACHINE)
 
 
