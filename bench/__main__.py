@@ -1,4 +1,4 @@
-"""Measure this engine beside others; `--help` loads none."""
+"""Measure this engine beside other systems; `--help` loads none of them."""
 
 from __future__ import annotations
 
