@@ -1,6 +1,7 @@
 """Checks that names of countries, languages and cities stand in a translation in some form.
 
-The names are those of Unicode CLDR, as Babel has them (docs/background/decisions.md).
+The names are those of Unicode CLDR, as Babel has them, and of places.tsv
+(docs/background/decisions.md).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from serving.checking.dates import is_in_date, months, weekdays
@@ -44,10 +46,12 @@ _CONTINENTS = ("002", "005", "009", "142", "150")
 _AMBIGUOUS = frozenset("AC AQ CP DG EA EU EZ GB HK IM JE MO PS QO RE TA UM UN US XA XB ZZ".split())  # noqa: SIM905
 """Territories with other common names in many languages (`US`, `GB`), and those whose names are
 also words (`Ascension`, `Jersey`)."""
-_ALSO_PEOPLE = frozenset(("Chad", "Georgia", "Jordan"))
-"""English names of countries that are more often a state or a person."""
+_ALSO_PEOPLE = frozenset(("Chad", "Florence", "Georgia", "Hesse", "Jordan", "Sofia", "Sofía"))
+"""Names of countries, regions and cities that are more often something else, or a person."""
 _CONTINENTS_OF_CITIES = ("Africa/", "America/", "Asia/", "Australia/", "Europe/")
-_ALSO_WORDS = frozenset(("Center", "Nome", "Oral", "Regina", "Resolute"))
+_ALSO_WORDS = frozenset(("Bretaña", "Center", "Nice", "Nome", "Oral", "Regina", "Resolute"))
+_PLACES = Path(__file__).with_name("places.tsv")
+"""Cities and regions with other names in other languages, which CLDR does not have."""
 _NO_LANGUAGES = frozenset(("cr", "la", "ve"))
 """Languages whose names are also words: `cree` and `venda` are Spanish verbs, `Latin` is a part of
 `Latin America`."""
@@ -250,9 +254,13 @@ def _known(
         return {}
     ours, theirs = map(_names, languages)
     found: dict[str, list[_Name]] = {}
+    targets: dict[str, set[str]] = {}
+    for code, name in ours.items():
+        targets.setdefault(name, set()).add(theirs.get(code, ""))
     for code, name in ours.items():
         first = WORD.match(name)
-        if code in theirs and first and name not in _ALSO_PEOPLE | _ALSO_WORDS:
+        one = targets[name] == {theirs.get(code)}  # and not both a city and a country
+        if one and first and name not in _ALSO_PEOPLE | _ALSO_WORDS:
             words = _fold(theirs[code]).replace("-", " ").split()
             large = tuple(word for word in words if len(word) > _BEGINNING) or tuple(words)
             beginnings = frozenset(word[:_BEGINNING] for word in large)
@@ -280,7 +288,18 @@ def _names(language: str) -> Mapping[str, str]:
         if len(code) == 2 and len(str(name)) >= _SHORTEST_LANGUAGE and code not in _NO_LANGUAGES
     }
     calendar = {**months(language), **weekdays(language)}
-    return _fit((places | languages | calendar).items()) | _fit(_cities(locale.time_zones))
+    return (
+        _fit(_places(language))
+        | _fit(_cities(locale.time_zones))
+        | _fit((places | languages | calendar).items())
+    )
+
+
+def _places(language: str) -> Iterator[tuple[str, str]]:
+    """The names of `places.tsv` in a language, by their German ones."""
+    head, *rows = (line.split("\t") for line in _PLACES.read_text("utf-8").splitlines())
+    for row in rows:
+        yield f"place {row[0]}", row[head.index(language)]
 
 
 def _cities(zones: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:

@@ -36,6 +36,8 @@ def lost(source: str, output: str, languages: tuple[str, str]) -> list[str]:
         (("en", "es"), "Friday, August 11, 1983", "Friday, August 11", ["viernes", "agosto"]),
         (("es", "en"), "19 de mayo de 2008", "19 Maybe of 2008", ["May"]),
         (("de", "en"), "Von Prag nach Moskau", "From Prag to Moskau", ["Prague", "Moscow"]),
+        (("en", "de"), "How far is Munich?", "Wie weit ist Munich?", ["München"]),
+        (("de", "fr"), "Er fuhr nach Genf.", "Il est allé à Genf.", ["Genève"]),
         (("de-AT", "en-GB"), "In Polen schneit es.", "It is snowing in Polen.", ["Poland"]),
     ],
 )
@@ -86,6 +88,7 @@ def test_a_name_within_another_name_may_be_copied(source, output):
     [
         (("en", "de"), "Jordan and Georgia met in Jersey."),
         (("es", "en"), "Se cree que ha ido a la venda."),
+        (("en", "de"), "Nice to meet Florence and Sofia."),
         (("de", "en"), "Die Vietnam-Veteranen trafen sich."),
         (("fr", "en"), "une réunion"),
         (("ru", "en"), "Вьетнам"),
