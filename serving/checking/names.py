@@ -55,7 +55,7 @@ _PLACES = Path(__file__).with_name("places.tsv")
 _NO_LANGUAGES = frozenset(("cr", "la", "ve"))
 """Languages whose names are also words: `cree` and `venda` are Spanish verbs, `Latin` is a part of
 `Latin America`."""
-_ARTICLES = frozenset(("El", "La", "Las", "Le", "Les", "Los"))
+_ARTICLES = frozenset(("Den", "El", "La", "Las", "Le", "Les", "Los", "The"))
 """Articles with which names begin in lists, but not in sentences: `Le Caire`, `au Caire`."""
 _SPOKEN = re.compile(
     r"\b(?:in|into|know|learn(?:ing)?|learns|speak(?:ing)?|speaks|spoke|teach(?:es)?|teaching|"
