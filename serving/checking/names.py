@@ -40,6 +40,8 @@ _SIMILAR, _VERY_SIMILAR = 0.7, 0.8
 name: `Tadschistan` for `Tajikistan`, `bolivies` for `Bolivia`, but not `planned` for `Poland`."""
 _REMEMBERED = 64
 """Number of language pairs whose names are kept."""
+_COMPILED = 2048
+"""Number of names whose patterns are kept."""
 _SHORTEST_LANGUAGE = 4
 """Least letters of a language's name: `ido` is also a Spanish verb."""
 _CONTINENTS = ("002", "005", "009", "142", "150")
@@ -140,15 +142,14 @@ def lost_names(
     both languages is missing if it was copied. Nothing is found for languages other than those of
     `_FORMS`.
     """
-    found = list(_found(source, source_language, target_language))
-    if not found:
+    found = _found(source, source_language, target_language)
+    missing = [(span, name) for span, name in found if not _is_written(name, output)]
+    if not missing:
         return
     words = [_fold(word) for word in WORD.findall(output)]
     forms = _FORMS[_primary(target_language)]
-    for span, name in found:
-        if _is_written(name, output):
-            continue
-        if re.search(rf"\b{re.escape(name.source)}\b", output):  # copied
+    for span, name in missing:
+        if _whole(name.source).search(output):  # copied
             lost = name.is_of_calendar or not _in_a_name(source, span)
         else:
             with_other_accents = name.joined in words
@@ -160,14 +161,24 @@ def lost_names(
 def _is_written(name: _Name, text: str) -> bool:
     """Whether a name begins a word of a text, in any case; a month is a whole word, since `May`
     begins `maybe`."""
-    end = r"\b" if name.is_of_month else ""
-    return re.search(rf"\b{re.escape(name.target)}{end}", text, re.IGNORECASE) is not None
+    found = _beginning(name.target).search(text)
+    return found is not None and not (name.is_of_month and text[found.end() :][:1].isalpha())
+
+
+@functools.lru_cache(_COMPILED)
+def _beginning(name: str) -> re.Pattern[str]:
+    return re.compile(rf"\b{re.escape(name)}", re.IGNORECASE)
+
+
+@functools.lru_cache(_COMPILED)
+def _whole(name: str) -> re.Pattern[str]:
+    return re.compile(rf"\b{re.escape(name)}\b")
 
 
 def likely_places(lost: str, wanted: str, output: str) -> Iterator[Span]:
     """The words of an output in whose place a lost name may belong, the likeliest first: copies of
     the source's name, then similar words."""
-    copies = [match.span() for match in re.finditer(rf"\b{re.escape(lost)}\b", output)]
+    copies = [match.span() for match in _whole(lost).finditer(output)]
     yield from copies
     count = len(lost.split())
     words = list(WORD.finditer(output))

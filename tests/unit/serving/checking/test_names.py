@@ -63,6 +63,7 @@ def test_a_name_that_is_missing_copied_or_broken_is_found(languages, source, out
         (("en", "de"), "every Monday evening", "jeden Montagabend"),
         (("de", "en"), "montags", "on Mondays"),
         (("en", "fr"), "You may go. I march.", "Tu peux partir. Je marche."),
+        (("en", "de"), "19 May 2008", "19. MAI 2008"),
         (("en", "de"), "It rains in VIETNAM.", "Es regnet in VIETNAM."),
         (("de", "en"), "Die Lage in Bosnien und Herzegowina", "In Bosnia and Herzegovina"),
     ],
