@@ -18,7 +18,7 @@ def main(arguments: list[str] | None = None, prog: str = _PROG) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader has gone, as with `| head`
+    except BrokenPipeError:  # the reader has closed the pipe, as with `| head`
         sys.stderr.close()
         return 0
 
@@ -47,7 +47,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     translate.add_argument(
         "--stream",
         action="store_true",
-        help="answer each line as it comes, on a pipe that stays open; slower for whole files",
+        help="translate each line as it arrives, on a pipe that stays open; slower for whole files",
     )
 
     _of_files(verbs.add_parser("translate-file", help="translate files: text, office, subtitles"))
@@ -60,7 +60,8 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     )
 
     score = verbs.add_parser(
-        "score", help="log-probability of given translations: source TAB translation a line"
+        "score",
+        help="log-probabilities of given translations, one per line: source TAB translation",
     )
     _common(score)
     _languages(score)
@@ -76,8 +77,8 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
         help="a generation option, for example temperature=0; may be repeated",
     )
     _of_encoders(
-        verbs.add_parser("embed", help="the vector of each line, by an encoder"),
-        verbs.add_parser("classify", help="the class of each line, by an encoder"),
+        verbs.add_parser("embed", help="print the vector of each line, by an encoder"),
+        verbs.add_parser("classify", help="print the class of each line, by an encoder"),
     )
     return parser
 
@@ -87,7 +88,9 @@ def _of_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input", help="a file, a folder, or a pattern between quotes")
     parser.add_argument("output", type=Path, help="a file, or a folder")
     _languages(parser)
-    parser.add_argument("--threads", type=int, help="default: the processors at hand")
+    parser.add_argument(
+        "--threads", type=int, help="number of threads; default: the available processors"
+    )
     parser.add_argument(
         "--option",
         action="append",
@@ -96,24 +99,27 @@ def _of_files(parser: argparse.ArgumentParser) -> None:
         help="a search option, for example beam_size=1; may be repeated",
     )
     parser.add_argument(
-        "--glossary", type=Path, metavar="FILE", help="lines of SOURCE TERM, a tab, TARGET TERM"
+        "--glossary",
+        type=Path,
+        metavar="FILE",
+        help="terms, one per line: SOURCE TERM, a tab, TARGET TERM",
     )
     parser.add_argument(
-        "--memory", type=Path, metavar="FILE", help="TMX whose sentences are not translated anew"
+        "--memory", type=Path, metavar="FILE", help="TMX file; sentences in it are not decoded"
     )
     parser.add_argument(
         "--memory-threshold",
         type=float,
         default=75,
         metavar="PERCENT",
-        help="of likeness to a sentence of the memory (default %(default)s)",
+        help="smallest similarity of a sentence in the memory (default %(default)s)",
     )
     parser.add_argument(
         "--memory-fuzzy",
         choices=("given", "prefix"),
         default="given",
-        help="what a sentence that is only like one of the memory gets: the translation of that, "
-        "or one that begins so (default %(default)s)",
+        help="for a sentence that is only similar to one in the memory: use that one's "
+        "translation, or begin the translation like it (default %(default)s)",
     )
     parser.add_argument(
         "--bilingual", action="store_true", help="keep the source beside its translation"
@@ -121,13 +127,13 @@ def _of_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--retranslate",
         action="store_true",
-        help="translate what has a translation already anew (PO, XLIFF, .xcstrings, TMX)",
+        help="translate texts that already have a translation again (PO, XLIFF, .xcstrings, TMX)",
     )
     parser.add_argument(
         "--columns",
         default="",
         metavar="NAMES",
-        help="of CSV, TSV and JSON Lines: names, or numbers from 1, with commas between",
+        help="columns to translate of CSV, TSV, JSON Lines: names or numbers from 1, with commas",
     )
     parser.add_argument("--force", action="store_true", help="replace the output")
 
@@ -135,24 +141,39 @@ def _of_files(parser: argparse.ArgumentParser) -> None:
 def _of_bulk(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", help=_BUNDLE)
     parser.add_argument("input", type=Path, help="input file; its suffix decides the format")
-    parser.add_argument("output", type=Path, help="what to write, of the same kind")
+    parser.add_argument("output", type=Path, help="output file, of the same kind")
     _of_translation(parser)
-    parser.add_argument("--column", default="text", help="of JSONL and tables (default text)")
-    parser.add_argument("--into", help="member or column of the results (translation, or score)")
     parser.add_argument(
-        "--n-best", type=int, default=0, metavar="N", help="a list of so many translations a row"
+        "--column", default="text", help="column with the text, for JSONL and tables (default text)"
+    )
+    parser.add_argument(
+        "--into", help="member or column for the results (default translation, or score)"
+    )
+    parser.add_argument(
+        "--n-best",
+        type=int,
+        default=0,
+        metavar="N",
+        help="write a list of this many translations per row",
     )
     parser.add_argument(
         "--score",
         action="store_true",
-        help="score given translations; text: source TAB translation",
+        help="score given translations; lines of text: source TAB translation",
     )
-    parser.add_argument("--target-column", help="of translations to score (default translation)")
-    parser.add_argument("--workers", type=int, help="processes, default: one a processor")
     parser.add_argument(
-        "--threads-per-worker", type=int, default=1, help="of each process (default 1)"
+        "--target-column", help="column with the translations to score (default translation)"
     )
-    parser.add_argument("--address", help="of a Ray cluster; default: this machine alone")
+    parser.add_argument(
+        "--workers", type=int, help="number of processes; default: one per processor"
+    )
+    parser.add_argument(
+        "--threads-per-worker",
+        type=int,
+        default=1,
+        help="number of threads of each process (default 1)",
+    )
+    parser.add_argument("--address", help="address of a Ray cluster; default: only this machine")
     parser.add_argument("--force", action="store_true", help="replace the output")
 
 
@@ -160,10 +181,10 @@ def _of_encoders(embed: argparse.ArgumentParser, classify: argparse.ArgumentPars
     for verb in (embed, classify):
         _common(verb)
         verb.add_argument(
-            "--truncate", action="store_true", help="cut the end of a line that is too long off"
+            "--truncate", action="store_true", help="cut off the end of a line that is too long"
         )
     classify.add_argument(
-        "--pairs", action="store_true", help="a line is two texts with a tab between"
+        "--pairs", action="store_true", help="each line has two texts, separated by a tab"
     )
 
 
@@ -174,11 +195,13 @@ def _languages(parser: argparse.ArgumentParser) -> None:
         metavar="CODE",
         help="language of the source, for a bundle of several directions",
     )
-    parser.add_argument("--to", dest="target_language", metavar="CODE", help="of the target")
+    parser.add_argument(
+        "--to", dest="target_language", metavar="CODE", help="language of the target"
+    )
     parser.add_argument(
         "--zero-shot",
         action="store_true",
-        help="allow two languages of a bundle on whose pair it was not trained",
+        help="allow a pair of the bundle's languages that it was not trained on",
     )
 
 
@@ -191,25 +214,31 @@ def _of_translation(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="a search option, for example beam_size=1; may be repeated",
     )
-    parser.add_argument("--target-prefix", default="", help="how each translation begins")
+    parser.add_argument(
+        "--target-prefix", default="", help="text with which each translation begins"
+    )
     parser.add_argument(
         "--no-split",
         dest="split",
         action="store_false",
-        help="a line is one sentence, however many it seems to hold",
+        help="treat each line as one sentence, even if it seems to contain several",
     )
     parser.add_argument(
         "--format",
         choices=("text", "html", "markdown", "xml"),
         default="text",
-        help="what a line is a piece of (default text)",
+        help="format of the lines (default text)",
     )
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", help=_BUNDLE)
-    parser.add_argument("--threads", type=int, help="default: the processors at hand")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line, with scores")
+    parser.add_argument(
+        "--threads", type=int, help="number of threads; default: the available processors"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object per line, with scores"
+    )
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def translate(options: argparse.Namespace) -> int:
     A line that cannot be translated is named on stderr and stays empty.
     """
     threads = _threads(options)
-    # A worker a thread: a file is many sentences. A line alone is done soonest by all threads.
+    # One worker per thread, since a file has many sentences. All threads share a single line.
     workers = 1 if options.stream else threads
     translator = Translator(
         options.bundle, threads=threads, workers=workers, zero_shot=options.zero_shot
@@ -63,7 +63,7 @@ class TranslatedLines:
     def __init__(self, translator: Translator, options: argparse.Namespace) -> None:
         self._translator, self._options = translator, options
         self._search = parse_options(translator.manifest.search | _assignments(options.option))
-        # What is wrong with it is wrong for every line.
+        # An error in the options concerns every line.
         translator.texts.encode_target(options.target_prefix, "target_prefix")
         check_shortlist(self._search, translator.manifest)
         self._languages = translator.direction(options.source_language, options.target_language)
@@ -129,7 +129,7 @@ def translate_file(options: argparse.Namespace) -> int:
     source, target = translator.direction(options.source_language, options.target_language)
     memory = None
     if options.memory:
-        # Here, for what reads it is not everywhere.
+        # Imported here, because its libraries are optional.
         from serving.documents.localisation.segments import memory_of_file
 
         memory = dataclasses.replace(
@@ -207,7 +207,7 @@ def _glossary(path: Path) -> Terms:
 
 def bulk(options: argparse.Namespace) -> int:
     """Translate or score every row of a file into another file; prints nothing."""
-    # Here, for the other verbs need no Ray.
+    # Imported here, because the other verbs do not need Ray.
     from serving.bulk.run import failed_rows, run
     from serving.bulk.worker import BulkTask
 
@@ -254,7 +254,7 @@ def _check_bulk(options: argparse.Namespace) -> None:
         if options.score and given:
             raise InvalidOptionError(f"{name} is for translating, not for --score; leave it out")
     if options.target_column and not options.score:
-        raise InvalidOptionError("--target-column is for --score alone; leave it out")
+        raise InvalidOptionError("--target-column is only for --score; leave it out")
 
 
 def score(options: argparse.Namespace) -> int:
@@ -284,7 +284,7 @@ def score(options: argparse.Namespace) -> int:
 
 def generate(options: argparse.Namespace) -> int:
     """Continue each line of stdin: the line itself, then what follows it."""
-    # Here, for the other verbs start sooner without.
+    # Imported here, so that the other verbs start sooner.
     from serving.generation.generator import Generator
     from serving.search.sampling_options import parse_generation_options
 

@@ -20,10 +20,10 @@ def field_docstrings(cls: type) -> dict[str, str]:
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if base.__module__.startswith("pydantic"):
-            continue  # its own fields are none of a body's
+            continue  # its own fields do not belong to a body
         try:
             source = inspect.getsource(base)
-        except (OSError, TypeError):  # of a class that is built in, or made by a call
+        except (OSError, TypeError):  # a class that is built in, or created by a call
             continue
         (definition,) = ast.parse(textwrap.dedent(source)).body
         assert isinstance(definition, ast.ClassDef)

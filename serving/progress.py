@@ -27,7 +27,7 @@ class ProgressLine:
         self._total, self._done, self._start = total, done, time.perf_counter()
         self._before = done
         self._what = what
-        # As bars of tqdm take it: a process that reads them asks so for every step.
+        # As with tqdm's bars: a process that reads them sets this to get every step.
         self._live = sys.stderr.isatty() or os.environ.get("TQDM_POSITION") == "-1"
 
     def add(self, count: int) -> None:

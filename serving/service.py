@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-# BentoML reports usage to its makers unless this says otherwise before it looks.
+# BentoML reports usage to its makers unless this is set before it looks.
 os.environ.setdefault("BENTOML_DO_NOT_TRACK", "True")
 
 import bentoml
@@ -22,7 +22,7 @@ from serving.server.lifetime import Lifetime
 from serving.server.supervisor import WORKER, prepare
 from serving.server.worker import SETTINGS, app, start_early
 
-# The command line has looked before it imported this module, and keeps what it saw.
+# The command line has looked before it imported this module, and keeps that value.
 do_not_track.cache_clear()
 
 start_early()
@@ -73,7 +73,7 @@ MacaronService = bentoml.service(
     name="macaron",
     workers=SETTINGS.workers,
     logging={"access": {"enabled": False}},  # http.access_log writes a line of its own
-    # Its labels hold raw paths, so that a scanner fills the memory.
+    # Its labels contain raw paths, so a scanner would fill the memory.
     metrics={"enabled": False},
     # Our own deadlines come first; this one also ends a body that never arrives.
     traffic={"timeout": SETTINGS.max_timeout_s + TIMEOUT_MARGIN_S},

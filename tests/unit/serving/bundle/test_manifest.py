@@ -131,7 +131,7 @@ def test_a_bundle_of_several_directions_reports_them(folder: Path) -> None:
         (None, "en"): "got any language to en",
         ("fr", "fr"): "got fr to fr",
         ("fr", "de"): "got fr to de",
-        ("fr", "es"): "was trained on fr to en, .*, not from fr to es; this lets it try",
+        ("fr", "es"): "was trained on fr to en, .*, not from fr to es; this allows it",
     }.items():
         with pytest.raises(UnknownLanguageError, match=said):
             languages.choose(*given, allowing="this")

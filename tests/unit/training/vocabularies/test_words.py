@@ -38,7 +38,7 @@ def test_types_are_the_words_with_unk_and_eos(words: WordVocabulary) -> None:
     [
         ("a\nb\nc\nd\n", "vocab.txt:2: must be <unk>"),
         ("a\n<unk>\nb\n", "vocab.txt:4: must be <eos>"),
-        ("a\n<unk>\nb\n<eos>\na\n", "'a' stands there twice"),
+        ("a\n<unk>\nb\n<eos>\na\n", "'a' occurs twice"),
     ],
 )
 def test_a_file_that_is_no_word_list(tmp_path: Path, content: str, message: str) -> None:

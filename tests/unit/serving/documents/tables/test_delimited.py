@@ -123,7 +123,7 @@ def test_an_empty_table_stays() -> None:
 
 
 def test_columns_of_other_files_are_refused() -> None:
-    with pytest.raises(InvalidOptionError, match="of csv, tsv and jsonl files, got a txt file"):
+    with pytest.raises(InvalidOptionError, match="for csv, tsv and jsonl files, got a txt file"):
         of("Haus\n", "1", name="a.txt")
 
 

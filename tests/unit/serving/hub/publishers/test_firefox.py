@@ -66,5 +66,5 @@ def test_a_file_that_is_not_what_the_list_says_is_refused(listed: ToyHub) -> Non
 
 def test_a_list_in_another_form_is_reported(listed: ToyHub) -> None:
     listed.plain["/v1/"] = json.dumps({"capabilities": {}}).encode()
-    with pytest.raises(ModelNameError, match="'attachments' in no known form"):
+    with pytest.raises(ModelNameError, match="'attachments' in an unknown form"):
         look(NAME)
