@@ -86,7 +86,7 @@ class Database:
         """Keep others from adding rows of an owner to a table until this writing transaction ends.
         Otherwise several transactions that count the rows at once could each find room for one
         more."""
-        if self.dialect == "postgresql":  # on SQLite whoever writes is alone
+        if self.dialect == "postgresql":  # SQLite has only one writer in any case
             digest = hashlib.sha256(f"{table}/{owner}".encode()).digest()
             key = int.from_bytes(digest[:8], signed=True)
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
@@ -164,13 +164,13 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
     cursor.execute("PRAGMA synchronous = NORMAL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
-    # Its own knows the letters of ASCII alone.
+    # SQLite's own function knows only ASCII letters.
     connection.create_function("lower", 1, str.lower, deterministic=True)
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A reader that begins to write later is refused at once where another one writes; a writer that
-    # says so at its beginning waits for its turn.
+    # A reader that begins to write later is refused at once if another one writes; a writer that
+    # announces it at the beginning waits for its turn.
     writes = connection.get_execution_options().get("writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -191,5 +191,5 @@ def _our_errors() -> Iterator[None]:
                 f"the store does not answer ({reason}); try again later"
             ) from error
         if kind == "DataError":
-            raise RequestError(f"the store cannot hold this value ({reason})") from error
+            raise RequestError(f"the store cannot store this value ({reason})") from error
         raise

@@ -362,7 +362,7 @@ def _too_many_pairs(count: int) -> RequestError:
 
 def _unknown(id: str) -> UnknownGlossaryError:
     return UnknownGlossaryError(
-        f"no glossary has the id {id[:50]!r}; list those that there are", parameter="glossary_id"
+        f"no glossary has the id {id[:50]!r}; list the existing ones", parameter="glossary_id"
     )
 
 

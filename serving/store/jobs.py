@@ -86,8 +86,8 @@ class JobQueue:
                 )
             if connection.execute(count).scalar_one() >= most_kept:
                 raise QuotaExceededError(
-                    f"at most {most_kept} jobs of a key are kept; try again when the time of one "
-                    "that has ended is over"
+                    f"at most {most_kept} jobs of a key are kept; try again when a finished one "
+                    "has expired"
                 )
             # The owner's turn does not move forward because earlier jobs have ended.
             turn = max(connection.execute(last).scalars(), default=0.0)

@@ -57,7 +57,7 @@ _SEGMENTS = Table(
     "memory_segments",
     METADATA,
     Column("memory_id", ForeignKey("memories.id", ondelete="CASCADE"), primary_key=True),
-    # From 0 on, without gaps: segments are added behind the last one, and never leave alone.
+    # From 0 on, without gaps: segments are appended, and never deleted one by one.
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("created", Float, nullable=False),
     Column("source", Text, nullable=False),
@@ -266,7 +266,7 @@ def _one(connection: Connection, owner: str, id: str, *, lock: bool = False) -> 
         row = connection.execute(wanted.with_for_update() if lock else wanted).first()
     if row is None:
         raise UnknownMemoryError(
-            f"no memory has the id {id[:50]!r}; list those that there are", parameter="memory_id"
+            f"no memory has the id {id[:50]!r}; list the existing ones", parameter="memory_id"
         )
     return _record(row)
 

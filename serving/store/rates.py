@@ -39,7 +39,7 @@ class StoredRates:
         with self._database.writing() as connection:
             now = self._clock(connection)
             missing = self._taken(connection, taken, now)
-            # Last, as it waits for nobody: else two servers could wait for each other.
+            # Last, because it waits for nobody; otherwise two servers could wait for each other.
             full = _RATES.c.at + _RATES.c.missing_s < now
             free = select(_RATES.c.bucket).where(full).with_for_update(skip_locked=True)
             connection.execute(delete(_RATES).where(_RATES.c.bucket.in_(free)))

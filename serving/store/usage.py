@@ -99,7 +99,7 @@ class StoredUsage:
         number = connection.execute(select(_WRITERS.c.number).where(writer)).scalar()
         if number is not None and number >= batch.number:
             return True
-        if number is None:  # a new process: those that are long gone need not be known
+        if number is None:  # a new process: forget those that ended long ago
             old = _WRITERS.c.seen < now() - _WRITER_KEPT_S
             connection.execute(delete(_WRITERS).where(old))
         statement = self._insert(_WRITERS)

@@ -17,7 +17,7 @@ def counted_characters(text: str, format: str) -> int:
     HTML and XML, which DeepL does not count either."""
     if format not in ("html", "xml"):
         return len(text)
-    # Behind the last end no comment is looked for: each that begins would be read to the end.
+    # No comment is searched after the last end: each one would be read to the end of the text.
     end = text.rfind(_COMMENT_END)
     end = 0 if end < 0 else end + len(_COMMENT_END)
     found = _TAG_OR_COMMENT.findall(text, 0, end) + _TAG.findall(text, end)

@@ -98,7 +98,7 @@ def _check_consistent(terms: Terms) -> None:
     for term in (*terms.required, *(target for _, target in terms.glossary)):
         if term.strip() in forbidden:
             raise InvalidOptionError(
-                f"{term!r} is both asked for and forbidden; leave it out of one of the two",
+                f"{term!r} is both required and forbidden; leave it out of one of the two",
                 parameter="forbidden",
             )
 

@@ -49,7 +49,7 @@ class AnswerCache:
         size = _size(key, answer)
         with self._lock:
             self._remove(key)
-            if size > self._max_bytes:  # all others would go for it, and then itself
+            if size > self._max_bytes:  # it would displace all others, and then itself
                 return
             self._entries[key] = answer
             self._bytes += size

@@ -122,8 +122,8 @@ def translate_units(
     warnings = [f"{failed} sentences could not be translated."] if failed else []
     named = dict.fromkeys(" ".join(units[number].text.split()) for number in filled)
     warnings += [
-        f'"{text[:_NAMED_CHARACTERS]}": an element has the words of the source, as the translation '
-        "has none left for it; check it."
+        f'"{text[:_NAMED_CHARACTERS]}": an element kept the words of the source, because the '
+        "translation has none for it; check it."
         for text in named
     ]
     return joined, warnings
@@ -140,7 +140,7 @@ def translate_distinct(
     as they are, and which units have an element with the words of the source (`untranslated`).
     `progress` is called with the number of finished distinct sentences and their total."""
 
-    @functools.lru_cache(maxsize=1)  # what has one window is read once
+    @functools.lru_cache(maxsize=1)  # input that fits into one window is read once
     def window(begin: int) -> list[TextInSentences]:
         return [read(unit) for unit in units[begin : begin + _WINDOW]]
 

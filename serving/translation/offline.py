@@ -92,5 +92,5 @@ def _threads(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, thread_name_prefix="offline")
 
 
-if hasattr(os, "register_at_fork"):  # a process that is forked has none of the threads
+if hasattr(os, "register_at_fork"):  # a forked process has none of the threads
     os.register_at_fork(after_in_child=_threads.cache_clear)

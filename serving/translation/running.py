@@ -121,7 +121,7 @@ class RunningBatches:
             try:
                 outcome = self._texts.complete(sentence, done)
                 progress.outcomes.append((done.index, outcome))
-            except Exception as error:  # of this sentence alone: the others of its batch go on
+            except Exception as error:  # the others of the batch continue
                 progress.failed.append((done.index, error))
         if not batch.sentences:
             del self._batches[group]

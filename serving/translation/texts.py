@@ -46,7 +46,7 @@ from serving.translation.ticket import Request
 from serving.translation.verification import verified
 
 _REMEMBERED = 1024
-"""Texts whose pieces are kept: more than the sentences of a request mostly are."""
+"""Number of texts whose pieces are cached: more than most requests have sentences."""
 _LOOP_LENGTH, _LOOP_TIMES, _GUARD_NGRAM = 8, 4, 3
 
 
@@ -138,8 +138,8 @@ class TextProcessor:
     def _within_positions(
         self, options: SearchOptions, source_length: int, prefix_length: int
     ) -> SearchOptions:
-        """The options, with a max_length where none is set and the usual one is more than the model
-        has positions for."""
+        """The options, with the model's largest max_length if none is set and the usual one exceeds
+        the model's positions."""
         most = self.manifest.sizes.max_positions
         if most is None or options.max_length is not None:
             return options
@@ -293,8 +293,8 @@ class TextProcessor:
         return _chosen(self._first_pieces, "target", target)
 
     def demand(self, sentence: Sentence) -> Demand:
-        """What decoding a sentence may take; raises as `check_memory` does, and TooLongError for an
-        output that could outgrow the positions that the model has."""
+        """The demand of decoding a sentence. Raises what `check_memory` does, and TooLongError for
+        an output that could exceed the model's positions."""
         most, prefix = self.manifest.sizes.max_positions, len(sentence.target_prefix)
         if most is not None and prefix + sentence.max_steps > most:
             raise TooLongError(
@@ -447,7 +447,7 @@ def _prefix_ids(
     missing = {piece for pieces in prefixes.values() for piece in pieces} - ids.keys()
     if missing:
         raise BundleError(
-            f"{name}: {min(missing)!r}, of languages.prefixes, is no piece of its vocabulary; "
+            f"{name}: {min(missing)!r}, of languages.prefixes, is not a piece of its vocabulary; "
             "export the bundle again"
         )
     return {
@@ -464,7 +464,7 @@ def _tag_ids(
         found = tokenizer.control_id(tag)
         if found is None:
             raise BundleError(
-                f"{name}: {tag!r}, the tag of {language}, is no control piece of its "
+                f"{name}: {tag!r}, the tag of {language}, is not a control piece of its "
                 "vocabulary; export the bundle again"
             )
         ids[language] = (found,)
@@ -481,7 +481,7 @@ def ends_in_loop(tokens: Sequence[int]) -> bool:
 
 
 def _pieces(tokenizer: TextTokenizer, text: str) -> list[int]:
-    """The piece ids of a text; raises InvalidTextError for what no model can read."""
+    """The piece ids of a text. Raises InvalidTextError for characters that no model can read."""
     check_text(text)
     return tokenizer.encode(text)
 

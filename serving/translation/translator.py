@@ -46,7 +46,7 @@ from serving.translation.scoring import score_pairs
 from serving.translation.texts import TextProcessor, load_texts
 from serving.translation.ticket import Request
 
-if TYPE_CHECKING:  # a server that starts needs neither files nor names of models
+if TYPE_CHECKING:  # imported later, because a starting server needs neither files nor model names
     from serving.documents.files import FileTranslation, FileWishes
     from serving.documents.unit import Translated, Unit
 
@@ -224,7 +224,7 @@ class ModelTranslator:
         wishes: Wishes,
         draft: Draft | None = None,
     ) -> Sentence | None:
-        assert isinstance(wishes.target_prefix, str)  # of this text alone
+        assert isinstance(wishes.target_prefix, str)  # an error of this text only
         sentence = self.texts.prepare(
             Request(
                 text=text,
@@ -238,7 +238,7 @@ class ModelTranslator:
             )
         )
         if sentence is not None:
-            self.texts.demand(sentence)  # which refuses what is too large for any batch
+            self.texts.demand(sentence)  # which refuses a text that is too large for any batch
         return sentence
 
     def translate_each(

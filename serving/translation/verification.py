@@ -30,11 +30,12 @@ from serving.text.terms import TermReader, Terms
 from serving.translation.results import Again, Done, TextHypothesis, Translation
 
 _WORSE = 0.5
-"""How much lower the score of a second search may be. A far less probable output is hardly a
-sentence (docs/background/decisions.md)."""
+"""Largest drop of the score in a second search. A far less probable output is hardly a sentence
+(docs/background/decisions.md)."""
 _MOST_FAULTS = 3
-"""Most faults with which a sentence is decoded once more. It helped only two of 18 sentences with
-more, which were long lists of figures and took longest (docs/background/decisions.md)."""
+"""Largest number of faults with which a sentence is decoded once more. It helped only two of 18
+sentences with more, which were long lists of figures and took longest
+(docs/background/decisions.md)."""
 Hypotheses = tuple[TextHypothesis, ...]
 
 

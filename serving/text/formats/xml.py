@@ -262,7 +262,7 @@ class _Reader:
             column = error.offset + 1 - (len(self._before) if error.lineno == 1 else 0)
             raise InvalidTextError(
                 f"text must be well-formed XML, got {expat.ErrorString(error.code)} in line "
-                f"{error.lineno}, column {max(1, column)}; mend it, or send it as another format"
+                f"{error.lineno}, column {max(1, column)}; correct it, or send it as another format"
             ) from error
         marks = self._marks[1:-1] if self._before else self._marks
         places = _characters(data, [at - len(self._before) for at, _, _ in marks])

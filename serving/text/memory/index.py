@@ -179,7 +179,7 @@ def _inverted(heads: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarra
     """Buckets, offsets and postings (see `_Shard`) of these keys; each key is listed once for each
     bucket in which it has a run."""
     found, places = _buckets(b"\n" + b"".join(heads))
-    # A run is of the key before whose end it begins; a line feed precedes the first key.
+    # A run belongs to the key before whose end it begins; a line feed precedes the first key.
     owners = np.repeat(np.arange(len(heads), dtype=np.uint32), list(map(len, heads)))[places]
     pairs = np.sort((found << np.uint32(32 - _BITS)) | owners)
     pairs = pairs[np.concatenate([[True], pairs[1:] != pairs[:-1]])] if len(pairs) else pairs

@@ -31,11 +31,11 @@ from serving.translation.translator import Translator
 
 def main() -> None:
     """Carry out the parent's orders, which arrive on an inherited connection, until that ends."""
-    # These are for the server, which lets its requests end first.
+    # These signals are for the server, which lets its requests end first.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     channel = _Channel(int(sys.argv[1]))
-    load_library()  # whoever asks for the first model need not wait for it
+    load_library()  # so that the first model need not wait for it
     if sys.argv[2] == "forks":
         _fork_for(channel)
     else:
@@ -141,7 +141,7 @@ def _fork_for(channel: _Channel) -> None:
 
     _follow(channel, models, serve, forks=True)
     with contextlib.suppress(ChildProcessError):
-        os.waitpid(-1, 0)  # of all: with SIGCHLD ignored it returns when none is left
+        os.waitpid(-1, 0)  # waits for all: with SIGCHLD ignored it returns when none is left
 
 
 def _settle() -> None:

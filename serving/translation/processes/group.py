@@ -33,7 +33,7 @@ class ProcessLink:
         """The sentences that the process decodes, by number."""
         self._connection = Connection(own.detach())
         self._poll = select.poll()
-        self._poll.register(self.fileno(), 0)  # a closed other end shows in any case
+        self._poll.register(self.fileno(), 0)  # a closed other end is reported in any case
         self._loader = loader
         self._lock = threading.Lock()
         self._retired = self._closed = self._ended = False

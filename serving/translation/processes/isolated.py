@@ -71,7 +71,7 @@ class IsolatedEngine:
     def join(self, tasks: Mapping[int, Sentence]) -> None:
         """Send sentences of one group to the process."""
         link = self._current
-        while not link.send(tasks):  # another has taken its place, or is to do so
+        while not link.send(tasks):  # another process has replaced it, or is about to
             self._processes.revive(self._place)
             link = self._current
         self._follow(link)

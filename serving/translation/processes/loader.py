@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from serving.runtime.gpu.cuda_switches import VISIBLE
 
-if TYPE_CHECKING:  # these bring what a worker starts a process ahead of
+if TYPE_CHECKING:  # these import modules that a worker starts a process before
     from serving.runtime.session import DeviceUse
     from serving.translation.processes.orders import DropOrder, LoadOrder, ServeOrder
 

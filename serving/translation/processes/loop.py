@@ -59,7 +59,7 @@ class DecodingLoop:
             begin = time.monotonic()
             try:
                 place.turn()
-            except OSError:  # nobody reads what comes of it
+            except OSError:  # nobody reads its results
                 self._leave(place)
             else:
                 self._turns.charge(place, time.monotonic() - begin)
@@ -75,7 +75,7 @@ class DecodingLoop:
     def _leave(self, place: _Place) -> None:
         self._places.discard(place)
         self._turns.forget(place)
-        place.engine.restart()  # which gives the memory of its batches back
+        place.engine.restart()  # which frees the memory of its batches
 
     def _read(self) -> None:
         """Read orders at once, on a thread of its own: a server that cannot send does not read
