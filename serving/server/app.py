@@ -103,7 +103,7 @@ def _gatekeeper(settings: Settings, store: Store | None) -> Gatekeeper:
     """The gatekeeper by the settings and the store; closes the store if that fails."""
     if store is None:
         return Gatekeeper(settings)
-    # Only here: they are of no use without a store.
+    # Imported here, because they are useless without a store.
     from serving.server.http.accounts import Accounts
     from serving.server.http.usage import UsageMeter
 

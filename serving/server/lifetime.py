@@ -76,14 +76,14 @@ def _load(models: Registry) -> None:
     except Exception as error:
         logger.critical("the models cannot be loaded", exc_info=True)
         if isinstance(error, BundleError):
-            # Its hashes are right, and another worker would fail as this one: the server ends.
+            # Its hashes are right, so another worker would fail like this one: the server ends.
             print(f"macaron: error: {error}", file=sys.stderr, flush=True)
             os.kill(os.getppid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
         return
     from serving.text.detection import load_detector
 
-    # The first text of which the language is not known waits for this, if it comes at once.
+    # The first text with an unknown language waits for this, if it arrives at once.
     load_detector()
 
 

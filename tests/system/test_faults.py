@@ -313,7 +313,7 @@ def test_a_reload_loses_no_request_and_a_bad_bundle_changes_nothing(
     assert precision(server) == "int8"
     lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
     (error,) = [line["message"] for line in lines if line["level"] == "ERROR"]
-    assert error.startswith("reload refused, all is served as before: ")
+    assert error.startswith("reload refused; the bundles are served as before: ")
     assert "step.onnx: sha256 is" in error
 
 

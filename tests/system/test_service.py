@@ -185,7 +185,7 @@ def newer(bundle: Path) -> None:
     [
         (damaged, {}, "step.onnx: sha256 is"),
         (newer, {}, "bundle format 99 is newer than this runtime reads"),
-        (shutil.rmtree, {}, "has no bundle in it; set MACARON_BUNDLES"),
+        (shutil.rmtree, {}, "contains no bundle; set MACARON_BUNDLES"),
         (None, {"MACARON_MAX_TEXTS": "many"}, "MACARON_MAX_TEXTS must be"),
     ],
 )

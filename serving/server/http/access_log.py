@@ -132,7 +132,7 @@ class Access:
 
 
 class LastResort:
-    """Answers 500 if an unforeseen error is raised.
+    """Answers 500 if an unexpected error is raised.
 
     Starlette's own handler raises the error again, and BentoML sends no answer at all for an error
     that leaves the app before its response has begun.
@@ -158,7 +158,7 @@ class LastResort:
         except Exception:
             extra = {"request_id": scope[CONTEXT].request_id}
             logger.exception(
-                "unforeseen error in %s %s", scope["method"], _route(scope), extra=extra
+                "unexpected error in %s %s", scope["method"], _route(scope), extra=extra
             )
             if not begun:
                 error = ServingError("the server failed; its log says why")

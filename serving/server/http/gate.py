@@ -93,7 +93,7 @@ class RateLimit:
         """Level of each bucket, and when it was computed; the last client seen is at the end."""
         self._shared: SharedRates | None = None
         if stored is not None:
-            # Only here: it is of no use without a store.
+            # Imported here, because it is useless without a store.
             from serving.server.http.rates import SharedRates
 
             self._shared = SharedRates(unit, stored, self._learn)
@@ -155,7 +155,7 @@ class RateLimit:
                 return False
             held, when = self._buckets[client]
             now, known = self._clock(), per_minute - missing - self._shared.noted(client)
-            # The lower one: the store knows nothing of what was taken while it was away.
+            # The lower level: the store does not know what was taken while it was unavailable.
             level = min(held + (now - when) * per_minute / 60, known)
             self._buckets[client] = level, now
             return level < per_minute
@@ -215,7 +215,7 @@ class Gatekeeper:
         for another key, and RateLimitedError if an address has tried too many."""
         if self._admin is None:
             raise NoAdminError(
-                "this server is not administered over HTTP; whoever runs it can set "
+                "this server is not administered over HTTP; its operator can set "
                 f"{variable('admin_key')}"
             )
         if presented is None:

@@ -31,7 +31,7 @@ class HttpMetrics:
         self._registry = registry = CollectorRegistry()
         self._requests = Counter(
             "macaron_http_requests",
-            "HTTP requests answered; the model is empty where none was chosen",
+            "HTTP requests answered; the model is empty if none was chosen",
             ["route", "status", "model"],
             registry=registry,
         )
@@ -143,7 +143,9 @@ class _ModelMetrics:
             "macaron_batch_tokens", "Rows x longest source of a batch, padding included", _TOKENS
         )
         self.padding = histogram(
-            "macaron_batch_padding_ratio", "Part of a batch's source tokens that pads", _RATIOS
+            "macaron_batch_padding_ratio",
+            "Share of a batch's source tokens that is padding",
+            _RATIOS,
         )
         self.first_token = histogram(
             "macaron_time_to_first_token_seconds",
@@ -153,7 +155,7 @@ class _ModelMetrics:
         self.decoded = counter("macaron_decoded", "Texts or prompts decoded to the end")
         self.tokens = counter("macaron_generated_tokens", "Tokens of their best outputs")
         self.lost = counter(
-            "macaron_decoders_lost", "Engines that failed or ended and were started again"
+            "macaron_decoders_lost", "Engines that failed or ended and were restarted"
         )
         self.repairs = Counter(
             "macaron_repairs",
@@ -163,7 +165,7 @@ class _ModelMetrics:
         )
         self.coalesced = counter("macaron_coalesced", "Texts that were in flight already")
         self.cache_hits = counter("macaron_cache_hits", "Texts answered from the cache")
-        self.cache_misses = counter("macaron_cache_misses", "Texts the cache did not hold")
+        self.cache_misses = counter("macaron_cache_misses", "Texts that the cache did not contain")
 
 
 class ModelObserver(Observer):
@@ -222,7 +224,7 @@ class _StateCollector(Collector):
         """Yield the present state of the server as gauges."""
         state = self._state()
         yield GaugeMetricFamily(
-            "macaron_ready", "1 where requests should be sent here", value=state.ready
+            "macaron_ready", "1 if requests should be sent here", value=state.ready
         )
         info = GaugeMetricFamily(
             "macaron_model_info",
@@ -232,7 +234,9 @@ class _StateCollector(Collector):
         depth = GaugeMetricFamily("macaron_queue_depth", "Texts that wait", labels=["model"])
         rows = GaugeMetricFamily("macaron_rows", "Texts being decoded", labels=["model"])
         loaded = GaugeMetricFamily(
-            "macaron_model_loaded", "0 where a model is loaded when asked for", labels=["model"]
+            "macaron_model_loaded",
+            "1 for a loaded model, 0 for one that is loaded on demand",
+            labels=["model"],
         )
         held = GaugeMetricFamily(
             "macaron_cache_bytes", "Bytes held by the cache of answers", labels=["model"]

@@ -231,7 +231,7 @@ class Settings(BaseModel):
     def _agree(self) -> Self:
         for low, high in (
             ("default_timeout_s", "max_timeout_s"),
-            ("max_texts", "max_queue"),  # else a request of that many texts could never be served
+            ("max_texts", "max_queue"),  # or so many texts could never be served
         ):
             if getattr(self, low) > getattr(self, high):
                 raise ValueError(
@@ -283,7 +283,7 @@ def variable(field: str) -> str:
 def _describe(error: Mapping[str, object]) -> str:
     location = error["loc"]
     assert isinstance(location, tuple)
-    if not location:  # a rule on several fields says itself which
+    if not location:  # a rule on several fields names them itself
         return str(error["msg"]).removeprefix("Value error, ")
     message = str(error["msg"]).replace("Input should be", "must be", 1)
     return (

@@ -96,7 +96,7 @@ async def read_file(request: Request, max_bytes: int, setting: str) -> IO[bytes]
 async def _bounded(
     request: Request, max_bytes: int, noun: str, setting: str
 ) -> AsyncGenerator[bytes]:
-    # What the client declared may be wrong, and a chunked body declares nothing: count.
+    # The declared length may be wrong, and a chunked body has none, so the bytes are counted.
     size = 0
     async for part in request.stream():
         size += len(part)

@@ -124,8 +124,8 @@ class UsageMeter:
 
     def _over(self, before: int, more: int, limit: int) -> QuotaExceededError:
         error = QuotaExceededError(
-            f"at most {limit} characters a month are for this key, got {before} so far and {more} "
-            "more; the count begins anew with the next month"
+            f"at most {limit} characters a month are allowed for this key, got {before} so far "
+            f"and {more} more; the count starts again next month"
         )
         error.retry_after_s = _rest_of_month(self._clock())
         return error

@@ -57,6 +57,6 @@ def load_bundle(
         return load_translator(folder, settings.preset, settings.threads, limits)
     except BundleError:
         raise
-    except Exception as error:  # whatever a damaged file makes a library raise
+    except Exception as error:  # a damaged file may make a library raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
         raise BundleError(f"{folder}: the bundle cannot be loaded: {reason}") from error

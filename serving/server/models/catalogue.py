@@ -75,7 +75,7 @@ class Catalogue(ABC):
         found = next((model for model in models if (source, target) in model.pairs), None)
         if found is None:
             return None
-        self._used[found.name] = time.monotonic()  # it is not one to leave before it is chosen
+        self._used[found.name] = time.monotonic()  # it must not be unloaded before it is chosen
         return not isinstance(found, ServedTranslator)
 
     def _all_models(self) -> list[AnyModel]:
@@ -170,7 +170,7 @@ class Catalogue(ABC):
         for model in knowing[:1]:
             hint = (
                 f"the model {model.name!r} was trained on {model.manifest.languages.listing}; "
-                f"{variable('zero_shot')}=on lets it try other pairs all the same"
+                f"{variable('zero_shot')}=on allows other pairs anyway"
             )
         known = _languages(model.manifest.languages.source for model in candidates)
         if source not in known:

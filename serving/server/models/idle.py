@@ -54,4 +54,4 @@ class IdleWatch:
             try:
                 self._look()
             except Exception:
-                logger.exception("idle models could not leave")
+                logger.exception("idle models could not be unloaded")

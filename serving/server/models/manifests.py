@@ -28,7 +28,7 @@ def read_manifests(settings: Settings) -> dict[Path, Manifest]:
             )
         names.add(manifest.name)
     if not manifests:
-        found = "has no bundle in it" if settings.bundles.is_dir() else "is no folder"
+        found = "contains no bundle" if settings.bundles.is_dir() else "is not a folder"
         raise BundleError(
             f"{settings.bundles} {found}; set {variable('bundles')} to the folder that holds the "
             "bundle folders, or make a bundle with `python -m macaron export bundle`"

@@ -121,7 +121,7 @@ class Registry(Catalogue):
             self._folders = folders
             self.metrics.reloads.labels("refused").inc()
             reason = " ".join(str(error).split()) or type(error).__name__
-            logger.error("reload refused, all is served as before: %s", reason)
+            logger.error("reload refused; the bundles are served as before: %s", reason)
             return
         self._serve([*kept, *started, *stored])
         self._make_room()
@@ -213,7 +213,7 @@ class Registry(Catalogue):
             if not limit or sum(map(self.num_bytes, self._loaded)) <= limit:
                 return
             if model is not wanted and model.idle:
-                self._let_leave(model, "for want of room")
+                self._let_leave(model, "to make room")
 
     def _let_idle_leave(self) -> None:
         """Unload translation models that were idle for the configured time; the next request loads
@@ -227,7 +227,7 @@ class Registry(Catalogue):
                 and model.name in self._folders
             ]
             for model in over:
-                self._let_leave(model, "since nobody asked for it")
+                self._let_leave(model, "because it was idle")
         if over:
             del model, over
             _tidy()
@@ -262,7 +262,7 @@ class Registry(Catalogue):
         """The translation model with this name; raises RequestError for a model of another task."""
         if any(model.name == name for model in (*self.language_models, *self.encoders)):
             raise RequestError(
-                f"only translation models are loaded and unloaded, {name!r} is another one",
+                f"only translation models can be loaded and unloaded; {name!r} is not one",
                 parameter="model",
             )
         return self._candidates(name)[0]

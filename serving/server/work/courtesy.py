@@ -71,7 +71,7 @@ async def hand_over(held: Sequence[HeldWork], idle_s: Callable[[], float]) -> No
             while not turnstile.is_open(work.at_once, idle_s()):
                 await asyncio.sleep(_LOOK_S)
             begin = time.monotonic()
-            # What came before is no wait for the scheduler.
+            # The time before this does not count as waiting in the scheduler.
             work.ticket.submitted = begin
             if not await _queued(work):
                 continue

@@ -64,7 +64,7 @@ class Evaluations:
             if model.manifest.calibration is None:
                 raise RequestError(
                     f"the model {model.name!r} must be calibrated to score how good translations "
-                    "are; whoever runs the server can do that with `python -m macaron export "
+                    "are; its operator can do that with `python -m macaron export "
                     "calibrate`"
                 )
             return Chosen(

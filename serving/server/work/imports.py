@@ -116,7 +116,7 @@ class Imports:
         lock.release()
         if last.state != "running":
             return last
-        why = "the server has ended meanwhile; import it again, and it goes on where it stopped"
+        why = "the server has ended meanwhile; import it again, and it continues where it stopped"
         return replace(last, state="failed", error=why)
 
     def stop(self) -> ImportReport:
@@ -135,7 +135,7 @@ class Imports:
     def _check_allowed(self) -> None:
         if not self._settings.model_imports:
             raise NoImportsError(
-                "this server imports no models over HTTP; whoever runs it can set "
+                "this server imports no models over HTTP; its operator can set "
                 f"{variable('model_imports')}=on"
             )
 
@@ -147,8 +147,8 @@ class Imports:
             lock.acquire(timeout=timeout)
         except Timeout:
             raise ImportingError(
-                f"{self._read().name} is being imported, and one model is at a time; wait for it, "
-                "or stop it with DELETE /admin/imports"
+                f"{self._read().name} is being imported, and only one model is imported at a "
+                "time; wait for it, or stop it with DELETE /admin/imports"
             ) from None
         except OSError as error:
             raise SettingsError(
@@ -170,7 +170,7 @@ class Imports:
 
     def _write(self, report: ImportReport) -> None:
         draft = self._place / ".state.json"
-        with contextlib.suppress(OSError):  # on a full disk; the import itself reports it
+        with contextlib.suppress(OSError):  # a full disk; the import itself reports it
             draft.write_text(json.dumps(asdict(report)), encoding="utf-8")
             os.replace(draft, self._place / "state.json")
 
@@ -180,8 +180,10 @@ class Imports:
         except (BundleError, OSError) as error:
             report = replace(report, state="failed", error=str(error))
         except Exception:
-            logger.exception("unforeseen error while a model was imported")
-            report = replace(report, state="failed", error="unforeseen; the server's log says why")
+            logger.exception("unexpected error while a model was imported")
+            report = replace(
+                report, state="failed", error="unexpected error; the server's log says why"
+            )
         finally:
             self._write(report)
             lock.release()
@@ -242,7 +244,7 @@ class Imports:
             if other.name == manifest.name and folder != link:
                 raise BundleError(
                     f"{name}: it is imported, and a model called {manifest.name!r} is served "
-                    f"already, from {folder}; take that away, then import this one again"
+                    f"already, from {folder}; remove that one, then import this one again"
                 )
         before = link.readlink() if link.is_symlink() else None
         _link(link, bundle)
@@ -250,7 +252,7 @@ class Imports:
         if not self._serves(manifest):
             _link(link, before)
             self._registry.reload()
-            raise BundleError(f"{name}: is imported and cannot be served; the log says why")
+            raise BundleError(f"{name}: was imported but cannot be served; the log says why")
         if self._settings.workers > 1:
             os.kill(os.getppid(), signal.SIGHUP)  # which passes it on to all workers
         return manifest.name

@@ -202,7 +202,7 @@ class Pipeline:
 
 def _give_up(tickets: Sequence[Pending[Any]]) -> None:
     for ticket in tickets:
-        ticket.cancel()  # changes nothing where it has ended
+        ticket.cancel()  # has no effect if it has ended
 
 
 def _count(context: RequestContext, event: object) -> None:
@@ -242,7 +242,7 @@ async def _all(tickets: Sequence[Pending[T]], receive: Receive, timeout_s: float
             left -= 1
             over = left == 0 or (error is not None and left > 0)
             if error is not None:
-                left = 0  # the rest changes nothing
+                left = 0  # the rest has no effect
         if over:  # the loop is woken once, not for each ticket
             with contextlib.suppress(RuntimeError):  # it has been closed
                 loop.call_soon_threadsafe(end, error)
@@ -287,7 +287,7 @@ async def _merged(
         except Exception as error:
             if not isinstance(error, ServingError):
                 extra = {"request_id": context.request_id}
-                logger.exception("unforeseen error in a stream", extra=extra)
+                logger.exception("unexpected error in a stream", extra=extra)
                 error = ServingError("the server failed; its log says why")
             queue.put_nowait(error)
 

@@ -201,7 +201,7 @@ def _place(after: str) -> tuple[str, str, str]:
     day, _, rest = after.partition("/")
     task, slash, owner = rest.partition("/")
     if not slash:
-        raise RequestError("after must be `next` of the page before", parameter="after")
+        raise RequestError("after must be `next` of the previous page", parameter="after")
     return day, owner, task
 
 
@@ -225,7 +225,7 @@ ADMIN_API = Dialect(
             "/admin/keys",
             _AdminEndpoints.create_key,
             "admin_create_key",
-            "Make a key, which is shown this once",
+            "Create a key, which is shown only once",
             NewApiKey,
             methods=("POST",),
             status=201,
@@ -237,7 +237,7 @@ ADMIN_API = Dialect(
             "/admin/keys/{key}",
             _AdminEndpoints.key,
             "admin_key",
-            "What is known of a key",
+            "The record of a key",
             ApiKey,
             errors=_READ,
             key=KeyRule.ADMIN,
@@ -257,7 +257,7 @@ ADMIN_API = Dialect(
             "/admin/keys/{key}",
             _AdminEndpoints.delete_key,
             "admin_delete_key",
-            "Delete a key and what is kept for it; its usage stays",
+            "Delete a key and its stored data; its usage stays",
             NoneType,
             methods=("DELETE",),
             status=204,
@@ -278,7 +278,7 @@ ADMIN_API = Dialect(
             "/admin/audit",
             _AdminEndpoints.audit,
             "admin_audit",
-            "Acts of administration, the newest first",
+            "Administrative actions, the newest first",
             AuditReport,
             query={"limit": (), "before": ()},
             errors=_READ,
@@ -297,7 +297,7 @@ ADMIN_API = Dialect(
             "/admin/models/{model}",
             _AdminEndpoints.act_on_model,
             "admin_act_on_model",
-            "Load a translation model, or let it leave",
+            "Load or unload a translation model",
             AdminModels,
             methods=("POST",),
             request=ModelAct,
@@ -308,7 +308,7 @@ ADMIN_API = Dialect(
             "/admin/imports",
             _AdminEndpoints.model_import,
             "admin_import",
-            "How far the import of a model is that was asked for last",
+            "The progress of the last requested import of a model",
             ModelImportReport,
             errors=(401, 404, 429, 503),
             key=KeyRule.ADMIN,
@@ -329,7 +329,7 @@ ADMIN_API = Dialect(
             "/admin/imports",
             _AdminEndpoints.stop_import,
             "admin_stop_import",
-            "Stop the import that is running; the next one goes on with its downloads",
+            "Stop the running import; the next one continues its downloads",
             ModelImportReport,
             methods=("DELETE",),
             errors=(401, 404, 429, 503),
@@ -339,7 +339,7 @@ ADMIN_API = Dialect(
             "/admin/drain",
             _AdminEndpoints.drain,
             "admin_drain",
-            "Have no further requests sent here; what comes is still served",
+            "Report not ready, so that no more requests are sent here; requests are still served",
             Drained,
             methods=("POST",),
             errors=(401, 404, 429, 503),

@@ -138,7 +138,7 @@ class AuditAct(Wire):
 
 
 class AuditReport(Wire):
-    """Acts of administration, the newest first."""
+    """Administrative actions, the newest first."""
 
     acts: list[AuditAct]
     next: int | None

@@ -58,7 +58,7 @@ class CharacterUsage:
         if before + characters > self.limit:
             raise QuotaExceededError(
                 f"at most {self.limit} characters ({variable('character_limit')}) are "
-                f"translated until the server is started anew, got {before} so far and "
+                f"translated until the server is restarted, got {before} so far and "
                 f"{characters} more"
             )
         self._counts[key] += characters
@@ -92,7 +92,8 @@ def unused(body: DeepLTranslateRequest, results: Sequence[TextResult]) -> list[s
         found.append("'context' is not used: no model of this server was trained with it")
     found += [
         f"'translation_memory_id' is not used for text[{index}]: it is in "
-        f"{result.source.upper()}, from which the memory is not, or goes through a third language"
+        f"{result.source.upper()}, which is not the memory's language, or is translated "
+        "through a third one"
         for index, result in enumerate(results)
         if WITHOUT_MEMORY in result.warnings
     ]

@@ -193,7 +193,7 @@ DEEPL_DOCUMENTS = Dialect(
             "/v2/document/{id}",
             _DeepLDocumentEndpoints.status,
             "deepl_document_status",
-            "How far a document is",
+            "The progress of a document",
             DeepLDocumentStatus,
             methods=("POST",),
             request=DeepLDocumentRequest,
@@ -217,7 +217,7 @@ DEEPL_DOCUMENTS = Dialect(
     error=DeepLError,
     render_error=render_error,
     reasons={
-        403: "An API key is needed, or the one sent is not known; only where the server has keys",
+        403: "An API key is missing or unknown; only if the server has keys",
         404: "There is no such document, it was fetched already, or its key is wrong",
     },
     key_schemes=("deepl-auth-key",),

@@ -134,7 +134,7 @@ class _EvaluationEndpoints:
                 id = await run_in_threadpool(kept.keep, context.key, text)
                 answer = DeepLEvaluation(job_id=id, segments=evaluated)
             except StoreUnavailableError as error:
-                logger.warning("an evaluation is answered, but not kept: %s", error)
+                logger.warning("an evaluation is answered, but not stored: %s", error)
         return json_response(answer, exclude_none=True)
 
     async def get(self, request: Request, context: RequestContext) -> Response:
@@ -142,9 +142,7 @@ class _EvaluationEndpoints:
         kept, id = self._backend.needed_store("evaluations").evaluations, request.path_params["id"]
         text = await run_in_threadpool(kept.get, context.key, id)
         if text is None:
-            raise UnknownEvaluationError(
-                "there is no such evaluation; it was never here, or its day is up"
-            )
+            raise UnknownEvaluationError("there is no such evaluation, or it has expired")
         found = DeepLEvaluation.model_validate_json(text).model_copy(update={"job_id": id})
         return json_response(found)
 
@@ -185,7 +183,7 @@ DEEPL_EVALUATIONS = Dialect(
             "/v1/quality-evaluations",
             _EvaluationEndpoints.evaluate,
             "deepl_evaluate",
-            "How good given translations are, in DeepL's form",
+            "The quality of given translations, in DeepL's form",
             DeepLEvaluation,
             methods=("POST",),
             request=DeepLEvaluationRequest,
@@ -206,7 +204,7 @@ DEEPL_EVALUATIONS = Dialect(
     render_error=render_error,
     reasons={
         403: "An API key is missing or unknown; only if the server has keys",
-        404: "There is no such evaluation, or its day is up",
+        404: "There is no such evaluation, or it has expired",
         501: "The server has no store",
     },
     key_schemes=("deepl-auth-key",),

@@ -104,5 +104,5 @@ def _import(job: MemoryJob) -> DeepLJobResult:
         )
     if job.state == "reading" and not is_late(job):
         return DeepLJobResult(status="processing")
-    message = job.error or "the server has ended before the file was read; begin another import"
+    message = job.error or "the server stopped before the file was read; begin another import"
     return DeepLJobResult(status="failed", error=DeepLJobError(message=message))

@@ -183,7 +183,7 @@ def _id(request: Request) -> str:
 
 
 def _no_address() -> UnknownMemoryError:
-    return UnknownMemoryError("there is no such address any more; begin another job")
+    return UnknownMemoryError("this address is no longer valid; begin another job")
 
 
 _LOOK = (400, 403, 404, 429, 501, 503)
@@ -206,7 +206,7 @@ DEEPL_MEMORIES = Dialect(
             _ALL + "/import",
             _MemoryEndpoints.begin_import,
             "deepl_memory_import",
-            "Begin to make a translation memory of a TMX file",
+            "Begin to import a TMX file as a translation memory",
             DeepLImport,
             methods=("POST",),
             status=202,
@@ -236,7 +236,7 @@ DEEPL_MEMORIES = Dialect(
             _ALL + "/jobs/{job_id}",
             _MemoryEndpoints.job,
             "deepl_memory_job",
-            "What has become of an import or an export",
+            "The state of an import or an export",
             DeepLMemoryJob,
             errors=_LOOK,
         ),
@@ -244,7 +244,7 @@ DEEPL_MEMORIES = Dialect(
             _ONE,
             _MemoryEndpoints.get,
             "deepl_memory",
-            "What is known of a translation memory",
+            "The record of a translation memory",
             DeepLMemory,
             errors=_LOOK,
         ),
@@ -252,7 +252,7 @@ DEEPL_MEMORIES = Dialect(
             _ONE,
             _MemoryEndpoints.delete,
             "deepl_memory_delete",
-            "Forget a translation memory",
+            "Delete a translation memory",
             NoneType,
             methods=("DELETE",),
             status=204,
@@ -276,7 +276,7 @@ DEEPL_MEMORIES = Dialect(
             _ONE + "/export",
             _MemoryEndpoints.begin_export,
             "deepl_memory_export",
-            "Begin to give a translation memory as a TMX file",
+            "Begin to export a translation memory as a TMX file",
             DeepLExport,
             methods=("POST",),
             status=202,
@@ -286,8 +286,8 @@ DEEPL_MEMORIES = Dialect(
     error=DeepLError,
     render_error=render_error,
     reasons={
-        403: "An API key is needed, or the one sent is not known; only where the server has keys",
-        404: "There is no translation memory, job or address of that id",
+        403: "An API key is missing or unknown; only if the server has keys",
+        404: "There is no translation memory, job or address with that id",
         413: "The name or the file is over a limit of `/limits`",
         501: "The server has no store",
         503: "The server is starting or shutting down, or the store does not answer",

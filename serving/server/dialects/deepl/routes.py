@@ -276,7 +276,7 @@ DEEPL = Dialect(
             "/v3/languages",
             _DeepLEndpoints.resource_languages,
             "deepl_resource_languages",
-            "Languages and what is there for them",
+            "Languages and the features that they support",
             list[DeepLLanguageSupport],
             query={"resource": get_args(Resource)},
             errors=(400, 403, 429, 503),
@@ -285,7 +285,7 @@ DEEPL = Dialect(
             "/v3/style_rules",
             _DeepLEndpoints.style_rules,
             "deepl_style_rules",
-            "None; none are stored",
+            "The style rules; the list is always empty",
             DeepLStyleRules,
             methods=("GET", "POST"),
             errors=(400, 403, 429),
@@ -306,10 +306,10 @@ DEEPL = Dialect(
     error=DeepLError,
     render_error=render_error,
     reasons={
-        403: "An API key is needed, or the one sent is not known; only where the server has keys",
-        QUOTA_EXCEEDED: "The key has had all characters of this month; without a store, of this "
-        "start of the server",
-        501: "A glossary or a memory is named, and the server has no store",
+        403: "An API key is missing or unknown; only if the server has keys",
+        QUOTA_EXCEEDED: "The key has used its characters of this month, or without a store, "
+        "those since the start of the server",
+        501: "A glossary or a memory is named, but the server has no store",
     },
     key_schemes=("deepl-auth-key",),
 )

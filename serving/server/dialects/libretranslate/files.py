@@ -49,7 +49,7 @@ class _FileEndpoints:
             await self._documents.remove(record)
             raise DeadlineExceededError(
                 f"the file takes more than {settings.max_timeout_s:g} seconds; send it to "
-                "/documents, where nobody has to wait"
+                "/documents, which answers at once"
             ) from error
         if record.state == "failed":
             await self._documents.remove(record)

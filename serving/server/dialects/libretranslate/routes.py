@@ -84,10 +84,10 @@ class _LibreTranslateEndpoints:
 
 
 def _suffixes() -> list[str]:
-    # Only here: a server without documents has no use for it.
+    # Imported here, because a server without documents does not need it.
     from serving.documents.recognition import FORMATS, suffixes
 
-    # Nor has /translate_file a field for the columns of tables.
+    # /translate_file has no field for the columns of tables either.
     taken = [format for format in FORMATS if not format.in_columns]
     return [suffix for suffix in suffixes(taken) if suffix.startswith(".")]
 
@@ -111,7 +111,7 @@ LIBRETRANSLATE = Dialect(
             "/frontend/settings",
             _LibreTranslateEndpoints.frontend_settings,
             "frontend_settings",
-            "What a page has to know",
+            "The settings for a web page",
             FrontendSettings,
             errors=(503,),
             key=KeyRule.NONE,
@@ -120,7 +120,7 @@ LIBRETRANSLATE = Dialect(
             "/health",
             _LibreTranslateEndpoints.health,
             "health",
-            "Whether it can translate",
+            "Whether the server can translate",
             Health,
             errors=(503,),
             key=KeyRule.NONE,

@@ -54,7 +54,7 @@ class _SuggestionEndpoints:
     async def export(self, request: Request, context: RequestContext) -> Response:
         """Export the suggestions for a language pair as TMX: those of the key, or all with the
         admin key."""
-        # Only here: a server without a store has no use for it.
+        # Imported here, because a server without a store does not need it.
         from serving.documents.localisation.segments import written_tmx
 
         asked = await read_fields(
@@ -123,7 +123,7 @@ SUGGESTIONS = Dialect(
             "/suggest",
             _SuggestionEndpoints.suggest,
             "suggest",
-            "Keep a better translation of a text, as LibreTranslate does",
+            "Store a better translation of a text, as LibreTranslate does",
             Suggested,
             methods=("POST",),
             request=SuggestRequest,
@@ -135,7 +135,7 @@ SUGGESTIONS = Dialect(
             "/suggestions",
             _SuggestionEndpoints.export,
             "export_suggestions",
-            "What the key has suggested for a language pair, as TMX",
+            "The key's suggestions for a language pair, as TMX",
             bytes,
             query=_PAIR,
             errors=(400, 401, 429, 501, 503),
@@ -144,7 +144,7 @@ SUGGESTIONS = Dialect(
             "/suggestions",
             _SuggestionEndpoints.clear,
             "clear_suggestions",
-            "Forget what the key has suggested",
+            "Delete the key's suggestions",
             NoneType,
             methods=("DELETE",),
             status=204,
@@ -154,7 +154,7 @@ SUGGESTIONS = Dialect(
             "/admin/suggestions",
             _SuggestionEndpoints.export,
             "export_all_suggestions",
-            "What all have suggested for a language pair, as TMX",
+            "All suggestions for a language pair, as TMX",
             bytes,
             query=_PAIR,
             errors=(400, 401, 404, 429, 501, 503),

@@ -114,9 +114,9 @@ class _MTranEndpoints:
         if same == target and len(body.destination) > 1:
             named = body.destination[1]
             target = hcfy_code(named)
-        # What any language may be counts where a model reads it.
+        # A source that may be any language counts if a model reads it.
         readable = body.source or source in self._backend.registry.source_languages
-        # As one text, whose lines stay lines: it has more of them than a request may have texts.
+        # As one text whose lines stay lines: it may have more lines than a request has texts.
         job = TranslationJob(texts=[body.text], source=source if readable else AUTO, target=target)
         result = await self._translated(job, request, context, _HCFY)
         return json_response(hcfy_answer(body, named, result))

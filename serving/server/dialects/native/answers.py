@@ -61,7 +61,7 @@ def job_of(body: TranslateRequest) -> TranslationJob:
         prefixes = [prefixes] * len(texts)
     elif isinstance(body.q, str):
         raise RequestError(
-            "target_prefix must be a string where q is one, got a list", parameter="target_prefix"
+            "target_prefix must be a string if q is one, got a list", parameter="target_prefix"
         )
     elif len(prefixes) != len(texts):
         raise RequestError(
@@ -225,7 +225,7 @@ def card_of(model: AnyModel) -> ModelCard:
     if isinstance(model, LoadedModel):
         device = model.device
     else:
-        device = DeviceUse(manifest.target, "the bundle is for it; not loaded yet")
+        device = DeviceUse(manifest.target, "the bundle was exported for it; not loaded yet")
     return ModelCard(
         name=manifest.name,
         task=manifest.task,
@@ -279,7 +279,7 @@ def classified(read: Read) -> ClassifyResponse:
     labels = read.model.reader.reading.labels
     found = []
     for row_C in probabilities(read.found_BW):
-        # Pydantic makes a model of each of many classes at once: one call for each takes longer.
+        # Pydantic converts all classes in one call, because one call for each takes longer.
         scores = [{"label": a, "probability": p} for a, p in ranked(labels, row_C)]
         found.append(Classification.model_validate({**scores[0], "labels": scores}))
     return ClassifyResponse(classifications=found, model=read.model.name)

@@ -237,7 +237,7 @@ NATIVE = Dialect(
             "/models",
             _NativeEndpoints.models,
             "models",
-            "What is known of each model, whatever its task",
+            "The record of each model, whatever its task",
             Models,
             errors=(503,),
         ),
@@ -260,7 +260,7 @@ NATIVE = Dialect(
             "/readyz",
             _NativeEndpoints.ready,
             "ready",
-            "Whether it can translate",
+            "Whether the server can translate",
             Status,
             errors=(503,),
             key=KeyRule.NONE,
@@ -269,7 +269,7 @@ NATIVE = Dialect(
             "/metrics",
             _NativeEndpoints.metrics,
             "metrics",
-            "What the server measures of itself, for Prometheus",
+            "Metrics of the server, for Prometheus",
             str,
             key=KeyRule.NONE,
         ),
@@ -283,8 +283,8 @@ NATIVE = Dialect(
         ),
     ),
     reasons={
-        404: "There is no model of that name, or no stored glossary or memory of that id",
-        501: "A glossary or a memory is named, and the server has no store",
+        404: "There is no model with that name, or no stored glossary or memory with that id",
+        501: "A glossary or a memory is named, but the server has no store",
     },
 )
 """This project's own API. Probes and scrapers need no key."""

@@ -72,7 +72,7 @@ class CompletionAnswer:
         prompts = prompts_of(body)
         self._texts = [""] * len(prompts)
         """The log-probabilities of the prompts, if the answer shows them."""
-        if body.echo or body.logprobs is not None:  # of many ids a text takes long to make
+        if body.echo or body.logprobs is not None:  # making the text of many ids takes long
             self._texts = [
                 prompt if isinstance(prompt, str) else readable(texts.tokenizer, prompt)
                 for prompt in prompts

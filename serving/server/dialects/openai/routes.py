@@ -304,7 +304,7 @@ OPENAI = Dialect(
             "/v1/completions",
             _OpenAIEndpoints.completions,
             "completions",
-            "Go on from prompts; requests that arrive together are decoded together",
+            "Continue prompts; requests that arrive together are decoded together",
             Completion,
             methods=("POST",),
             request=CompletionRequest,

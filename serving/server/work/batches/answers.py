@@ -99,7 +99,7 @@ class LineAnswers:
 
     def _share_more(self, share: Callable[[bytes], None]) -> None:
         """Upload new answers; if that fails, they are uploaded later."""
-        with self._lock:  # else some of it may not be written yet
+        with self._lock:  # otherwise some of it may not be written yet
             end = self._own.tell()
         if end > self._shared:
             try:

@@ -47,7 +47,7 @@ class FileBucket:
         with tempfile.NamedTemporaryFile() as file:
             with _our_errors("cannot be read"):
                 self._files.get_file(self._path(id), file.name)
-            return open(file.name, "rb")  # its name goes, whoever has opened it goes on
+            return open(file.name, "rb")  # the name disappears, and open handles stay usable
 
     def keep(self, id: str, content: IO[bytes]) -> None:
         """Store a file, atomically; raises StoreUnavailableError, also if the local disk is
@@ -112,7 +112,7 @@ class FileBucket:
         with _our_errors("cannot be written"):
             try:
                 self._files.put_file(str(file), path)
-            except FileNotFoundError as error:  # of a store that has no such place
+            except FileNotFoundError as error:  # the store has no such bucket
                 raise StoreUnavailableError(
                     f"the store of files has no place {self._root}; make it"
                 ) from error
@@ -122,7 +122,7 @@ class FileBucket:
             with _our_errors("cannot be written"), contextlib.suppress(FileNotFoundError):
                 self._files.rm(path, recursive=True)
         except StoreUnavailableError as error:
-            logger.warning("what is not needed any more stays for now: %s", error)
+            logger.warning("files that are no longer needed stay for now: %s", error)
 
     def _names(self, path: str) -> list[str]:
         with _our_errors("cannot be read"), contextlib.suppress(FileNotFoundError):
@@ -142,10 +142,10 @@ def files_at(place: str | Path) -> FileFolder | FileBucket:
     if "://" not in str(place):
         return FileFolder(Path(place))
     try:
-        # Only here: most servers have a folder.
+        # Imported here, because most servers have a folder.
         import fsspec
 
-        # What another server has put there is seen at once.
+        # Without a cache, files of other servers are visible at once.
         files, root = fsspec.core.url_to_fs(str(place), use_listings_cache=False)
     except ImportError as error:
         raise SettingsError(f"{variable('files')}={place} needs a package: {error}") from error

@@ -170,7 +170,7 @@ class Batches:
                     parameter="input_file_id",
                 )
             store.jobs.add(job, self._settings.max_batches, self._settings.max_kept_batches)
-            # As long as it may be needed, whatever is kept of files in general.
+            # As long as it may be needed, whatever the general time limit of files.
             needed = job.deadline + kept_s(self._settings, None)
             store.files.keep_until(context.key, wishes.input_file, needed)
 
@@ -207,7 +207,7 @@ class Batches:
             if place is None:
                 raise NoStoreError(
                     "files and batches need a folder or an object store that the servers of a "
-                    f"store share; whoever runs this one can set {variable('files')}"
+                    f"store share; its operator can set {variable('files')}"
                 )
             self._made = files_at(place)
         return store, self._made
@@ -228,7 +228,7 @@ def _found(file: KeptFile | None, id: str) -> KeptFile:
 
 def _unknown_file(id: str) -> UnknownFileError:
     return UnknownFileError(
-        f"there is no file {id!r}; it was never here, has been deleted, or its time is up",
+        f"there is no file {id!r}; it never existed, was deleted, or has expired",
         parameter="file_id",
     )
 
@@ -236,7 +236,7 @@ def _unknown_file(id: str) -> UnknownFileError:
 def _known(job: KeptJob | None, id: str) -> KeptJob:
     if job is None or job.kind != KIND:
         raise UnknownBatchError(
-            f"there is no batch {id!r}; it was never here, or its time is up",
+            f"there is no batch {id!r}; it never existed, or has expired",
             parameter="batch_id",
         )
     return job

@@ -147,7 +147,7 @@ class BatchRun:
             message = "the input file was deleted before the batch was done"
             fault = BatchFault("input_file_missing", message, param="input_file_id")
             return BatchEnd("failed", faults=(fault,))
-        with file:  # open to the end, whoever deletes it meanwhile
+        with file:  # open to the end, even if it is deleted meanwhile
             return await self._run(file)
 
     async def _kept(self) -> LineAnswers:
@@ -284,7 +284,7 @@ class BatchRun:
                 logger.warning("%s: %s", error.code, error, extra={"request_id": id})
                 return self._refuse(request.scope, error)
             except Exception:
-                logger.exception("unforeseen error in a batch", extra={"request_id": id})
+                logger.exception("unexpected error in a batch", extra={"request_id": id})
                 failure = ServingError("the server failed; its log says why")
                 return self._refuse(request.scope, failure)
 
@@ -325,7 +325,7 @@ async def _opened(open_file: Callable[[], T]) -> T:
 
     def open_in_thread() -> T:
         files.append(open_file())
-        if left:  # whoever comes second sees what the other did
+        if left:  # the second of the two sees what the other did
             files[0].close()
         return files[0]
 

@@ -87,7 +87,7 @@ def check_webhook(webhook: Webhook, settings: Settings) -> None:
     try:
         parts = urlsplit(webhook.url)
         good = parts.scheme in _PORTS and parts.hostname and not parts.username
-    except ValueError:  # brackets that hold no address
+    except ValueError:  # brackets without an address
         good = False
     if not good or len(webhook.url) > _LONGEST_URL or not _PLAIN.fullmatch(webhook.url):
         raise RequestError(
@@ -141,7 +141,7 @@ class WebhookSender:
         except (UndeliveredError, StoreUnavailableError) as error:
             logger.info("a webhook was not delivered: %s", error, extra=extra)
         except Exception:
-            logger.exception("unforeseen error in a webhook", extra=extra)
+            logger.exception("unexpected error in a webhook", extra=extra)
 
 
 def send(webhook: Webhook, id: str, body: bytes, settings: Settings) -> None:
@@ -209,7 +209,7 @@ def _addresses(url: str, settings: Settings) -> list[str]:
     addresses = [str(each[4][0]) for each in found]
     if host not in settings.webhook_hosts.split() and not all(map(_is_public, addresses)):
         raise UndeliveredError(
-            f"must not lead into the server's own network ({host}); whoever runs it can allow that "
+            f"must not lead into the server's own network ({host}); its operator can allow that "
             f"with {variable('webhook_hosts')}"
         )
     return addresses

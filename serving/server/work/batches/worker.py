@@ -109,7 +109,7 @@ class BatchWorker:
                 logger.warning("batches wait: %s", error)
                 pause = _FULL_DISK_S
             except Exception:
-                logger.exception("unforeseen error among the batches")
+                logger.exception("unexpected error among the batches")
                 pause = _SWEEP_S
             await asyncio.sleep(pause)
             with contextlib.suppress(TimeoutError):
@@ -133,7 +133,7 @@ class BatchWorker:
             if work.done():
                 work.result()
                 return
-            logger.warning("the batch is not this server's now", extra={"request_id": job.id})
+            logger.warning("another server has taken over the batch", extra={"request_id": job.id})
         except asyncio.CancelledError:
             await _stopped(work, heart)
             await self._give_back(job, run)
@@ -181,7 +181,7 @@ class BatchWorker:
             await run_in_threadpool(run.share)
             await run_in_threadpool(self._store.jobs.give_back, job)
         except StoreUnavailableError as error:
-            logger.warning("a batch is not given back: %s", error, extra={"request_id": job.id})
+            logger.warning("a batch could not be released: %s", error, extra={"request_id": job.id})
 
     async def _beats(self, job: KeptJob, run: BatchRun) -> None:
         """Send heartbeats, and check whether the batch should go on. Returns when another server
@@ -199,7 +199,7 @@ class BatchWorker:
                     waiting = self._store.jobs.is_waiting
                     run.pause = await run_in_threadpool(waiting, KIND, LEASE_S)
             except StoreUnavailableError as error:
-                logger.warning("a batch goes on without its store: %s", error)
+                logger.warning("a batch continues without its store: %s", error)
             await asyncio.sleep(_BEAT_S)
 
     def _look(self, job: KeptJob, run: BatchRun) -> None:
@@ -251,7 +251,7 @@ class BatchWorker:
             try:
                 await run_in_threadpool(self._remove_old)
             except (StoreUnavailableError, OSError) as error:
-                logger.warning("old files stay: %s", error)
+                logger.warning("old files could not be deleted: %s", error)
             await asyncio.sleep(_SWEEP_S)
 
     def _remove_old(self) -> None:

@@ -163,7 +163,7 @@ class Documents:
         """The record of a document. Raises UnknownDocumentError, also for another owner's document
         and for a wrong secret."""
         if self._made is None and self._settings.documents is None:
-            raise unknown_document()  # nothing has been handed in
+            raise unknown_document()  # no document has been submitted
         record = await run_in_threadpool(self._begin().get, id, owner)
         if not hmac.compare_digest(record.secret, _digest(secret)):
             raise unknown_document()
@@ -265,7 +265,7 @@ class Documents:
             return self._settings.documents
         if self._settings.workers > 1:
             raise NoStoreError(
-                f"{self._settings.workers} workers need a folder in common for documents; set "
+                f"{self._settings.workers} workers need a shared folder for documents; set "
                 f"{variable('documents')}"
             )
         folder = tempfile.mkdtemp(prefix="macaron-documents-")
@@ -277,7 +277,7 @@ class Documents:
     ) -> None:
         while True:
             wake.clear()
-            # The lock is the thread's that takes it: it is entered and left in one.
+            # The lock belongs to the thread that takes it, so it is entered and left in one thread.
             claim = shelf.claimed()
             record = await run_in_threadpool(claim.__enter__)
             try:
@@ -311,8 +311,8 @@ class Documents:
         except OSError as error:
             reason = f"the result cannot be written ({error.strerror}); try again later"
             logger.warning("a document failed: %s", reason, extra=extra)
-        except Exception:  # whatever a library makes of a broken file
-            reason = "the file cannot be read or written again; save it anew and try again"
+        except Exception:  # a broken file may make a library raise anything
+            reason = "the file cannot be read or written again; save it again and retry"
             logger.warning("a document failed", exc_info=True, extra=extra)
         else:
             logger.info("a document is done", extra=extra)
@@ -321,7 +321,7 @@ class Documents:
         failed = dataclasses.replace(record, state="failed", ended=time.time(), error=reason)
         try:
             await run_in_threadpool(shelf.save, failed)
-        except OSError:  # a full disk cannot hold even that: it is tried again
+        except OSError:  # a full disk has no room even for that: it is tried again
             await asyncio.sleep(_SWEEP_S)
 
     async def _sweep(self, shelf: Shelf) -> None:
@@ -338,7 +338,7 @@ def _output_suffix(upload: Upload, name: str, wishes: DocumentWishes) -> str:
     Raises DocumentError for a file of no known kind, and InvalidOptionError for an unsupported
     output, for columns in a file without columns, and for a table without chosen columns.
     """
-    # Only here: a server without documents has no use for it.
+    # Imported here, because a server without documents does not need it.
     from serving.documents.recognition import recognised
     from serving.documents.unit import ReadingWishes
 

@@ -54,7 +54,7 @@ class Pictures:
         again. Raises OverloadedError if many requests wait."""
         if not picture.exists():
             if self._waiting >= _MOST_WAITING:
-                error = OverloadedError("many pictures are waited for; try again later")
+                error = OverloadedError("too many pictures are being drawn; try again later")
                 error.retry_after_s = _RETRY_S
                 raise error
             self._waiting += 1
@@ -95,7 +95,7 @@ class Pictures:
         except TimeoutError:
             return b""
         finally:
-            # Its children too: it is a script that starts others.
+            # Including its children, because it is a script that starts other programs.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()

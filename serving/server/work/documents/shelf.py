@@ -184,7 +184,7 @@ class Shelf:
 
     def remove(self, record: DocumentRecord) -> None:
         """Delete a document. A worker that translates it stops."""
-        # Off the shelf first: whoever writes into the folder meanwhile leaves nothing there.
+        # Off the shelf first, so that a worker which still writes leaves nothing behind.
         with contextlib.suppress(UnknownDocumentError):
             shutil.rmtree(self.take(record), ignore_errors=True)
 
@@ -226,12 +226,12 @@ class Shelf:
         context; None if there is none."""
         for mark in sorted(self._waiting.iterdir()):
             id = mark.name.partition("-")[2]
-            if not (self._folder / id).is_dir():  # it is just being put in, or was deleted
+            if not (self._folder / id).is_dir():  # it is just being added, or was deleted
                 continue
             lock = FileLock(self._folder / id / "lock", blocking=False, thread_local=False)
             try:
                 lock.acquire()
-            except (Timeout, OSError):  # another one has it, or it has been deleted
+            except (Timeout, OSError):  # another worker has it, or it has been deleted
                 continue
             try:
                 # It may have been finished between the two looks.
@@ -267,7 +267,7 @@ class Shelf:
 def unknown_document() -> UnknownDocumentError:
     """The error for an unknown document, in the same words whatever the reason."""
     return UnknownDocumentError(
-        "there is no such document; it was never here, has been deleted, or its time is up"
+        "there is no such document; it never existed, was deleted, or has expired"
     )
 
 

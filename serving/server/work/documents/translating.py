@@ -56,7 +56,7 @@ _PAUSE_S = 1.0
 """Seconds before a refused group is sent again, if the error gives no time."""
 _LONGEST_PAUSE_S = 30.0
 _PASSING = (
-    CancelledError,  # by another group that waited for the same sentence
+    CancelledError,  # cancelled by another group that waited for the same sentence
     OverloadedError,
     RateLimitedError,
     DeadlineExceededError,
@@ -113,7 +113,7 @@ class DocumentTranslation:
         longest = min(_GROUP_CHARACTERS, self._settings.max_text_chars)
         file = await asyncio.to_thread(in_pieces, file, source, longest)
         distinct = list(dict.fromkeys(file.units))
-        # Two models that follow one another give no word links, and go with no memory.
+        # Two models in succession give no word links, and cannot use a memory.
         links = self._catalogue.pivot(source, record.target, record.model) is None
         if record.source == AUTO and record.memory:
             record = await self._with_fitting_memory(record, source, direct=links)
@@ -163,7 +163,7 @@ class DocumentTranslation:
         return record
 
     def _read(self, record: DocumentRecord) -> tuple[FileFormat, FileInUnits]:
-        # Only here: reading files takes libraries that a server without documents has no use for.
+        # Imported here, because a server without documents does not need these libraries.
         from serving.documents.recognition import recognised
 
         content = self._shelf.source(record)
@@ -286,7 +286,7 @@ class DocumentTranslation:
                 background=True,
             )
             try:
-                # Those of the moment: an index that is kept costs nothing.
+                # Looked up each time, which costs nothing if the index is in memory.
                 job = await with_stored(
                     self._store,
                     self._catalogue,
@@ -311,14 +311,14 @@ class DocumentTranslation:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             return {}
-        if not text.endswith("\n"):  # else the next line would be lost with the last
+        if not text.endswith("\n"):  # otherwise the next line would be lost with the last
             with path.open("a", encoding="utf-8") as file:
                 file.write("\n")
         found: dict[int, Translated] = {}
         for line in text.splitlines():
             try:
                 number, digest, text, links = json.loads(line)
-            except ValueError:  # the process ended while it wrote this line, or was an older one
+            except ValueError:  # the process ended while writing, or was an older version
                 continue
             if number < len(units) and digest == _digest(units[number]):
                 found[number] = Translated(text, [_link(each) for each in links])

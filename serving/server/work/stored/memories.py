@@ -109,7 +109,7 @@ def add_file(
     Raises DocumentError if the file cannot be read, and QuotaExceededError if the memory has too
     little room.
     """
-    # Only here: reading files takes libraries that a server without them has no use for.
+    # Imported here, because a server without such files does not need these libraries.
     from serving.documents.localisation.segments import tmx_languages, tmx_pairs
 
     tmx_languages(file)  # to its end, before anything is written
@@ -175,7 +175,7 @@ def read_job(
             try:
                 store.memory_jobs.failed(job, error.full_message)
             except ServingError as other:
-                logger.error("what came of the file of a memory is lost: %s; %s", error, other)
+                logger.error("the outcome of reading a memory's file is lost: %s; %s", error, other)
 
 
 @contextlib.contextmanager

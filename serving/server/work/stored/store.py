@@ -20,7 +20,7 @@ def open_store(settings: Settings) -> Store | None:
     if not url:
         return None
     try:
-        # Only here: what a store needs takes time to import, and not everybody has it.
+        # Imported here, because the libraries are optional and take time to import.
         from serving.store.store import Store
     except ModuleNotFoundError as error:
         raise SettingsError(
@@ -34,7 +34,7 @@ def needed_store(store: Store | None, purpose: str) -> Store:
     none."""
     if store is None:
         raise NoStoreError(
-            f"{purpose} are not kept on this server, which has no store; whoever runs it can set "
+            f"{purpose} are not stored on this server, which has no store; its operator can set "
             f"{variable('store')}=sqlite:///store.db"
         )
     return store

@@ -136,7 +136,7 @@ def _joined(job: TranslationJob, first: TextResult, second: TextResult) -> TextR
         encode_s=first.timing.encode_s + second.timing.encode_s,
         decode_s=first.timing.decode_s + second.timing.decode_s,
     )
-    # How likely the second leg is good says nothing of the first.
+    # The probability of the second step says nothing about the first.
     hypotheses = [replace(each, probability=None) for each in second.hypotheses]
     return replace(
         second,

@@ -198,8 +198,8 @@ def _check_memory(job: TranslationJob) -> None:
     ):
         if job.memory is not None and asked:
             raise InvalidOptionError(
-                f"{name} does not go with memory_id: what a memory has is given as it is; leave "
-                "one of the two out",
+                f"{name} cannot be combined with memory_id: a memory's translations are used "
+                "unchanged; leave one of the two out",
                 parameter=name,
             )
 

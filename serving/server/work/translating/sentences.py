@@ -39,7 +39,7 @@ class DocumentSentences:
         what the scheduler raises; `made_by` names the model. Equal requests share a ticket, also
         with another job, which may then cancel it."""
         keys = [_key(made_by, request) for request in requests]
-        with self._lock:  # else two jobs that come at once could both find a sentence new
+        with self._lock:  # otherwise two simultaneous jobs could both find a sentence new
             new: dict[Key, int] = {}
             for number, key in enumerate(keys):
                 if key not in new and not self._has(key):

@@ -55,7 +55,7 @@ def twice(bundle: Path) -> None:
         (damaged, "step.onnx: sha256 is"),
         (unread, "manifest.json"),
         (twice, "another bundle is named"),
-        (shutil.rmtree, "has no bundle in it"),
+        (shutil.rmtree, "contains no bundle"),
     ],
 )
 def test_a_bundle_that_is_bad_is_refused(

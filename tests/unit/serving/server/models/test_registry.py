@@ -111,9 +111,9 @@ def test_a_bundle_whose_own_options_are_over_a_limit_is_refused() -> None:
 
 
 def test_folder_without_bundles(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="has no bundle in it; set MACARON_BUNDLES"):
+    with pytest.raises(BundleError, match="contains no bundle; set MACARON_BUNDLES"):
         load_bundles(Settings(bundles=tmp_path))
-    with pytest.raises(BundleError, match="is no folder; set MACARON_BUNDLES"):
+    with pytest.raises(BundleError, match="is not a folder; set MACARON_BUNDLES"):
         load_bundles(Settings(bundles=tmp_path / "none"))
 
 
@@ -215,7 +215,7 @@ def test_a_reload_that_fails_changes_nothing_and_is_one_line(
     registry.reload()
     assert registry.translators == before
     (line,) = [record.message for record in caplog.records if record.levelname == "ERROR"]
-    assert line.startswith("reload refused, all is served as before: ")
+    assert line.startswith("reload refused; the bundles are served as before: ")
     assert "\n" not in line
     assert before[0].scheduler.submit(Request(text="a")).result(20).translation.text == "a"
     assert b'macaron_reloads_total{result="refused"} 1.0' in registry.metrics.text()

@@ -346,7 +346,7 @@ def test_usage_is_reported_in_pages_with_the_sums_of_all(client: TestClient) -> 
         ({"from": "2026-11-02", "to": "2026-11-01"}, "must be 1 to 366 days, got 0"),
         ({"from": "2024-01-01", "to": "2026-11-01"}, "must be 1 to 366 days"),
         ({**SPAN, "limit": "0"}, "limit"),
-        ({**SPAN, "after": "x"}, "after must be `next` of the page before"),
+        ({**SPAN, "after": "x"}, "after must be `next` of the previous page"),
     ],
 )
 def test_usage_of_what_is_no_span_is_refused(

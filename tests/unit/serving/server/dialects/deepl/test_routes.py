@@ -100,8 +100,8 @@ def test_language_codes(client: TestClient, source: str, target: str, text: str)
         ({"formality": "rude"}, 400, "formality must be"),
         ({"tag_handling": "markdown"}, 400, "tag_handling must be 'xml' or 'html'"),
         ({"model_type": "best"}, 400, "model_type must be"),
-        ({"glossary_id": "a-b"}, 501, "glossaries are not kept on this server"),
-        ({"glossary_ids": ["a-b"]}, 501, "glossaries are not kept on this server"),
+        ({"glossary_id": "a-b"}, 501, "glossaries are not stored on this server"),
+        ({"glossary_ids": ["a-b"]}, 501, "glossaries are not stored on this server"),
         ({"style_id": "a-b"}, 400, "'style_id' is not supported"),
         ({"custom_instructions": ["Be brief"]}, 400, "'custom_instructions' is not supported"),
         ({"text": [POISON]}, 500, "non-finite"),
@@ -297,7 +297,7 @@ def test_there_are_no_glossaries(client: TestClient) -> None:
         for method, below in (("POST", ""), ("GET", "/a"), ("DELETE", "/a")):
             refused = client.request(method, path + below, json={"name": "mine"})
             assert refused.status_code == 501
-            assert "glossaries are not kept on this server" in refused.json()["message"]
+            assert "glossaries are not stored on this server" in refused.json()["message"]
 
 
 def test_a_context_that_counts_for_nothing_is_named_in_a_warning(client: TestClient) -> None:

@@ -90,7 +90,7 @@ def test_nothing_is_taken_without_a_key_or_without_a_store(client: TestClient) -
     with served() as (bare, _):
         answer = bare.post("/suggest", json=GIVEN)
         assert answer.status_code == 501
-        assert "suggestions are not kept on this server" in answer.json()["error"]
+        assert "suggestions are not stored on this server" in answer.json()["error"]
         assert bare.get("/frontend/settings").json()["suggestions"] is False
 
 

@@ -194,8 +194,8 @@ def test_a_stream_and_several_texts_are_answered_from_it(client: TestClient) -> 
     [
         ({"memory_id": "nowhere"}, 404, "no memory has the id"),
         ({"memory_threshold": 101}, 400, "memory_threshold"),
-        ({"required": ["x"]}, 400, "required does not go with memory_id"),
-        ({"target_prefix": "x"}, 400, "target_prefix does not go with memory_id"),
+        ({"required": ["x"]}, 400, "required cannot be combined with memory_id"),
+        ({"target_prefix": "x"}, 400, "target_prefix cannot be combined with memory_id"),
     ],
 )
 def test_what_does_not_go_with_a_memory_is_refused(

@@ -147,7 +147,7 @@ def test_unknown_fields_pass_and_unknown_options_do_not() -> None:
         ({"alternatives": True}, 400, "invalid_request", "alternatives must be a valid integer"),
         ({"timeout_s": 0}, 400, "invalid_request", "timeout_s must be greater than 0"),
         ({"timeout_s": 1000}, 400, "invalid_request", "at most 120 .MACARON_MAX_TIMEOUT_S., got"),
-        ({"target_prefix": ["a"]}, 400, "invalid_request", "a string where q is one"),
+        ({"target_prefix": ["a"]}, 400, "invalid_request", "a string if q is one"),
         ({"q": ["a", "b"], "target_prefix": ["a"]}, 400, "invalid_request", "2 texts of q, got 1"),
         ({"options": []}, 400, "invalid_request", "options must be a valid dictionary"),
         ({"options": {"beam_size": 0}}, 400, "invalid_option", r"in \[1, 64\], got 0"),

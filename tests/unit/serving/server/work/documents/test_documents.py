@@ -165,7 +165,7 @@ def test_the_source_is_found_by_the_whole_document(client: TestClient) -> None:
         (TEXT, "a.txt", {"model": "none"}, 404, "model must be one of"),
         (TEXT, "a.txt", {"output_format": "docx"}, 400, "what the file becomes (txt), got 'docx'"),
         (pdf("Ja."), "a.pdf", {"output_format": "odt"}, 400, "becomes (docx or txt), got 'odt'"),
-        (TEXT, "a.txt", {"columns": "text"}, 400, "columns are of csv, tsv and jsonl files"),
+        (TEXT, "a.txt", {"columns": "text"}, 400, "columns are only for csv, tsv and jsonl files"),
         (
             "id,text\n1,ja\n",
             "a.csv",

@@ -78,8 +78,8 @@ def test_a_pair_without_training_is_refused_unless_it_is_allowed() -> None:
             "German (de) is not available as a target language from French (fr)"
         )
         assert answer.json()["hint"] == (
-            "the model 'apart' was trained on fr to en, es to de; MACARON_ZERO_SHOT=on lets it try "
-            "other pairs all the same"
+            "the model 'apart' was trained on fr to en, es to de; MACARON_ZERO_SHOT=on allows "
+            "other pairs anyway"
         )
         assert registry.targets("fr") == ["en"]
     settings = Settings.from_environment({"MACARON_ZERO_SHOT": "on"})
@@ -143,7 +143,7 @@ def test_a_translator_must_be_given_what_is_not_clear() -> None:
             UnknownLanguageError, match="one of fr to en, en to fr, es to en, en to"
         ):
             call("Hola.")
-        with pytest.raises(UnknownLanguageError, match=r"zero_shot=True .* lets it try"):
+        with pytest.raises(UnknownLanguageError, match=r"zero_shot=True .* allows it"):
             call("Hola.", source="es", target="fr")
     plain = EchoTranslator()
     assert plain.translate("Hallo.", source="de", target="en")[0].text == "Hallo."
@@ -194,7 +194,7 @@ def test_the_tag_counts_as_a_piece() -> None:
 def test_a_tag_that_texts_could_hold_is_refused() -> None:
     translator = EchoTranslator(languages=BOTH_WAYS)
     tokenizer = ByteTokenizer()
-    with pytest.raises(BundleError, match="'<2en>', the tag of en, is no control piece"):
+    with pytest.raises(BundleError, match="'<2en>', the tag of en, is not a control piece"):
         TextProcessor(translator.manifest, tokenizer, tokenizer, translator.stepper, 10**9)
 
 
