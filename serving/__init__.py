@@ -18,7 +18,7 @@ __all__ = ["Classifier", "Embedder", "FileWishes", "Generator", "Translator", "W
 
 
 def __getattr__(name: str) -> Any:
-    """Load the documented names when they are asked for: onnxruntime is slow to import."""
+    """Load a documented name when it is first used, because onnxruntime is slow to import."""
     if name in ("Translator", "Wishes"):
         from serving.translation import translator
 

@@ -5,36 +5,36 @@ ServingError
 ├── BundleError                 a bundle cannot be used
 │   ├── FormatVersionError      written by a newer export
 │   ├── HashMismatchError       a file differs from its manifest
-│   └── ModelNameError          a name of which no bundle can be had
-├── RequestError                the caller can mend it (4xx)
+│   └── ModelNameError          a name from which no bundle can be obtained
+├── RequestError                the caller can correct it (4xx)
 │   ├── InvalidOptionError      an option outside its range
 │   ├── DocumentError           a file that cannot be read as a document
 │   ├── InvalidTextError        a text that is not valid Unicode, or holds NUL
 │   ├── TooLongError            a text, a list or a body over its limit
 │   │   └── ContextLengthError  prompt and output of a language model
 │   ├── UnknownLanguageError    no model for the language pair
-│   ├── UnknownModelError       no bundle of that name
-│   ├── UnknownGlossaryError    no stored glossary of that id
-│   ├── UnknownEvaluationError  no evaluation of translations of that id
-│   ├── UnknownMemoryError      no translation memory of that id
+│   ├── UnknownModelError       no bundle with that name
+│   ├── UnknownGlossaryError    no stored glossary with that id
+│   ├── UnknownEvaluationError  no evaluation of translations with that id
+│   ├── UnknownMemoryError      no translation memory with that id
 │   ├── MediaTypeError          a body of another media type
 │   ├── UnauthorizedError       no API key, or not one of ours
 │   ├── RequestTimeoutError     the body did not arrive in time
 │   ├── NoAdminError            the server has no admin key
-│   ├── UnknownKeyError         no API key of that id
+│   ├── UnknownKeyError         no API key with that id
 │   ├── NoImportsError          the server imports no models
 │   ├── ImportingError          another model is being imported
 │   └── QuotaExceededError      more characters, or stored things, than a key may have
-├── RateLimitedError            more than a client may ask for in a minute
+├── RateLimitedError            a client has exceeded its limit per minute
 ├── OverloadedError             the queue is full
 │   ├── NotReadyError           starting, or shutting down
-│   └── DeviceMemoryError       a GPU's memory does not hold what is computed at once
+│   └── DeviceMemoryError       a batch does not fit into a GPU's memory
 ├── StoreUnavailableError       the database of the store does not answer
 ├── NoStoreError                the server has no store
 ├── DeadlineExceededError       not finished in time
 ├── CancelledError              cancelled by the caller
 ├── DecodingError               the model gave a non-finite score
-└── DecoderLostError            what decoded it has failed, or its process has ended
+└── DecoderLostError            the engine or process that decoded it has failed
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def keep_numpy_single() -> None:
 
 
 def _processors_in(file: Path) -> int | None:
-    """Number of processors that a container's quota of time amounts to; None if there is no
+    """Number of processors that a container's quota of time corresponds to; None if there is no
     limit."""
     try:
         quota, period = file.read_text().split()

@@ -242,7 +242,7 @@ def written(
 ) -> bytes:
     """Write a block with its results, which all have the same form, as a separate file.
 
-    `read_rows` is what `read` returned for the block. Text: one result a line. JSONL: each object
+    `read_rows` is what `read` returned for the block. Text: one result per line. JSONL: each object
     with the result as an additional member. Tables: each row with an additional column.
     """
     rows, table = read_rows

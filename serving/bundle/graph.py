@@ -13,7 +13,7 @@ from serving.bundle.strict import Strict
 DType = Literal["int64", "int32", "float32", "float16", "bfloat16"]
 _LETTERS = frozenset(("B", "K", "Q", "C", "S", "D", "V", "N", "R", "T", "M", "BS", "L"))
 _REPEATED = ("self", "state", "source")
-"""Roles of which a graph may have several inputs or outputs."""
+"""Roles that several inputs or outputs of a graph may have."""
 FLOAT_BYTES: dict[DType, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
 Role = Literal[
     "token",

@@ -146,7 +146,7 @@ class Languages(Strict):
 
     @property
     def listing(self) -> str:
-        """The trained pairs, for messages; if there are very many, the languages only."""
+        """The trained pairs, for messages; if there are very many, only the languages."""
         if len(self.trained) <= _MOST_LISTED:
             return ", ".join(" to ".join(pair) for pair in self.trained)
         sides = dict.fromkeys((*self.source, *self.target))

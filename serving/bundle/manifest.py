@@ -268,7 +268,7 @@ class Manifest(Strict):
 
 
 def check_shortlist(options: SearchOptions, manifest: Manifest) -> None:
-    """Raise InvalidOptionError if a shortlist is asked for and the bundle has none."""
+    """Raise InvalidOptionError if a shortlist is requested and the bundle has none."""
     if options.shortlist and manifest.shortlist is None:
         raise InvalidOptionError(
             f"shortlist must be false for the model {manifest.name!r}, whose bundle has none; got "

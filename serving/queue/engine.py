@@ -104,8 +104,8 @@ class Engine(Protocol[Task_contra, News, Outcome]):
     `join` adds tasks of one group; the group then accepts no others until the engine reports that
     it has `rested`. `step` advances decoding, or waits for news or until another thread calls
     `wake`. If `lost` is set, the engine needs a `restart` before it accepts tasks; it reports for
-    each running task whether it goes on or fails. If `step` or `join` raises, all running tasks are
-    lost and a restart is needed.
+    each running task whether it continues or fails. If `step` or `join` raises, all running tasks
+    are lost and a restart is needed.
     """
 
     @property

@@ -20,8 +20,8 @@ STRETCH = 1.25
 """Largest duration of a request, as a multiple of its duration on an idle server, if that exceeds
 its limit."""
 _DONE_SHARE = 0.25
-"""Share of the work that running requests are taken to have done where nothing has shown it. A
-share that is too small refuses some requests for a moment; one too large accepts a whole burst."""
+"""Share of the work that running requests are assumed to have done if it is unknown. A share that
+is too small refuses some requests for a moment; one too large accepts a whole burst."""
 _FORGET_S = 10.0
 """Seconds after which the measured pace is forgotten, if the queue is empty and nothing was
 taken."""

@@ -39,7 +39,8 @@ _MAPPED_BYTES = 1 << 18
 """Size in bytes from which memory for caches is requested from the operating system directly."""
 _PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 _GROWTH = 1.5
-"""A new block is larger than asked for, so that a growing cache does not need one at each step."""
+"""Factor by which a new block is larger than requested, so that a growing cache does not need one
+at each step."""
 
 
 def round_up(length: int) -> int:
@@ -79,7 +80,7 @@ class BlockPool:
 
     The operating system hands out fresh memory page by page at the first touch, which can cost more
     than everything a step then does with it (docs/background/decisions.md). A block is a flat
-    array. What it holds when it is taken is left from its last use.
+    array. When it is taken, it contains the data of its last use.
     """
 
     def __init__(self, dtype: DTypeLike = np.float32) -> None:
@@ -107,7 +108,7 @@ class BlockPool:
         return _fresh(int(size * _GROWTH), self.dtype)
 
     def give(self, block: Floats) -> None:
-        """Give a block back. No part of it may be in use: whoever takes it next writes to it.
+        """Give a block back. No part of it may be in use, because the next user writes to it.
 
         Never waits: the garbage collector may close a reading while its own thread holds the lock.
         """
@@ -140,10 +141,10 @@ class BlockPool:
 class Caches:
     """The caches of a running batch, in memory that comes from a pool and goes back to it.
 
-    Each tensor has a block of its own. A new layout is written one tensor after the other, each
-    into the block that the one before has left: beside the caches that takes the memory of a single
-    tensor. Slots that no query has written yet hold finite numbers, whichever they are: a mask
-    hides them, but would not hide NaN.
+    Each tensor has a block of its own. A new layout is written one tensor after another, each into
+    the block that the previous one has left, so it needs extra memory for only one tensor. Slots
+    that no query has written yet contain arbitrary finite numbers: a mask hides them, but would not
+    hide NaN.
     """
 
     def __init__(self, pool: BlockPool, tensors: int, rows: int, dim: int, height: int = 1) -> None:
@@ -181,12 +182,12 @@ class Caches:
             self._gather(repack)
 
     def extend(self, other: Caches, sentences: Ints) -> None:
-        """Put the other's sentences, which keep their slots, in the place of these, the rest behind
-        all; the other is left empty.
+        """Put the other's sentences, which keep their slots, into these rows, and the rest at the
+        end. The other is left empty.
 
-        Where all find a place, and are no higher and hold no more slots, nothing else is touched.
-        What stood in their places goes: a sentence of which the model made no numbers leaves NaN,
-        which no mask hides.
+        If all fit into these rows, with no more cache rows and slots, nothing else is touched. The
+        old content of the rows is overwritten: a sentence for which the model returned no numbers
+        leaves NaN, which no mask hides.
         """
         if other.height > self.height:
             self._change_height(other.height)
@@ -229,7 +230,7 @@ class Caches:
         self.height = height
 
     def _move(self, repack: Repack) -> None:
-        """Move slots to the front; most are there already, for a step adds to the end."""
+        """Move slots to the front; most are there already, because a step appends to the end."""
         rows, old, new = repack.moves()
         first_N1 = (rows * self.height)[:, None] + np.arange(self.height)
         source = (first_N1 * self.capacity + old[:, None]).ravel()
@@ -318,7 +319,7 @@ class CacheGroups:
             group.repack(repack)
 
     def extend(self, other: CacheGroups, sentences: Ints) -> None:
-        """Put the other's sentences in the place of these, the rest behind all."""
+        """Put the other's sentences into these rows, and the rest at the end."""
         for group, added in zip(self._groups, other._groups, strict=True):
             group.extend(added, sentences)
 
@@ -343,7 +344,7 @@ class StepMemory:
         self._memories = [(axes, memory(dtype)) for dtype, axes in kinds]
 
     def caches(self, rows: int, source_length: int = 1) -> CacheMemory:
-        """Caches of `rows` sentences, without slots; those of a joint model have a row for each of
+        """Caches of `rows` sentences, without slots. Those of a joint model have a row for each of
         its `source_length` positions."""
         groups: list[CacheMemory] = []
         for number, (axes, memory) in enumerate(self._memories):
@@ -383,9 +384,9 @@ class Sources:
         self._replace([tensor[rows] for tensor in self.tensors], self.mask_BS[rows])
 
     def extend(self, other: Sources, rows: Ints) -> None:
-        """Put the other's sentences into these rows, the rest behind all, and pad the shorter.
+        """Put the other's sentences into these rows, the rest at the end, and pad the shorter ones.
 
-        Where all find a place and are no longer, the arrays stay what they are.
+        If all fit into these rows and are no longer, the arrays are not replaced.
         """
         count, added = len(self.mask_BS), len(other.mask_BS)
         taken = places(rows, count, added)

@@ -90,8 +90,8 @@ def find_compiler(environment: Mapping[str, str]) -> str | None:
 
 
 def build_library(compiler: str, folder: Path, processor: str) -> Path:
-    """Compile the operators into a folder, unless it has a library for such a processor, as
-    described by `processor_features`.
+    """Compile the operators into a folder, unless it has a library for this processor, as described
+    by `processor_features`.
 
     Raises OSError and subprocess.SubprocessError.
     """

@@ -52,7 +52,7 @@ class LanguageState:
 
 
 Reading = Generator[None, None, tuple[Prompted, PromptScores | None]]
-"""Prompts that are being read: each `next` runs one chunk, the end returns what was read."""
+"""Prompts that are being read: each `next` runs one chunk, and the end returns the result."""
 
 
 class LanguageStepper(CacheSizes):
@@ -64,9 +64,9 @@ class LanguageStepper(CacheSizes):
         """Load the graph with `threads` intra-op threads, on a device that was opened for the
         bundle or on its own.
 
-        Raises BundleError where it is an earlier version's or for another device, where ONNX
-        Runtime refuses it, where it does not run on the CPU as the manifest describes it, or where
-        this machine's int8 products are not exact.
+        Raises BundleError if it comes from an earlier version or is for another device, if ONNX
+        Runtime refuses it, if it does not run on the CPU as the manifest describes it, or if this
+        machine's int8 products are not exact.
         """
         roles = {tensor.role for tensor in manifest.step_graph.inputs}
         if "top_rank" not in roles:
@@ -108,9 +108,9 @@ class LanguageStepper(CacheSizes):
         """Put prompts into new caches, a chunk at each `next`; all must take the same number of
         chunks (`chunks`).
 
-        Returns the prompts that have been read, and, where labels are given, how likely each label
-        is after its token. With light attention the caches keep no more than the widest layer can
-        reach.
+        Returns the prompts that have been read, and if labels are given, the log-probability of
+        each label after its token. With light attention the caches keep no more than the widest
+        layer can reach.
         """
         prompted, scores = yield from self._read(prompts, labels)
         return prompted, scores if labels is not None else None
@@ -136,9 +136,9 @@ class LanguageStepper(CacheSizes):
         return None if steps is None else (steps, _next_outputs(binding.outputs))
 
     def follow(self, state: LanguageState, inputs: StepInputs, top: int) -> LanguageOutputs:
-        """The distributions after each of several tokens of one row, as `next` gives them for one
-        after the other: a product is the same to the bit whatever rows stand beside it, and so is
-        attention by the native kernels (`checks_guesses`)."""
+        """The distributions after each of several tokens of one row, equal to the bit to those that
+        `next` gives for one token after another: products do not depend on the other rows, and
+        neither does attention by the native kernels (`checks_guesses`)."""
         outputs = self._run(state, inputs, top)
         return LanguageOutputs(outputs["top_score"][0], outputs["top_token"][0], outputs["logits"])
 
@@ -188,8 +188,8 @@ class LanguageStepper(CacheSizes):
         state.rows = len(repack.rows)
 
     def extend(self, state: LanguageState, other: LanguageState, rows: Ints) -> None:
-        """Put the other's rows in the place of these idle ones, the rest behind all; the other is
-        left empty."""
+        """Put the other's rows into these idle ones, and the rest at the end. The other is left
+        empty."""
         other.bindings.clear()
         state.caches.extend(other.caches, rows)
         state.rows += other.rows - len(rows)

@@ -92,13 +92,13 @@ def _library() -> ctypes.PyDLL | None:
 class NativeSteps:
     """The `BoundSteps` of a binding on the CPU.
 
-    `is_current`, `go_on` and `pack` are functions of others as they stand: they are called at every
-    step, where a method that only passes a call on would take as long as the call.
+    `is_current`, `go_on` and `pack` are functions of other objects: they are called at every step,
+    and a method that only forwards a call would take as long as the call.
     """
 
     found: tuple[Floats, Int32s, Int32s]
-    """Scores, tokens and parents of the candidates, which each run writes anew; None in their
-    places where the graph chooses none."""
+    """Scores, tokens and parents of the candidates, which each run overwrites; None for each if the
+    graph chooses none."""
 
     def __init__(
         self,
@@ -107,9 +107,9 @@ class NativeSteps:
         binding: CpuBinding,
         current: Callable[[], bool],
     ) -> None:
-        """`current` says whether the binding still is to the memory of its batch.
+        """`current` returns whether the binding still belongs to the memory of its batch.
 
-        Raises TypeError where an array is not as native code reads it.
+        Raises TypeError if native code cannot read an array.
         """
         caches = binding.caches
         self._run, self.is_current = binding.run, current

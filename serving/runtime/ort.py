@@ -77,7 +77,7 @@ def load_library() -> None:
 
 
 def check_int8(folder: Path, manifest: Manifest) -> None:
-    """Raise BundleError where a bundle needs exact int8 products and this machine has none."""
+    """Raise BundleError if a bundle needs exact int8 products and this machine has none."""
     if manifest.probe_file is not None:
         _probe_int8(load_graph(folder, manifest.probe_file, 1, int8=True), folder)
 
@@ -289,7 +289,7 @@ def trying_out(folder: Path) -> Iterator[None]:
 def _check_tensors(
     path: Path, named: Sequence[Tensor], found: Sequence[onnxruntime.NodeArg], kind: str
 ) -> None:
-    """Raise BundleError where the inputs or outputs of a graph are not those that are named."""
+    """Raise BundleError if the inputs or outputs of a graph are not those that are named."""
     wanted, there = {each.name: each for each in named}, {each.name: each for each in found}
     if wanted.keys() != there.keys() or len(wanted) < len(named):
         other = min(wanted.keys() ^ there.keys(), default=named[0].name)

@@ -60,8 +60,8 @@ class CacheMemory(Protocol):
         ...
 
     def extend(self: Self, other: Self, sentences: Ints) -> None:
-        """Put the other's sentences, which keep their slots, in the place of these, the rest behind
-        all; the other is left empty. Nothing stays of what stood there."""
+        """Put the other's sentences, which keep their slots, into these rows, and the rest at the
+        end. The other is left empty. The old content of the rows is overwritten completely."""
         ...
 
     def lower(self, height: int) -> None:
@@ -77,7 +77,7 @@ class SourceMemory(Protocol):
     """The encoder's outputs for the sources of a batch: tensors [B,S,D], and a mask."""
 
     mask_BS: Floats
-    """0 at ids and -inf behind them, on the host."""
+    """0 at ids and -inf after them, on the host."""
     layout: int
     """The number of the present layout, as in `CacheMemory.layout`."""
 
@@ -86,8 +86,8 @@ class SourceMemory(Protocol):
         ...
 
     def extend(self: Self, other: Self, rows: Ints) -> None:
-        """Put the other's sentences into these rows, the rest behind all, and pad the shorter; the
-        other is left empty."""
+        """Put the other's sentences into these rows, the rest at the end, and pad the shorter ones.
+        The other is left empty."""
         ...
 
     def trim(self, length: int) -> None:

@@ -28,7 +28,7 @@ from serving.search.stepper import (
 )
 
 _UNIT = 16
-"""Lists are filled up to a multiple, for full vectors."""
+"""Lists are filled up to a multiple of this, for full vectors."""
 
 
 @dataclass
@@ -56,8 +56,8 @@ class ShortlistStepper(CacheSizes):
         device: Device | None = None,
         profile_prefix: Path | None = None,
     ) -> None:
-        """Load the graphs and the lexicon of a bundle, as `OnnxStepper` does; raises BundleError
-        also where the bundle has no shortlists, or damaged ones."""
+        """Load the graphs and the lexicon of a bundle, as `OnnxStepper` does. Raises BundleError
+        also if the bundle has no shortlists, or damaged ones."""
         files = manifest.shortlist
         if files is None:
             raise BundleError(f"{folder}: the bundle has no shortlist; export it with --shortlist")
@@ -128,7 +128,7 @@ class ShortlistStepper(CacheSizes):
             _bind(state)
 
     def extend(self, state: ShortlistState, other: ShortlistState, rows: Ints) -> None:
-        """Put the other's sentences into these idle rows, the rest behind all."""
+        """Put the other's sentences into these idle rows, and the rest at the end."""
         self._stepper.extend(state.batch, other.batch, rows)
         first, second = state.column_BL, other.column_BL
         taken = places(rows, len(first), len(second))

@@ -51,8 +51,8 @@ class TextEncoder:
         self, folder: Path, manifest: Manifest, threads: int, device: Device | None = None
     ) -> None:
         """Load the graph with `threads` intra-op threads, on a device that was opened for the
-        bundle or on its own; raises BundleError where the bundle has none or is for another device,
-        or ONNX Runtime refuses it."""
+        bundle or on its own. Raises BundleError if the bundle has no encoder or is for another
+        device, or if ONNX Runtime refuses it."""
         if manifest.encoder is None or manifest.reading is None:
             raise BundleError(f"{folder}: a bundle for {manifest.task!r} reads no texts")
         device = device or open_device(folder, manifest, batch_bytes(manifest))

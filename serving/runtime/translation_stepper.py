@@ -45,9 +45,9 @@ PREFILL_CHUNK = {"cross": 64, "joint": 8}
 """Number of tokens given to the step graph at once; with a joint model each costs S states."""
 
 _WIDTH_KEPT = {"cross": 2.0, "joint": 1.25}
-"""Width of a batch, as a multiple of its longest source, beyond which it is laid out anew,
-narrower. A joint model does nearly all of a step for each source position, others only their source
-attention."""
+"""Width of a batch, as a multiple of its longest source, beyond which it gets a new,
+narrower layout. A joint model does nearly all of a step for each source position, others only their
+source attention."""
 
 _CANDIDATES = frozenset(("candidate_score", "candidate_token", "candidate_parent"))
 _CALL_TOKENS = 16
@@ -61,7 +61,7 @@ class Encoder:
         self, folder: Path, manifest: Manifest, threads: int, device: Device | None = None
     ) -> None:
         """Load the graph with `threads` intra-op threads, on the bundle's own device unless one is
-        given; raises BundleError where the bundle has none or is for another device, or ONNX
+        given. Raises BundleError if the bundle has no encoder or is for another device, or if ONNX
         Runtime refuses it."""
         if manifest.encoder is None:
             raise BundleError(f"{folder}: a bundle for {manifest.task!r} has no encoder")
@@ -126,7 +126,7 @@ class OnnxStepper(CacheSizes):
 
         `step` is the bundle's step graph unless given, `encoder` one that is loaded already,
         `device` one that was opened for the bundle; `profile_prefix` is that of `load_graph`, for
-        the step graph. Raises BundleError where the graphs are for another device, ONNX Runtime
+        the step graph. Raises BundleError if the graphs are for another device, ONNX Runtime
         refuses one, they do not run on the CPU as the manifest describes them, or this machine's
         int8 products are not exact.
         """
@@ -270,15 +270,15 @@ class OnnxStepper(CacheSizes):
             state.sources.keep(repack.rows)
 
     def extend(self, state: OnnxState, other: OnnxState, rows: Ints) -> None:
-        """Put the other's sentences into these idle rows, the rest behind all; the other is left
-        empty. Shorter sources are padded."""
+        """Put the other's sentences into these idle rows, and the rest at the end. The other is
+        left empty. Shorter sources are padded."""
         other.bindings.clear()
         state.sources.extend(other.sources, rows)
         state.caches.extend(other.caches, rows)
 
     def trim(self, state: OnnxState, source_length: int) -> None:
-        """Cut padding, once there is much of it; else a long source would go on to slow down all
-        that join after it. Sources of idle rows may lose ids."""
+        """Cut padding when there is much of it. Otherwise a long source would slow down all that
+        join after it. Sources of idle rows may lose ids."""
         width, needed = state.sources.mask_BS.shape[1], round_up(source_length)
         if width <= _WIDTH_KEPT[self._kind] * needed:
             return
@@ -322,10 +322,10 @@ class OnnxStepper(CacheSizes):
     def _attention(
         self, outputs: Mapping[str, Any], state: OnnxState, rows: Sequence[int]
     ) -> Floats:
-        """Weights of the source positions of some sentences, [R,Q,S].
+        """Attention weights of the source positions of some sentences, [R,Q,S].
 
-        A joint model gives them itself: Reduction's, mean over features. Else they are those of one
-        layer's source attention, mean over heads.
+        A joint model computes them itself, in Reduction, as a mean over features. Otherwise they
+        are those of one layer's source attention, as a mean over heads.
         """
         if "alignment" in outputs:
             alignment_RQS: Floats = outputs["alignment"][list(rows)]

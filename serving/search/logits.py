@@ -37,7 +37,7 @@ def forbid_repeated_ngrams(logits_V: Floats, history: Sequence[int], size: int) 
 
 
 def forbid_ends(logits_V: Floats, ends: Sequence[int]) -> None:
-    """Forbid the ids that end a hypothesis, so that it goes on."""
+    """Forbid the ids that end a hypothesis, so that it continues."""
     logits_V[list(ends)] = -np.inf
 
 

@@ -55,7 +55,7 @@ class SearchOptions:
     length_penalty_form: str = "power"
     """`power`: cumulative / length^a; `gnmt`: cumulative / ((5 + length) / 6)^a (Wu et al. 2016)"""
     eos_in_length: bool = True
-    """Count eos in the length where it was reached, as CTranslate2 and the papers do."""
+    """Count eos in the length if it was reached, as CTranslate2 and the papers do."""
     coverage_penalty: float = 0.0
     """Weight b of b * sum_j log(min(sum_t attention[t, j], 1)) (Wu et al. 2016, equation 14)."""
     repetition_penalty: float = 1.0
@@ -165,7 +165,7 @@ class SearchOptions:
         return self.length_penalty == 0 and self.coverage_penalty == 0
 
     def max_steps(self, source_length: int) -> int:
-        """The most tokens that may be generated, eos included, for a source of that many ids with
+        """The most tokens that may be generated, eos included, for a source of this many ids with
         eos."""
         return self.max_length or min(MAX_STEPS, 2 * source_length + 10)
 
@@ -193,7 +193,7 @@ def parse_options(values: dict[str, Any]) -> SearchOptions:
 
 
 def check_names(values: Iterable[str], options: type[Any]) -> None:
-    """Raise InvalidOptionError for a name that is no field of a dataclass of options."""
+    """Raise InvalidOptionError for a name that is not a field of a dataclass of options."""
     known = [field.name for field in dataclasses.fields(options)]
     for name in values:
         if name not in known:

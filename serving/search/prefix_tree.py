@@ -1,11 +1,11 @@
-"""The prefix tree behind the cache: which slots each hypothesis may see.
+"""The prefix tree behind the cache: the slots that each hypothesis may see.
 
 Shape letters: B sentences, K beams, Q queries, C cache slots, W ancestors.
 
 Beam search grows a tree. Each cached slot is one node, a hypothesis is a path, and all beams of a
 sentence share one cache: a step appends K slots and never reorders. Every `repack_every` steps of
 its own a sentence drops the slots that no live hypothesis descends from. A sentence's layout
-depends on its own steps alone, so its results do not depend on its batch mates.
+depends only on its own steps, so its results do not depend on its batch mates.
 
 A joint-representation model has a row of the cache for each source position of a sentence, all with
 the same slots.
@@ -76,7 +76,7 @@ class Repack:
     """Whether all rows stay, and the capacity too."""
 
     def moves(self) -> tuple[Ints, Ints, Ints]:
-        """Row, old slot and new slot of every slot that moves, where `in_place`."""
+        """Row, old slot and new slot of every slot that moves, if `in_place`."""
         places_C = np.arange(self.slots_BC.shape[1])
         rows, new = np.nonzero((self.slots_BC != places_C) & (places_C < self.used_B[:, None]))
         return rows, self.slots_BC[rows, new], new
@@ -148,7 +148,7 @@ class PrefixTree:
 
     `visible` [B,K,C] is 0 where query k descends from slot c and -inf elsewhere; `slot_positions`
     [B,C] are the positions of the tokens in the slots in use. `used`, `steps` and `peak` [B] count
-    a sentence's slots in use, its steps, and the most slots it has used. Where the model looks back
+    a sentence's slots in use, its steps, and the most slots it has used. If the model looks back
     along its hypotheses, `ancestors` [B,K,W] are the slots of the nearest ancestors of each query,
     nearest first, -1 where there is none.
     """
@@ -282,7 +282,7 @@ class PrefixTree:
 
     def repack_bound(self, bound: BoundTree) -> bool:
         """Let the bound steps do what `repack` does for all rows, and move the slots of the caches.
-        Returns False, and changes nothing, if the caches must be laid out anew."""
+        Returns False, and changes nothing, if the caches need a new layout."""
         needed, since = bound.plan(self.num_steps)
         if not self._fits(needed):
             return False

@@ -83,7 +83,7 @@ class GenerationOptions:
     """Pairs of a token id and a value that is added to its logit; -100 and below forbids the
     token."""
     stop: tuple[str, ...] = ()
-    """Texts before any of which the output ends."""
+    """Texts at which the output ends; it does not contain them."""
     seed: int | None = None
     """Seed of the random numbers: the same seed gives the same text in any batch. None draws a new
     seed."""

@@ -105,7 +105,7 @@ def _on_termination(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _on_hangup() -> None:
-    """Make SIGHUP reload the bundles on a thread of its own, while requests go on."""
+    """Make SIGHUP reload the bundles on a thread of its own, while requests continue."""
     if threading.current_thread() is not threading.main_thread():
         return
 

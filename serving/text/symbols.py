@@ -30,7 +30,7 @@ SYMBOLS = (
     r"|[^\w\s'\"\u2018-\u201f.,;:!?-]\ufe0f|\u2139\ufe0f?"
     rf"|[{_SYMBOL}]{_JOINED}*+(?:\u200d[{_SYMBOL}]{_JOINED}*+)*+)++"
 )
-"""Pattern of symbols in a row; an emoji with what is joined to it is one."""
+"""Pattern of successive symbols; an emoji with the characters joined to it is one."""
 SCRIPTS = "\u00aa\u00b2\u00b3\u00b9\u00ba\u2070\u2074-\u208e"
 """Superscript and subscript signs, as the inside of a character class."""
 

@@ -47,8 +47,8 @@ def _property_sign(found: re.Match[str]) -> str:
 
 
 def _as_property(source: str, text: str, *, ascii: bool) -> str:
-    # Before an argument Java takes an apostrophe for the beginning of a quotation, but whoever
-    # writes them singly within words does not have it read by that.
+    # Before an argument Java takes an apostrophe for the beginning of a quotation. A file with
+    # single ones within words is not read that way.
     if _ARGUMENT.search(source) and not _LONE_IN_WORD.search(source):
         lone = _LONE if _LONE.search(source) is None else _LONE_IN_WORD
         text = lone.sub("''", text)

@@ -56,7 +56,8 @@ def _slots(node: yaml.Node, text: str, seen: set[int], within: _Within) -> Itera
 
 
 def _written(style: str | None, before: str, within: _Within, text: str) -> str:
-    """A scalar in the style of the one before, or between quotes where that cannot hold it."""
+    """A scalar in the style of the previous one, or between quotes if that style cannot express
+    it."""
     if style in ("|", ">"):
         written = _block(style, before.replace("\r\n", "\n"), text)
         return written.replace("\n", "\r\n") if "\r\n" in before else written

@@ -74,7 +74,7 @@ class CudaDevice:
         session, captures = self._open_graph(folder, graph, profile_prefix, graphs=graphs)
         lanes = [Lane(session)]
         for _ in range(self._batches - 1):
-            # With CUDA graphs a session has one stream, and reads the weights into memory anew.
+            # With CUDA graphs a session has one stream, and reads the weights into memory again.
             if captures:
                 session, _ = self._open_graph(folder, graph, None, graphs=True)
             lanes.append(Lane(session))
@@ -88,7 +88,7 @@ class CudaDevice:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        # ONNX Runtime would plan, and keep, memory anew for each shape.
+        # ONNX Runtime would plan, and keep, separate memory for each shape.
         options.enable_mem_pattern = False
         if profile_prefix is not None:
             options.enable_profiling, options.profile_file_prefix = True, str(profile_prefix)

@@ -149,7 +149,7 @@ class _Own(threading.local):
         self.values: dict[tuple[str, int], onnxruntime.OrtValue] = {}
 
     def value(self, use: str, size: int) -> onnxruntime.OrtValue:
-        """The buffer of that size for that use; there is only one."""
+        """The buffer of this size for this use; there is only one."""
         if (use, size) not in self.values:
             self.values[use, size] = on_gpu(size)
         return self.values[use, size]
@@ -453,7 +453,7 @@ def _fill_rows(arrays: Mapping[str, NDArray[Any]], rows: int) -> None:
 
 
 def _check_slots(arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Raise IndexError where a step would write or read slots outside of its caches."""
+    """Raise IndexError if a step would write or read slots outside of its caches."""
     if "visible" not in arrays:
         return
     queries, slots = arrays["visible"].shape[2:]

@@ -13,7 +13,7 @@ STREAMS_SWITCH = "MACARON_CUDA_STREAMS"
 default is 1, because one merged batch is faster than two."""
 MOST_STREAMS = 8
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-"""CUDA's own variable: which GPUs a process sees, as numbers or names, and in which order."""
+"""CUDA's own variable: the GPUs that a process sees, as numbers or names, and their order."""
 
 
 def graphs_wanted(environment: Mapping[str, str]) -> bool:

@@ -35,7 +35,7 @@ class LoadedEngine:
         """For each output, the input whose memory it must share."""
 
     def context(self, activations: int) -> EngineContext:
-        """A new context with its activations at this address, where there is enough memory. Raises
+        """A new context with its activations at this address, which must have enough memory. Raises
         EngineError if the library creates none."""
         self.log.errors.clear()
         strategy: Any = self._module.ExecutionContextAllocationStrategy.USER_MANAGED

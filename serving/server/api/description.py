@@ -121,7 +121,7 @@ def _operation(dialect: Dialect[Any], route: DialectRoute[Any], method: str) -> 
 
 
 def _answer(answer: type[Any]) -> dict[str, Any]:
-    """The content of an answer by media type; empty where there is no answer."""
+    """The content of an answer by media type; empty if there is no answer."""
     if answer is NoneType:
         return {}
     if answer is str:

@@ -30,7 +30,7 @@ QUICK = (400, 401, 404, 408, 413, 415, 429, 503)
 
 @dataclass(frozen=True)
 class DialectRoute(Generic[EndpointsT]):
-    """A route: its path, its endpoint, where its key is looked for, and its description."""
+    """A route: its path, its endpoint, the place of its key, and its description."""
 
     path: str
     """A template in Starlette's syntax: `/v1/models/{model}`."""
@@ -38,7 +38,7 @@ class DialectRoute(Generic[EndpointsT]):
     """A method of the dialect's endpoints that answers a request. It raises ServingError, which the
     app renders in the dialect's shape."""
     name: str
-    """The operationId. Where a route has several methods, each appends its own name."""
+    """The operationId. If a route has several methods, each appends its own name."""
     summary: str
     answer: type[Any]
     """The type of the answer: a body, `list[Body]`, `dict` for any object, `str` for plain text,

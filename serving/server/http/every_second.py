@@ -50,4 +50,4 @@ class EverySecond:
                     logger.warning("%s: %s", self._outage, error)
                 warned = True
             except Exception:
-                logger.exception("the thread %r failed and goes on", self._name)
+                logger.exception("the thread %r failed and continues", self._name)

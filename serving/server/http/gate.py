@@ -44,7 +44,8 @@ _LEAST_ADMIN_LENGTH = 16
 ADMIN = "admin"
 """Name of the admin key's holder in log lines."""
 _WRONG_KEYS_PER_MINUTE = 60
-"""Unknown keys that an address may try in a minute; the store is asked for each."""
+"""Largest number of unknown keys that an address may try in a minute, because the store is queried
+for each."""
 _WRONG_ADMIN_KEYS_PER_MINUTE = 10
 MOST_CLIENTS = 10_000
 """Largest number of clients in memory; the one unseen for longest is dropped and starts again."""

@@ -152,9 +152,9 @@ class Catalogue(ABC):
         raise _unknown_model(name or "", models)
 
     def choose(self, source: str, target: str, name: str | None = None) -> ServedTranslator:
-        """The model for a request: the one named, else the first for the language pair, or, where
-        the settings allow it, the first that knows both languages. It is loaded where it is not
-        (`loads`), which takes a while.
+        """The model for a request: the one named, else the first for the language pair, or, if the
+        settings allow it, the first that knows both languages. It is loaded if necessary (`loads`),
+        which takes a while.
 
         Raises UnknownModelError or UnknownLanguageError, which list the alternatives.
         """

@@ -32,7 +32,7 @@ class StoredMemory:
     id: str
     name: str
     source: str
-    """Language code in small letters, as the next field."""
+    """Language code in small letters, like `target`."""
     target: str
     created: float
     """Seconds since 1970, as the next field."""

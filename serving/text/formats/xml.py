@@ -21,7 +21,7 @@ from serving.text.passages.passage import CDATA
 from serving.text.passages.tokens import Token, paired, plain_tokens, with_numbered_tags
 
 _PROLOG = re.compile(
-    # A comment ends at its first end: were it let to go on, there would be 2^n ways through n.
+    # A comment ends at its first end: otherwise there would be 2^n ways through n of them.
     r"\ufeff?(?:\s*<!--(?:(?!-->).)*-->)*\s*<(?:\?xml[\s?]|!DOCTYPE\s)",
     re.DOTALL,
 )

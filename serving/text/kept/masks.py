@@ -50,8 +50,8 @@ def mask_pattern(mask: str) -> str:
 
 
 def compound_pattern(mask: str) -> str:
-    """Pattern of a mask to which a translation has joined another word, `Tomtür`; with its first
-    letter, the group `joined`. An inflected one is none: Londoners."""
+    """Pattern of a mask to which a translation has joined another word, `Tomtür`; the group
+    `joined` is that word's first letter. Inflected masks, such as Londoners, do not match."""
     return rf"(?<!\w){re.escape(mask)}(?!ern\b|ers\b|isch)(?P<joined>[^\W\d_])(?=[^\W\d_]{{2}})"
 
 

@@ -167,7 +167,7 @@ def joined_tokens(source: str, tokens: Sequence[Token], depth: int = 0) -> list[
 
 
 def _in_pairs(tokens: Sequence[Token]) -> list[Token]:
-    """The tokens, with a boundary in the place of each tag without a partner."""
+    """The tokens, with a boundary in place of each tag without a partner."""
     pairs = paired(tokens)
     return [
         replace(token, kind="boundary")

@@ -112,7 +112,7 @@ class IsolatedEngine:
             os.write(self._wakes, b"w")
 
     def restart(self) -> None:
-        """Start the process again if it has ended; sentences of others go on. Otherwise, after a
+        """Start the process again if it has ended; sentences of others continue. Otherwise, after a
         failure of the caller, drop all sentences."""
         if not self.lost:
             self._drop()
@@ -169,7 +169,7 @@ class IsolatedEngine:
         try:
             self._apart = self._apart or self._processes.apart(self._model, self._place)
         except Exception as reason:  # the machine is short of something
-            error = DecoderLostError(f"decoding cannot go on: {reason}; try again")
+            error = DecoderLostError(f"decoding cannot continue: {reason}; try again")
             return [(number, error) for number in lost]
         groups: dict[Group, dict[int, Sentence]] = {}
         for number, sentence in lost.items():

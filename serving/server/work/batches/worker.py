@@ -184,7 +184,7 @@ class BatchWorker:
             logger.warning("a batch could not be released: %s", error, extra={"request_id": job.id})
 
     async def _beats(self, job: KeptJob, run: BatchRun) -> None:
-        """Send heartbeats, and check whether the batch should go on. Returns when another server
+        """Send heartbeats, and check whether the batch should continue. Returns when another server
         has, or may have, claimed it."""
         beaten = time.monotonic()
         while time.monotonic() - beaten < LEASE_S:
