@@ -1,4 +1,4 @@
-// A menu of other ways to go on from a word of the translation.
+// A menu of other continuations from a word of the translation.
 
 import { create } from "./dom.js";
 import { words } from "./words.js";
@@ -12,7 +12,7 @@ export class AlternativesMenu {
     menu.addEventListener("keydown", (event) => this._key(event));
   }
 
-  /** Offer choices below an element; `onChoose` is told the prefix that the chosen one stands for. */
+  /** Offer choices below an element; `onChoose` gets the prefix that the chosen one stands for. */
   open(anchor, choices, onChoose) {
     this._menu.replaceChildren(...choices.map((choice) => this._item(choice, onChoose)));
     if (!choices.length) this._menu.append(create("p", { textContent: "No alternatives here" }));
@@ -58,7 +58,7 @@ export class AlternativesMenu {
   }
 }
 
-/** What hypotheses have after their first `count` words: the next word, and a few after it. */
+/** The continuations of hypotheses after their first `count` words: the next word, and a few more. */
 export function choicesAfter(count, hypotheses) {
   const choices = new Map();
   for (const { text } of hypotheses) {

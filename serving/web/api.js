@@ -1,8 +1,8 @@
-// Requests to the server this page came from, and to no other.
+// Requests to the server that this page came from, and to no other.
 //
 // Paths are relative to the page: a proxy may have put it, with the whole server, below a path of its own.
 
-/** The whole address of a path. */
+/** The full URL of a path. */
 export const address = (path) => new URL(path, document.baseURI).href.replace(/[?#].*$/, "");
 
 const KEY = "macaron-api-key";
@@ -18,30 +18,30 @@ export async function get(path, key = apiKey()) {
   return (await send(path, { headers: authorization(key) })).json();
 }
 
-/** POST a body; its answer, and the milliseconds until it was there. */
+/** POST a body; returns its answer, and the milliseconds until it arrived. */
 export async function post(path, body, signal) {
   const start = performance.now();
   const answer = await (await sendJson(path, body, signal)).json();
   return { answer, roundTrip: performance.now() - start };
 }
 
-/** POST a form with a file; its answer. */
+/** POST a form with a file; returns its answer. */
 export async function sendFile(path, form) {
   return (await send(path, { method: "POST", headers: authorization(), body: form })).json();
 }
 
-/** A file. */
+/** Fetch a file. */
 export async function fetchFile(path) {
   return (await send(path, { headers: authorization() })).blob();
 }
 
-/** Send a body, if there is one, by another method; the answer, if there is one. */
+/** Send a body, if there is one, by another method; returns the answer, if there is one. */
 export async function change(method, path, body, key) {
   const response = await sendJson(path, body, undefined, method, key);
   return response.status === 204 ? undefined : response.json();
 }
 
-/** POST a body; the data of each server-sent event, as it comes. */
+/** POST a body; yields the data of each server-sent event as it arrives. */
 export async function* stream(path, body, signal) {
   const response = await sendJson(path, body, signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -80,7 +80,7 @@ async function send(path, options) {
   throw new Error(reason(body) ?? `${response.status} ${response.statusText}`);
 }
 
-/** The native dialect has the message in `error`, OpenAI's in `error.message`. */
+/** The message of an error: in `error` in the native dialect, in `error.message` in OpenAI's. */
 function reason(body) {
   return body.error?.message ?? body.error;
 }
@@ -89,9 +89,9 @@ function authorization(key = apiKey()) {
   return key ? { Authorization: `Bearer ${key}` } : {};
 }
 
-/** Of several requests for one purpose only the latest counts. */
+/** Keeps only the latest of several requests for one purpose. */
 export class Latest {
-  /** A signal for a new request; the one before is called off. */
+  /** A signal for a new request; the previous one is aborted. */
   next() {
     this.stop();
     this._controller = new AbortController();

@@ -1,4 +1,4 @@
-// The page: tabs, theme, key, and what the server can do.
+// The page: tabs, theme, key, and the features of the server.
 
 import { apiKey, setApiKey } from "./api.js";
 import { attempt, clearError, element } from "./dom.js";
@@ -35,7 +35,7 @@ async function load(added) {
   element("loading").hidden = true;
 }
 
-/** The data that the models were made from, each with the models' names. */
+/** The training data of the models, each with the models' names. */
 function attribution({ models, languageModels, encoders }) {
   const names = new Map();
   const others = [...languageModels, ...encoders].map((card) => ({ ...card, name: card.id }));

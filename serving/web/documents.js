@@ -1,4 +1,4 @@
-// Documents: a file is sent, watched and fetched.
+// Documents: a file is uploaded, watched and downloaded.
 
 import { change, fetchFile, get, sendFile } from "./api.js";
 import { announce, attempt, clearError, element, showError } from "./dom.js";
@@ -6,7 +6,7 @@ import { announce, attempt, clearError, element, showError } from "./dom.js";
 const PAUSE_MS = 400;
 
 export class Documents {
-  /** `pair` says what is translated into what, `stored()` with which glossary and memory. */
+  /** `pair` has the languages, `stored()` returns the glossary and memory to use. */
   constructor(pair, stored) {
     this._pair = pair;
     this._stored = stored;
@@ -49,7 +49,7 @@ export class Documents {
     if (!ended && this._current === sent.id) this._show("");
   }
 
-  /** Show how far a document is until its end; nothing where it was stopped. */
+  /** Show the progress of a document until its end; nothing if it was stopped. */
   async _watch(state) {
     while (this._current === state.id && !["done", "failed"].includes(state.state)) {
       this._progress(state);
@@ -67,7 +67,7 @@ export class Documents {
     this._show([`${state.name} is translated.`, ...state.warnings].join(" "));
     element("file-fetch").textContent = `Download ${state.output_name}`;
     element("file-fetch").hidden = false;
-    if (state.pictures) this._draw(state.id).catch(() => {}); // they are an extra
+    if (state.pictures) this._draw(state.id).catch(() => {}); // they are optional
     return state;
   }
 
@@ -80,7 +80,7 @@ export class Documents {
     element("file-state").textContent = `Translating ${name}${rest}`;
   }
 
-  /** Show the first page before and after, where the server can draw it. */
+  /** Show the first page before and after the translation, if the server can draw it. */
   async _draw(id) {
     for (const which of ["before", "after"]) {
       const picture = await fetchFile(`documents/${id}/pictures/${which}`);
@@ -90,7 +90,7 @@ export class Documents {
     element("file-pictures").hidden = false;
   }
 
-  /** Say something in the place of the bar. */
+  /** Show a text in place of the progress bar. */
   _show(text) {
     for (const id of ["file-progress", "file-stop", "file-fetch", "file-pictures"]) element(id).hidden = true;
     element("file-state").textContent = text;
@@ -105,16 +105,16 @@ export class Documents {
     URL.revokeObjectURL(link.href);
   }
 
-  /** Let go of the document there is; the server forgets it. */
+  /** Drop the present document; the server deletes it. */
   async _stop() {
     const id = this._current;
     this._current = null;
     this._show("");
-    if (id) await change("DELETE", `documents/${id}`).catch(() => {}); // it is forgotten in a day anyway
+    if (id) await change("DELETE", `documents/${id}`).catch(() => {}); // it is deleted after a day anyway
   }
 }
 
-/** A picture as an address that holds all of it: the page may show no other. */
+/** A picture as a data URL, because the page may show no other. */
 function asAddress(blob) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();

@@ -1,4 +1,4 @@
-// Small helpers around the document.
+// Small helpers for the page's document.
 
 export const element = (id) => document.getElementById(id);
 
@@ -12,14 +12,14 @@ export function create(tag, properties = {}, ...children) {
   return node;
 }
 
-/** Choices of a select; what was chosen stays so where it is still offered. */
+/** Set the choices of a select; the chosen one stays if it is still offered. */
 export function fill(select, choices) {
   const kept = select.value;
   select.replaceChildren(...choices.map(([value, label]) => new Option(label, value)));
   if (choices.some(([value]) => value === kept)) select.value = kept;
 }
 
-/** Have a screen reader say something, once it has finished what it is saying. */
+/** Have a screen reader say something after it has finished speaking. */
 export function announce(text) {
   element("announcer").textContent = text;
 }
@@ -33,7 +33,7 @@ export function clearError() {
   element("error").hidden = true;
 }
 
-/** Run what a person asked for; show why it failed, but for what was called off. */
+/** Run a user's action; show the reason if it fails, unless it was aborted. */
 export async function attempt(action) {
   try {
     return await action();
@@ -43,7 +43,7 @@ export async function attempt(action) {
   }
 }
 
-/** An action that is put off until it has not been asked for again for a while. */
+/** An action that is delayed until it has not been requested again for a while. */
 export class Debounced {
   constructor(action, milliseconds) {
     this._action = action;
@@ -76,7 +76,7 @@ async function copied(text) {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    return copiedByCommand(text); // the clipboard API is there for TLS and localhost only
+    return copiedByCommand(text); // the clipboard API needs TLS or localhost
   }
 }
 

@@ -4,7 +4,7 @@ import { create } from "./dom.js";
 import { segments } from "./words.js";
 
 export class Editor {
-  /** `onPoint(number)` is told the word under the pointer or the caret; null where there is none. */
+  /** `onPoint(number)` gets the word under the pointer or the caret; null if there is none. */
   constructor(area, mirror, onPoint) {
     this._area = area;
     this._mirror = mirror;
@@ -25,7 +25,7 @@ export class Editor {
     this.refresh();
   }
 
-  /** Code points, which is what the server counts. */
+  /** Number of code points, which the server counts. */
   get length() {
     return [...this.text].length;
   }
@@ -34,18 +34,18 @@ export class Editor {
     this._area.focus();
   }
 
-  /** Let what is typed next take the place of the text. */
+  /** Let the next typed text replace the present one. */
   select() {
     this._area.select();
   }
 
-  /** The text has changed: nothing is known of its words. */
+  /** Forget the words, because the text has changed. */
   refresh() {
     this._words = [];
     this._mirror.textContent = this._padded();
   }
 
-  /** Make the words of the text known; returns them. */
+  /** Divide the text into words; returns them. */
   showWords() {
     this._words = [];
     const parts = segments(this.text).map((segment) => {

@@ -1,4 +1,4 @@
-// The tab of the encoders: classes of a text or a pair, or how alike two texts are.
+// The tab of the encoders: classes of a text or a pair, or the similarity of two texts.
 
 import { Latest, post } from "./api.js";
 import { announce, attempt, clearError, element, fill } from "./dom.js";

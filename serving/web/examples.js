@@ -1,4 +1,4 @@
-// What the page opens with: one sentence in the languages of the shipped models, which translate it well.
+// The example that the page opens with: one sentence in the languages of the shipped models, which translate it well.
 
 const SENTENCES = {
   de: "Wenn ich Zeit habe, rufe ich dich morgen Nachmittag an.",
@@ -7,5 +7,5 @@ const SENTENCES = {
   fr: "Si j'ai le temps, je t'appellerai demain après-midi.",
 };
 
-/** The sentence in a language; empty where there is none. */
+/** The sentence in a language; empty if there is none. */
 export const exampleIn = (language) => SENTENCES[language] ?? "";

@@ -1,4 +1,4 @@
-// The tab of the language models: a text is gone on with, and shown as it comes.
+// The tab of the language models: a text is continued, and shown as it arrives.
 
 import { Latest, stream } from "./api.js";
 import { announce, attempt, clearError, copies, create, element, fill } from "./dom.js";
@@ -49,7 +49,7 @@ export class GeneratePanel {
     announce(details.textContent);
   }
 
-  /** Show a stream's text as it comes; returns how it ended, in words. */
+  /** Show a stream's text as it arrives; returns how it ended, in words. */
   async _follow(body, signal) {
     const start = performance.now();
     let first = null;

@@ -1,4 +1,4 @@
-// Stored glossaries: one is chosen for a translation; they are made, changed and forgotten here.
+// Stored glossaries: one is chosen for a translation; they are created, changed and deleted here.
 
 import { change, get } from "./api.js";
 import { announce, attempt, clearError, element, fill } from "./dom.js";
@@ -6,7 +6,7 @@ import { announce, attempt, clearError, element, fill } from "./dom.js";
 const LISTED = 1000;
 
 export class Glossaries {
-  /** `pair` has the languages; `onChoice` is called when another glossary counts. */
+  /** `pair` has the languages; `onChoice` is called when another glossary is chosen. */
   constructor(pair, onChoice) {
     this._pair = pair;
     this._onChoice = onChoice;
@@ -24,14 +24,14 @@ export class Glossaries {
     return element("glossary").value;
   }
 
-  /** Read which there are. */
+  /** Read the list of glossaries. */
   async use() {
     this._found = (await get(`glossaries?limit=${LISTED}`)).glossaries;
     fill(element("edited"), [["", "New glossary"], ...this._found.map(({ id, name }) => [id, name])]);
     this.offer();
   }
 
-  /** Offer those for the languages that are chosen. */
+  /** Offer the glossaries for the chosen languages. */
   offer() {
     const fitting = this._found.filter((each) => this._dictionary(each));
     fill(element("glossary"), [["", "No glossary"], ...fitting.map(({ id, name }) => [id, name])]);
@@ -48,12 +48,12 @@ export class Glossaries {
     return dictionaries.find((each) => each.source === source && each.target === target);
   }
 
-  /** As glossaries have them. */
+  /** The languages in the form of glossaries. */
   get _languages() {
     return { source: this._pair.source.toLowerCase(), target: this._pair.target.toLowerCase() };
   }
 
-  /** Show the glossary that is to be changed, or an empty one; what is typed for a new one stays. */
+  /** Show the glossary to change, or an empty one; text typed for a new one stays. */
   async _read() {
     const glossary = this._edited;
     if (!glossary && this._shown === "") return;
@@ -98,7 +98,7 @@ export class Glossaries {
   }
 }
 
-/** An entry as a line: `term = translation`, or with a tab where one of the two has the sign. */
+/** An entry as a line: `term = translation`, or with a tab if one of the two contains `=`. */
 function line({ source, target }) {
   return [source, target].join(`${source}${target}`.includes("=") ? "\t" : " = ");
 }

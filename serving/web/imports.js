@@ -1,4 +1,4 @@
-// Models by name, for whoever has the admin key: downloaded, imported and served while the page looks on.
+// Models by name, for holders of the admin key: downloaded, imported and served while the page watches.
 
 import { change, get } from "./api.js";
 import { announce, attempt, clearError, element } from "./dom.js";
@@ -16,7 +16,7 @@ export class Imports {
     element("import-name").addEventListener("keydown", (event) => {
       if (event.key === "Enter") this._start();
     });
-    // One that somebody has begun before is shown too.
+    // An import that was started before is shown too.
     element("admin-key").addEventListener("change", () => attempt(() => this._follow()));
   }
 
@@ -34,7 +34,7 @@ export class Imports {
     return change(method, "admin/imports", body, element("admin-key").value.trim());
   }
 
-  /** Show how far an import is until it ends. */
+  /** Show the progress of an import until it ends. */
   async _follow() {
     if (this._following) return;
     this._following = true;

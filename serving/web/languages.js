@@ -1,4 +1,4 @@
-// The selects of source, target and model: each offers what the models can do.
+// The selects of source, target and model: each offers only what the models support.
 
 import { element, fill } from "./dom.js";
 import { AUTO } from "./server.js";
@@ -36,19 +36,19 @@ export class LanguagePair {
     return this._target.value;
   }
 
-  /** Empty where the server is to choose. */
+  /** The chosen model; empty if the server should choose. */
   get model() {
     return this._model.value;
   }
 
-  /** What is known of the model that is chosen, or would be; none for a pair by way of a third
+  /** The record of the model that is chosen, or would be; none for a pair translated through a third
    * language. */
   get card() {
     const offered = this._server.modelsFor(this.source, this.target);
     return offered.find(({ name }) => name === this.model) ?? offered[0];
   }
 
-  /** The source language, as detected where it was left open. */
+  /** The source language, as detected if none was chosen. */
   get knownSource() {
     return this.source === AUTO ? (this._detected ?? AUTO) : this.source;
   }

@@ -1,4 +1,4 @@
-// Translation memories: one is chosen for a translation; they are made, filled and forgotten here.
+// Translation memories: one is chosen for a translation; they are created, filled and deleted here.
 
 import { change, get, sendFile } from "./api.js";
 import { announce, attempt, clearError, create, element, fill } from "./dom.js";
@@ -8,7 +8,7 @@ const LISTED = 1000;
 const ORIGINS = { memory: "memory", prefix: "model, begun by the memory", model: "model" };
 
 export class Memories {
-  /** `pair` has the languages; `onChoice` is called when another memory counts, or in another way. */
+  /** `pair` has the languages; `onChoice` is called when another memory is chosen, or other settings of it. */
   constructor(pair, onChoice) {
     this._pair = pair;
     this._onChoice = onChoice;
@@ -22,7 +22,7 @@ export class Memories {
     element("memory-delete").addEventListener("click", () => attempt(() => this._delete()));
   }
 
-  /** The fields of a request that say which memory counts, and how. */
+  /** The fields of a request for the memory and its use. */
   get fields() {
     const memory_id = element("memory").value;
     if (!memory_id) return {};
@@ -35,13 +35,13 @@ export class Memories {
     return fields;
   }
 
-  /** Read which there are. */
+  /** Read the list of memories. */
   async use() {
     this._found = (await get(`memories?limit=${LISTED}`)).memories;
     this.offer();
   }
 
-  /** Offer those for the languages that are chosen. */
+  /** Offer the memories for the chosen languages. */
   offer() {
     const fitting = this._found.filter((each) => this._fits(each));
     const choices = fitting.map(({ id, name, segment_count: count }) => [id, `${name} (${count})`]);
@@ -55,14 +55,14 @@ export class Memories {
     return this._found.find(({ id }) => id === element("memory-edited").value);
   }
 
-  /** Regions do not count; of a text whose language is open nobody knows which it fits. */
+  /** Whether a memory fits; regions do not count, and if the source is detected, any may fit. */
   _fits({ source, target }) {
     const language = (code) => code.toLowerCase().split("-")[0];
     const { source: from, target: to } = this._pair;
     return [AUTO, language(source)].includes(language(from)) && language(target) === language(to);
   }
 
-  /** Show the memory that is to be changed, or an empty one; what is typed for a new one stays. */
+  /** Show the memory to change, or an empty one; text typed for a new one stays. */
   _describe() {
     const memory = this._edited;
     if (!memory && this._shown === "") return;
@@ -90,7 +90,7 @@ export class Memories {
     await this._changed(memory.id, news);
   }
 
-  /** Add a file to a memory; one that was `made` for it goes where it cannot be read. */
+  /** Add a file to a memory; a memory `made` for it is deleted if it cannot be read. */
   async _read(memory, file, made) {
     const form = new FormData();
     form.append("file", file);
@@ -122,7 +122,7 @@ export class Memories {
   }
 }
 
-/** Show where the translation of each sentence comes from; nothing where no memory was asked. */
+/** Show the origin of each sentence's translation; nothing if no memory was used. */
 export function showOrigins(origins) {
   element("origins").hidden = !origins;
   element("origin-rows").replaceChildren(

@@ -7,7 +7,7 @@ const UNSURE = 0.5;
 const VERY_UNSURE = 0.2;
 
 export class Output {
-  /** `onPoint(number)` is told the word under the pointer or with the focus, null where there is
+  /** `onPoint(number)` gets the word under the pointer or with the focus, null if there is
    * none; `onChoose(word)` the one that was clicked. */
   constructor(box, onPoint, onChoose) {
     this._box = box;
@@ -30,7 +30,7 @@ export class Output {
     this._box.replaceChildren();
   }
 
-  /** Show text that has no words to point at. */
+  /** Show text without words to point at. */
   showPlain(text) {
     this._words = [];
     this._box.textContent = text;

@@ -1,4 +1,4 @@
-// What the server can do, read once at the start.
+// The features of the server, read once at the start.
 
 import { get } from "./api.js";
 
@@ -7,7 +7,7 @@ const LOOK_MS = 500;
 const MOST_LOOKS = 20;
 
 export class Server {
-  /** Read anew until a model that was added is there: workers take it up one after the other, and any of them answers. */
+  /** Read again until an added model is listed: workers load it one after another, and any of them may answer. */
   static async read(added) {
     const paths = ["languages", "models", "limits", "openapi.json", "v1/models"];
     for (let looks = 1; ; looks += 1) {
@@ -28,7 +28,7 @@ export class Server {
     this._request = components.schemas.TranslateRequest.properties;
   }
 
-  /** Whether a model is in both of the lists that are read. */
+  /** Whether a model is in both of the lists. */
   _has(name) {
     const others = [...this.languageModels, ...this.encoders].map(({ id }) => id);
     const listed = [...this.models.map((model) => model.name), ...others];
@@ -39,7 +39,7 @@ export class Server {
     return this._limits[name];
   }
 
-  /** What a model shows and cannot do, where it is none for real use; else empty. */
+  /** Purpose and limits of a demonstration model; empty for others. */
   demonstration(name) {
     return this._demonstrations.get(name) ?? "";
   }
@@ -48,12 +48,12 @@ export class Server {
     return this.languages.find((language) => language.code === code)?.name ?? code;
   }
 
-  /** Codes of the languages that some model reads. */
+  /** Codes of the languages that at least one model reads. */
   get sources() {
     return this.languages.filter((l) => l.targets.length).map((l) => l.code);
   }
 
-  /** Codes of the languages that a source can be translated into, through a third one as well. */
+  /** Codes of the languages that a source can be translated into, directly or through a third one. */
   targets(source) {
     const found = this.languages.filter(({ code }) => reads(source, code));
     return [...new Set(found.flatMap(({ targets }) => targets))].sort();
@@ -87,7 +87,7 @@ export class Server {
   }
 }
 
-/** Whether a language is that of a source, which may be left open. */
+/** Whether a language matches that of a source, which may be unset. */
 function reads(source, code) {
   return source === AUTO || code === source;
 }

@@ -1,4 +1,4 @@
-// The request just made, to be typed elsewhere. A key is named, never shown.
+// The last request in other forms, such as for a shell. A key is named, never shown.
 
 import { address, apiKey } from "./api.js";
 import { copies, element, fill } from "./dom.js";
@@ -13,19 +13,19 @@ export const translateForms = {
   "LibreTranslate, Python": libreTranslate,
 };
 
-/** The same of a request to `v1/completions`. */
+/** The forms of a request to `v1/completions`. */
 export const completionForms = {
   "curl": (body) => curl("v1/completions", body, body.stream ? " --no-buffer" : ""),
   "OpenAI, Python": openai,
 };
 
-/** The same of a request to an encoder: its path and its body. */
+/** The forms of a request to an encoder: its path and its body. */
 export const encoderForms = {
   "curl": ({ path, body }) => curl(path, body),
   "Python": ({ path, body }) => requests(path, body, "print(answer)"),
 };
 
-/** The panel `<id>-form`, `<id>-code`, `<id>-copy` inside `<id>`; returns what shows a request. */
+/** The panel `<id>-form`, `<id>-code`, `<id>-copy` inside `<id>`; returns a function that shows a request. */
 export function snippets(id, forms) {
   const [select, code] = [element(`${id}-form`), element(`${id}-code`)];
   let body = null;

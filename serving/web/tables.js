@@ -1,4 +1,4 @@
-// The other hypotheses, and the same text by several models.
+// Tables of the other hypotheses, and of the same text by several models.
 
 import { create } from "./dom.js";
 
@@ -22,7 +22,7 @@ export function showClasses(body, labels) {
   );
 }
 
-/** One row of the comparison; `result` is what `post` gave. */
+/** One row of the comparison; `result` is the result of `post`. */
 export function comparisonRow(name, { answer, roundTrip }) {
   const [{ text, hypotheses, timing }] = answer.translations;
   const figures = [timing.queue_ms, timing.encode_ms, timing.decode_ms].map(milliseconds);
@@ -37,7 +37,7 @@ export function failedRow(name, message, columns) {
   return line;
 }
 
-/** Where the time of a request went, in words. */
+/** The times of a request in words. */
 export function timingLine(timing, roundTrip) {
   const parts = [`queue ${milliseconds(timing.queue_ms)} ms`];
   if (timing.encode_ms != null) parts.push(`encode ${milliseconds(timing.encode_ms)} ms`);

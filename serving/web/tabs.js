@@ -1,6 +1,6 @@
-// Tabs as the ARIA authoring practices have them: arrow keys move, one tab stop for all.
+// Tabs as in the ARIA authoring practices: arrow keys move, one tab stop for all.
 
-/** Make a list of tabs work; returns what selects another tab where the selected one is hidden. */
+/** Make a list of tabs work; returns a function that selects another tab if the selected one is hidden. */
 export function tabs(list) {
   const all = [...list.querySelectorAll("[role=tab]")];
   const shown = () => all.filter((tab) => !tab.hidden);

@@ -1,4 +1,4 @@
-// Dark or light: as the system has it until the button was used.
+// Dark or light: the system's setting until the button is used.
 
 const THEME = "macaron-theme";
 

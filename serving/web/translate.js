@@ -1,4 +1,4 @@
-// The translation tab: what is asked of the server when, and what is shown of its answer.
+// The translation tab: when requests are sent, and how their answers are shown.
 
 import { AlternativesMenu, choicesAfter } from "./alternatives.js";
 import { Latest, post } from "./api.js";
@@ -61,7 +61,7 @@ export class TranslatePanel {
     this.translate();
   }
 
-  /** Translate what is there, at once. */
+  /** Translate the present text at once. */
   async translate() {
     this._soon.cancel();
     const signal = this._translations.next();
@@ -99,7 +99,7 @@ export class TranslatePanel {
     copies(element("link"), () => this._address());
   }
 
-  /** The text or the languages are others: what was asked for before no longer counts. */
+  /** Drop earlier requests, because the text or the languages have changed. */
   _changed() {
     this._translations.stop();
     this._alternatives.stop();
@@ -108,7 +108,7 @@ export class TranslatePanel {
     this._soon.ask();
   }
 
-  /** Show what the models do well; the first key that is typed takes its place. */
+  /** Show an example; the first typed key replaces it. */
   _showExample() {
     const example = exampleIn(this._pair.source);
     if (!example) return;
@@ -135,7 +135,7 @@ export class TranslatePanel {
     this._memories.offer();
   }
 
-  /** The fields of a request that say what counts of the store. */
+  /** The fields of a request for the glossary and the memory. */
   get _stored() {
     const glossary_id = this._glossaries.chosen;
     return { ...(glossary_id ? { glossary_id } : {}), ...this._memories.fields };
@@ -158,8 +158,8 @@ export class TranslatePanel {
     return body;
   }
 
-  /** Have the translation begin with a prefix, which may go over several sentences, and of which
-   * no memory knows. */
+  /** Make the translation begin with a prefix, which may span several sentences, and which
+   * no memory contains. */
   _begin(body, prefix) {
     body.target_prefix = prefix;
     for (const name of ["memory_id", "memory_threshold", "memory_fuzzy"]) delete body[name];
@@ -170,7 +170,7 @@ export class TranslatePanel {
     return this._server.readsHtml && element("html").checked;
   }
 
-  /** Show how long the text is, and the options that count where none are given. */
+  /** Show the length of the text, and the default options. */
   _describe() {
     for (const [name, id] of Object.entries(OPTIONS)) {
       element(id).placeholder = this._pair.card?.defaults[name] ?? "";
@@ -233,7 +233,7 @@ export class TranslatePanel {
     this._output.highlight(known ? new Set([number]) : NONE);
   }
 
-  /** Ask what else could stand in the place of a word, and offer it. */
+  /** Request the alternatives to a word, and offer them. */
   async _offerAlternatives(word) {
     const signal = this._alternatives.next();
     const { alignments, ...body } = this._body();
@@ -259,7 +259,7 @@ export class TranslatePanel {
     element("prefix-text").textContent = prefix;
   }
 
-  /** The same text by every model of the pair, one after the other: none slows another down. */
+  /** Translate the text with every model of the pair, one after another, so that none slows another down. */
   async _compare(body, shown, signal) {
     const comparing = element("comparing").checked;
     element("comparison").hidden = !comparing;

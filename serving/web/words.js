@@ -1,9 +1,9 @@
-// Texts in words, and what is known of them by position.
+// Texts divided into words, and data about the words by position.
 //
 // The server counts in code points, JavaScript in UTF-16 units; each word has both.
 
 /**
- * Words of a text and what stands between them, in order:
+ * Words of a text and the text between them, in order:
  * `{text, isWord, start, end, begin, stop}`, [start, end) in UTF-16 units, [begin, stop) in code
  * points.
  */
@@ -51,7 +51,7 @@ const FURTHEST = 32;
 /**
  * The probability of each word of a translation: that of its least likely token; null where no
  * token is found in the word. Tokens are SentencePiece's, whose `▁` is a space. Scores may have one
- * for the end besides; where there are more, of the ends of sentences inside the text, it is not
+ * for the end as well; if there are more, for the ends of sentences within the text, it is not
  * known which belongs to which token.
  */
 export function wordProbabilities(targetWords, text, tokens, tokenScores) {
@@ -61,7 +61,7 @@ export function wordProbabilities(targetWords, text, tokens, tokenScores) {
   for (const [number, token] of tokens.entries()) {
     const written = token.replaceAll("▁", "");
     const found = written && number < tokenScores.length ? text.indexOf(written, place) : -1;
-    if (found < 0 || found > place + FURTHEST) continue; // bytes, or what was put in afterwards
+    if (found < 0 || found > place + FURTHEST) continue; // bytes, or text that was put in afterwards
     place = found + written.length;
     for (const [w, word] of targetWords.entries()) {
       if (word.start < place && found < word.end) {
