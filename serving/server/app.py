@@ -20,12 +20,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from serving.errors import CancelledError, OverloadedError, RequestError, ServingError
+from serving.server.access.gate import Gate, Gatekeeper, KeyRule
 from serving.server.api.dialect import Dialect, DialectRoute, EndpointsT
 from serving.server.api.refusal import Refusal
 from serving.server.dialects import DIALECTS
 from serving.server.http.access_log import CONTEXT, REQUEST_ID, Access, LastResort
 from serving.server.http.body import ByBody, TimedBody
-from serving.server.http.gate import Gate, Gatekeeper, KeyRule
 from serving.server.http.metrics import HttpMetrics
 from serving.server.http.page import page_routes
 from serving.server.http.settings import Settings
@@ -104,8 +104,8 @@ def _gatekeeper(settings: Settings, store: Store | None) -> Gatekeeper:
     if store is None:
         return Gatekeeper(settings)
     # Imported here, because they are useless without a store.
-    from serving.server.http.accounts import Accounts
-    from serving.server.http.usage import UsageMeter
+    from serving.server.access.accounts import Accounts
+    from serving.server.access.usage import UsageMeter
 
     try:
         meter = UsageMeter(store.usage)

@@ -14,7 +14,7 @@ from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Manifest
 from serving.errors import ServingError
 from serving.search.options import parse_options
-from serving.server.http.keys import Keys
+from serving.server.access.keys import Keys
 from serving.server.http.settings import Settings
 from serving.server.models.manifests import check_defaults, read_manifests
 from serving.server.work.stored.store import open_store

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from serving.errors import ServingError
+from serving.server.access.gate import KeyRule
 from serving.server.http.access_log import RequestContext
-from serving.server.http.gate import KeyRule
 from serving.server.http.wire import Error, error_response
 from serving.server.work.backend import Backend
 

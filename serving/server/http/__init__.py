@@ -1,2 +1,2 @@
-"""HTTP for all dialects: bodies, keys, logs, metrics, settings and the page. Contains nothing about
-models."""
+"""HTTP for all dialects: bodies, logs, metrics, settings and the page. Contains nothing about keys
+or models."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from serving.errors import ServingError
-from serving.server.http.gate import Gatekeeper
+from serving.server.access.gate import Gatekeeper
 from serving.server.http.metrics import HttpMetrics
 from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry

@@ -23,8 +23,8 @@ from starlette.types import Receive
 from serving.errors import CancelledError, DeadlineExceededError, RequestError, ServingError
 from serving.generation.ticket import GenerationDone
 from serving.queue.ticket import HeldWork
+from serving.server.access.gate import Gatekeeper
 from serving.server.http.access_log import RequestContext
-from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings, variable
 from serving.server.work.courtesy import hand_over
 from serving.server.work.threads import on_threads_for

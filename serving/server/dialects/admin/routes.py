@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from serving.errors import RequestError
+from serving.server.access.gate import KeyRule
 from serving.server.api.dialect import Dialect, DialectRoute
 from serving.server.dialects.admin.wire import (
     AdminModel,
@@ -34,7 +35,6 @@ from serving.server.dialects.admin.wire import (
 )
 from serving.server.http.access_log import RequestContext
 from serving.server.http.body import read_fields, read_json
-from serving.server.http.gate import KeyRule
 from serving.server.http.wire import json_response, utc
 from serving.server.work.administration import Administration, days
 from serving.server.work.backend import Backend

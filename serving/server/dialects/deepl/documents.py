@@ -12,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from serving.errors import RequestError, UnauthorizedError, UnknownLanguageError
+from serving.server.access.gate import KeyRule
 from serving.server.api.dialect import QUICK, Dialect, DialectRoute
 from serving.server.dialects.deepl.answers import STATUSES, language_code, render_error
 from serving.server.dialects.deepl.wire import DeepLError, DeepLRequest
 from serving.server.http.access_log import RequestContext
 from serving.server.http.body import read_fields
-from serving.server.http.gate import KeyRule
 from serving.server.http.upload import read_upload
 from serving.server.http.wire import Wire, json_response
 from serving.server.models.catalogue import AUTO

@@ -194,7 +194,7 @@ DEEPL_EVALUATIONS = Dialect(
             "/v1/quality-evaluations/{id}",
             _EvaluationEndpoints.get,
             "deepl_evaluation",
-            "An evaluation that was made before",
+            "An earlier evaluation",
             DeepLEvaluation,
             errors=(403, 404, 429, 501, 503),
             among_others=True,

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from serving.errors import TooLongError, UnknownMemoryError
+from serving.server.access.gate import KeyRule
 from serving.server.api.dialect import QUICK, Dialect, DialectRoute
 from serving.server.dialects.deepl.answers import STATUSES, iso_time, render_error
 from serving.server.dialects.deepl.memory_answers import (
@@ -35,7 +36,6 @@ from serving.server.dialects.deepl.memory_wire import (
 from serving.server.dialects.deepl.wire import DeepLError
 from serving.server.http.access_log import RequestContext
 from serving.server.http.body import read_fields, read_json
-from serving.server.http.gate import KeyRule
 from serving.server.http.settings import variable
 from serving.server.http.upload import read_file
 from serving.server.http.wire import json_response, own_address

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from serving.errors import RequestError, UnauthorizedError
+from serving.server.access.gate import KeyRule
 from serving.server.api.dialect import QUICK, WORK, Dialect, DialectRoute
 from serving.server.dialects.deepl.answers import (
     QUOTA_EXCEEDED,
@@ -40,7 +41,6 @@ from serving.server.dialects.deepl.wire import (
 )
 from serving.server.http.access_log import RequestContext
 from serving.server.http.body import read_fields
-from serving.server.http.gate import KeyRule
 from serving.server.http.wire import json_response
 from serving.server.models.catalogue import AUTO
 from serving.server.work.backend import Backend
@@ -266,7 +266,7 @@ DEEPL = Dialect(
             "/v2/usage",
             _DeepLEndpoints.usage,
             "deepl_usage",
-            "Characters so far",
+            "Characters used so far",
             DeepLUsage,
             methods=("GET", "POST"),
             errors=_QUICK,

@@ -6,12 +6,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from serving.errors import RequestError
+from serving.server.access.gate import KeyRule
 from serving.server.api.dialect import WORK, Dialect, DialectRoute
 from serving.server.dialects.deeplx.answers import deeplx_error, deeplx_translation
 from serving.server.dialects.deeplx.wire import DeepLXError, DeepLXRequest, DeepLXTranslation
 from serving.server.http.access_log import RequestContext
 from serving.server.http.body import read_json
-from serving.server.http.gate import KeyRule
 from serving.server.http.wire import json_response
 from serving.server.models.catalogue import AUTO
 from serving.server.work.backend import Backend

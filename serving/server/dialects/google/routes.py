@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from serving.errors import RequestError
+from serving.server.access.gate import KeyRule
 from serving.server.api.dialect import QUICK, WORK, Dialect, DialectRoute
 from serving.server.dialects.google.answers import detection, google_error, translated
 from serving.server.dialects.google.wire import (
@@ -25,7 +26,6 @@ from serving.server.dialects.google.wire import (
 )
 from serving.server.http.access_log import RequestContext
 from serving.server.http.body import read_fields
-from serving.server.http.gate import KeyRule
 from serving.server.http.wire import Wire, json_response
 from serving.server.models.catalogue import AUTO
 from serving.server.work.admission import check_texts

@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from serving.errors import CancelledError, DeadlineExceededError, RequestError
+from serving.server.access.gate import KeyRule, admit_by_body
 from serving.server.api.dialect import WORK, Dialect, DialectRoute
 from serving.server.dialects.libretranslate.wire import TranslatedFile
 from serving.server.http.access_log import RequestContext
-from serving.server.http.gate import KeyRule, admit_by_body
 from serving.server.http.upload import read_upload
 from serving.server.http.wire import json_response, own_address
 from serving.server.work.backend import Backend

@@ -7,6 +7,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from serving.server.access.gate import KeyRule, admit_by_body
 from serving.server.api.dialect import QUICK, Dialect, DialectRoute
 from serving.server.dialects.libretranslate.wire import (
     DetectRequest,
@@ -18,7 +19,6 @@ from serving.server.dialects.libretranslate.wire import (
 from serving.server.http.access_log import RequestContext
 from serving.server.http.body import read_fields
 from serving.server.http.form import clean_lines
-from serving.server.http.gate import KeyRule, admit_by_body
 from serving.server.http.wire import JSON, DetectedLanguage, detected_language, json_response
 from serving.server.models.catalogue import AUTO
 from serving.server.work.admission import check_texts

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from serving.errors import InvalidTextError, RequestError, TooLongError
+from serving.server.access.gate import ADMIN, KeyRule, admit_by_body
 from serving.server.api.dialect import QUICK, Dialect, DialectRoute
 from serving.server.dialects.libretranslate.wire import (
     Suggested,
@@ -20,7 +21,6 @@ from serving.server.dialects.libretranslate.wire import (
 from serving.server.http.access_log import RequestContext
 from serving.server.http.body import read_fields
 from serving.server.http.form import clean_lines
-from serving.server.http.gate import ADMIN, KeyRule, admit_by_body
 from serving.server.http.settings import variable
 from serving.server.http.wire import json_response
 from serving.server.models.catalogue import AUTO

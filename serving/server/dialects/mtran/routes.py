@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from serving.errors import RequestError
+from serving.server.access.gate import KeyRule
 from serving.server.api.dialect import API_VERSION, QUICK, WORK, Dialect, DialectRoute
 from serving.server.dialects.mtran.answers import (
     hcfy_answer,
@@ -35,7 +36,6 @@ from serving.server.dialects.mtran.wire import (
 )
 from serving.server.http.access_log import RequestContext
 from serving.server.http.body import read_json
-from serving.server.http.gate import KeyRule
 from serving.server.http.wire import LenientRequest, json_response
 from serving.server.models.catalogue import AUTO
 from serving.server.work.admission import check_texts

@@ -12,10 +12,10 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 
 from serving.documents.tables.columns import named_columns
 from serving.errors import RequestError
+from serving.server.access.gate import KeyRule, admit_by_body
 from serving.server.api.dialect import QUICK, Dialect, DialectRoute
 from serving.server.dialects.native.document_wire import DocumentState
 from serving.server.http.access_log import RequestContext
-from serving.server.http.gate import KeyRule, admit_by_body
 from serving.server.http.upload import read_upload
 from serving.server.http.wire import STREAM_HEADERS, json_response
 from serving.server.models.catalogue import AUTO
@@ -149,7 +149,7 @@ DOCUMENTS = Dialect(
             "/documents",
             _DocumentEndpoints.submit,
             "submit_document",
-            "Translate a document: a multipart form with `file`, `target` and, where wanted, "
+            "Translate a document: a multipart form with `file`, `target` and optionally "
             "`source`, `model`, `glossary_id`, `memory_id`, `memory_threshold`, `memory_fuzzy`, "
             "`bilingual`, `retranslate`, `columns` and `output_format`",
             DocumentState,
@@ -192,7 +192,7 @@ DOCUMENTS = Dialect(
                 f"/documents/{{id}}/pictures/{which}",
                 _DocumentEndpoints.picture,
                 f"document_picture_{which}",
-                f"A picture of the first page {which} the translation, as PNG, where the server "
+                f"A picture of the first page {which} the translation, as PNG, if the server "
                 "has LibreOffice",
                 bytes,
                 errors=(400, *_ERRORS, 503),

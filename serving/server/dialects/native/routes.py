@@ -8,6 +8,7 @@ from starlette.responses import Response, StreamingResponse
 
 from serving.docstrings import field_docstrings
 from serving.errors import RequestError
+from serving.server.access.gate import KeyRule, admit_by_body
 from serving.server.api.dialect import WORK, Dialect, DialectRoute
 from serving.server.dialects.native.answers import (
     answer_of,
@@ -34,7 +35,6 @@ from serving.server.dialects.native.wire import (
 from serving.server.http.access_log import RequestContext
 from serving.server.http.body import read_fields, read_json
 from serving.server.http.form import clean_lines
-from serving.server.http.gate import KeyRule, admit_by_body
 from serving.server.http.settings import Settings, variable
 from serving.server.http.wire import JSON, STREAM_HEADERS, json_response
 from serving.server.models.served import AnyModel

@@ -316,7 +316,7 @@ OPENAI = Dialect(
             "/v1/chat/completions",
             _OpenAIEndpoints.chat,
             "chat",
-            "Answer a chat by a model with a chat template",
+            "Answer a chat with a model that has a chat template",
             ChatCompletion,
             methods=("POST",),
             request=ChatRequest,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, BinaryIO
 from starlette.concurrency import run_in_threadpool
 
 from serving.errors import InvalidOptionError, NoStoreError, RequestError
+from serving.server.access.gate import Gatekeeper
 from serving.server.http.access_log import RequestContext
-from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings, variable
 from serving.server.http.upload import Upload
 from serving.server.work.batches.bucket import FileBucket, files_at

@@ -27,8 +27,8 @@ from serving.errors import (
     ServingError,
     StoreUnavailableError,
 )
+from serving.server.access.gate import Gatekeeper
 from serving.server.http.access_log import CONTEXT, RequestContext
-from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings, variable
 from serving.server.work.batches.answers import LineAnswers
 from serving.server.work.batches.bucket import FileBucket

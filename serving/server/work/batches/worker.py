@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from starlette.concurrency import run_in_threadpool
 
 from serving.errors import StoreUnavailableError
-from serving.server.http.gate import Gatekeeper
+from serving.server.access.gate import Gatekeeper
 from serving.server.http.settings import Settings
 from serving.server.work.batches.bucket import FileBucket
 from serving.server.work.batches.folder import FileFolder

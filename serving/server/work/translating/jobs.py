@@ -14,8 +14,8 @@ from dataclasses import replace
 from starlette.types import Receive
 
 from serving.errors import RequestError, UnknownLanguageError
+from serving.server.access.gate import Gatekeeper
 from serving.server.http.access_log import RequestContext
-from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
 from serving.server.work.pipeline import Caller, Chosen, Pipeline, TimeLimit, apart
