@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.testclient import TestClient
 
 from serving.errors import RequestError, ServingError
+from serving.server.access.gate import KeyRule
 from serving.server.api.dialect import Dialect, DialectRoute
 from serving.server.app import create_app
 from serving.server.dialects import DIALECTS
@@ -27,7 +28,6 @@ from serving.server.dialects.openai.routes import OPENAI
 from serving.server.dialects.tei.routes import TEI
 from serving.server.http.access_log import RequestContext
 from serving.server.http.body import read_json
-from serving.server.http.gate import KeyRule
 from serving.server.http.settings import Settings
 from serving.server.http.wire import Wire, json_response
 from serving.server.models.registry import Registry

@@ -14,9 +14,9 @@ from starlette.types import ASGIApp, Message
 
 from serving.errors import DecodingError
 from serving.queue.ticket import Ticket
+from serving.server.access.gate import Gatekeeper
 from serving.server.app import create_app
 from serving.server.http.access_log import RequestContext
-from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
 from serving.server.models.served import StoredTranslator

@@ -12,8 +12,8 @@ from starlette.testclient import TestClient
 
 from serving.errors import RequestError
 from serving.search.beams.constraints import Constraints
+from serving.server.access.gate import Gatekeeper
 from serving.server.http.access_log import RequestContext
-from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
 from serving.server.work.translating.job import JobResult, TextPartial, TranslationJob

@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from serving.errors import RequestError
+from serving.server.access.gate import Gatekeeper
 from serving.server.dialects.openai.routes import OPENAI
 from serving.server.http.access_log import RequestContext
-from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
 
 

@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from serving.errors import SettingsError, StoreUnavailableError
+from serving.server.access.gate import Gatekeeper
 from serving.server.http.access_log import RequestContext
-from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
 from serving.server.http.wire import error_response
 from serving.server.work.batches import answers as answers_module

@@ -30,8 +30,8 @@ from serving.errors import (
     ServingError,
     StoreUnavailableError,
 )
+from serving.server.access.gate import Gatekeeper
 from serving.server.http.access_log import RequestContext
-from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
 from serving.server.http.wire import error_response
 from serving.server.work.batches import answers as answers_module

@@ -11,8 +11,8 @@ import pytest
 from pydantic import SecretStr
 
 from serving.errors import RateLimitedError, StoreUnavailableError
-from serving.server.http.gate import RateLimit
-from serving.server.http.rates import SharedRates
+from serving.server.access.gate import RateLimit
+from serving.server.access.rates import SharedRates
 from serving.server.http.settings import Settings
 from serving.store.rates import StoredRates
 from serving.store.store import Store

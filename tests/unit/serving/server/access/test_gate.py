@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from serving.errors import OverloadedError, RateLimitedError, SettingsError
-from serving.server.http.gate import MOST_CLIENTS, RateLimit
-from serving.server.http.keys import Keys
+from serving.server.access.gate import MOST_CLIENTS, RateLimit
+from serving.server.access.keys import Keys
 from serving.server.http.settings import Settings
 from serving.store.records.key import digest_of
 from tests.unit.serving.echo import served

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from serving.errors import StoreUnavailableError
-from serving.server.http.accounts import Accounts
-from serving.server.http.usage import UsageMeter
+from serving.server.access.accounts import Accounts
+from serving.server.access.usage import UsageMeter
 from serving.store.records.key import NO_LIMITS, StoredKey, digest_of
 from serving.store.store import Store
 
@@ -120,7 +120,7 @@ def test_a_store_that_is_slow_holds_up_no_known_key_for_long(
 
 
 def test_only_so_many_keys_are_remembered(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serving.server.http.accounts._MOST_KEYS", 3)
+    monkeypatch.setattr("serving.server.access.accounts._MOST_KEYS", 3)
     digests = []
     for number in range(5):
         secret = desk.store.keys.create(str(number), NO_LIMITS, "here", most=10)[1]

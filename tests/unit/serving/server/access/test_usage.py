@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from serving.errors import QuotaExceededError, StoreUnavailableError
-from serving.server.http.usage import UsageMeter
+from serving.server.access.usage import UsageMeter
 from serving.store.records.key import UsageBatch, UsageCount, UsageQuery
 from serving.store.store import Store
 from serving.store.usage import StoredUsage
