@@ -142,9 +142,9 @@ def _check_form(bundle: Path, manifest: Manifest) -> None:
         )
     if manifest.precision == "w8a16":
         raise ExportError(
-            f"{bundle}: TensorRT has no product with weights in blocks of int8, as in w8a16; make "
-            "a bundle with `python -m macaron export bundle CHECKPOINT OUT --target cuda "
-            "--precision fp16`"
+            f"{bundle}: TensorRT does not support products with weights in blocks of int8, as in "
+            "w8a16; make a bundle with `python -m macaron export bundle CHECKPOINT OUT --target "
+            "cuda --precision fp16`"
         )
 
 

@@ -77,7 +77,7 @@ def check_caps(config: ModelConfig, target: str) -> None:
     """Raise ExportError for soft caps of attention, which are untested on a GPU."""
     if target == "cuda" and config.attention_soft_cap:
         raise ExportError(
-            "--target cuda takes no soft cap of attention (attention_soft_cap "
+            "--target cuda does not support a soft cap of attention (attention_soft_cap "
             f"{config.attention_soft_cap}); use --target cpu"
         )
 
@@ -86,8 +86,8 @@ def check_groups(config: LanguageModelConfig, target: str) -> None:
     """Raise ExportError for grouped queries, which are untested on a GPU."""
     if target == "cuda" and config.kv_heads != config.num_heads:
         raise ExportError(
-            f"--target cuda takes no grouped queries (num_heads {config.num_heads}, num_kv_heads "
-            f"{config.kv_heads}); use --target cpu"
+            f"--target cuda does not support grouped queries (num_heads {config.num_heads}, "
+            f"num_kv_heads {config.kv_heads}); use --target cpu"
         )
 
 

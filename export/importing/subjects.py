@@ -108,7 +108,7 @@ class Kind:
         for option, value in given.items():
             if value and option not in self.options:
                 raise ExportError(
-                    f"{source.path}: {self.name} takes no {option}; it takes "
+                    f"{source.path}: {self.name} does not take {option}; it takes "
                     f"{', '.join(sorted(self.options))}, and --text FILE to be compared on"
                 )
 

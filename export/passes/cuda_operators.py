@@ -37,7 +37,7 @@ def check_operators(model: onnx.ModelProto) -> None:
     missing = sorted(set(_missing(model)))
     if missing:
         raise ExportError(
-            f"onnxruntime-gpu {cuda_table()['version']} computes no {', no '.join(missing)} on a "
+            f"onnxruntime-gpu {cuda_table()['version']} cannot compute {', '.join(missing)} on a "
             "GPU; use a block without that, another --precision, or --target cpu"
         )
 

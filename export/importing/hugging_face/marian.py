@@ -128,7 +128,7 @@ def _named(path: Path, tokenizer_config: dict[str, Any], option: str) -> Checkpo
     code = tokenizer_config.get(option)
     short = short_code(code) if isinstance(code, str) else None
     return CheckpointLanguage(
-        (short,) if short else (), f"{path}: {option} {code!r} names no language"
+        (short,) if short else (), f"{path}: {option} {code!r} does not name a language"
     )
 
 

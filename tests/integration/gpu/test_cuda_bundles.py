@@ -93,7 +93,9 @@ def test_weights_in_int8_pass_the_gates_of_fp16_in_less_space(
         products = [node for node in proto.graph.node if node.op_type == "MatMulNBits"]
         assert len(products) >= least
         assert proto.ByteSize() < half.ByteSize()
-    with pytest.raises(ExportError, match=r"TensorRT has no product with weights.*precision fp16`"):
+    with pytest.raises(
+        ExportError, match=r"TensorRT does not support products with weights.*precision fp16`"
+    ):
         export_engines(out, tmp_path / "engines", library="tensorrt")
     monkeypatch.setenv("MACARON_DEVICE", "cpu")
     wanted, given = (Translator(bundle).translate(TEXT)[0] for bundle in (tiny_model.fp32, out))

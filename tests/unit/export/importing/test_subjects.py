@@ -94,7 +94,7 @@ def test_an_option_is_refused_where_the_task_has_no_use_for_it(kind: Kind, optio
         kind.refuse_others(asked)
         return
     with pytest.raises(
-        ExportError, match=f"checkpoint: {kind.name} takes no {option}; it takes --"
+        ExportError, match=f"checkpoint: {kind.name} does not take {option}; it takes --"
     ):
         kind.refuse_others(asked)
 

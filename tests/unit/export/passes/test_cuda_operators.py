@@ -47,15 +47,15 @@ def test_all_that_has_no_kernel_is_named_once_with_its_types() -> None:
         check(nodes, x=np.ones((2, 2), np.float32))
     message = str(told.value)
     assert f"onnxruntime-gpu {cuda_table()['version']}" in message
-    assert message.count("no Det of float") == 1
-    assert "no Asinh of float" in message
+    assert message.count("Det of float") == 1
+    assert "cannot compute Asinh of float" in message
     assert "--target cpu" in message
 
 
 def test_a_kernel_is_of_types() -> None:
     relu, numbers = node("Relu", ["x"], ["y"]), np.ones((2, 3), np.int32)
     check([relu], x=FLOATS)
-    with pytest.raises(ExportError, match="computes no Relu of int32 on a GPU"):
+    with pytest.raises(ExportError, match="cannot compute Relu of int32 on a GPU"):
         check([relu], x=numbers)
     check([node("Add", ["x", "x"], ["y"])], x=numbers)
 
@@ -67,5 +67,7 @@ def test_operators_of_others_are_by_the_type_of_their_first_input() -> None:
         assert kind
         assert types
     unknown = node("NobodysProduct", ["x"], ["y"], domain=MICROSOFT)
-    with pytest.raises(ExportError, match=r"no com\.microsoft\.NobodysProduct on a GPU"):
+    with pytest.raises(
+        ExportError, match=r"cannot compute com\.microsoft\.NobodysProduct on a GPU"
+    ):
         check([unknown], x=FLOATS)

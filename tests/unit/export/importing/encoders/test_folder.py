@@ -313,7 +313,8 @@ def test_what_an_encoder_has_no_use_for_is_refused(
     ):
         assert main([*words, *option]) == 1
         told = capsys.readouterr().err
-        assert f"an encoder takes no {option[0]}; it takes --attribution, --pooling, --task" in told
+        refusal = f"an encoder does not take {option[0]}; it takes --attribution, --pooling, --task"
+        assert refusal in told
     assert not (tmp_path / "out").exists()
 
 

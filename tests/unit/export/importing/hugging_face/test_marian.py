@@ -149,7 +149,7 @@ def test_ids_that_do_not_fit_are_refused(tmp_path: Path, ids: dict[str, int], wo
 def test_languages_that_are_not_named_are_asked_for(tmp_path: Path) -> None:
     files = {"tokenizer_config": {"source_lang": "mul"}}
     with pytest.raises(
-        ExportError, match="source_lang 'mul' names no language; say which the mode"
+        ExportError, match="source_lang 'mul' does not name a language; say which the mode"
     ):
         read(tmp_path, files=files)
     chosen = LanguageChoice(("nl",), ("fr",))

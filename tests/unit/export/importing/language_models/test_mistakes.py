@@ -139,10 +139,10 @@ def test_what_belongs_to_translation_is_refused(
     for option in (["--to", "de"], ["--dev", text, text], ["--test", "a", text, text]):
         assert main([*words, *option]) == 1
         told = capsys.readouterr().err
-        assert f"a language model takes no {option[0]}; it takes --licence" in told
+        assert f"a language model does not take {option[0]}; it takes --licence" in told
     assert main(["import", str(sources["llama"]), *words[2:], "--precision", "fp32",
                  "--target", "cuda"]) == 1  # fmt: skip
-    assert "takes no grouped queries" in capsys.readouterr().err
+    assert "does not support grouped queries" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
