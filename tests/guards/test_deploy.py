@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import lzma
 import re
 import shlex
 import subprocess
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
+import py3langid
 import pytest
 import yaml
 from pathspec import PathSpec
@@ -251,10 +254,39 @@ def named_volumes() -> set[str]:
     return set(yaml.safe_load((DEPLOY / "compose.replicas.yaml").read_text())["volumes"])
 
 
+def test_the_detector_of_languages_can_be_unpacked() -> None:
+    # Its package unpacks it into a file of /tmp each time that it is loaded.
+    (packed,) = Path(py3langid.__file__).parent.glob("data/*.xz")
+    with lzma.open(packed) as file:
+        size = sum(len(part) for part in iter(lambda: file.read(2**20), b""))
+    for service in (compose(), replicas()["macaron-1"]):
+        (megabytes,) = re.findall(r"^/tmp:size=(\d+)m,", *service["tmpfs"])
+        assert int(megabytes) * 2**20 > 2 * size
+
+
+def test_replicas_keep_their_addresses() -> None:
+    # nginx looks names up once, and docker and podman may give a container another address.
+    networks = yaml.safe_load((DEPLOY / "compose.replicas.yaml").read_text())["networks"]
+    ((subnet,),) = [each["ipam"]["config"] for each in networks.values()]
+    addresses = {
+        replicas()[name]["networks"]["default"]["ipv4_address"]
+        for name in ("macaron-1", "macaron-2")
+    }
+    assert len(addresses) == 2
+    network = ipaddress.ip_network(subnet["subnet"])
+    assert all(ipaddress.ip_address(address) in network for address in addresses)
+
+
+def test_images_of_others_name_their_registry() -> None:
+    # Podman knows few names without one.
+    for name in ("proxy", "postgresql"):
+        assert replicas()[name]["image"].startswith("docker.io/library/")
+
+
 def test_replicas_are_the_same_server_with_a_store() -> None:
     first, second = replicas()["macaron-1"], replicas()["macaron-2"]
-    assert first == second
-    others = ("depends_on", "environment", "ports", "tmpfs", "volumes")
+    assert {**first, "networks": None} == {**second, "networks": None}
+    others = ("depends_on", "environment", "networks", "ports", "volumes")
     own, alone = (
         {name: value for name, value in server.items() if name not in others}
         for server in (first, compose())
@@ -341,7 +373,7 @@ def test_image_and_version_are_the_same_everywhere() -> None:
     assert f'version="{VERSION}"' in last("LABEL")
     python = yaml.safe_load((ROOT / "bentofile.yaml").read_text())["docker"]["python_version"]
     base = next(value for name, value in instructions() if name == "ARG")
-    assert base.startswith(f"BASE=python:{python}-slim")
+    assert base.startswith(f"BASE=docker.io/library/python:{python}-slim")
     assert f"Python {python}" in (ROOT / "requirements/serve.txt").read_text()
 
 
