@@ -23,8 +23,10 @@ WORD = re.compile(r"[^\W\d_]+")
 _NAME = re.compile(r"[^\W\d_]{2,}(?:[ .-]{1,2}[^\W\d_]+){0,2}")
 """A name of up to three words. Those with signs, such as `Congo - Kinshasa`, are not written so in
 sentences."""
-_BEGINNING = 3
-"""So many letters a word for a people shares with its country: `Polish` and `Poland`."""
+_BEGINNING, _OF_LONG = 3, 4
+"""So many letters a word for a people shares with its country, `Polish` and `Poland`, and with one
+of at least seven letters: `Indian` is no form of `Indonesia`."""
+_LONG = 7
 _WITHIN = 5
 """So many letters of a name show it in a compound: `südkoreanisch`."""
 _FORMS = {
@@ -68,13 +70,18 @@ _CAPITAL_BEFORE = re.compile(r"\b[A-Z\u00c0-\u00de][\w.-]* \Z")
 _CAPITAL_AFTER = re.compile(r" [A-Z\u00c0-\u00de]")
 _QUOTES = re.compile('["\u201c\u201e\u00ab\u2018\u201a]')
 _ALSO: Mapping[str, tuple[str, ...]] = {
+    "CH": ("schweiz", "suisse", "suiz", "swiss"),
     "DK": ("dan",),
+    "FI": ("finn",),
     "FR": ("fren",),
     "GR": ("grie",),
     "IE": ("iris",),
     "NL": ("dutch", "holl", "neer", "holand"),
-    "TR": ("turk",),
+    "PL": ("polac",),
+    "TR": ("turc", "turk"),
+    "da": ("dane", "dano"),
     "nl": ("dutch", "holl", "nied", "holand"),
+    "pl": ("pole", "polo"),
     "weekday 5": ("sonnabend",),
 }
 """Further beginnings of words for a country or language, by its code: `French` for `France`."""
@@ -96,7 +103,7 @@ class _Name:
     target: str
     words: tuple[str, ...]
     """The words of `target`, in small letters without diacritics."""
-    beginnings: frozenset[str]
+    beginnings: tuple[str, ...]
     """The first letters of the words."""
     also: tuple[str, ...]
     """Beginnings of other words for it."""
@@ -130,7 +137,7 @@ class _Name:
         if any(own[:_WITHIN] in word[1:] for own in self.words):
             return True
         has_people = not self.is_of_calendar
-        return has_people and word[:_BEGINNING] in self.beginnings and bool(forms.search(word))
+        return has_people and word.startswith(self.beginnings) and bool(forms.search(word))
 
 
 def lost_names(
@@ -274,7 +281,9 @@ def _known(
         if one and first and name not in _ALSO_PEOPLE | _ALSO_WORDS:
             words = _fold(theirs[code]).replace("-", " ").split()
             large = tuple(word for word in words if len(word) > _BEGINNING) or tuple(words)
-            beginnings = frozenset(word[:_BEGINNING] for word in large)
+            beginnings = tuple(
+                word[: _BEGINNING if len(word) < _LONG else _OF_LONG] for word in large
+            )
             entry = _Name(name, theirs[code], large, beginnings, _ALSO.get(code, ()), code)
             found.setdefault(first[0], []).append(entry)
     return {
