@@ -48,7 +48,7 @@ export async function* stream(path, body, signal) {
   let waiting = "";
   for (;;) {
     const { value, done } = await reader.read();
-    if (done) throw new Error("The stream broke off; the text is not complete.");
+    if (done) throw new Error("The stream was interrupted; the text is incomplete.");
     const events = (waiting + value).split("\n\n");
     waiting = events.pop();
     for (const event of events) {

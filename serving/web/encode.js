@@ -8,7 +8,7 @@ import { showClasses } from "./tables.js";
 const MOST_CLASSES = 20;
 const WORDS = {
   classify: { verb: "Classify", does: "finds the class of a text, or of a pair of texts", second: "A second text, for models of pairs" },
-  encode: { verb: "Compare", does: "tells how alike two texts are", second: "Another text" },
+  encode: { verb: "Compare", does: "compares two texts", second: "Another text" },
 };
 
 export class EncodePanel {

@@ -42,7 +42,7 @@ export function timingLine(timing, roundTrip) {
   const parts = [`queue ${milliseconds(timing.queue_ms)} ms`];
   if (timing.encode_ms != null) parts.push(`encode ${milliseconds(timing.encode_ms)} ms`);
   parts.push(`decode ${milliseconds(timing.decode_ms)} ms`);
-  parts.push(timing.batch_size ? `batch of ${timing.batch_size}` : "not decoded anew");
+  parts.push(timing.batch_size ? `batch of ${timing.batch_size}` : "not decoded again");
   parts.push(`round trip ${milliseconds(roundTrip)} ms`);
   return parts.join(" · ");
 }

@@ -73,12 +73,12 @@ def test_a_memory_is_made_filled_used_and_deleted(
         ["Es schneit.", "model", "–", "–", "–"],
     ]
 
-    page.get_by_label("only alike gives the beginning").check()
+    page.get_by_label("similar sentence gives only the beginning").check()
     said(page, "The building is blue. It snows.")
     expect(page.get_by_role("region", name="Origins")).to_contain_text("The building is")
     assert origins(page)[0][-1] == "The building is"
-    page.get_by_label("Percent of likeness").fill("90")
-    page.get_by_label("Percent of likeness").blur()
+    page.get_by_label("Match threshold in percent").fill("90")
+    page.get_by_label("Match threshold in percent").blur()
     said(page, "The house is blue. It snows.")
 
     (tmp_path / "snow.tmx").write_text(TMX)
