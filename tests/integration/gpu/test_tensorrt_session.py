@@ -221,7 +221,7 @@ def test_an_engine_that_cannot_be_captured_runs_without_a_graph(
             runs.driver.cuStreamSynchronize(ctypes.c_void_p(stream))
 
         monkeypatch.setattr(EngineContext, "run_captured", wait)
-        reason = "cuStreamEndCapture gave error 901"
+        reason = "cuStreamEndCapture returned error 901"
     else:
         runs.contexts, reason = False, "is refused by tensorrt 11.4.0: no room for a context"
     sentences = with_prefixes(11, every_hypothesis(4))

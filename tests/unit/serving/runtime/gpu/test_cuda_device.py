@@ -229,7 +229,7 @@ def test_those_gpus_are_used_that_cuda_shows(
         (Driver(devices=0), "finds no GPU .*CUDA_VISIBLE_DEVICES"),
         (Driver(cuInit=100), "finds no GPU"),
         (Driver(cuInit=803), "too old for this system .it runs CUDA 13.1"),
-        (Driver(cuDevicePrimaryCtxRetain=2), "cuDevicePrimaryCtxRetain gave error 2"),
+        (Driver(cuDevicePrimaryCtxRetain=2), "cuDevicePrimaryCtxRetain returned error 2"),
     ],
 )
 def test_a_driver_that_fails_is_reported_in_one_clause(

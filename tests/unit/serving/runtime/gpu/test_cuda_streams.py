@@ -53,7 +53,7 @@ def test_work_that_waits_cannot_be_captured_and_the_stream_stays_of_use(
     driver: RecordedDriver,
 ) -> None:
     stream, done = Stream(), []
-    with pytest.raises(DriverError, match="cuStreamSynchronize gave error 900"):
+    with pytest.raises(DriverError, match="cuStreamSynchronize returned error 900"):
         stream.capture(stream.wait)
     driver.put(stream.handle, lambda _: done.append(1))
     stream.wait()
@@ -76,7 +76,7 @@ def test_a_capture_that_breaks_in_silence_is_reported_at_its_end(driver: Recorde
         assert driver.capture is not None
         driver.capture.broken = True
 
-    with pytest.raises(DriverError, match="cuStreamEndCapture gave error 901"):
+    with pytest.raises(DriverError, match="cuStreamEndCapture returned error 901"):
         stream.capture(work)
     stream.wait()
 
