@@ -66,7 +66,8 @@ def _files(place: str) -> Iterator[tuple[str, Callable[[], bytes]]]:
                     yield member.name, file.read
     elif path.is_dir():
         yield from ((str(file), file.read_bytes) for file in sorted(path.rglob("*.*")))
-    elif not place.startswith("/") and (module := find_spec(place.partition("/")[0])):
+    # The name of a source archive has a version, and is no module where the archive is not there.
+    elif "." not in place.partition("/")[0] and (module := find_spec(place.partition("/")[0])):
         [folder] = module.submodule_search_locations or [""]
         yield from _files(str(Path(folder, place.partition("/")[2]).absolute()))
 
