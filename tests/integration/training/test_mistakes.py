@@ -315,7 +315,7 @@ def test_where_every_checkpoint_is_broken_nothing_is_trained_until_they_are_gone
         (folder / "state.json").write_text("{")
     error = refused(capsys, toy)
     assert "state.json: cannot be read" in error
-    assert f"delete {toy.run / 'checkpoints'}, then the run goes on" in error
+    assert f"delete {toy.run / 'checkpoints'}; the run then continues" in error
     shutil.rmtree(toy.run / "checkpoints")
     train(toy, "loop.max_steps=22")  # from the best
     assert [r["step"] for r in read_metrics(toy.run) if r["kind"] == "validation"] == [10, 20, 22]

@@ -377,5 +377,5 @@ def test_a_tag_stands_before_each_source_of_its_corpus_as_in_text(tagged: Tokeni
 
 
 def test_a_tag_that_is_no_piece_is_refused(tagged: Tokenizer) -> None:
-    with pytest.raises(ConfigError, match=r"the tag '<new>' of data\.train is no piece"):
+    with pytest.raises(ConfigError, match=r"the tag '<new>' of data\.train is not a piece"):
         encode_prefix(tagged, None, "<new>")

@@ -143,7 +143,7 @@ def test_a_document_of_wikitext_is_an_article(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("one document\nof two lines\n", "has 1 documents, of which a second part"),
+        ("one document\nof two lines\n", "has 1 documents, but a second part"),
         ("\n\n", "no line with words"),
         ("a\n\nb\n", "no document has the 8 ids"),
     ],

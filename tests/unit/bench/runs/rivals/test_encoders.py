@@ -48,5 +48,5 @@ def test_the_engine_stands_first_and_every_product_is_there(tmp_path: Path) -> N
 
 
 def test_a_folder_without_the_rivals_tokenizer_is_said(tmp_path: Path) -> None:
-    with pytest.raises(BenchError, match=r"there is no tokenizer\.json in it"):
+    with pytest.raises(BenchError, match=r"it has no tokenizer\.json"):
         compare_encoders(plan_of(tmp_path), tmp_path, lambda _: None)
