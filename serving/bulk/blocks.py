@@ -1,8 +1,8 @@
 """Cuts files of texts into blocks of rows; each block is read and written on its own.
 
-The suffix decides the kind: `.jsonl` and `.ndjson` hold one JSON object a line, `.csv` and `.tsv` a
-table whose first line names the columns, `.parquet` is Parquet, and any other file is plain text,
-one row a line. All kinds but Parquet may be gzipped (`.gz`).
+The suffix decides the kind: `.jsonl` and `.ndjson` hold one JSON object per line, `.csv` and `.tsv`
+a table whose first line names the columns, `.parquet` is Parquet, and any other file is plain text,
+one row per line. All kinds but Parquet may be gzipped (`.gz`).
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def _check(task: BulkTask, out: Path, workers: int | None, *, force: bool) -> No
 
 
 def failed_rows(out: Path) -> Path:
-    """The file that lists the rows without a result: a JSON object a line, `row` counts from 1."""
+    """The file of the rows without a result: one JSON object per line; `row` counts from 1."""
     return out.with_name(f"{out.name}.failed.jsonl")
 
 

@@ -70,7 +70,7 @@ class Encoder:
         self._session = self._device.load(folder, manifest.encoder, threads, int8=int8)
 
     def run(self, sources: Sequence[Sequence[int]]) -> SourceMemory:
-        """The step graph's source tensors [B,S,D] and the mask [B,S], 0 at ids and -inf behind
+        """The step graph's source tensors [B,S,D] and the mask [B,S], 0 at ids and -inf after
         them; S is a multiple of 8. A row's numbers do not depend on the others."""
         lengths = [round_up(len(source)) for source in sources]
         groups = like_lengths(lengths)

@@ -1,4 +1,4 @@
-"""Batches: files of requests, one a line, that are answered in the background.
+"""Batches: files of requests, one per line, that are answered in the background.
 
 A line goes to the endpoint that would answer it over HTTP; this package knows no endpoint.
 """

@@ -16,7 +16,7 @@ from serving.server.work.batches.records import BatchFault
 _MOST_FAULTS = 50
 _MAX_ID = 512
 _MARGIN = 2048
-"""Bytes of a line beside its body."""
+"""Largest number of bytes of a line besides its body."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class BatchWishes:
     output_s: float | None = None
     """Seconds for which results are kept, if less than the default."""
     client: str = ""
-    """Client name to which the characters a minute are charged."""
+    """Client name to which the characters per minute are charged."""
     webhook: Webhook | None = None
     """Webhook that is called at the end."""
 

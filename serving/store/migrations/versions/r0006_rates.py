@@ -1,4 +1,4 @@
-"""Limits a minute that servers share."""
+"""Rate limits per minute that servers share."""
 
 from __future__ import annotations
 
