@@ -65,18 +65,24 @@ def _own_levels(weight_KN: NDArray[np.float32], peak_N: NDArray[np.float32]) -> 
     """The number of levels [N] up to each column's peak: the fewest levels that hold all its
     weights, or, nearly always, all levels."""
     levels_N = np.full(len(peak_N), LEVELS, dtype=np.float32)
-    open_N = np.arange(len(peak_N))
-    for levels in range(1, int(LEVELS)):
-        fitting = open_N
-        for rows in (8, 64, len(weight_KN)):  # the first few rows decide nearly all columns
-            steps = weight_KN[:rows, fitting] * (np.float32(levels) / peak_N[fitting])
-            fitting = fitting[(np.abs(steps - np.rint(steps)) < _ON_LEVEL).all(axis=0)]
-            if not len(fitting):
-                break
-        else:
-            levels_N[fitting] = levels
-            open_N = np.setdiff1d(open_N, fitting, assume_unique=True)
+    fewer_L = np.arange(1, LEVELS, dtype=np.float32)
+    for begin in range(0, len(peak_N), 256):
+        part = slice(begin, begin + 256)
+        weights, factors_LN = weight_KN[:, part], fewer_L[:, None] / peak_N[part]
+        # The first few rows decide nearly all columns.
+        fitting_LN = _on_levels(weights[:8] * factors_LN[:, None], axis=1)
+        for column in np.flatnonzero(fitting_LN.any(axis=0)):
+            for level in np.flatnonzero(fitting_LN[:, column]):
+                if _on_levels(weights[:, column] * factors_LN[level, column], axis=0):
+                    levels_N[begin + column] = fewer_L[level]
+                    break
     return levels_N
+
+
+def _on_levels(steps: NDArray[np.float32], axis: int) -> NDArray[np.bool_]:
+    """Whether all numbers along an axis are whole, but for `_ON_LEVEL`."""
+    found: NDArray[np.bool_] = (np.abs(steps - np.rint(steps)) < _ON_LEVEL).all(axis=axis)
+    return found
 
 
 def weight_key(weight_KN: NDArray[np.generic]) -> bytes:
