@@ -30,7 +30,7 @@ from tests.toy.checkpoints import write_bart
 from tests.toy.corpus import toy_pairs
 from training.decoding.stepper import TorchStepper
 
-pytestmark = pytest.mark.usefixtures("traced_once", "one_thread")
+pytestmark = pytest.mark.usefixtures("traced_once", "one_thread", "short_sentences")
 
 TEXTS = [*(source for source, _ in toy_pairs(8, seed=11)), "Zürich, 3 % ≠ 漢字! 🙂", "a <s> b"]
 BEAMS = SearchOptions(beam_size=4, num_hypotheses=4, max_length=20, loop_guard=False)

@@ -28,7 +28,7 @@ from serving.translation.translator import Translator, Wishes
 from tests.toy.checkpoints import write_opus, write_opus_apart
 from tests.toy.corpus import toy_pairs
 
-pytestmark = pytest.mark.usefixtures("traced_once", "one_thread")
+pytestmark = pytest.mark.usefixtures("traced_once", "one_thread", "short_sentences")
 
 TEXTS = [source for source, _ in toy_pairs(14, seed=11)]
 GREEDY = SearchOptions(beam_size=1, length_penalty=0.0, max_length=24, loop_guard=False)

@@ -42,7 +42,7 @@ from training.models import Transformer, TransformerConfig, build_model
 from training.models.sublayers.embedding import interleaved_sinusoid
 
 ctranslate2 = pytest.importorskip("ctranslate2")
-pytestmark = pytest.mark.usefixtures("traced_once", "one_thread")
+pytestmark = pytest.mark.usefixtures("traced_once", "one_thread", "short_sentences")
 
 TEXTS = [source for source, _ in toy_pairs(14, seed=11)]
 BEAMS = SearchOptions(beam_size=4, num_hypotheses=4, max_length=24, loop_guard=False)

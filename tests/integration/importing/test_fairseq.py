@@ -25,7 +25,7 @@ from tests.toy.fairseq_files import PIECES, options, save, write_files
 from training.decoding.stepper import TorchStepper
 from training.models import TransformerConfig, build_model
 
-pytestmark = pytest.mark.usefixtures("traced_once", "one_thread")
+pytestmark = pytest.mark.usefixtures("traced_once", "one_thread", "short_sentences")
 
 
 def of_transformers(size: int) -> tuple[Any, dict[str, Tensor]]:

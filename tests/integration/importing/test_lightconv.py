@@ -27,7 +27,7 @@ from tests.toy.checkpoints import PAIRS
 from tests.toy.fairseq_files import options, save, write_bpe_files, write_files, write_own_files
 from training.decoding.stepper import TorchStepper
 
-pytestmark = pytest.mark.usefixtures("traced_once", "one_thread")
+pytestmark = pytest.mark.usefixtures("traced_once", "one_thread", "short_sentences")
 
 Array = NDArray[np.float64]
 DIM, FFN, HEADS, LAYERS = 32, 48, 4, 2

@@ -37,7 +37,7 @@ from tests.toy.marian_files import (
 )
 from training.decoding.stepper import TorchStepper
 
-pytestmark = pytest.mark.usefixtures("traced_once", "one_thread")
+pytestmark = pytest.mark.usefixtures("traced_once", "one_thread", "short_sentences")
 
 TEXTS = [source for source, _ in toy_pairs(14, seed=11)]
 GREEDY = SearchOptions(beam_size=1, length_penalty=0.0, max_length=24, loop_guard=False)

@@ -28,7 +28,7 @@ from tests.toy.checkpoints import PAIRS, pieces_of, write_sentencepiece
 from training.models.sublayers.embedding import interleaved_sinusoid
 
 ctranslate2 = pytest.importorskip("ctranslate2")
-pytestmark = pytest.mark.usefixtures("traced_once", "one_thread")
+pytestmark = pytest.mark.usefixtures("traced_once", "one_thread", "short_sentences")
 
 GERMAN = LanguageChoice(("de",), ("en",))
 PIECES = "sentencepiece.model"

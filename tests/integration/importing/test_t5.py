@@ -27,7 +27,7 @@ from tests.toy.checkpoints import write_t5
 from tests.toy.corpus import toy_pairs
 from training.decoding.stepper import TorchStepper
 
-pytestmark = pytest.mark.usefixtures("traced_once", "one_thread")
+pytestmark = pytest.mark.usefixtures("traced_once", "one_thread", "short_sentences")
 
 TEXTS = [*(source for source, _ in toy_pairs(7, seed=11)), " ".join(["das haus"] * 14)]
 BEAMS = SearchOptions(beam_size=4, num_hypotheses=4, max_length=20, loop_guard=False)

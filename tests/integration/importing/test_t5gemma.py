@@ -22,7 +22,7 @@ from tests.toy.corpus import toy_pairs
 from tests.toy.t5gemma import ROWS, write_t5gemma
 from training.decoding.stepper import TorchStepper
 
-pytestmark = pytest.mark.usefixtures("traced_once", "one_thread")
+pytestmark = pytest.mark.usefixtures("traced_once", "one_thread", "short_sentences")
 
 BOS, EOS = 2, 1
 LARGE: dict[str, Any] = {
