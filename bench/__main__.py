@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 from bench.arguments import make_parser
@@ -11,7 +12,7 @@ _PROG = f"python -m {__package__}"
 
 def main(arguments: list[str] | None = None, prog: str = _PROG) -> int:
     """Run one verb; returns the exit status."""
-    options = make_parser(prog, __doc__).parse_args(arguments)
+    options = _parser(prog).parse_args(arguments)
     from bench.commands import VERBS
     from bench.errors import BenchError
     from export.errors import ExportError
@@ -23,6 +24,10 @@ def main(arguments: list[str] | None = None, prog: str = _PROG) -> int:
     except (BenchError, ExportError, ServingError, TrainingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+
+
+def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
+    return make_parser(prog, __doc__)
 
 
 if __name__ == "__main__":

@@ -96,7 +96,6 @@ def command_line() -> str:
     """One section for each package's verbs, one table for each verb's arguments."""
     sys.path.insert(0, str(ROOT))
     import bench.__main__
-    import bench.arguments
     import export.__main__
     import macaron.doctor
     import macaron.models
@@ -114,7 +113,7 @@ def command_line() -> str:
     for title, parser in (
         ("Training", training.__main__._parser("macaron")),
         ("Export", export.__main__._parser("macaron export")),
-        ("Benchmarks", bench.arguments.make_parser("macaron bench", bench.__main__.__doc__)),
+        ("Benchmarks", bench.__main__._parser("macaron bench")),
     ):
         parts += [f"## {title}", *group(parser.prog, parser)]
     return "\n\n".join(parts)

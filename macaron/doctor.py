@@ -47,7 +47,7 @@ class Finding:
     name: str
     found: str
     advice: str | None = None
-    """What to do about it; None if nothing."""
+    """Advice on what to do about it; None if nothing needs doing."""
 
 
 def doctor_parser(prog: str) -> argparse.ArgumentParser:

@@ -40,7 +40,7 @@ def main(arguments: list[str], prog: str) -> NoReturn:
     bundles = environment["MACARON_BUNDLES"]
     if not Path(bundles).is_dir():
         raise SystemExit(
-            f"{prog}: error: {bundles} is no folder; name the one that holds the bundle folders "
+            f"{prog}: error: {bundles} is not a folder; name the one that holds the bundle folders "
             "with --bundles DIR or MACARON_BUNDLES"
         )
     from serving.server.http.settings import BENTOMLS_OWN  # here, as it is slow to import

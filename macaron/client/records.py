@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationOptions:
-    """How texts are translated; missing values are the defaults of the server and the model."""
+    """Options of a translation; missing values are the defaults of the server and the model."""
 
     format: str = "text"
     """`text`, `html`, `markdown` or `xml`."""
@@ -43,7 +43,8 @@ class TranslationOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentOptions:
-    """How a document is read and written; `docs/how-to/documents.md` says which kinds can what."""
+    """Options for reading and writing a document; `docs/how-to/documents.md` has those of each
+    format."""
 
     bilingual: bool = False
     """Whether the source stays beside its translation."""
@@ -153,7 +154,7 @@ class RemoteDocument:
     output_name: str
     """Name of the translated file."""
     warnings: Sequence[str]
-    """What could not be kept or translated."""
+    """Warnings about parts that could not be kept or translated."""
     error: str
     """Why it failed."""
 

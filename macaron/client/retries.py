@@ -19,7 +19,7 @@ _LONGEST_S = 30.0
 
 @dataclass(frozen=True)
 class Retries:
-    """How often a request is retried, and how long to wait before."""
+    """Number of retries of a request, and the seconds to wait before each."""
 
     most: int
     """Number of attempts after the first one."""

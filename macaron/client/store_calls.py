@@ -1,4 +1,4 @@
-"""What the operations on the store send, and how their answers are read; `calls` has the others."""
+"""Requests of the operations on the store, and readers of their answers; `calls` has the others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def glossaries(after: str | None) -> RemoteCall[tuple[list[RemoteGlossary], str 
 
 
 def glossary(id: str) -> RemoteCall[RemoteGlossary]:
-    """What is known of a glossary."""
+    """Returns the description of a glossary."""
     return RemoteCall("GET", _glossary_path(id), _glossary)
 
 
@@ -98,7 +98,7 @@ def memories(after: str | None) -> RemoteCall[tuple[list[RemoteMemory], str | No
 
 
 def memory(id: str) -> RemoteCall[RemoteMemory]:
-    """What is known of a memory."""
+    """Returns the description of a memory."""
     return RemoteCall("GET", _memory_path(id), _memory)
 
 
@@ -154,7 +154,7 @@ def suggest(text: str, better: str, pair: tuple[str, str]) -> RemoteCall[None]:
 
 
 def suggestions(pair: tuple[str, str]) -> RemoteCall[bytes]:
-    """What was suggested for a language pair, as a TMX file."""
+    """Returns the suggestions for a language pair, as a TMX file."""
     return RemoteCall("GET", "/suggestions", bytes, query=_pair(pair), answer="bytes")
 
 
@@ -186,7 +186,7 @@ def files(after: str | None) -> RemoteCall[tuple[list[BatchFile], str | None]]:
 
 
 def file(id: str) -> RemoteCall[BatchFile]:
-    """What is known of a file."""
+    """Returns the description of a file."""
     return RemoteCall("GET", _file_path(id), _file)
 
 
@@ -230,7 +230,7 @@ def batches(after: str | None) -> RemoteCall[tuple[list[RemoteBatch], str | None
 
 
 def batch(id: str) -> RemoteCall[RemoteBatch]:
-    """How far a batch is."""
+    """Returns the progress of a batch."""
     return RemoteCall("GET", f"/v1/batches/{quote(id, safe='')}", _batch)
 
 
