@@ -70,18 +70,18 @@ def _own_levels(weight_KN: NDArray[np.float32], peak_N: NDArray[np.float32]) -> 
         part = slice(begin, begin + 256)
         weights, factors_LN = weight_KN[:, part], fewer_L[:, None] / peak_N[part]
         # The first few rows decide nearly all columns.
-        fitting_LN = _on_levels(weights[:8] * factors_LN[:, None], axis=1)
+        fitting_LN = _on_levels(weights[:8] * factors_LN[:, None]).all(axis=1)
         for column in np.flatnonzero(fitting_LN.any(axis=0)):
             for level in np.flatnonzero(fitting_LN[:, column]):
-                if _on_levels(weights[:, column] * factors_LN[level, column], axis=0):
+                if _on_levels(weights[:, column] * factors_LN[level, column]).all():
                     levels_N[begin + column] = fewer_L[level]
                     break
     return levels_N
 
 
-def _on_levels(steps: NDArray[np.float32], axis: int) -> NDArray[np.bool_]:
-    """Whether all numbers along an axis are whole, but for `_ON_LEVEL`."""
-    found: NDArray[np.bool_] = (np.abs(steps - np.rint(steps)) < _ON_LEVEL).all(axis=axis)
+def _on_levels(steps: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Whether each number is whole, but for `_ON_LEVEL`."""
+    found: NDArray[np.bool_] = np.abs(steps - np.rint(steps)) < _ON_LEVEL
     return found
 
 
