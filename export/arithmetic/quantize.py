@@ -70,7 +70,7 @@ def _own_levels(weight_KN: NDArray[np.float32], peak_N: NDArray[np.float32]) -> 
         part = slice(begin, begin + 256)
         weights, factors_LN = weight_KN[:, part], fewer_L[:, None] / peak_N[part]
         # The first few rows decide nearly all columns.
-        fitting_LN = _on_levels(weights[:8] * factors_LN[:, None]).all(axis=1)
+        fitting_LN = np.logical_and.reduce(_on_levels(weights[:8] * factors_LN[:, None]), axis=1)
         for column in np.flatnonzero(fitting_LN.any(axis=0)):
             for level in np.flatnonzero(fitting_LN[:, column]):
                 if _on_levels(weights[:, column] * factors_LN[level, column]).all():
