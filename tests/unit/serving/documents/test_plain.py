@@ -99,7 +99,7 @@ def test_comments_without_end_are_looked_through_at_once() -> None:
 
 
 def test_what_is_no_text_is_refused() -> None:
-    with pytest.raises(DocumentError, match="no text"):
+    with pytest.raises(DocumentError, match="not text"):
         recognised(bytes(range(256)) * 20, "a.txt").read(bytes(range(256)) * 20)
 
 
