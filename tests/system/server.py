@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,8 @@ class Server:
         """End all of them, as a machine that fails does."""
         processes = self.processes()
         for process in processes:
-            process.kill()
+            with suppress(psutil.NoSuchProcess):  # it ended with its parent
+                process.kill()
         self.process.wait()
         psutil.wait_procs(processes, 30)  # none of them takes a connection any more
 

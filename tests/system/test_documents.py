@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 import pytest
 
 from serving import Translator
@@ -46,14 +45,6 @@ def num_decoded(server: Server) -> int:
     return int(float(found[1])) if found else 0
 
 
-def kill(server: Server) -> None:
-    """All processes of a server at once, by SIGKILL."""
-    own = psutil.Process(server.process.pid)
-    for process in (own, *own.children(recursive=True)):
-        process.kill()
-    server.process.wait()
-
-
 def whole_lines(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
 
@@ -71,7 +62,7 @@ def test_a_document_goes_on_after_a_kill_and_nothing_is_decoded_twice(tmp_path: 
         sent = httpx.post(f"{server.url}/documents", files=files, data=PAIR, timeout=60)
         id = sent.json()["id"]
         seconds_until(lambda: state_of(server, id)["done"] >= 50, 120)
-        kill(server)
+        server.kill()
     _, *sentences = whole_lines(kept / id / "sentences.jsonl")
     units = whole_lines(kept / id / "progress.jsonl")
     assert 50 <= len(units) < PARAGRAPHS
