@@ -104,13 +104,14 @@ def _is_greek_sign(word: str) -> bool:
 
 def has_similar(word: str, output: str) -> bool:
     """Whether a text has a word that may be a form of this one: `Tomás` may be a form of `Tom`."""
-    folded = _fold(word)
+    folded = fold(word)
     return any(
         other[:1] == folded[:1] and difflib.SequenceMatcher(None, folded, other).ratio() >= _SIMILAR
-        for other in map(_fold, _WORD.findall(output))
+        for other in map(fold, _WORD.findall(output))
     )
 
 
-def _fold(word: str) -> str:
+def fold(word: str) -> str:
+    """A word in small letters of ASCII, where it is Latin."""
     plain = unicodedata.normalize("NFD", word.lower().translate(_FOLDED))
     return "".join(c for c in plain if not unicodedata.combining(c))

@@ -9,13 +9,13 @@ from __future__ import annotations
 import difflib
 import functools
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from serving.checking.dates import is_in_date, months, weekdays
+from serving.checking.letters import fold
 from serving.text.alignment import Span
 from serving.text.kept.masks import MASKS
 
@@ -153,11 +153,14 @@ def lost_names(
     missing = [(span, name) for span, name in found if not _is_written(name, output)]
     if not missing:
         return
-    words = [_fold(word) for word in WORD.findall(output)]
+    words = [fold(word) for word in WORD.findall(output)]
     forms = _FORMS[_primary(target_language)]
+    english = _primary(source_language) == "en"
     for span, name in missing:
         if _whole(name.source).search(output):  # copied
             lost = name.is_of_calendar or not _in_a_name(source, span)
+        elif english and name.is_language and not _is_spoken(source, span):
+            lost = False  # `French fries` are `frites`
         else:
             with_other_accents = name.joined in words
             lost = with_other_accents or not any(name.has_form(word, forms) for word in words)
@@ -200,7 +203,7 @@ def likely_places(lost: str, wanted: str, output: str) -> Iterator[Span]:
 
 
 def _similarity(one: str, other: str) -> float:
-    return difflib.SequenceMatcher(None, _fold(one), _fold(other)).ratio()
+    return difflib.SequenceMatcher(None, fold(one), fold(other)).ratio()
 
 
 def has_names(source: str, source_language: str | None, target_language: str | None) -> bool:
@@ -279,7 +282,7 @@ def _known(
         first = WORD.match(name)
         one = targets[name] == {theirs.get(code)}  # and not both a city and a country
         if one and first and name not in _ALSO_PEOPLE | _ALSO_WORDS:
-            words = _fold(theirs[code]).replace("-", " ").split()
+            words = fold(theirs[code]).replace("-", " ").split()
             large = tuple(word for word in words if len(word) > _BEGINNING) or tuple(words)
             beginnings = tuple(
                 word[: _BEGINNING if len(word) < _LONG else _OF_LONG] for word in large
@@ -347,8 +350,3 @@ def _fit(names: Iterable[tuple[str, str]]) -> dict[str, str]:
         for code, name in written
         if _NAME.fullmatch(name) and name.partition(" ")[0] not in _ARTICLES
     }
-
-
-def _fold(word: str) -> str:
-    plain = unicodedata.normalize("NFD", word.casefold())
-    return "".join(c for c in plain if not unicodedata.combining(c))
