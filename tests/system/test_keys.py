@@ -9,6 +9,7 @@ import deepl
 import httpx
 import pytest
 
+from tests.days import today
 from tests.system.conftest import MODELS
 from tests.system.server import Server, running
 
@@ -21,6 +22,7 @@ def client_of(server: Server, key: str) -> deepl.DeepLClient:
 
 @pytest.mark.slow
 def test_usage_is_true_after_a_restart(tmp_path: Path) -> None:
+    today()
     shutil.copytree(MODELS / "macaron-de-en", tmp_path / "bundles/macaron-de-en")
     settings = {
         "MACARON_STORE": f"sqlite:///{tmp_path / 'store.db'}",

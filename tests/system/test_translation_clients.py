@@ -24,6 +24,7 @@ from libretranslatepy import LibreTranslateAPI
 
 from serving import Translator
 from serving.documents.localisation.segments import tmx_pairs, written_tmx
+from tests.days import today
 from tests.system.server import Server, running
 
 GERMAN = "Das ist ein ganz einfacher Satz."
@@ -359,6 +360,7 @@ def test_deepl_translates_without_the_context(
 
 
 def test_deepl_counts_usage(client: deepl.DeepLClient) -> None:
+    today()
     before = client.get_usage().character
     client.translate_text(GERMAN, source_lang="DE", target_lang="EN-US")
     after = client.get_usage().character

@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from starlette.testclient import TestClient
 
 from serving.server.http.settings import Settings
+from tests.days import today
 from tests.stores import stoppable_postgresql
 from tests.unit.serving.echo import EchoTranslator, served, wait_until
 
@@ -56,6 +57,7 @@ def test_a_database_that_goes_away_while_requests_run_costs_none_and_comes_back(
             served(echo, settings=settings(server.url, tmp_path / "files")) as (http, _),
             ThreadPoolExecutor(8) as pool,
         ):
+            today()
             key = new_key(http)
             assert http.post("/translate", json=TEXT, headers=key).status_code == 200
             echo.stepper.gate.clear()
@@ -102,6 +104,7 @@ def fill(path: Path) -> None:
 
 
 def test_a_full_disk_costs_only_what_would_be_kept(small_disk: Path) -> None:
+    today()
     store, files = f"sqlite:///{small_disk / 'store.db'}", small_disk / "files"
     with served(EchoTranslator(), settings=settings(store, files)) as (http, _):
         key = new_key(http)

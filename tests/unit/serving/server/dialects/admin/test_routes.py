@@ -18,14 +18,20 @@ from serving.errors import SettingsError, StoreUnavailableError
 from serving.server.app import create_app
 from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
+from tests.days import today
 from tests.stores import fresh_database
 from tests.unit.serving.echo import EchoTranslator, served, wait_until
 
 ADMIN_KEY = "an-admin-key-of-the-tests"
 ADMIN = {"Authorization": f"Bearer {ADMIN_KEY}"}
 GOOD = {"q": "Hallo", "source": "de", "target": "en"}
-TODAY = time.strftime("%Y-%m-%d", time.gmtime())
-SPAN = {"from": TODAY[:8] + "01", "to": TODAY}
+SPAN = {"from": "2026-11-01", "to": "2026-11-28"}
+
+
+@pytest.fixture(autouse=True)
+def day() -> str:
+    """The day that all requests of a test are counted on."""
+    return today()
 
 
 def with_store(folder: Path, **fields: Any) -> Settings:
@@ -55,15 +61,21 @@ def asked(client: TestClient, headers: dict[str, str], text: str = "Hallo") -> i
     return client.post("/translate", json={**GOOD, "q": text}, headers=headers).status_code
 
 
+def this_month() -> dict[str, str]:
+    """The span of a query from the first of this month to this day."""
+    day = today(0)
+    return {"from": day[:8] + "01", "to": day}
+
+
 def used(client: TestClient, **query: str) -> list[tuple[str, str, int, int]]:
-    """Key, task, requests and characters of each row."""
-    report = client.get("/admin/usage", params={**SPAN, **query}, headers=ADMIN).json()
+    """Key, task, requests and characters of each row of this month."""
+    report = client.get("/admin/usage", params={**this_month(), **query}, headers=ADMIN).json()
     return [
         (row["key"], row["task"], row["requests"], row["characters"]) for row in report["usage"]
     ]
 
 
-def test_a_key_is_made_used_changed_and_deleted(client: TestClient) -> None:
+def test_a_key_is_made_used_changed_and_deleted(client: TestClient, day: str) -> None:
     id, key = made(client, label="Ours", characters_a_month=1000)
     assert asked(client, key) == 200
     known = client.get(f"/admin/keys/{id}", headers=ADMIN).json()
@@ -77,7 +89,7 @@ def test_a_key_is_made_used_changed_and_deleted(client: TestClient) -> None:
     assert patch(label="Theirs")["characters_a_month"] == 1000
     assert patch(characters_a_month=None)["characters_a_month"] is None
     disabled = patch(disabled=True)
-    assert disabled["disabled"].startswith(TODAY[:4])
+    assert disabled["disabled"].startswith(day)
     assert patch(disabled=True) == disabled
     assert asked(client, key) == 401
     assert patch(disabled=False)["disabled"] is None
@@ -327,7 +339,7 @@ def test_usage_is_reported_in_pages_with_the_sums_of_all(client: TestClient) -> 
     keys = [made(client) for _ in range(3)]
     for _, key in keys:
         asked(client, key)
-    query = {**SPAN, "limit": "2"}
+    query = {**this_month(), "limit": "2"}
     first = client.get("/admin/usage", params=query, headers=ADMIN).json()
     query["after"] = first["next"]
     second = client.get("/admin/usage", params=query, headers=ADMIN).json()
@@ -341,8 +353,8 @@ def test_usage_is_reported_in_pages_with_the_sums_of_all(client: TestClient) -> 
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ({"to": TODAY}, "from"),
-        ({"from": "yesterday", "to": TODAY}, "from must be a day like 2026-11-28"),
+        ({"to": SPAN["to"]}, "from"),
+        ({**SPAN, "from": "yesterday"}, "from must be a day like 2026-11-28"),
         ({"from": "2026-11-02", "to": "2026-11-01"}, "must be 1 to 366 days, got 0"),
         ({"from": "2024-01-01", "to": "2026-11-01"}, "must be 1 to 366 days"),
         ({**SPAN, "limit": "0"}, "limit"),

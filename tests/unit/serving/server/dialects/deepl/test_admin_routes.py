@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +12,11 @@ from pydantic import SecretStr
 from starlette.testclient import TestClient
 
 from serving.server.http.settings import Settings
+from tests.days import today
 from tests.unit.serving.echo import served
 
 ADMIN = {"Authorization": "DeepL-Auth-Key an-admin-key-of-the-tests"}
 KEYS = "/v2/admin/developer-keys"
-TODAY = time.strftime("%Y-%m-%d", time.gmtime())
 
 
 @pytest.fixture
@@ -78,13 +77,14 @@ def test_what_is_wrong_is_said_in_deepls_shape(client: TestClient) -> None:
 
 
 def test_analytics_say_what_was_used(client: TestClient) -> None:
+    day = today()
     made = [client.post(KEYS, json={"label": name}, headers=ADMIN).json() for name in "ab"]
     for number, each in enumerate(made):
         for _ in range(number + 1):
             assert translated(client, each["key"], "Hallo") == 200
 
     def report(**query: str) -> Any:
-        dates = {"start_date": TODAY[:8] + "01", "end_date": TODAY + "T23:59:59"}
+        dates = {"start_date": day[:8] + "01", "end_date": day + "T23:59:59"}
         response = client.get("/v2/admin/analytics", params={**dates, **query}, headers=ADMIN)
         assert response.status_code == 200, response.text
         return response.json()["usage_report"]
@@ -92,15 +92,15 @@ def test_analytics_say_what_was_used(client: TestClient) -> None:
     whole = report()
     assert whole["total_usage"]["total_characters"] == 15
     assert whole["total_usage"]["text_translation_characters"] == 15
-    assert whole["end_date"] == f"{TODAY}T00:00:00Z"
+    assert whole["end_date"] == f"{day}T00:00:00Z"
     assert not {"group_by", "key_usages", "key_and_day_usages"} & set(whole)
     by_key = report(group_by="key")["key_usages"]
     assert [each["api_key_label"] for each in by_key] == ["a", "b"]
     assert [each["usage"]["total_characters"] for each in by_key] == [5, 10]
     by_day = report(group_by="key_and_day")["key_and_day_usages"]
-    assert {each["usage_date"] for each in by_day} == {f"{TODAY}T00:00:00Z"}
+    assert {each["usage_date"] for each in by_day} == {f"{day}T00:00:00Z"}
     id = made[0]["key_id"].split(":")[1]
     assert by_day[0]["api_key"] == f"{id[:4]}****{id[-4:]}"
-    for query in ({"start_date": TODAY}, {"start_date": TODAY, "end_date": TODAY, "group_by": "x"}):
+    for query in ({"start_date": day}, {"start_date": day, "end_date": day, "group_by": "x"}):
         refused = client.get("/v2/admin/analytics", params=query, headers=ADMIN)
         assert refused.status_code == 400
