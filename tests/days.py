@@ -10,8 +10,8 @@ DAY_S = 86_400
 def today(seconds: float = 120.0) -> str:
     """Return the day in UTC, such as 2026-11-30, once it lasts for `seconds` more.
 
-    A server counts usage by days. A test that begins just before midnight would ask for the usage of
-    a day that has ended, so it waits for the next one.
+    A server counts usage by days. A test that begins just before midnight would ask for the usage
+    of a day that has ended, so it waits for the next one.
     """
     left = DAY_S - time.time() % DAY_S
     if left < seconds:

@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -17,7 +17,8 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Match, Mount, Route
+from starlette.types import Receive, Scope, Send
 
 from serving.errors import CancelledError, OverloadedError, RequestError, ServingError
 from serving.server.access.gate import Gate, Gatekeeper, KeyRule
@@ -66,10 +67,12 @@ def create_app(
     backend = Backend(
         registry, settings, gatekeeper, metrics, documents, batches, imports, describe, store
     )
-    served = [found for dialect in dialects for found in _served(dialect, backend, answering)]
-    page = page_routes()
+    served: list[tuple[Route | Mount, KeyRule]] = [
+        found for dialect in dialects for found in _served(dialect, backend, answering)
+    ]
+    served += [(route, KeyRule.NONE) for route in page_routes()]
     app = Starlette(
-        routes=[*(route for route, _ in served), *page],
+        routes=_found_by_path([route for route, _ in served]),
         middleware=[
             Middleware(Access, metrics=metrics, prefix=settings.root_path),
             *_cors(settings.cors_origins),
@@ -78,10 +81,8 @@ def create_app(
                 Gate,
                 gatekeeper=gatekeeper,
                 schemes=("bearer", *(s for dialect in dialects for s in dialect.key_schemes)),
-                rules=[
-                    *((route.path_regex, rule) for route, rule in served),
-                    *((route.path_regex, KeyRule.NONE) for route in page),
-                ],
+                rules={route.path: rule for route, rule in served if _is_fixed(route)},
+                others=[(route.path_regex, rule) for route, rule in served if not _is_fixed(route)],
                 refuse=refuse,
             ),
             Middleware(TimedBody, timeout_s=settings.client_timeout_s),
@@ -134,6 +135,36 @@ def _served(
         by_path.setdefault(route.path, {}).update(dict.fromkeys(route.methods, route))
     for path, routes in by_path.items():
         yield _starlette_route(path, routes, endpoints), next(iter(routes.values())).key
+
+
+class FixedPaths(BaseRoute):
+    """Routes whose paths have no parameters. The route of a path is looked up, where Starlette
+    would try the pattern of one route after another."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self.routes = routes
+        self._by_path = {route.path: route for route in routes}
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        route = self._by_path.get(scope["path"]) if scope["type"] == "http" else None
+        if route is None:
+            return Match.NONE, {}
+        match, found = route.matches(scope)
+        return match, {**found, "route": route}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await scope["route"].handle(scope, receive, send)
+
+
+def _is_fixed(route: Route | Mount) -> TypeGuard[Route]:
+    """Whether the path of a route has no parameters."""
+    return isinstance(route, Route) and not route.param_convertors
+
+
+def _found_by_path(routes: Sequence[Route | Mount]) -> list[BaseRoute]:
+    """The same routes for Starlette; those with fixed paths come first."""
+    fixed = FixedPaths([route for route in routes if _is_fixed(route)])
+    return [fixed, *(route for route in routes if not _is_fixed(route))]
 
 
 def _starlette_route(

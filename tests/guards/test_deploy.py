@@ -30,6 +30,7 @@ from serving.runtime.kernels import SWITCH
 from serving.server.app import create_app
 from serving.server.http.settings import Settings, variable
 from serving.server.models.registry import Registry
+from tests.unit.serving.echo import all_routes
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -110,7 +111,8 @@ def test_selectors_and_ports_lead_to_the_pods() -> None:
     assert {service["targetPort"], scraped["port"], *(p["port"] for p in probes)} == {port["name"]}
     assert str(port["containerPort"]) == last("EXPOSE")
     routes = {
-        getattr(route, "path", "") for route in create_app(Registry(Settings()), Settings()).routes
+        getattr(route, "path", "")
+        for route in all_routes(create_app(Registry(Settings()), Settings()))
     }
     assert {probe["path"] for probe in probes} == {"/livez", "/readyz"} <= routes
 

@@ -17,6 +17,7 @@ from serving.server.app import create_app
 from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
 from serving.server.openapi import document
+from tests.unit.serving.echo import all_routes
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -36,7 +37,7 @@ def test_every_route_is_described_and_no_other() -> None:
     app = create_app(Registry(Settings()), Settings())
     served = {
         route.path: {method.lower() for method in route.methods - {"HEAD"}}
-        for route in app.routes
+        for route in all_routes(app)
         if hasattr(route, "methods") and route.path != "/"
     }
     assert {path: set(methods) for path, methods in described.items()} == served

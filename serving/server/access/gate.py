@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -333,14 +333,15 @@ class Gate:
         app: ASGIApp,
         gatekeeper: Gatekeeper,
         schemes: Sequence[str],
-        rules: Sequence[tuple[re.Pattern[str], KeyRule]],
+        rules: Mapping[str, KeyRule],
+        others: Sequence[tuple[re.Pattern[str], KeyRule]],
         refuse: Callable[[Scope, ServingError], Response],
     ) -> None:
         """`schemes` are the schemes of the Authorization header that carry a key, in small letters.
-        The first of the `rules` that matches a path counts. `refuse` builds the answer to a refused
-        request."""
-        self._app, self._gatekeeper, self._rules, self._refuse = app, gatekeeper, rules, refuse
-        self._schemes = schemes
+        `rules` has the rules of fixed paths; for another path the first of the `others` that
+        matches counts. `refuse` builds the answer to a refused request."""
+        self._app, self._gatekeeper, self._refuse = app, gatekeeper, refuse
+        self._schemes, self._rules, self._others = schemes, rules, others
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and (rule := self._rule(scope["path"])) is not KeyRule.NONE:
@@ -353,7 +354,9 @@ class Gate:
 
     def _rule(self, path: str) -> KeyRule:
         """The rule of a path; by default a key in the header."""
-        return next((rule for pattern, rule in self._rules if pattern.match(path)), KeyRule.HEAD)
+        if (rule := self._rules.get(path)) is not None:
+            return rule
+        return next((rule for pattern, rule in self._others if pattern.match(path)), KeyRule.HEAD)
 
     async def _check_head(self, scope: Scope, rule: KeyRule) -> None:
         presented = presented_key(Headers(scope=scope), self._schemes)

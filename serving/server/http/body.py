@@ -53,13 +53,10 @@ class TimedBody:
 
         async def receive_in_time() -> Message:
             nonlocal end
-            try:
-                async with asyncio.timeout_at(end):
-                    message = await receive()
-            except TimeoutError as error:
-                raise RequestTimeoutError(
-                    f"the body must arrive within {self._timeout_s:g} seconds; send it faster"
-                ) from error
+            if end is None:
+                message = await receive()
+            else:
+                message = await self._in_time(receive, end)
             if not message.get("more_body", False):
                 end = None
             if message["type"] == "http.disconnect" and not context.answered:
@@ -67,6 +64,15 @@ class TimedBody:
             return message
 
         await self._app(scope, receive_in_time, send)
+
+    async def _in_time(self, receive: Receive, end: float) -> Message:
+        try:
+            async with asyncio.timeout_at(end):
+                return await receive()
+        except TimeoutError as error:
+            raise RequestTimeoutError(
+                f"the body must arrive within {self._timeout_s:g} seconds; send it faster"
+            ) from error
 
 
 class ByBody:

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute
 from starlette.testclient import TestClient
 from starlette.types import Message
 
@@ -264,6 +266,11 @@ def send_in_parts(
     asyncio.run(app({**scope, "query_string": b"", "root_path": ""}, receive, send))
     text = b"".join(message.get("body", b"") for message in messages).decode()
     return LongBodyAnswer(messages[0]["status"], text, read)
+
+
+def all_routes(app: Starlette) -> list[BaseRoute]:
+    """The routes of an app, those with fixed paths first."""
+    return [found for route in app.routes for found in getattr(route, "routes", [route])]
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:

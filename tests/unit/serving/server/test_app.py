@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import Message
 
@@ -17,7 +18,7 @@ from serving.runtime.session import DeviceUse
 from serving.server.app import create_app
 from serving.server.http.settings import ROOT, Settings, variable
 from serving.server.models.registry import Registry
-from tests.unit.serving.echo import EchoTranslator, send_in_parts, served
+from tests.unit.serving.echo import EchoTranslator, all_routes, send_in_parts, served
 
 JSON = {"Content-Type": "application/json"}
 GOOD = {"q": "Hallo", "source": "de", "target": "en"}
@@ -330,3 +331,20 @@ def test_a_page_may_ask_a_private_network_where_every_page_may_ask(
 def test_get_with_a_json_type_and_no_body(client: TestClient) -> None:
     answer = client.get("/v2/languages?type=target", headers=JSON)
     assert [language["language"] for language in answer.json()] == ["EN-GB", "EN-US", "XX"]
+
+
+def test_no_fixed_path_is_also_one_with_parameters() -> None:
+    # Fixed paths are looked up first, whatever the order of the dialects.
+    routes = all_routes(create_app(Registry(Settings()), Settings()))
+    fixed = [route for route in routes if isinstance(route, Route) and not route.param_convertors]
+    others = [route for route in routes if isinstance(route, Route) and route.param_convertors]
+    assert len(fixed) > 60
+    assert len(others) > 10
+    for route in fixed:
+        same = [other for other in others if other.path_regex.match(route.path)]
+        assert not [other for other in same if (route.methods or set()) & (other.methods or set())]
+
+
+@pytest.mark.parametrize("path", ["/translate%0A", "/translate/", "/Translate"])
+def test_a_path_is_fixed_to_the_letter(client: TestClient, path: str) -> None:
+    assert client.post(path, json=GOOD).status_code == 404
