@@ -21,6 +21,7 @@ from serving.errors import (
     CancelledError,
     DeadlineExceededError,
     DecoderLostError,
+    DecodingError,
     InvalidOptionError,
     OverloadedError,
     RateLimitedError,
@@ -64,6 +65,8 @@ _PASSING = (
     StoreUnavailableError,
 )
 """Errors after which the same group is sent again."""
+_OF_A_UNIT = (TooLongError, DecodingError)
+"""Errors whose cause is a unit of the group, even if they do not say which."""
 
 
 @dataclass(frozen=True)
@@ -240,8 +243,8 @@ class DocumentTranslation:
             if self._attentive and not single:
                 return await self._one_by_one(common, group)
             results = await self._translated(common, group)
-        except RequestError as error:
-            if error.index is None and not isinstance(error, TooLongError):
+        except (RequestError, DecodingError) as error:
+            if not isinstance(error, _OF_A_UNIT) and error.index is None:
                 raise
             if not single:
                 return await self._one_by_one(common, group)

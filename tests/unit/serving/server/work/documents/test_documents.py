@@ -21,7 +21,7 @@ import pytest
 import uvicorn
 from starlette.testclient import TestClient
 
-from serving.errors import OverloadedError, RequestError, TooLongError
+from serving.errors import DecodingError, OverloadedError, RequestError, TooLongError
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import Catalogue
 from serving.server.work.documents import translating
@@ -805,6 +805,24 @@ def test_a_unit_that_cannot_be_translated_stays_with_a_warning(
     done = shelf.get(record.id, "")
     assert shelf.result(done).read_text() == "negroM netuG\n\nEin Haus\n\nnegroM netuG\n"
     assert done.warnings == ("left as it is: 'Ein Haus' (it is too long)",)
+
+
+def test_a_unit_on_which_the_model_fails_ends_no_document(shelf: Shelf, jobs: FakeJobs) -> None:
+    asked: list[list[str]] = []
+
+    def fail(texts: list[str]) -> None:
+        asked.append(texts)
+        if "Ein Haus" in texts:
+            raise DecodingError("the model gave a non-finite score for this sentence")
+
+    jobs.before = fail
+    record = put(shelf, TEXT)
+    run(shelf, jobs, record)
+    done = shelf.get(record.id, "")
+    assert shelf.result(done).read_text() == "negroM netuG\n\nEin Haus\n\nnegroM netuG\n"
+    reason = "the model gave a non-finite score for this sentence"
+    assert done.warnings == (f"left as it is: 'Ein Haus' ({reason})",)
+    assert asked == [["Guten Morgen", "Ein Haus"], ["Guten Morgen"], ["Ein Haus"]]
 
 
 def test_what_an_earlier_server_has_left_is_finished_and_what_is_old_goes(tmp_path: Path) -> None:
