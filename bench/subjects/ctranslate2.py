@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +38,32 @@ _KNOWN: dict[str, tuple[Any, ...]] = {
     "tie_embeddings": (True,),
 }
 """The values of configuration fields that CTranslate2 supports."""
+_KNOWN_MACARON = {
+    **_KNOWN,
+    "block": ("macaron",),
+    "norm": ("pre",),
+    "norm_type": ("layer",),
+    "positions": ("sinusoid",),
+}
+"""The values for a Macaron Net, whose layers are made of two that CTranslate2 has. With norms after
+the residuals a layer's empty half would change its input."""
 BOS, EOS, UNK = "<s>", "</s>", "<unk>"
 """CTranslate2's names of the special pieces, which are those of SentencePiece."""
 
 
 def check_convertible(config: TransformerConfig) -> None:
     """Raise BenchError for an architecture or an option that CTranslate2 does not support."""
-    for name, known in _KNOWN.items():
+    _check(config, _KNOWN, "the baseline Transformer or of a joint model")
+
+
+def _check(
+    config: TransformerConfig, supported: Mapping[str, tuple[Any, ...]], models: str
+) -> None:
+    for name, known in supported.items():
         if getattr(config, name) not in known:
             raise BenchError(
                 f"{name} must be {' or '.join(map(repr, known))} for the comparison with "
-                f"CTranslate2, got {getattr(config, name)!r}; give a run of the baseline "
-                "Transformer or of a joint model"
+                f"CTranslate2, got {getattr(config, name)!r}; give a run of {models}"
             )
 
 
@@ -66,19 +80,66 @@ def convert_to_ctranslate2(
     `vocabulary` is the written form of each id. int8 weights are saved as int8, so that loading
     them takes no extra memory. A `shortlist` becomes CTranslate2's vocabulary map.
     """
+    check_convertible(model.config)
+    spec = _new_spec(model, 1)
+    for layer_spec, layer in zip(spec.encoder.layer, model.encoder, strict=True):
+        set_self_attention(layer_spec.self_attention, layer)
+        set_ffn(layer_spec.ffn, layer)
+    for layer_spec, layer in zip(spec.decoder.layer, model.decoder, strict=True):
+        set_self_attention(layer_spec.self_attention, layer)
+        _set_source_attention(layer_spec.attention, layer)
+        set_ffn(layer_spec.ffn, layer)
+    _save(spec, model.config, vocabulary, folder, quantization)
+    if shortlist is not None:
+        text = vocabulary_map(shortlist, vocabulary)
+        (folder / VOCABULARY_MAP).write_text(text, encoding="utf-8")
+
+
+def convert_macaron_to_ctranslate2(
+    model: Transformer, vocabulary: Sequence[str], folder: Path, quantization: str
+) -> None:
+    """Save a Macaron Net in CTranslate2's format, with weights of type `quantization`.
+
+    CTranslate2 has no layer with two feed-forwards. Each layer becomes two: one with the first
+    feed-forward, whose attentions add nothing because their weights are zero, and one with all the
+    rest. The function is the same, but CTranslate2 also computes the attentions that add nothing.
+    Raises BenchError for another architecture or an option that CTranslate2 does not support.
+    """
+    _check(model.config, _KNOWN_MACARON, "a Macaron Net with these options")
+    spec = _new_spec(model, 2)
+    dim = model.config.model_dim
+    for number, layer in enumerate(model.encoder):
+        first, second = spec.encoder.layer[2 * number : 2 * number + 2]
+        _set_no_attention(first.self_attention, dim)
+        _set_feed_forward(first.ffn, layer.first_ffn, layer.first_ffn_residual)
+        set_self_attention(second.self_attention, layer)
+        _set_feed_forward(second.ffn, layer.ffn, layer.ffn_residual)
+    for number, layer in enumerate(model.decoder):
+        first, second = spec.decoder.layer[2 * number : 2 * number + 2]
+        _set_no_attention(first.self_attention, dim)
+        _set_no_attention(first.attention, dim)
+        _set_feed_forward(first.ffn, layer.first_ffn, layer.first_ffn_residual)
+        set_self_attention(second.self_attention, layer)
+        _set_source_attention(second.attention, layer)
+        _set_feed_forward(second.ffn, layer.ffn, layer.ffn_residual)
+    _save(spec, model.config, vocabulary, folder, quantization)
+
+
+def _new_spec(model: Transformer, times: int) -> Any:
+    """A specification with embeddings and the last norms set, and with `times` as many layers as
+    the model; the last of each such group has the layer's attentions."""
     import ctranslate2
 
     config = model.config
-    check_convertible(config)
     spec = ctranslate2.specs.TransformerSpec.from_config(
-        (config.num_encoder_layers, config.num_decoder_layers),
+        (times * config.num_encoder_layers, times * config.num_decoder_layers),
         config.num_heads,
         with_relative_position=config.positions == "relative",
         pre_norm=config.norm == "pre",
         rms_norm=config.norm_type == "rms",
         activation=activation_of(config.activation),
         ffn_glu=config.activation.endswith("glu"),
-        alignment_layer=model.alignment_layer,
+        alignment_layer=times * model.alignment_layer + times - 1,
         alignment_heads=config.num_heads,  # our alignments are the mean over all heads
     )
     embedding = model.source_embedding or model.embedding
@@ -90,17 +151,17 @@ def convert_to_ctranslate2(
     if config.norm == "pre":
         set_norm(spec.encoder.layer_norm, model.encoder_norm)
         set_norm(spec.decoder.layer_norm, model.decoder_norm)
-    for layer_spec, layer in zip(spec.encoder.layer, model.encoder, strict=True):
-        set_self_attention(layer_spec.self_attention, layer)
-        set_ffn(layer_spec.ffn, layer)
-    for layer_spec, layer in zip(spec.decoder.layer, model.decoder, strict=True):
-        set_self_attention(layer_spec.self_attention, layer)
-        source: Any = layer.source_attention
-        set_norm(layer_spec.attention.layer_norm, layer.source_attention_residual.norm)
-        linears = (source.query_proj, source.key_value_proj, source.out_proj)
-        for linear_spec, linear in zip(layer_spec.attention.linear, linears, strict=True):
-            set_linear(linear_spec, linear)
-        set_ffn(layer_spec.ffn, layer)
+    return spec
+
+
+def _save(
+    spec: Any,
+    config: TransformerConfig,
+    vocabulary: Sequence[str],
+    folder: Path,
+    quantization: str,
+) -> None:
+    """Save a specification whose layers are set, with its vocabulary."""
     spec.register_source_vocabulary(list(vocabulary))
     spec.register_target_vocabulary(list(vocabulary))
     spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = BOS, EOS, UNK
@@ -110,9 +171,6 @@ def convert_to_ctranslate2(
     spec.optimize(quantization=quantization)
     folder.mkdir(parents=True)
     spec.save(str(folder))
-    if shortlist is not None:
-        text = vocabulary_map(shortlist, vocabulary)
-        (folder / VOCABULARY_MAP).write_text(text, encoding="utf-8")
 
 
 def vocabulary_map(shortlist: Shortlist, vocabulary: Sequence[str]) -> str:
@@ -137,15 +195,43 @@ def set_self_attention(spec: Any, layer: Any) -> None:
 
 
 def set_ffn(spec: Any, layer: Any) -> None:
-    """Set the norm and the products of a layer's feed-forward."""
-    set_norm(spec.layer_norm, layer.ffn_residual.norm)
-    set_linear(spec.linear_0, layer.ffn.up_proj)
-    if layer.ffn.is_gated:  # the rows of the gate come first
+    """Set the norm and the products of a layer's only feed-forward."""
+    _set_feed_forward(spec, layer.ffn, layer.ffn_residual)
+
+
+def _set_feed_forward(spec: Any, ffn: Any, residual: Any) -> None:
+    """Set the norm and the products of a feed-forward; a scale of its residual, which CTranslate2
+    does not have, is multiplied into its output."""
+    set_norm(spec.layer_norm, residual.norm)
+    set_linear(spec.linear_0, ffn.up_proj)
+    if ffn.is_gated:  # the rows of the gate come first
         up = spec.linear_0
         up.weight, weight = np.split(up.weight, 2)
         up.bias, bias = np.split(up.bias, 2)
         spec.linear_0_noact.weight, spec.linear_0_noact.bias = weight, bias
-    set_linear(spec.linear_1, layer.ffn.down_proj)
+    set_linear(spec.linear_1, ffn.down_proj)
+    spec.linear_1.weight *= residual.scale
+    spec.linear_1.bias *= residual.scale
+
+
+def _set_source_attention(spec: Any, layer: Any) -> None:
+    """Set the norm and the projections of a decoder layer's attention to the source."""
+    source = layer.source_attention
+    set_norm(spec.layer_norm, layer.source_attention_residual.norm)
+    linears = (source.query_proj, source.key_value_proj, source.out_proj)
+    for linear_spec, linear in zip(spec.linear, linears, strict=True):
+        set_linear(linear_spec, linear)
+
+
+def _set_no_attention(spec: Any, dim: int) -> None:
+    """Set an attention of width `dim` that adds zero: to itself with two products, to the source
+    with three."""
+    spec.layer_norm.gamma = np.ones(dim, np.float32)
+    spec.layer_norm.beta = np.zeros(dim, np.float32)
+    rows = (3 * dim, dim) if len(spec.linear) == 2 else (dim, 2 * dim, dim)
+    for linear, count in zip(spec.linear, rows, strict=True):
+        linear.weight = np.zeros((count, dim), np.float32)
+        linear.bias = np.zeros(count, np.float32)
 
 
 def activation_of(name: str) -> Any:

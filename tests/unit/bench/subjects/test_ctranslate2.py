@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from bench.errors import BenchError
-from bench.subjects.ctranslate2 import convert_to_ctranslate2
+from bench.subjects.ctranslate2 import convert_macaron_to_ctranslate2, convert_to_ctranslate2
 from bench.subjects.job import id_token
 from export.graphs.writing import write_graphs
 from serving.bundle.shortlist import Shortlist
@@ -51,7 +51,9 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Sides:
 
 def load_peer(model: Transformer, folder: Path) -> Any:
     vocabulary = [id_token(i) for i in range(VOCAB_SIZE)]
-    convert_to_ctranslate2(model, vocabulary, folder, "float32")
+    is_macaron = model.config.block == "macaron"
+    convert = convert_macaron_to_ctranslate2 if is_macaron else convert_to_ctranslate2
+    convert(model, vocabulary, folder, "float32")
     return ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
 
 
@@ -144,6 +146,8 @@ def assert_scores_as_the_model(model: Transformer, folder: Path) -> None:
         {"activation": "silu"},
         {"positions": "relative", "max_relative_distance": 3},
         *({"activation": name} for name in ("reglu", "geglu", "swiglu")),
+        {"block": "macaron"},
+        {"block": "macaron", "activation": "swiglu", "norm_eps": 0.05},
     ],
 )
 def test_ctranslate2_computes_the_options_that_it_has(
@@ -225,3 +229,21 @@ def test_what_ctranslate2_does_not_have_cannot_be_compared(
     assert isinstance(model, Transformer)
     with pytest.raises(BenchError, match=message):
         convert_to_ctranslate2(model, [], tmp_path / "peer", "float32")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "block must be 'macaron' .*got 'standard'; give a run of a Macaron Net"),
+        ({"block": "macaron", "norm": "post"}, "norm must be 'pre' .*got 'post'"),
+        ({"block": "macaron", "norm_type": "rms"}, "norm_type must be 'layer' .*got 'rms'"),
+        ({"block": "macaron", "positions": "relative"}, "positions must be 'sinusoid' .*got"),
+    ],
+)
+def test_a_macaron_net_of_which_no_two_layers_can_be_made_is_said(
+    options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    model = build_model(TransformerConfig(model_dim=16, num_heads=2, **options))
+    assert isinstance(model, Transformer)
+    with pytest.raises(BenchError, match=message):
+        convert_macaron_to_ctranslate2(model, [], tmp_path / "peer", "float32")
