@@ -1,4 +1,4 @@
-"""Memory of this process. It imports nothing, so that small processes can use it too."""
+"""Memory of processes. It imports nothing, so that small processes can use it too."""
 
 from __future__ import annotations
 
@@ -22,6 +22,24 @@ def current_rss() -> int:
 def peak_rss_of(pid: int) -> int:
     """Peak memory of another process in bytes; 0 if the system does not state it."""
     return _status("VmHWM", str(pid)) or 0
+
+
+def pss_of_tree(pid: int) -> int:
+    """Bytes that a process and its descendants hold now: memory that several processes share is
+    divided between them (PSS). Processes that have ended count as nothing."""
+    import psutil
+
+    total = 0
+    try:
+        tree = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return 0
+    for process in tree:
+        try:
+            total += int(process.memory_full_info().pss)
+        except psutil.Error:
+            continue
+    return total
 
 
 def _status(name: str, process: str = "self") -> int | None:

@@ -6,8 +6,6 @@ import contextlib
 import http.client
 import json
 import os
-import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -20,6 +18,7 @@ from pathlib import Path
 import psutil
 
 from bench.errors import BenchError
+from bench.systems.processes.http_server import end_group, free_port
 from serving.bundle.folder import read_manifest
 
 _MOST_S = 120.0
@@ -90,9 +89,7 @@ def _request(bundle: Path) -> tuple[str, bytes]:
 
 def _start(checkout: Path, bundles: Path, command: str, path: str, body: bytes) -> Start:
     """Start a server, wait for its first answer, and end it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     words = {
         "macaron": ["-m", "macaron", "serve", "--port", str(port)],
         "bentoml": ["-m", "bentoml", "serve", "--port", str(port), "--host", "127.0.0.1", "."],
@@ -123,12 +120,7 @@ def _running(
     try:
         yield process
     finally:
-        process.terminate()
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        end_group(process)
 
 
 def _answers(port: int, path: str, body: bytes) -> bool:
