@@ -38,6 +38,7 @@ def make_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
     rivals.add_language_rivals(verbs)
     rivals.add_encoder_rivals(verbs)
     rivals.add_student_rivals(verbs)
+    rivals.add_server_rivals(verbs)
     rivals.add_detector_rivals(verbs)
     decoding.add_documents(verbs)
     decoding.add_batches(verbs)

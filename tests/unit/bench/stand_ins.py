@@ -221,3 +221,72 @@ def llama_get_logits_ith(context, row):
         "llama_cpp/llama_cpp.py": text,
         **metadata("llama-cpp-python", "8.8"),
     }
+
+
+def libretranslate_packages() -> dict[str, str]:
+    """LibreTranslate and Argos Translate, which give each text back as one sentence. What would
+    download something ends the process."""
+    translate = """\
+class MiniSBDSentencizer:
+    def __init__(self, package):
+        raise SystemExit("a model would be downloaded")
+"""
+    init = """\
+def boot(*arguments):
+    raise SystemExit("packages would be downloaded")
+"""
+    main = """\
+import argparse
+import json
+import os
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import argostranslate.translate
+from libretranslate.init import boot
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--host")
+parser.add_argument("--port", type=int)
+parser.add_argument("--threads", type=int, default=4)
+parser.add_argument("--disable-web-ui", action="store_true")
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        splitter = argostranslate.translate.MiniSBDSentencizer(None)
+        (text,) = splitter.split_sentences(body["q"])
+        answer = json.dumps({"translatedText": text}).encode()
+        self.send_response(200 if body["format"] == "text" else 400)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_):
+        pass
+
+
+def main():
+    options = parser.parse_args()
+    boot(None, False, False)
+    packages = os.environ["ARGOS_PACKAGES_DIR"]
+    assert os.listdir(packages) == ["package"], packages
+    metadata = json.load(open(os.path.join(packages, "package", "metadata.json")))
+    assert (metadata["from_code"], metadata["to_code"]) == ("de", "en"), metadata
+    assert options.disable_web_ui
+    workers = os.environ.get("ARGOS_INTER_THREADS"), os.environ.get("ARGOS_INTRA_THREADS")
+    assert workers == ((None, None) if options.threads == 4 else ("2", "1")), workers
+    ThreadingHTTPServer((options.host, options.port), Handler).serve_forever()
+"""
+    return {
+        "argostranslate/__init__.py": "",
+        "argostranslate/translate.py": translate,
+        **metadata("argos-translate-lt", "9.4"),
+        "libretranslate/__init__.py": "",
+        "libretranslate/init.py": init,
+        "libretranslate/main.py": main,
+        **metadata("libretranslate", "9.3"),
+    }
