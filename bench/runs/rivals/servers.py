@@ -288,7 +288,9 @@ def server_rivals_markdown(
         f"LibreTranslate: {search}; LibreTranslate tuned: {_THREADS} threads, CTranslate2 "
         f"{plan.cores} x 1; {plan.seconds} s; median of {plan.repetitions}, in turns."
     )
-    rival = f"Rivals: {found.version}." if found.version else "No rival could be loaded."
+    rival = "No rival could be loaded."
+    if found.version:  # the head has the library with which other benches let it multiply
+        rival = f"Rivals: {found.version}; its CTranslate2 chooses by itself how to multiply int8."
     lines = [*head_lines(command, machine, subject), "", rival, ""]
     lines += [*_turns_lines(found.turns), "", *_systems_lines(plan, found.systems)]
     return "\n".join([*lines, *left_out_lines(found.left_out)])

@@ -31,7 +31,7 @@ _HOME = {
     "XDG_CACHE_HOME": "cache",
 }
 """Variables by which programs find where to keep files, with folders below the server's own."""
-_SETTINGS = ("MACARON_", "ARGOS_", "LT_")
+_SETTINGS = ("MACARON_", "ARGOS_", "LT_", "CT2_")
 """How variables begin that set options of the servers; the caller's are not handed on."""
 _LOG_CHARACTERS = 400
 """Characters of a server's last output that an error shows."""
