@@ -1,7 +1,7 @@
-// Arithmetic on rows of floats, in vectors that the compiler maps to whatever the processor has.
+// Arithmetic on rows of floats, in vectors that the compiler maps to those of the processor.
 //
-// Every function goes through its data in one fixed order, whatever their address: a row's result
-// does not depend on where it lies or on which other rows there are.
+// Every function reads its data in one fixed order, whatever their address, so a row's result does
+// not depend on where the row lies or on the other rows.
 
 #pragma once
 
@@ -11,7 +11,8 @@
 
 namespace macaron {
 
-// No wider than the processor's: compilers keep wider ones in memory.
+// Floats in a vector: no more than the processor's vectors have, because compilers keep wider ones
+// in memory (x86-64 without AVX is the exception).
 #if defined(__AVX512F__)
 constexpr int kLanes = 16;
 #elif defined(__aarch64__)
@@ -44,7 +45,7 @@ typedef float HalfFloats __attribute__((vector_size(kLanes / 2 * sizeof(float)))
 typedef float Eight __attribute__((vector_size(8 * sizeof(float))));
 typedef float Four __attribute__((vector_size(4 * sizeof(float))));
 
-// Parts of a vector are picked with shuffles: taking its address would keep it in memory.
+// Shuffles select parts of a vector: if its address were taken, it would stay in memory.
 inline Four low_half(Eight x) { return __builtin_shufflevector(x, x, 0, 1, 2, 3); }
 inline Four high_half(Eight x) { return __builtin_shufflevector(x, x, 4, 5, 6, 7); }
 
@@ -52,7 +53,7 @@ inline Four high_half(Eight x) { return __builtin_shufflevector(x, x, 4, 5, 6, 7
 inline float sum(HalfFloats x) { return x[0] + x[1]; }
 #endif
 
-// Halves are added to halves: one shuffle and one addition each.
+// One half is added to the other until one number is left: one shuffle and one addition each time.
 inline float sum(Four x) { return (x[0] + x[2]) + (x[1] + x[3]); }
 inline float sum(Eight x) { return sum(low_half(x) + high_half(x)); }
 
@@ -83,9 +84,9 @@ inline float highest(Floats x) {
 }
 #endif
 
-constexpr int64_t kBlock = 64;  // numbers that are looked at together
+constexpr int64_t kBlock = 64;  // numbers of which the maximum is kept (`Logits`)
 
-// The highest of a block; NaN may hide others.
+// The largest of kBlock numbers. A NaN may hide others.
 inline float highest_of(const float* x) {
   Floats most = load(x);
   for (int64_t i = kLanes; i < kBlock; i += kLanes) most = higher(most, load(x + i));
@@ -112,14 +113,14 @@ inline float dot(const float* a, const float* b, int64_t count) {
   return total;
 }
 
-// Products of `a` with `b`, `count` numbers each, a multiple of kLanes, summed by lane.
+// The products of `a` and `b`, summed in each lane. `count` is a multiple of kLanes.
 inline Floats dot_lanes(const float* a, const float* b, int64_t count) {
   Floats total = load(a) * load(b);
   for (int64_t i = kLanes; i < count; i += kLanes) total += load(a + i) * load(b + i);
   return total;
 }
 
-// Sums of four vectors, side by side. Each is the same whatever the other three are.
+// The sums of four vectors, in one vector. No sum depends on the other three vectors.
 template <typename Vector>
 inline auto four_sums(Vector a, Vector b, Vector c, Vector d) {
 #if defined(__aarch64__)
@@ -154,11 +155,12 @@ inline auto four_sums(Vector a, Vector b, Vector c, Vector d) {
 #endif
 }
 
-// e to the power of x <= 0, to about two units in the last place near 0; NaN stays NaN.
-// 2^n times a polynomial (least squares at Chebyshev points) of 2^f for -1/2 <= f <= 1/2.
+// e^x for x <= 0. The error is about two units in the last place near 0; below -87 the result is
+// e^-87; NaN stays NaN. It is 2^n times 2^f for -1/2 <= f <= 1/2, and 2^f is a polynomial (least
+// squares at Chebyshev points).
 inline Floats exponential(Floats x) {
   x = x < -87.0f ? spread(-87.0f) : x;
-  const Floats shifted = x * 1.44269504f + 12582912.0f;  // n stands in its low bits
+  const Floats shifted = x * 1.44269504f + 12582912.0f;  // its low bits are n
   const Floats f = x * 1.44269504f - (shifted - 12582912.0f);
   Floats p = spread(1.537070482e-04f);
   p = p * f + 1.339984829e-03f;
@@ -172,15 +174,15 @@ inline Floats exponential(Floats x) {
 
 inline Floats magnitude(Floats x) { return x < 0.0f ? -x : x; }
 
-// cap tanh(x / cap), which comes near the cap and never passes it.
+// The soft cap cap * tanh(x / cap), whose magnitude never exceeds the cap.
 inline Floats capped(Floats x, float cap) {
   const Floats e = exponential(magnitude(x) * (-2.0f / cap));
   const Floats below = cap * (1.0f - e) / (1.0f + e);
   return x < 0.0f ? -below : below;
 }
 
-// x (1 + erf(x / sqrt 2)) / 2, where 1 - erf is by Abramowitz and Stegun's formula 7.1.26, whose
-// error is at most 1.5e-7.
+// x (1 + erf(x / sqrt 2)) / 2. 1 - erf is formula 7.1.26 of Abramowitz and Stegun, whose error is
+// at most 1.5e-7.
 inline Floats gelu(Floats x) {
   const Floats a = magnitude(x) * 0.707106781f;
   const Floats t = 1.0f / (1.0f + 0.3275911f * a);
@@ -193,7 +195,7 @@ inline Floats gelu(Floats x) {
   return x * (x < 0.0f ? above : 1.0f - above);
 }
 
-// Sum of e^(x - highest); with `to` each of them is stored there.
+// The sum of e^(x - highest); the terms are stored in `to` unless it is null.
 inline float sum_exponentials(const float* x, int64_t count, float highest, float* to = nullptr) {
   Floats total{};
   int64_t i = 0;

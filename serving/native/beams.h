@@ -1,6 +1,6 @@
-// What happens between two runs of a step graph: the slots and inputs of the next step, and the move
-// to the beams that its candidates give. The same as serving/search/beams/rows.py and
-// serving/search/prefix_tree.py do in NumPy, on their arrays.
+// The work between two runs of a step graph: slots and inputs for the next step, and the move to
+// the beams that the candidates give. It is what serving/search/beams/rows.py and
+// serving/search/prefix_tree.py do in NumPy, on the same arrays.
 //
 // Shape letters: B rows, K beams, C cache slots, W ancestors, N candidates.
 
@@ -13,10 +13,10 @@
 
 namespace macaron {
 
-// Arrays of a running batch, in the order of `_Arrays` in serving/runtime/native_steps.py.
+// The arrays of a running batch, in the order of `_Arrays` in serving/runtime/native_steps.py.
 struct Beams {
   int64_t rows, beams, slots, lookback, candidates, repack_every, reach, caches;
-  // The search's own.
+  // The arrays of the search.
   int64_t *tokens, *positions;  // [B,K]
   float* scores;                // [B,K]
   int64_t *queries, *steps_left;  // [B]
@@ -26,21 +26,22 @@ struct Beams {
   int64_t *used, *next, *peak;    // [B]
   const int64_t* joined;          // [B]
   int64_t* ancestors;             // [B,K,W]
-  const int64_t *ends, *first_end;  // the ids that end row b: from first_end[b] up to first_end[b + 1]
-  // What the graph reads; those that it does not have are null.
+  // The ids that end row b are ends[i] for first_end[b] <= i < first_end[b + 1].
+  const int64_t *ends, *first_end;
+  // The inputs of the graph; null if it does not have one.
   int64_t *token_in, *position_in, *write_index_in;
   float *visible_in, *score_in;
   int64_t *slot_position_in, *ancestor_in;
-  // What it gave, [B,N].
+  // The outputs of the graph, [B,N].
   const float* found_scores;
   const int32_t *found_tokens, *found_parents;
-  // The beams of each step, [..,B,K].
+  // The recorded beams of each step, [..,B,K].
   int32_t *kept_tokens, *kept_parents;
   float* kept_scores;
-  // Of each cache tensor: where it lies, its rows for each sentence, and the bytes of a slot.
+  // For each cache tensor: its address, its rows of each sentence, and the bytes of a slot.
   const int64_t *cache_data, *cache_rows, *slot_bytes;
-  float* room;  // [K,C], at least [K,2W]
-  int64_t* places;  // [B,C]
+  float* room;  // working memory for [K,C] floats, at least [K,2W]
+  int64_t* places;  // [B,C], the new places of slots, as `plan` finds them
 };
 
 template <typename T>
@@ -48,7 +49,7 @@ void hand_over(const T* from, int64_t count, T* to) {
   if (to) std::copy(from, from + count, to);
 }
 
-// Gives each query its slot, and the graph its inputs.
+// Gives each query its slot, and copies the inputs of the graph.
 inline void put_inputs(const Beams& all) {
   const int64_t queries = all.rows * all.beams;
   for (int64_t b = 0; b < all.rows; ++b)
@@ -65,7 +66,8 @@ inline void put_inputs(const Beams& all) {
   hand_over(all.ancestors, queries * all.lookback, all.ancestor_in);
 }
 
-// Whether the best candidates of a row are not simply its next beams.
+// Whether the search must look at a row, because its best candidates may not simply be its next
+// beams: it is at its last step, a candidate is not finite, or one of the first K candidates ends.
 inline bool eventful(const Beams& all, int64_t row) {
   const int64_t begin = row * all.candidates;
   if (all.steps_left[row] <= 1) return true;
@@ -79,8 +81,8 @@ inline bool eventful(const Beams& all, int64_t row) {
   return false;
 }
 
-// The prefix tree of the next step: beam k of a row descends from query `parents[k]`, rows being so
-// many numbers apart.
+// Moves the prefix tree to the next step: beam k of row b descends from query
+// `parents[b * apart + k]`.
 inline void grow(const Beams& all, const int32_t* parents, int64_t apart) {
   const int64_t beams = all.beams, slots = all.slots, lookback = all.lookback;
   for (int64_t b = 0; b < all.rows; ++b) {
@@ -95,7 +97,7 @@ inline void grow(const Beams& all, const int32_t* parents, int64_t apart) {
         std::copy(all.room + own[k] * slots, all.room + (own[k] + 1) * slots, visible + k * slots);
     }
     if (lookback) {
-      int64_t* before = reinterpret_cast<int64_t*>(all.room);  // room for [K,W] of these
+      int64_t* before = reinterpret_cast<int64_t*>(all.room);  // it has room for [K,W]
       std::copy(ancestors, ancestors + beams * lookback, before);
       for (int64_t k = 0; k < beams; ++k) {
         int64_t* to = ancestors + k * lookback;
@@ -109,8 +111,9 @@ inline void grow(const Beams& all, const int32_t* parents, int64_t apart) {
   }
 }
 
-// Goes on with the best candidates of each row as its next beams, and notes these as step `place`;
-// returns false, and changes nothing, where a running row is eventful.
+// Continues with the best candidates of each row as its next beams, and records these as step
+// `place`. If a running row is eventful or a parent is not a beam, nothing changes and the result
+// is false.
 inline bool go_on(const Beams& all, int64_t place) {
   const int64_t beams = all.beams;
   for (int64_t b = 0; b < all.rows; ++b) {
@@ -139,7 +142,7 @@ inline bool go_on(const Beams& all, int64_t place) {
   return true;
 }
 
-// Whether a slot of a row is needed: a beam descends from it, and it is not out of reach.
+// Whether a slot of a row is needed: a beam descends from it and it is not out of reach.
 inline bool needed(const Beams& all, int64_t row, int64_t slot) {
   if (all.reach >= 0 &&
       all.slot_positions[row * all.slots + slot] <= all.next[row] - all.reach)
@@ -149,7 +152,8 @@ inline bool needed(const Beams& all, int64_t row, int64_t slot) {
   return false;
 }
 
-// Moves slots of a row to the places that are given, those with -1 aside, in all caches.
+// Moves the slots of a row to these places in all caches; place -1 drops a slot. A slot never moves
+// to a higher place, so none is overwritten before it has moved.
 inline void move_slots(const Beams& all, int64_t row, const int64_t* places, int64_t used) {
   for (int64_t c = 0; c < all.caches; ++c) {
     const int64_t size = all.slot_bytes[c];
@@ -162,7 +166,7 @@ inline void move_slots(const Beams& all, int64_t row, const int64_t* places, int
   }
 }
 
-// Puts what a row keeps into the places of the first of its slots.
+// Moves the slots that a row keeps to the front, in its arrays and in the caches.
 inline void pack(const Beams& all, int64_t row, const int64_t* places, int64_t kept) {
   const int64_t used = all.used[row];
   int64_t* positions = all.slot_positions + row * all.slots;
@@ -182,9 +186,9 @@ inline void pack(const Beams& all, int64_t row, const int64_t* places, int64_t k
   all.used[row] = kept;
 }
 
-// Finds new places for the slots of all rows after `steps` steps of the tree, -1 for dead ones of rows
-// that are due; and how many slots are needed until the next look, and the most steps that a row has
-// done since it was due.
+// Finds new places for the slots of all rows after `steps` steps of the tree: -1 for the dead slots
+// of rows that are due. `found` gets the number of slots that are needed until the next look, and
+// the most steps that a row has done since it was due.
 inline void plan(const Beams& all, int64_t steps, int64_t* found) {
   found[0] = 1;
   found[1] = 0;
@@ -199,7 +203,7 @@ inline void plan(const Beams& all, int64_t steps, int64_t* found) {
   }
 }
 
-// Puts the slots of all rows where `plan` has found.
+// Moves the slots of all rows to the places that `plan` has found.
 inline void pack(const Beams& all) {
   for (int64_t b = 0; b < all.rows; ++b) {
     const int64_t* places = all.places + b * all.slots;
@@ -209,7 +213,7 @@ inline void pack(const Beams& all) {
 
 }  // namespace macaron
 
-// What serving/runtime/native_steps.py calls.
+// The functions that serving/runtime/native_steps.py calls.
 #define MACARON_SEEN extern "C" __attribute__((visibility("default")))
 
 MACARON_SEEN void macaron_put_inputs(const macaron::Beams* all) { macaron::put_inputs(*all); }

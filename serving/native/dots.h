@@ -1,5 +1,5 @@
-// Int8 products on vectors with VNNI: AVX-512's, of Intel's servers since Cascade Lake and AMD's
-// since Genoa, or AVX's (AVX-VNNI), of Intel's other processors since Alder Lake.
+// Int8 products with VNNI: on vectors of AVX-512 (Intel's servers since Cascade Lake, AMD's since
+// Genoa) or of AVX (AVX-VNNI, Intel's other processors since Alder Lake).
 
 #pragma once
 
@@ -49,15 +49,15 @@ MACARON_VNNI inline __attribute__((always_inline)) Ints add_dots(Ints sums, Byte
 
 #endif
 
-// Four inputs of a row, once for each lane.
+// Four inputs of a row, repeated in each lane of 32 bits.
 MACARON_VNNI inline __attribute__((always_inline)) Bytes four_inputs(const uint8_t* from) {
   int32_t four;
   std::memcpy(&four, from, sizeof four);
   return repeat(four);
 }
 
-// Rows times a panel of so many fours of inputs, for `multiply_panels`. Subscripts are constants so
-// that compilers keep the sums in registers.
+// Multiplies rows by a panel, over `fours` groups of four inputs (see `MultiplySome`). Subscripts
+// are constants so that compilers keep the accumulators in registers.
 template <size_t... r>
 MACARON_VNNI inline void multiply_rows(std::index_sequence<r...>, const uint8_t* rows, int64_t step,
                                        const int8_t* panel, int64_t fours, int64_t row,
@@ -80,7 +80,7 @@ MACARON_VNNI void multiply_some(const uint8_t* rows, int64_t step, const int8_t*
   multiply_rows(std::make_index_sequence<count>(), rows, step, panel, fours, row, out);
 }
 
-// Rows [M,K] of 8 bits, padded to fours of inputs with zero.
+// Rows [M,K] of 8 bits, with K padded to a multiple of four with zeros.
 class DotRows {
  public:
   DotRows(const uint8_t* rows, int64_t count, int64_t inputs, Aligned<uint8_t>& room)
@@ -93,11 +93,11 @@ class DotRows {
       std::copy(rows + row * inputs, rows + (row + 1) * inputs, to + row * step_);
   }
 
-  // The columns of some panels of out [M,N].
+  // Computes the columns of the panels in [first_panel, last_panel) of out [M,N].
   void multiply(const PackedWeight& weight, const Scales& scales, int64_t first_panel,
                 int64_t last_panel, float* out) const {
-    constexpr int64_t kNear = 1 << 18;  // bytes of weights, that stay in the second cache
-    // The sums of five rows stay in registers; more gain nothing.
+    constexpr int64_t kNear = 1 << 18;  // bytes of weights, which stay in the second-level cache
+    // The accumulators of five rows fit the registers; more rows gain nothing.
     constexpr MultiplySome<uint8_t> multiply[] = {multiply_some<1>, multiply_some<2>,
                                                   multiply_some<3>, multiply_some<4>,
                                                   multiply_some<5>};

@@ -1,7 +1,7 @@
 // The fused operators, on plain arrays.
 //
-// Shape letters: B sentences, K beams and Q queries a sentence, C cache slots, S source positions,
-// D model, V vocabulary, N = 2K candidates.
+// Shape letters: B sentences, K beams and Q queries of a sentence, C cache slots, S source
+// positions, D width of the model, H heads, E width of a head, V vocabulary, N = 2K candidates.
 
 #pragma once
 
@@ -15,12 +15,12 @@
 
 namespace macaron {
 
-// How keys and values lie: floats from one place to the next and from one head to the next.
+// The layout of keys and values: the distances, in floats, between places and between heads.
 struct Layout {
   int64_t place, head;
 };
 
-// out[d] = sum over i of weights[i] * rows[i][d], times `factor`; rows[i] is at seen[i] * step.
+// out[d] = factor * sum over i of weights[i] * rows[seen[i] * step + d]
 inline void weigh(const float* weights, const float* rows, const std::vector<int64_t>& seen,
                   int64_t step, int64_t width, float factor, float* out) {
   const size_t count = seen.size();
@@ -59,16 +59,16 @@ inline void weigh(const float* weights, const float* rows, const std::vector<int
   }
 }
 
-// Room for the scores of so many places: full vectors.
+// The number of floats that the scores of these places take: full vectors.
 inline int64_t score_room(int64_t places) { return (places + kLanes - 1) / kLanes * kLanes; }
 
-// What one query [H,E] sees: the places in `seen` only, in their order. Each `shared` heads in turn
-// have one head of keys and values. Scores have a soft cap where it is not 0; `scores` is room for
-// each head's.
+// The attention of one query [H,E] to the places in `seen`, in their order. Each head of keys and
+// values serves `shared` consecutive heads of the query. Scores are soft-capped unless `cap` is 0.
+// `scores` has room for the scores of all heads.
 inline void attend(const float* query, const float* keys, const float* values, Layout layout,
                    const std::vector<int64_t>& seen, int64_t heads, int64_t shared, int64_t width,
                    float scale, float cap, float* scores, float* out) {
-  constexpr int64_t kLine = 16;  // floats in a line of the processor's cache
+  constexpr int64_t kLine = 16;  // floats in a cache line
   const int64_t count = static_cast<int64_t>(seen.size()), room = score_room(count);
   if (!count) {
     std::fill(out, out + heads * width, 0.0f);
@@ -79,7 +79,8 @@ inline void attend(const float* query, const float* keys, const float* values, L
     for (int64_t d = 0; d < width; d += kLine) __builtin_prefetch(values + begin + d);
     return keys + begin;
   };
-  // Scores of some places, four at a time where the width allows it.
+  // Computes one score, or four in one go if the width allows that; beyond the last place, the last
+  // one is repeated.
   const int64_t together = width % kLanes ? 1 : 4;
   const auto score = [&](int64_t i, int64_t h) {
     float* to = scores + h * room + i;
@@ -93,7 +94,7 @@ inline void attend(const float* query, const float* keys, const float* values, L
                           dot_lanes(own, key(i + 2, h), width), dot_lanes(own, key(i + 3, h), width));
     std::memcpy(to, &four, sizeof four);
   };
-  // As the keys lie in memory, one after the other, and the values on their way meanwhile.
+  // The keys are read in the order in which they lie in memory; meanwhile values are prefetched.
   if (layout.head < layout.place)
     for (int64_t i = 0; i < count; i += together)
       for (int64_t h = 0; h < heads; ++h) score(i, h);
@@ -104,7 +105,7 @@ inline void attend(const float* query, const float* keys, const float* values, L
     float* weights = scores + h * room;
     if (cap > 0.0f)
       for (int64_t i = 0; i < room; i += kLanes) store(weights + i, capped(load(weights + i), cap));
-    std::fill(weights + count, weights + room, -kInfinity);  // next to nothing beside the rest
+    std::fill(weights + count, weights + room, -kInfinity);  // each adds only e^-87 to the sum
     Floats most = load(weights);
     for (int64_t i = kLanes; i < room; i += kLanes) most = higher(most, load(weights + i));
     const float share = 1.0f / sum_exponentials(weights, room, highest(most), weights);
@@ -113,21 +114,21 @@ inline void attend(const float* query, const float* keys, const float* values, L
   }
 }
 
-// The places where `visible` [C] is not -inf.
+// Finds the places where `visible` [C] is not -inf.
 inline void find_seen(const float* visible, int64_t capacity, std::vector<int64_t>& seen) {
   seen.clear();
   for (int64_t c = 0; c < capacity; ++c)
     if (visible[c] > -kInfinity) seen.push_back(c);
 }
 
-// Rounding to integers in [0, 255] around `zero_point`, ties to even.
+// Rounds x / scale + `zero_point` to integers, ties to even, and saturates them to [0, 255].
 inline void quantize(const float* x, int64_t count, float scale, int zero_point, uint8_t* out) {
   const float inverse = 1.0f / scale, lowest = static_cast<float>(-zero_point);
   for (int64_t i = 0; i < count; ++i) {
     float scaled = x[i] * inverse;
-    scaled = scaled > lowest ? scaled : lowest;  // NaN is lowest, too
+    scaled = scaled > lowest ? scaled : lowest;  // NaN becomes the lowest
     scaled = scaled > lowest + 255.0f ? lowest + 255.0f : scaled;
-    // Adding and taking away 1.5 * 2^23 rounds.
+    // Adding 1.5 * 2^23 rounds to an integer; subtracting it again leaves that.
     out[i] = static_cast<uint8_t>(
         static_cast<int32_t>((scaled + 12582912.0f) - 12582912.0f) + zero_point);
   }
@@ -143,7 +144,7 @@ inline float peak(const float* x, int64_t dim) {
   return found;
 }
 
-// x times the normal distribution's share below x, as Gelu has it without approximation.
+// Gelu of x [D], not its approximation by tanh: x times the normal distribution function of x.
 inline void gelu(const float* x, int64_t dim, float* out) {
   int64_t i = 0;
   for (; i + kLanes <= dim; i += kLanes) store(out + i, gelu(load(x + i)));
@@ -174,7 +175,7 @@ inline void layer_norm(const float* x, const float* weight, const float* bias, i
   for (i = 0; i < dim; ++i) out[i] = (x[i] - mean) * inverse * weight[i] + bias[i];
 }
 
-// Sine half, then cosine half, of a position times each frequency [D/2].
+// Sinusoids [D]: the sines of a position times each frequency [D/2], then the cosines.
 inline void sinusoid(float position, const float* frequencies, int64_t half, float* out) {
   for (int64_t i = 0; i < half; ++i) {
     out[i] = std::sin(position * frequencies[i]);
@@ -182,7 +183,7 @@ inline void sinusoid(float position, const float* frequencies, int64_t half, flo
   }
 }
 
-// The highest of each block of numbers, and of all.
+// Finds the largest number of each block; returns the largest of all.
 inline float block_maxima(const float* x, int64_t count, std::vector<float>& maxima) {
   float highest = -kInfinity;
   for (size_t b = 0; b < maxima.size(); ++b) {
@@ -198,7 +199,7 @@ inline float block_maxima(const float* x, int64_t count, std::vector<float>& max
   return highest;
 }
 
-// The `wanted`-th highest of some numbers, -inf where there are fewer; `heap` is room.
+// The `wanted`-th largest of some numbers, -inf if there are fewer; `heap` is working memory.
 inline float nth_highest(const std::vector<float>& x, size_t wanted, std::vector<float>& heap) {
   if (x.size() < wanted) return -kInfinity;
   const std::greater<float> greater;
@@ -218,13 +219,14 @@ struct Found {
   int32_t parent, token;
 };
 
-// Whether the first is better; ties in the order of beam and token.
+// Whether the first one is better: by score, then by lower beam, then by lower token.
 inline bool better(const Found& a, const Found& b) {
   return a.score != b.score ? a.score > b.score
                             : std::pair(a.parent, a.token) < std::pair(b.parent, b.token);
 }
 
-// Numbers that were reduced to what can be found in them fast.
+// The logits of one query. The largest of each block is kept, so that the best tokens can be found
+// without reading all logits again.
 class Logits {
  public:
   explicit Logits(int64_t size) : size_(size), maxima_((size + kBlock - 1) / kBlock) {}
@@ -235,21 +237,22 @@ class Logits {
     log_sum_ = std::log(sum_exponentials(row, size_, highest_));
   }
 
-  // Whether the model made no numbers.
+  // Whether there are no log-probabilities: a logit is NaN or +inf, or all are -inf.
   bool broken() const { return std::isnan(log_sum_); }
 
   float log_probability(int64_t token) const { return row_[token] - highest_ - log_sum_; }
 
-  // A logit that at least so many reach.
+  // A logit that at least `wanted` tokens have or exceed: the `wanted`-th largest of the blocks'
+  // maxima.
   float reached_by(size_t wanted) { return nth_highest(maxima_, wanted, heap_); }
 
-  // The logit of a log-probability, a little lower, so that rounding loses nothing.
+  // The logit of a log-probability, less a margin so that rounding loses no token.
   float logit(float log_probability) const {
     const float logit = log_probability + log_sum_ + highest_;
     return logit - 1e-5f * (std::abs(logit) + std::abs(log_probability) + 1.0f);
   }
 
-  // Adds all tokens from such a logit up, with `score` added to their log-probabilities.
+  // Appends all tokens whose logits are at least `least`, with log-probability + `score`.
   void collect(float least, float score, int32_t parent, std::vector<Found>& found) const {
     for (size_t b = 0; b < maxima_.size(); ++b) {
       if (maxima_[b] < least) continue;
@@ -267,8 +270,7 @@ class Logits {
   float highest_ = 0.0f, log_sum_ = 0.0f;
 };
 
-// Keeps the best `wanted`, unordered; returns the worst score among them, -inf where there are
-// fewer.
+// Keeps the best `wanted`, unordered; returns the worst score among them, -inf if there are fewer.
 inline float keep_best(std::vector<Found>& found, size_t wanted) {
   if (found.size() < wanted) return -kInfinity;
   std::nth_element(found.begin(), found.begin() + (wanted - 1), found.end(), better);
@@ -276,13 +278,13 @@ inline float keep_best(std::vector<Found>& found, size_t wanted) {
   return found.back().score;
 }
 
-// The N = 2K best continuations of one sentence's beams: log-probability of the token plus the
-// beam's score.
+// The N = 2K best continuations of one sentence's beams. A continuation scores the log-probability
+// of its token plus the score of its beam.
 class Candidates {
  public:
   explicit Candidates(int64_t beams) : wanted_(2 * beams) {}
 
-  // Beam `query` with its logits.
+  // Adds the best continuations of beam `query`; `row` has its logits.
   void add(int64_t query, Logits& row, float score) {
     if (row.broken() || !(score < kInfinity)) {
       broken_ = true;
@@ -296,7 +298,8 @@ class Candidates {
     least_score_ = keep_best(found_, wanted_);
   }
 
-  // Best first. A beam of which the model made no numbers gives NaN, in the first place.
+  // The continuations, best first, filled up with -inf. If a beam has no log-probabilities, the
+  // first score is NaN.
   const std::vector<Found>& best() {
     std::sort(found_.begin(), found_.end(), better);
     found_.resize(wanted_, {-kInfinity, 0, 0});
@@ -308,11 +311,12 @@ class Candidates {
   size_t wanted_;
   std::vector<Found> found_;
   float best_beam_ = -kInfinity;
-  float least_score_ = -kInfinity;  // as many as are wanted are known to score that
+  float least_score_ = -kInfinity;  // `wanted_` found ones score at least this
   bool broken_ = false;
 };
 
-// The `wanted` likeliest tokens of `logits` [V], likeliest first, and a label's log-probability.
+// Finds the `wanted` likeliest tokens of `logits` [V], likeliest first, and the log-probability of
+// a label. All scores are NaN if there are no log-probabilities.
 inline void top_tokens(const float* logits, Logits& row, int64_t wanted, int64_t label,
                        std::vector<Found>& found, float* scores, int32_t* tokens, float* label_score) {
   row.read(logits);

@@ -1,6 +1,7 @@
-// One library for any processor of a machine. The operators (operators.cpp) are compiled for several
-// levels, each with an entry of its own; the best one that runs here registers them. Which unit of
-// an x86-64 processor multiplies int8 is asked within a level, as in a library for one processor.
+// One library for all processors of a machine type. The operators (operators.cpp) are compiled for
+// several levels, each with its own entry; the highest level that this processor runs registers
+// them. The unit of an x86-64 processor that multiplies int8 is detected within a level, as in a
+// library for one processor.
 
 #include "beams.h"
 
@@ -27,7 +28,7 @@ static Entry* best_level() {
 
 extern "C" Entry register_x86_64_v4, register_x86_64_v3, register_x86_64;
 
-// The levels of the x86-64 psABI: with AVX-512, with AVX2, any.
+// The levels of the x86-64 psABI: v4 has AVX-512, v3 has AVX2, and any processor runs the last.
 static Entry* best_level() {
   return __builtin_cpu_supports("x86-64-v4")   ? register_x86_64_v4
          : __builtin_cpu_supports("x86-64-v3") ? register_x86_64_v3
@@ -36,7 +37,7 @@ static Entry* best_level() {
 
 #endif
 
-// What `SessionOptions.register_custom_ops_library` calls.
+// The function that `SessionOptions.register_custom_ops_library` calls.
 extern "C" __attribute__((visibility("default"))) void* RegisterCustomOps(
     void* options, const macaron::RuntimeBase* base) {
   return best_level()(options, base);

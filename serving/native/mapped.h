@@ -1,5 +1,5 @@
-// The file that a session's weights are mapped from: what has been laid out anew is let go at once,
-// or the whole file would be in memory beside what is made of it.
+// The file from which a session's weights are mapped. The pages of packed weights are released at
+// once; otherwise the whole file would be in memory beside the packed weights.
 
 #pragma once
 
@@ -14,14 +14,15 @@
 
 namespace macaron {
 
-// Where the file lies while this thread makes a session; of no size where there is none.
+// The address of the file, and its size in bytes, while this thread makes a session; 0 if there is
+// none.
 struct MappedFile {
   uintptr_t begin = 0, size = 0;
 };
 
 inline thread_local MappedFile mapped_file;
 
-// Reads its place from the entry of a session's options: address and bytes.
+// Reads the address and the size of the file from an entry of a session's options.
 inline void note_mapped_file(const Runtime& runtime, const void* options) {
   char entry[64] = "";
   size_t room = sizeof entry;
@@ -36,9 +37,9 @@ inline void note_mapped_file(const Runtime& runtime, const void* options) {
   mapped_file = {static_cast<uintptr_t>(begin), static_cast<uintptr_t>(size)};
 }
 
-// Numbers of the file that are read one after the other: lets the system take their pages a piece at
-// a time; whoever looks at them again has them read again. Numbers that lie elsewhere would be lost,
-// and are left alone.
+// Numbers of the file that are read once, in order. Their pages are released a piece at a time; the
+// system reads them from the file again if they are needed again. Numbers outside the file are left
+// alone, because releasing them would lose them.
 class ReadOnce {
  public:
   ReadOnce(const void* numbers, int64_t size) : begin_(reinterpret_cast<uintptr_t>(numbers)) {
@@ -46,13 +47,13 @@ class ReadOnce {
     mapped_ = file.begin <= begin_ && begin_ + size <= file.begin + file.size;
   }
 
-  // All before `end` have been read, and with `last` all that there are.
+  // Records that the numbers before `end` have been read; `last` is whether these are all.
   void until(const void* end, bool last) {
     constexpr uintptr_t kPiece = 1 << 20;
     static const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
     const uintptr_t at = reinterpret_cast<uintptr_t>(end);
     if (!mapped_ || (!last && at - begin_ < kPiece)) return;
-    const uintptr_t first = begin_ / page * page;  // the file begins with a page
+    const uintptr_t first = begin_ / page * page;  // still in the file, which begins with a page
     madvise(reinterpret_cast<void*>(first), at - first, MADV_DONTNEED);
     begin_ = at;
   }
@@ -62,9 +63,9 @@ class ReadOnce {
   bool mapped_ = false;
 };
 
-// Numbers of the file of which a few are read now and then, as the rows of a table that ids are
-// looked up in. The system brings what lies around them, too; without this, a large table would soon
-// be in memory as a whole.
+// Numbers of the file of which few are read at a time, such as the rows of a table in which ids are
+// looked up. The system also reads the pages around a row, so a large table would soon be in memory
+// as a whole; this releases its pages.
 class ReadSeldom {
  public:
   ReadSeldom(const void* numbers, int64_t size) : size_(size) {
@@ -73,13 +74,13 @@ class ReadSeldom {
     constexpr int64_t kLarge = 16 << 20;
     if (size < kLarge || begin < file.begin || begin + size > file.begin + file.size) return;
     static const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-    first_ = begin / page * page;  // the file begins with a page
+    first_ = begin / page * page;  // still in the file, which begins with a page
     size_ += begin - first_;
   }
 
-  // Another row has been read. Other threads may be reading: they find the same numbers.
+  // Records that a row has been read. Other threads may read meanwhile: they find the same numbers.
   void another() {
-    constexpr int64_t kMost = 8;  // each may have brought 64 KiB, or twice that
+    constexpr int64_t kMost = 8;  // each may have brought 64 or 128 KiB into memory
     if (!first_ || ++read_ < kMost) return;
     read_ = 0;
     madvise(reinterpret_cast<void*>(first_), size_, MADV_DONTNEED);

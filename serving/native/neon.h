@@ -1,8 +1,8 @@
-// Int8 products on ARM's vectors: those of four inputs and four columns are one instruction where the
-// processor has `dotprod` (Arm's since Cortex-A76 and Neoverse N1, Apple's since M1).
+// Int8 products on ARM's vectors. With `dotprod` (Arm's processors since Cortex-A76 and Neoverse
+// N1, Apple's since M1), one instruction multiplies and adds four inputs of each of four columns.
 //
-// That instruction multiplies signed numbers; with `i8mm` (Neoverse V1, N2) there is one for
-// unsigned rows. Without it 128 is taken from rows, and from their zero point.
+// Its numbers are signed. `i8mm` (Neoverse V1, N2) has an instruction for unsigned rows; without
+// it, 128 is subtracted from the rows and from their zero point.
 
 #pragma once
 
@@ -16,15 +16,15 @@
 
 namespace macaron {
 
-constexpr int64_t kBytesNear = 1 << 18;  // of weights, that stay in the second cache for all rows
+constexpr int64_t kBytesNear = 1 << 18;  // of weights, which stay in the second-level cache
 
 #ifdef __ARM_FEATURE_MATMUL_INT8
-constexpr int kTaken = 0;  // from rows
+constexpr int kTaken = 0;  // subtracted from rows
 #else
 constexpr int kTaken = 128;
 #endif
 
-// Four inputs of a row, four times, with those of four columns.
+// Adds the products of four inputs of a row with those of each of four columns.
 inline __attribute__((always_inline)) Ints add_dots(Ints sums, const uint8_t* row,
                                                     int8x16_t columns) {
   int32_t four;
@@ -37,8 +37,8 @@ inline __attribute__((always_inline)) Ints add_dots(Ints sums, const uint8_t* ro
 #endif
 }
 
-// Rows times a panel of so many fours of inputs, for `multiply_panels`. Subscripts are constants so
-// that compilers keep the sums in registers.
+// Multiplies rows by a panel, over `fours` groups of four inputs (see `MultiplySome`). Subscripts
+// are constants so that compilers keep the accumulators in registers.
 template <size_t... r>
 inline void multiply_rows(std::index_sequence<r...>, const uint8_t* rows, int64_t step,
                           const int8_t* panel, int64_t fours, int64_t row, const PanelOutput& out) {
@@ -58,7 +58,7 @@ void multiply_some(const uint8_t* rows, int64_t step, const int8_t* panel, int64
   multiply_rows(std::make_index_sequence<count>(), rows, step, panel, fours, row, out);
 }
 
-// Rows [M,K] of 8 bits, padded to fours of inputs.
+// Rows [M,K] of 8 bits less kTaken, with K padded to a multiple of four.
 class NeonRows {
  public:
   NeonRows(const uint8_t* rows, int64_t count, int64_t inputs, Aligned<uint8_t>& room)
@@ -68,14 +68,14 @@ class NeonRows {
     rows_ = to;
     for (int64_t row = 0; row < count; ++row, rows += inputs, to += step_) {
       for (int64_t k = 0; k < inputs; ++k) to[k] = static_cast<uint8_t>(rows[k] - kTaken);
-      std::fill(to + inputs, to + step_, uint8_t{0});  // times weights that are zero
+      std::fill(to + inputs, to + step_, uint8_t{0});  // any value: the weights are zero
     }
   }
 
-  // The columns of some panels of out [M,N].
+  // Computes the columns of the panels in [first_panel, last_panel) of out [M,N].
   void multiply(const PackedWeight& weight, const Scales& scales, int64_t first_panel,
                 int64_t last_panel, float* out) const {
-    // The sums of eight rows stay in registers.
+    // The accumulators of eight rows fit the registers.
     constexpr MultiplySome<uint8_t> multiply[] = {
         multiply_some<1>, multiply_some<2>, multiply_some<3>, multiply_some<4>,
         multiply_some<5>, multiply_some<6>, multiply_some<7>, multiply_some<8>};

@@ -1,4 +1,4 @@
-// What custom operators have in common: their description for ONNX Runtime, attributes, shapes.
+// What all custom operators need: their description for ONNX Runtime, attributes, checks of shapes.
 
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace macaron {
 
-inline const Runtime* runtime = nullptr;  // as RegisterCustomOps found it
+inline const Runtime* runtime = nullptr;  // set by RegisterCustomOps
 
 struct Attributes {
   int64_t heads = 1, reach = 0;
@@ -26,18 +26,19 @@ inline int64_t size_of(const Shape& shape) {
   return size;
 }
 
-// Rows may be empty, and are as many.
+// The number of rows of a tensor: the product of all axes but the last, which may be 0.
 inline int64_t rows_of(Shape shape) {
   shape.back() = 1;
   return size_of(shape);
 }
 
-// Kernels refuse what they would read or write out of bounds, as the standard operators do.
+// Kernels refuse inputs that would make them read or write out of bounds, as the standard operators
+// do.
 inline void require(bool holds, const char* what) {
   if (!holds) throw std::invalid_argument(what);
 }
 
-// Refuses an input of which not all numbers are from `least` up and below `size`.
+// Refuses an input unless all its numbers are at least `least` and less than `size`.
 inline void require_within(const Context& context, size_t input, int64_t least, int64_t size,
                            const char* what) {
   const int64_t* numbers = context.input<int64_t>(input);
@@ -50,15 +51,15 @@ inline void require_within(const Context& context, size_t input, int64_t least, 
                                 std::to_string(size - 1) + ", and has " + std::to_string(*found));
 }
 
-// The single number of an input.
+// The number in an input that must have exactly one.
 template <typename T>
 T number_of(const Context& context, size_t input, const char* what) {
   require(size_of(context.shape(input)) == 1, what);
   return *context.input<T>(input);
 }
 
-// Calls `work` with parts of the rows from 0 to `rows`, on several threads where that is worth it:
-// `numbers` is what one row takes, in numbers that are read.
+// Calls `work` with ranges that make up the rows from 0 to `rows`, on several threads if that is
+// worth it. `numbers` is the time for one row, as the floats that could be read in it.
 template <typename Work>
 void share_out(const Context& context, int64_t rows, int64_t numbers, Work work) {
   constexpr int64_t kLeast = 1 << 16, kMost = 16;
@@ -71,7 +72,7 @@ void share_out(const Context& context, int64_t rows, int64_t numbers, Work work)
 }
 
 struct Operator {
-  OperatorTable table;  // first: ONNX Runtime gives us its address
+  OperatorTable table;  // must be first: ONNX Runtime gives us its address
   const char* name;
   std::vector<ElementType> inputs, outputs;
   void (*run)(const Attributes&, const Context&);
@@ -86,22 +87,23 @@ inline const Operator& of(const OperatorTable* table) {
   return *reinterpret_cast<const Operator*>(table);
 }
 
-// Calls `work`, and returns what it throws as a failure of an operator. Nothing that is thrown may
-// get as far as ONNX Runtime, whose interface is that of C.
+// Calls `work`, and returns an exception that it throws as a failure of the operator. No exception
+// may reach ONNX Runtime, because its interface is in C.
 template <typename Work>
 Status guarded(const Operator& self, Work work) {
   try {
     work();
     return Status{};
   } catch (const std::exception& error) {
-    std::array<char, 640> message;  // asks for no memory, of which there may be none
+    std::array<char, 640> message;  // not on the heap: memory may have run out
     std::snprintf(message.data(), message.size(), "%s: %s", self.name, error.what());
     return runtime->call(Runtime::kCreateStatus, kFailed,
                          static_cast<const char*>(message.data()));
   }
 }
 
-// Calls `work` with the context of a run. What is refused is said together with the inputs' shapes.
+// Calls `work` with the context of a run. If `work` refuses the inputs, the message has their
+// shapes.
 template <typename Work>
 Status guarded_run(const Operator& self, void* context, Work work) {
   return guarded(self, [&] {
@@ -117,7 +119,7 @@ Status guarded_run(const Operator& self, void* context, Work work) {
   });
 }
 
-// An input that is known before the first run.
+// An input that must be constant, so that it is known before the first run.
 inline const void* constant_input(const void* info, size_t input, const char* what) {
   int constant = 0;
   const void* found = nullptr;
@@ -127,7 +129,7 @@ inline const void* constant_input(const void* info, size_t input, const char* wh
   return found;
 }
 
-// So many products of 8 bits add up to what 32 hold, whatever they are.
+// The sum of this many products of 8 bits cannot overflow 32 bits: 65536 * 255 * 128 < 2^31.
 inline void require_few_inputs(int64_t inputs) {
   if (inputs > 1 << 16)
     throw std::invalid_argument("products of 8 bits must have at most 65536 inputs, got " +

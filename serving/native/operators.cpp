@@ -1,7 +1,7 @@
 // The operators of domain `macaron`, for ONNX Runtime's CPU provider.
 //
-// Each stands in the graphs as a local function of standard operators as well, which ONNX Runtime
-// runs where this library is not loaded: export/passes/groups.py.
+// In the graphs, each is also a local function of standard operators, which ONNX Runtime runs if
+// this library is not loaded (export/passes/fusing/groups.py).
 
 #include <algorithm>
 #include <array>
@@ -16,13 +16,14 @@
 namespace macaron {
 namespace {
 
-// Where a row of D floats goes: as it is, or rounded to 8 bits, by one scale or by the row's own.
+// The output for rows of D floats: the rows as they are, or rounded to 8 bits, all by one scale or
+// each by its own.
 class Rows {
  public:
   Rows(const Context& context, const Shape& shape)
       : dim_(shape.back()), floats_(context.output<float>(0, shape)) {}
 
-  // Output 0 is of 8 bits; `scale` is the input that has the scale and the next one its zero point.
+  // Output 0 has 8 bits. `scale` is the input with the scale; the next one has the zero point.
   Rows(const Context& context, const Shape& shape, size_t scale)
       : dim_(shape.back()), buffer_(dim_), bytes_(context.output<uint8_t>(0, shape)) {
     const char* what = "scale and zero point of a context or norm must be single numbers";
@@ -30,9 +31,9 @@ class Rows {
     zero_point_ = number_of<uint8_t>(context, scale + 1, what);
   }
 
-  // Output 0 is [M,D] of 8 bits and output 1 the scales [M,1]; inputs from `zero_points` on are the
-  // zero points [M], the least peak, and what a peak is times for its scale. Outputs have room for
-  // so many `times` M rows.
+  // Output 0 is [M,D] of 8 bits, and output 1 has the scales [M,1]. The inputs from `zero_points`
+  // on are the zero points [M], the smallest peak, and the factor from a peak to its scale. The
+  // outputs have `times` M rows.
   static Rows each(const Context& context, const Shape& shape, size_t zero_points,
                    int64_t times = 1) {
     const int64_t count = rows_of(shape);
@@ -52,14 +53,14 @@ class Rows {
     return rows;
   }
 
-  // Room for row `index`; `done` must follow.
+  // Memory for row `index`; `done` must be called when it is filled.
   float* begin(int64_t index) { return floats_ ? floats_ + index * dim_ : buffer_.data(); }
 
   void done(int64_t index) {
     if (!floats_) round(buffer_.data(), index);
   }
 
-  // Rounds what is row `index`, where rows are of 8 bits.
+  // Rounds a row to 8 bits, as row `index` of the output.
   void round(const float* row, int64_t index) {
     if (scales_) {
       scale_ = scales_[index] = std::max(peak(row, dim_), least_) * level_;
@@ -68,7 +69,8 @@ class Rows {
     quantize(row, dim_, scale_, zero_point_, bytes_ + index * dim_);
   }
 
-  // Rounds a row, and as row `count_` after it what that leaves, for which there is `room`.
+  // Rounds a row, and what that leaves of it: this becomes the row `count_` rows further on. `room`
+  // is memory for one row.
   void round_twice(const float* row, int64_t index, float* room) {
     round(row, index);
     const uint8_t* levels = bytes_ + index * dim_;
@@ -90,7 +92,7 @@ class Rows {
   uint8_t* bytes_ = nullptr;
 };
 
-// Which places a query sees: input `mask` is [B,1,Q,C], or smaller where it is the same for all
+// The places that each query sees. Input `mask` is [B,1,Q,C]; B or Q is 1 if it is the same for all
 // sentences or queries.
 class Mask {
  public:
@@ -118,7 +120,8 @@ class Mask {
   std::vector<int64_t> seen_;
 };
 
-// Memory of an output that is the input it continues, as a rule; else a copy of it.
+// The memory of an output that begins as an input. It is the input's own memory as a rule;
+// otherwise the input is copied.
 float* continued(const Context& context, size_t input, size_t output, const Shape& shape) {
   const float* given = context.input<float>(input);
   float* wanted = context.output<float>(output, shape);
@@ -126,8 +129,8 @@ float* continued(const Context& context, size_t input, size_t output, const Shap
   return wanted;
 }
 
-// The sizes of the heads in qkv [B,Q,P], whose P holds those of queries, of keys and of values, by
-// those in the caches.
+// The heads in qkv [B,Q,P], found from the heads in the caches: P has `asking` heads of queries,
+// then `kept` heads of keys and `kept` of values, each of `width` numbers.
 struct Heads {
   Heads(const Attributes& attributes, const Shape& qkv, const Shape& cache)
       : by_head(cache.size() == 4), kept(by_head ? cache[1] : attributes.heads) {
@@ -146,7 +149,8 @@ struct Heads {
 };
 
 // qkv [B,Q,P], keys and values [B,C,D] or by head [B,H,C,E], write_index [B], mask
-// -> context [B,Q,D], keys and values with the Q new ones from slot `write_index` on
+// -> context [B,Q, width of all heads of queries], keys and values with the Q new ones from slot
+// `write_index` on
 void tree_attention(const Attributes& attributes, const Context& context, const Shape& shape,
                     Rows& out) {
   const Shape cache = context.shape(1);
@@ -196,7 +200,7 @@ void tree_attention_op(const Attributes& attributes, const Context& context) {
   tree_attention(attributes, context, qkv, out);
 }
 
-// Two more inputs, scale and zero_point: the context is of 8 bits.
+// With two more inputs, scale and zero_point, the context has 8 bits.
 void tree_attention_quantize_op(const Attributes& attributes, const Context& context) {
   const Shape qkv = context.shape(0);
   Rows out(context, context_shape(attributes, context), 5);
@@ -233,7 +237,7 @@ void masked_attention_op(const Attributes& attributes, const Context& context) {
   masked_attention(attributes, context, shape, out);
 }
 
-// Two more inputs, scale and zero_point: the context is of 8 bits.
+// With two more inputs, scale and zero_point, the context has 8 bits.
 void masked_attention_quantize_op(const Attributes& attributes, const Context& context) {
   const Shape shape = context.shape(0);
   Rows out(context, shape, 4);
@@ -241,8 +245,8 @@ void masked_attention_quantize_op(const Attributes& attributes, const Context& c
 }
 
 // qkv [..,3D] of M ids, whose thirds are queries, keys and values; the places [B,S] of each text's
-// queries, keys and values, counted in D; the factor of queries; mask [B,1,S,S]; the place [1,M] of
-// each id in B * S -> context [1,M,D]
+// queries, keys and values in qkv, in units of D floats; the factor of the queries; mask [B,1,S,S];
+// the place [1,M] of each id in B * S -> context [1,M,D]
 void packed_attention(const Attributes& attributes, const Context& context, const Shape& shape,
                       Rows& out) {
   const int64_t dim = shape[2], count = shape[1], heads = attributes.heads;
@@ -293,25 +297,25 @@ void packed_attention_op(const Attributes& attributes, const Context& context) {
   packed_attention(attributes, context, shape, out);
 }
 
-// Two more inputs, scale and zero_point: the context is of 8 bits.
+// With two more inputs, scale and zero_point, the context has 8 bits.
 void packed_attention_quantize_op(const Attributes& attributes, const Context& context) {
   const Shape shape = packed_shape(context);
   Rows out(context, shape, 7);
   packed_attention(attributes, context, shape, out);
 }
 
-// Three more inputs, zero points, least peak and level: the context [M,D] is of 8 bits, with a scale
-// for each row.
+// With three more inputs, zero points, smallest peak and factor (`Rows::each`), the context [M,D]
+// has 8 bits, and each row its own scale.
 void packed_attention_quantize_rows_op(const Attributes& attributes, const Context& context) {
   const Shape shape = packed_shape(context);
   Rows out = Rows::each(context, shape, 7);
   packed_attention(attributes, context, shape, out);
 }
 
-// x [B,Q,D], cache [B,C,D], write_index [B], ancestors [B,Q,W] (slots, nearest first, then -1 where
-// there is none), kernel [B,Q,H,K], where B and Q may be 1 -> for each head of x the sum of taps
-// times x itself and its K - 1 nearest ancestors [B,Q,D], and the cache with x from slot
-// `write_index` on
+// x [B,Q,D], cache [B,C,D], write_index [B], ancestors [B,Q,W] (slots, nearest first, -1 after the
+// last), kernel [B,Q,H,K] with K taps, where B and Q may be 1
+// -> [B,Q,D], for each head the first tap times x plus the other taps times its K - 1 nearest
+// ancestors; the cache with x from slot `write_index` on
 void ancestor_convolution(const Context& context, const Shape& shape, Rows& out) {
   const Shape cache = context.shape(1), slots = context.shape(3), taps = context.shape(4);
   require(shape.size() == 3 && cache.size() == 3 && slots.size() == 3 && taps.size() == 4,
@@ -357,15 +361,15 @@ void ancestor_convolution_op(const Attributes&, const Context& context) {
   ancestor_convolution(context, shape, out);
 }
 
-// Two more inputs, scale and zero_point: the sums are of 8 bits.
+// With two more inputs, scale and zero_point, the sums have 8 bits.
 void ancestor_convolution_quantize_op(const Attributes&, const Context& context) {
   const Shape shape = context.shape(0);
   Rows out(context, shape, 5);
   ancestor_convolution(context, shape, out);
 }
 
-// visible [B,1,Q,C], positions [B,Q] and slot_positions [B,C] -> -inf, too, where a slot's position
-// is later than the query's, or `reach` or more before it
+// visible [B,1,Q,C], positions [B,Q] and slot_positions [B,C] -> visible, with -inf also where a
+// slot's position is later than the query's, or `reach` or more before it
 void reach_mask_op(const Attributes& attributes, const Context& context) {
   const Shape shape = context.shape(0);
   const int64_t rows = shape[0], queries = shape[2], capacity = shape[3];
@@ -380,18 +384,18 @@ void reach_mask_op(const Attributes& attributes, const Context& context) {
   for (int64_t row = 0; row < rows * queries; ++row)
     for (int64_t c = 0; c < capacity; ++c) {
       const int64_t position = positions[row], slot = slots[row / queries * capacity + c];
-      const uint64_t back = uint64_t(position) - uint64_t(slot);  // as any two positions have it
+      const uint64_t back = uint64_t(position) - uint64_t(slot);  // unsigned: cannot overflow
       const bool within = slot <= position && back < reach;
       out[row * capacity + c] = within ? visible[row * capacity + c] : -kInfinity;
     }
 }
 
-// One of two values of a sum, whose axes of 1 are repeated.
+// One of the two terms of a sum; its axes of 1 are broadcast.
 struct Addend {
   Addend(const Context& context, size_t input)
       : shape(context.shape(input)), numbers(context.input<float>(input)) {}
 
-  // Where its part of a row of the sum begins.
+  // The beginning of the numbers that belong to row `index` of the sum.
   const float* row(int64_t index, const Shape& sum) const {
     const float* found = numbers;
     int64_t step = shape.back();
@@ -408,7 +412,7 @@ struct Addend {
   const float* numbers;
 };
 
-// Inputs x and y, and weight and bias [D] of the norm of their sum [..,D].
+// The inputs x and y, and the weight and bias [D] of the layer norm of their sum [..,D].
 class Residual {
  public:
   explicit Residual(const Context& context)
@@ -428,7 +432,7 @@ class Residual {
   const Shape& shape() const { return shape_; }
   int64_t dim() const { return shape_.back(); }
 
-  // The sum of a row, and its norm.
+  // Computes a row of the sum, and its norm.
   void read(int64_t row, float epsilon, float* total, float* norm) const {
     const float* x = x_.row(row, shape_);
     const float* y = y_.row(row, shape_);
@@ -448,10 +452,10 @@ class Residual {
   const float *weight_, *bias_;
 };
 
-// Which of a sum and its norm others need as well.
+// Which one other operators need as floats: the sum or its norm.
 enum class Kept { kSum, kNorm };
 
-// The norms of sums x + y, rounded; what is kept goes to `kept`.
+// Rounds the norms of x + y to 8 bits; the sums or the norms go to `kept` as floats.
 template <Kept wanted>
 void round_norms(const Attributes& attributes, const Context& context, const Residual& residual,
                  const Rows& out, float* kept) {
@@ -469,7 +473,7 @@ void round_norms(const Attributes& attributes, const Context& context, const Res
   });
 }
 
-// x, y, weight, bias, scale, zero_point -> the norm of x + y in 8 bits, what is kept
+// x, y, weight, bias, scale, zero_point -> the norm of x + y in 8 bits, the sum or norm as floats
 template <Kept wanted>
 void norm_quantize_op(const Attributes& attributes, const Context& context) {
   const Residual residual(context);
@@ -478,8 +482,8 @@ void norm_quantize_op(const Attributes& attributes, const Context& context) {
   round_norms<wanted>(attributes, context, residual, out, kept);
 }
 
-// x, y, weight, bias, zero points, least peak, level -> the norm of x + y [M,D] in 8 bits, its
-// scales [M,1], what is kept
+// x, y, weight, bias, zero points, smallest peak, factor (`Rows::each`) -> the norm of x + y [M,D]
+// in 8 bits, its scales [M,1], the sum or norm as floats
 template <Kept wanted>
 void norm_quantize_rows_op(const Attributes& attributes, const Context& context) {
   const Residual residual(context);
@@ -500,7 +504,7 @@ void add_post_norm_op(const Attributes& attributes, const Context& context) {
   });
 }
 
-// A row of x, or Relu or Gelu of it.
+// A function of a row of x: the row itself, or its Relu or Gelu in `room`.
 using RowOf = const float* (*)(const float* x, int64_t dim, float* room);
 
 const float* same(const float* x, int64_t, float*) { return x; }
@@ -515,10 +519,10 @@ const float* gelu_of(const float* x, int64_t dim, float* room) {
   return room;
 }
 
-constexpr int64_t kGelu = 16;  // numbers that are read in the time that it takes
+constexpr int64_t kGelu = 16;  // the floats that could be read in the time of one Gelu
 
-// x [M,K], the zero point [M], the least peak, what a peak is times for its scale -> [M,K] in 8
-// bits, scales [M,1]; a number takes the time of reading so many as `work` is
+// x [M,K], zero points [M], smallest peak, factor (`Rows::each`) -> row_of(x) [M,K] in 8 bits,
+// scales [M,1]. `work` is the time for one number, as the floats that could be read in it.
 template <RowOf row_of, int64_t work>
 void quantize_rows_op(const Attributes&, const Context& context) {
   const Shape shape = context.shape(0);
@@ -533,8 +537,8 @@ void quantize_rows_op(const Attributes&, const Context& context) {
   });
 }
 
-// x [M,K], the zero point [M], the least peak, what a peak is times for its scale -> [2M,K] in 8
-// bits, scales [2M,1]: the rows, and behind them what their rounding leaves
+// x [M,K], zero points [M], smallest peak, factor (`Rows::each`) -> [2M,K] in 8 bits, scales
+// [2M,1]: the rows, and after them what their rounding leaves
 template <RowOf row_of>
 void quantize_rows_twice_op(const Attributes&, const Context& context) {
   const Shape shape = context.shape(0);
@@ -587,7 +591,7 @@ void gather_dequantize(ReadSeldom& reading, const Context& context) {
   }
 }
 
-// The table that it looks ids up in.
+// The kernel of a lookup, with its table.
 struct LookupKernel {
   const Operator& made_by;
   ReadSeldom table;
@@ -623,14 +627,14 @@ void sinusoids_op(const Attributes&, const Context& context) {
   float* out = context.output<float>(0, {shape[0], shape[1], 2 * half});
   for (int64_t i = 0; i < count; ++i) {
     float* row = out + i * 2 * half;
-    if (i && positions[i] == positions[i - 1])  // the beams of a sentence
+    if (i && positions[i] == positions[i - 1])  // equal for the beams of a sentence
       std::copy(row - 2 * half, row, row);
     else
       sinusoid(static_cast<float>(positions[i]) + offset, frequencies, half, row);
   }
 }
 
-// Queries a sentence: one for each of its beams, or one alone, the first beam's.
+// The number of queries of each sentence: one for each beam, or only that of the first beam.
 int64_t queries_of(int64_t logits, int64_t rows, int64_t beams) {
   const int64_t queries = rows ? logits / rows : 0;
   if (logits != queries * rows || beams < 1 || (rows && queries != beams && queries != 1))
@@ -731,8 +735,8 @@ void top_tokens_op(const Attributes&, const Context& context) {
                tokens + i * wanted, label_scores + i);
 }
 
-// Made when they are asked for: nothing may run when the library is loaded, which is for other
-// processors, too.
+// The operators are made at the first call. Nothing may run when the library is loaded, because the
+// code of a level may be for another processor.
 std::array<Operator, 32>& operators() {
   static std::array<Operator, 32> all{{
       {make_table(), "TreeAttention", {kFloat, kFloat, kFloat, kInt64, kFloat},
@@ -817,8 +821,8 @@ Status make_domain(const char* name, const std::vector<Operator*>& members, void
 }  // namespace
 }  // namespace macaron
 
-// What `SessionOptions.register_custom_ops_library` calls, but in a library of several levels
-// (levels.cpp).
+// The function that `SessionOptions.register_custom_ops_library` calls; in a library of several
+// levels, levels.cpp has that, and this is the entry of one level.
 #ifndef MACARON_ENTRY
 #include "beams.h"
 #define MACARON_ENTRY RegisterCustomOps
@@ -826,11 +830,11 @@ Status make_domain(const char* name, const std::vector<Operator*>& members, void
 extern "C" __attribute__((visibility("default"))) void* MACARON_ENTRY(
     void* options, const macaron::RuntimeBase* base) {
   using macaron::Runtime;
-  static std::mutex one_at_a_time;  // sessions may be made by several threads
+  static std::mutex one_at_a_time;  // several threads may make sessions
   const std::lock_guard<std::mutex> guard(one_at_a_time);
   static const Runtime runtime(base);
   macaron::runtime = &runtime;
-  static void* own = nullptr;  // one for all sessions
+  static void* own = nullptr;  // the domain, one for all sessions
   if (!own) {
     std::vector<macaron::Operator*> members;
     for (macaron::Operator& each : macaron::operators()) members.push_back(&each);
@@ -854,6 +858,6 @@ extern "C" __attribute__((visibility("default"))) void* MACARON_ENTRY(
     return runtime.call(Runtime::kAddCustomOpDomain, options, runtimes);
   }
 #endif
-  // ONNX Runtime's own products, then: exact ones.
+  // The session has ONNX Runtime's own products, which this makes exact.
   return runtime.call(Runtime::kAddSessionConfigEntry, options, "session.x64quantprecision", "1");
 }

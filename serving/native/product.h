@@ -1,18 +1,21 @@
-// Int8 matrix products, in place of ONNX Runtime's own: what those on tiles (tiles.h), on vectors
-// with VNNI (dots.h), on vectors without (pairs.h) and on those of ARM (neon.h) share.
+// What the int8 matrix products that replace ONNX Runtime's own have in common: those on tiles
+// (tiles.h), on vectors with VNNI (dots.h) and without it (pairs.h), and on ARM's vectors (neon.h).
 //
-// Integers are exact, and each output is scaled by itself: a row's result does not depend on the
-// others, but for one that is added to it because a row's numbers have 16 bits. Shape letters: M rows, K inputs, N outputs.
+// Integer sums are exact, and each output is scaled on its own, so a row's result does not depend
+// on other rows. The only exception is activations of 16 bits: such a row is two rows of 8 bits,
+// whose results are added (`Scales::height`).
+//
+// Shape letters: M rows, K inputs, N outputs.
 
 #pragma once
 
 #if defined(__linux__) && defined(__AVX2__)
 #if !defined(__AVX512F__)
 #define MACARON_PAIRS
-#if __has_include(<avxvnniintrin.h>)  // a compiler that knows VNNI on vectors of AVX
+#if __has_include(<avxvnniintrin.h>)  // a compiler that supports AVX-VNNI
 #define MACARON_DOTS
 #endif
-#elif __has_include(<amxint8intrin.h>)  // a compiler that knows tiles knows VNNI
+#elif __has_include(<amxint8intrin.h>)  // a compiler that supports AMX also supports VNNI
 #define MACARON_WIDE
 #define MACARON_DOTS
 #endif
@@ -40,14 +43,14 @@
 
 namespace macaron {
 
-constexpr int64_t kLine = 64;           // bytes of a line of the processor's cache
-constexpr int64_t kFour = 4;            // inputs that one instruction adds up
+constexpr int64_t kLine = 64;           // bytes of a cache line
+constexpr int64_t kFour = 4;            // inputs whose products one instruction adds up
 constexpr int64_t kPanel = 2 * kLanes;  // columns that are computed together
-constexpr int64_t kDepth = kLine;       // inputs are padded to a multiple: a tile's
+constexpr int64_t kDepth = kLine;       // inputs of a tile; weights are padded to a multiple of it
 
 inline int64_t pieces(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
 
-// Memory that begins with a line of the processor's cache.
+// Memory that begins at a cache line. Its content is lost when it grows.
 template <typename T>
 class Aligned {
  public:
@@ -73,7 +76,7 @@ class Aligned {
 };
 
 #ifdef MACARON_PAIRS
-// Whether the processor has VNNI for vectors of AVX.
+// Whether the processor has AVX-VNNI.
 inline bool has_avx_vnni() {
   constexpr unsigned kVnni = 1u << 4;
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -81,16 +84,17 @@ inline bool has_avx_vnni() {
 }
 #endif
 
-// How every four inputs of a panel stand: the four of each column side by side, or, for what
-// multiplies pairs, the first two of each column, then the other two.
+// The order of the weights of each four inputs in a panel. kFours: the four weights of each column
+// side by side. kPairs, for pairs.h: the first two of each column, then the other two of each.
 enum class PanelOrder { kFours, kPairs };
 
-// Weights [K,N] in panels of columns. What is missing to full panels is zero.
+// Weights [K,N] in panels of kPanel columns, padded with zeros.
 class PackedWeight {
  public:
   explicit PackedWeight(PanelOrder order) : order_(order) {}
 
-  // Of numbers [K,N]. Calls `read` with the end of what has been read, and whether that is all.
+  // Packs weights [K,N]. After each four inputs, `read` is called with the end of the numbers read
+  // so far, and whether these are all.
   template <typename Read>
   void pack(const int8_t* weight, int64_t inputs, int64_t outputs, Read read) {
     begin(inputs, outputs);
@@ -101,7 +105,7 @@ class PackedWeight {
     }
   }
 
-  // Of numbers [N,K], as a table of rows has them.
+  // Packs weights [N,K], such as the rows of a table. `read` is called after each kColumns columns.
   template <typename Read>
   void pack_table(const int8_t* table, int64_t inputs, int64_t outputs, Read read) {
     begin(inputs, outputs);
@@ -126,15 +130,15 @@ class PackedWeight {
   int64_t panels() const { return pieces(outputs_, kPanel); }
   const int8_t* panel(int64_t index) const { return bytes_.get() + index * panel_size(); }
 
-  // The sum of each column.
+  // The sum of each column's weights.
   const int32_t* sums() const { return sums_.get(); }
 
  private:
   int64_t panel_size() const { return depth() * kPanel; }
 
-  static constexpr int64_t kColumns = std::min(kLine / kFour, kPanel);  // of a line
+  static constexpr int64_t kColumns = std::min(kLine / kFour, kPanel);  // in a cache line
 
-  // Makes room for a weight of that size.
+  // Makes room for weights of this size.
   void begin(int64_t inputs, int64_t outputs) {
     inputs_ = inputs;
     outputs_ = outputs;
@@ -143,8 +147,8 @@ class PackedWeight {
     std::fill(sums, sums + panels() * kPanel, 0);
   }
 
-  // Four inputs of 16 columns, or of a whole panel: one line of it. Inputs are from `k` on, columns
-  // from `first` on, and one input's numbers stand `step` after the last one's.
+  // Packs the weights of four inputs from `k` on and kColumns columns from `first` on, and adds
+  // them to the columns' sums. `numbers` begins with them; inputs lie `step` numbers apart.
   void pack_four(const int8_t* numbers, int64_t step, int64_t k, int64_t first) {
     int8_t* to = bytes_.get() + first / kPanel * panel_size() + k * kPanel + first % kPanel * kFour;
     int32_t* sums = sums_.get() + first;
@@ -188,20 +192,21 @@ class PackedWeight {
   Aligned<int32_t> sums_;
 };
 
-// What makes numbers of a product of integers.
+// What turns the integer sums of a product into floats.
 struct Scales {
-  const float* rows;  // one, or one a row
+  const float* rows;  // one, or one for each row
   bool each_row;
-  const float* columns;  // one, or one a column
+  const float* columns;  // one, or one for each column
   bool each_column;
   const float* bias;  // [N], or null
   int zero_point;     // of the rows
-  int64_t height = std::numeric_limits<int64_t>::max();  // rows from here on are added to the first
+  // Row `height` + i is added to row i.
+  int64_t height = std::numeric_limits<int64_t>::max();
 
   float of_row(int64_t row) const { return rows[each_row ? row : 0]; }
 };
 
-// A panel's columns of out [M,N], and what is the same for all their rows.
+// The columns of a panel in out [M,N], with what is the same for all their rows.
 class PanelOutput {
  public:
   PanelOutput(const PackedWeight& weight, int64_t panel, const Scales& scales, float* out)
@@ -218,7 +223,9 @@ class PanelOutput {
     }
   }
 
-  // Writes a row: (sums + corrections) * factors + bias, or adds it to one that was written before.
+  // Writes a row: (sums + corrections) * scales + bias. From row `Scales::height` on, there is no
+  // bias, and the row is added to one that was written before. `first` and `second` are the sums of
+  // the two halves of the panel's columns.
   inline __attribute__((always_inline)) void write(int64_t row, Ints first, Ints second) const {
     const float own = scales_.of_row(row);
     Floats x = scaled(first, own, 0), y = scaled(second, own, 1);
@@ -243,7 +250,7 @@ class PanelOutput {
   }
 
  private:
-  // Zero beyond the last.
+  // Loads `count` numbers; the remaining lanes are zero.
   static Floats load_some(const float* from, int64_t count) {
     if (count >= kLanes) return load(from);
     alignas(kLine) float some[kLanes] = {};
@@ -263,15 +270,16 @@ class PanelOutput {
   int64_t width_;
 };
 
-// Multiplies some rows, each `step` numbers after the other, with a panel; the first is row `row` of
-// all.
+// Multiplies some rows by a panel. The rows lie `step` numbers apart, and the first one is row
+// `row` of the output. `steps` is the number of groups of inputs that one instruction adds up.
 template <typename Number>
 using MultiplySome = void (*)(const Number* rows, int64_t step, const int8_t* panel, int64_t steps,
                               int64_t row, const PanelOutput& out);
 
-// The columns of some panels of out [M,N]: `count` rows, each `step` numbers after the other, in
-// groups of so many as there are functions, which are for one row and more. `near` bytes of weights
-// stay in a cache for all rows; `steps` are those along the inputs.
+// Computes the columns of the panels in [first_panel, last_panel) of out [M,N] for `count` rows,
+// which lie `step` numbers apart. Function `multiply[i]` is for i + 1 rows. Panels are grouped so
+// that the weights of a group (`near` bytes) stay in a cache while all rows use them. `steps` is as
+// in `MultiplySome`.
 template <typename Number, size_t together>
 void multiply_panels(const MultiplySome<Number> (&multiply)[together], const Number* rows,
                      int64_t count, int64_t step, const PackedWeight& weight, int64_t steps,

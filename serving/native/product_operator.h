@@ -1,4 +1,4 @@
-// The operator of int8 matrix products, under the name of ONNX Runtime's own.
+// The operators of int8 matrix products: one with the name of ONNX Runtime's own, and others.
 
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace macaron {
 
-constexpr size_t kWeight = 1;  // the input that has it
+constexpr size_t kWeight = 1;  // the input with the weight
 
 #ifdef MACARON_NEON
 
@@ -55,7 +55,7 @@ using OtherRows = PairRows;
 #endif
 #endif
 
-// The processor's unit for them.
+// The processor's best unit for int8 products.
 inline Unit product_unit() {
   static const Unit unit = best_unit();
   return unit;
@@ -73,7 +73,7 @@ inline PanelOrder panel_order() {
   return product_unit() == Unit::kPairs ? PanelOrder::kPairs : PanelOrder::kFours;
 }
 
-// Rows [M,K] of 8 bits as that unit reads them; `room` is memory for that.
+// Rows [M,K] of 8 bits in the layout that the unit reads. `room` is memory for a copy.
 class ReadyRows {
  public:
   ReadyRows(const uint8_t* rows, int64_t count, int64_t inputs, Aligned<uint8_t>& room) {
@@ -86,7 +86,7 @@ class ReadyRows {
     others_.emplace(rows, count, inputs, room);
   }
 
-  // The columns of some panels of out [M,N].
+  // Computes the columns of the panels in [first_panel, last_panel) of out [M,N].
   void multiply(const PackedWeight& weight, const Scales& scales, int64_t first_panel,
                 int64_t last_panel, float* out) const {
 #ifdef MACARON_DOTS
@@ -107,14 +107,15 @@ class ReadyRows {
 
 #endif
 
-// Its weight, laid out.
+// The kernel of a product, with its packed weight.
 struct ProductKernel {
   const Operator& made_by;
   PackedWeight weight;
 };
 
-// Checks rows [..,K] of 8 bits, their scales, those of the weight [K,N], the zero point of the rows
-// and as input `added` a bias [N], which may be missing.
+// The scales, zero point and bias of a product. Checks the shapes: rows [..,K] of 8 bits, their
+// scales, those of the weight [K,N], the zero point of the rows (0 if missing) and, as input
+// `added`, a bias [N], which may be missing.
 inline Scales read_scales(const PackedWeight& weight, const Context& context, size_t added) {
   const Shape shape = context.shape(0);
   const int64_t count = rows_of(shape);
@@ -131,11 +132,11 @@ inline Scales read_scales(const PackedWeight& weight, const Context& context, si
           context.input<float>(added), zero_point};
 }
 
-// Calls `work` with the first and the last of some panels, by several threads where `rows` are
-// enough for that.
+// Calls `work` with ranges [first, last) that make up all panels, on several threads if there is
+// enough work for them.
 template <typename Work>
 void share_panels(const PackedWeight& weight, const Context& context, int64_t rows, Work work) {
-  // Parts that are worth a thread's while.
+  // Less than kLeast weights, each counted once for every kTogether rows, is not worth a thread.
   constexpr int64_t kLeast = 200000, kTogether = 16;
   const int64_t size = weight.inputs() * weight.outputs() * pieces(rows, kTogether);
   const int64_t parts =
@@ -149,8 +150,8 @@ void share_panels(const PackedWeight& weight, const Context& context, int64_t ro
     context.in_parallel(parts, part);
 }
 
-// rows [..,K] of 8 bits, weight [K,N], their scales, zero point of the rows, and as input `added` the
-// bias [N], which may be missing -> [..,N]
+// rows [..,K] of 8 bits, weight [K,N], scales of both, zero point of the rows and, as input
+// `added`, the bias [N], which may be missing -> [..,N]
 inline void run_product(const ProductKernel& kernel, const Context& context, size_t added) {
   static thread_local Aligned<uint8_t> room;
   const PackedWeight& weight = kernel.weight;
@@ -165,8 +166,8 @@ inline void run_product(const ProductKernel& kernel, const Context& context, siz
   });
 }
 
-// The same of rows [2M,K], whose second half is what the rounding of the first one left: the sum of
-// both products, and of the bias -> [M,N]
+// The same for rows [2M,K], the second half of which is what the rounding of the first half left:
+// -> [M,N], the sum of both products and the bias
 inline void run_wide_product(const ProductKernel& kernel, const Context& context,
                              size_t added) {
   static thread_local Aligned<uint8_t> room;
@@ -183,10 +184,10 @@ inline void run_wide_product(const ProductKernel& kernel, const Context& context
   });
 }
 
-// How numbers of a weight stand: [K,N], or [N,K] as those of a table that ids are looked up in.
+// The order of a weight's numbers: [K,N], or [N,K] like a table in which ids are looked up.
 enum class WeightOrder { kColumns, kTable };
 
-// Of operators whose second input is a weight that is laid out beforehand.
+// The description of operators whose second input is a weight that is packed before the first run.
 template <WeightOrder order>
 OperatorTable weight_table() {
   OperatorTable table = make_table();
@@ -220,13 +221,13 @@ Status compute_product(void* kernel, void* context) {
   return guarded_run(made.made_by, context, [&](const Context& given) { run(made, given); });
 }
 
-// Inputs as ONNX Runtime's own operator has them: the weights' zero point comes before the bias.
+// Has the inputs of ONNX Runtime's own operator: the weights' zero point comes before the bias.
 inline void product_op(const ProductKernel& kernel, const Context& context) {
   require(!context.has(5), "weights must have no zero point");
   run_product(kernel, context, 6);
 }
 
-// A product and the bias that is added to it.
+// A product of ours: the bias, if there is one, is input 5.
 inline void biased_product_op(const ProductKernel& kernel, const Context& context) {
   run_product(kernel, context, 5);
 }
@@ -250,15 +251,15 @@ OperatorTable own_table() {
   return table;
 }
 
-// In the place of ONNX Runtime's own.
+// The operator that replaces ONNX Runtime's own.
 inline Operator& product() {
   static Operator made{product_table(), "MatMulIntegerToFloat",
                        {kUint8, kInt8, kFloat, kFloat, kUint8, kInt8, kFloat}, {kFloat}, nullptr};
   return made;
 }
 
-// Ours: with a bias, of activations of 16 bits, and with the table of a model whose input and output
-// pieces have the same vectors.
+// Products that ONNX Runtime does not have: with a bias (Biased), of activations of 16 bits (Wide),
+// and with the table of a model whose input and output pieces have the same vectors (Tied).
 inline std::array<Operator, 7>& own_products() {
   constexpr WeightOrder kTable = WeightOrder::kTable;
   const std::vector<ElementType> plain{kUint8, kInt8, kFloat, kFloat, kUint8};

@@ -1,8 +1,9 @@
-// As much of ONNX Runtime's C interface as custom operators need.
+// The part of ONNX Runtime's C interface that custom operators need.
 //
 // The interface is a table of functions to which later versions only append
-// (https://onnxruntime.ai/docs/reference/compatibility.html), so that the places below hold for all
-// of them. Declaring the few that are used spares users the headers, which no package brings.
+// (https://onnxruntime.ai/docs/reference/compatibility.html), so the places below are valid in all
+// of them. The few functions in use are declared here so that users do not need ONNX Runtime's
+// headers, which its wheels do not contain.
 
 #pragma once
 
@@ -18,7 +19,7 @@
 
 namespace macaron {
 
-constexpr uint32_t kVersion = 24;  // of the interface; ONNX Runtime 1.24
+constexpr uint32_t kVersion = 24;  // of the interface, from ONNX Runtime 1.24
 
 struct RuntimeBase {
   void* const* (*table)(uint32_t version);
@@ -30,7 +31,7 @@ enum ElementType { kFloat = 1, kUint8 = 2, kInt8 = 3, kInt32 = 6, kInt64 = 7 };
 using Status = void*;  // null is success
 constexpr int kFailed = 1;
 
-// An operator's description, in the interface's own layout.
+// The description of an operator, in the layout of the interface (OrtCustomOp).
 struct OperatorTable {
   uint32_t version;
   void* (*create)(const OperatorTable*, const void* api, const void* info);
@@ -69,14 +70,14 @@ class Runtime {
     return reinterpret_cast<Status (*)(Arguments...)>(table_[place])(arguments...);
   }
 
-  // Leaves `value` as it is where a node has no such attribute.
+  // Reads an attribute of a node; `value` stays as it is if the node does not have it.
   template <typename T>
   void attribute(int place, const void* info, const char* name, T* value) const {
     T found;
     if (!ignore(call(place, info, name, &found))) *value = found;
   }
 
-  // Whether a call failed, of which nobody else is to hear.
+  // Whether a call failed. Releases the status, so the failure is reported nowhere else.
   bool ignore(Status status) const {
     if (status) reinterpret_cast<void (*)(Status)>(table_[kReleaseStatus])(status);
     return status;
@@ -105,7 +106,8 @@ class Runtime {
   void* const* table_;
 };
 
-// The axes of a tensor, kept here: asking for memory would cost as much as a small operator.
+// The axes of a tensor, at most 6. They are not on the heap, because an allocation would take as
+// long as a small operator.
 class Shape {
  public:
   Shape(std::initializer_list<int64_t> axes) : Shape(axes.begin(), axes.size()) {}
@@ -158,15 +160,15 @@ inline Shape shape_of(const Runtime& runtime, const void* value) {
                    [](const int64_t* axes, size_t count) { return Shape(axes, count); });
 }
 
-// What a kernel gets and gives in one run.
+// The inputs and outputs of one run of a kernel.
 class Context {
  public:
   Context(const Runtime& runtime, void* context) : runtime_(runtime), context_(context) {}
 
-  // Whether an optional one is not missing.
+  // Whether an optional input is there.
   bool has(size_t index) const { return value(index); }
 
-  // Null where an optional one is missing, or one has no numbers.
+  // The numbers of an input; null if an optional input is missing or if an input is empty.
   template <typename T>
   const T* input(size_t index) const {
     const void* found = value(index);
@@ -175,7 +177,7 @@ class Context {
 
   Shape shape(size_t index) const { return shape_of(runtime_, value(index)); }
 
-  // The axes in words, of any number.
+  // The axes of an input as text, also if there are more than `Shape` can hold.
   std::string axes(size_t index) const {
     const void* found = value(index);
     if (!found) return "none";
@@ -196,8 +198,8 @@ class Context {
     return data_of<T>(runtime_, found);
   }
 
-  // Calls `work` with the numbers from 0 to `count`, on the session's threads. What it throws may
-  // not leave a thread that is not ours: the first one is thrown here.
+  // Calls `work` with each number from 0 to `count` - 1, on the session's threads. An exception may
+  // not leave a thread that is not ours, so the first one is caught there and thrown again here.
   template <typename Work>
   void in_parallel(size_t count, Work work) const {
     struct Shared {

@@ -1,8 +1,8 @@
-// Logits of the pieces in each sentence's list: products with rows of the output matrix [V,D] as it
-// stands, which no two sentences need have in common.
+// The logits of the pieces in each sentence's list: products with rows of the output matrix [V,D].
+// The rows are read where they are, because each sentence has a list of its own.
 //
-// Shape letters: B sentences, Q queries, D inputs, V pieces, L those of the longest list; -1 fills
-// up shorter ones.
+// Shape letters: B sentences, Q queries, D inputs, V pieces, L pieces of the longest list; shorter
+// lists are filled up with -1.
 
 #pragma once
 
@@ -29,8 +29,8 @@ inline int32_t dot(const uint8_t* a, const int8_t* b, int64_t count) {
   return total;
 }
 
-// Refuses what the kernels would read or write out of bounds: rows [B,Q,D], a table [V,D] and columns
-// [B,L] of it.
+// Refuses inputs that would make the kernels read or write out of bounds: rows [B,Q,D], a table
+// [V,D], and columns [B,L], which are rows of the table.
 inline void check_lists(const Context& context, size_t table, size_t columns) {
   const Shape rows = context.shape(0), all = context.shape(table), lists = context.shape(columns);
   if (rows.size() != 3 || all.size() != 2 || lists.size() != 2 || rows[0] != lists[0] ||
@@ -39,7 +39,8 @@ inline void check_lists(const Context& context, size_t table, size_t columns) {
   require_within(context, columns, -1, all[0], "columns must be rows of the table, or -1");
 }
 
-// Calls `work` with each sentence's number, its pieces and how many there are.
+// Calls `work` with each sentence's number, its pieces and their number, on several threads if that
+// is worth it. `work_a_piece` is the time for one piece, as a number of float multiplications.
 template <typename Work>
 void for_each_list(const Context& context, size_t columns, int64_t work_a_piece, Work work) {
   const Shape shape = context.shape(columns);
@@ -49,14 +50,14 @@ void for_each_list(const Context& context, size_t columns, int64_t work_a_piece,
     const int64_t* own = pieces + row * most;
     work(static_cast<int64_t>(row), own, std::find(own, own + most, -1) - own);
   };
-  constexpr int64_t kLeast = 1 << 18;  // that is worth a thread's while
+  constexpr int64_t kLeast = 1 << 18;  // multiplications that are worth a thread
   if (rows > 1 && rows * most * work_a_piece > 2 * kLeast)
     context.in_parallel(rows, part);
   else
     for (int64_t row = 0; row < rows; ++row) part(row);
 }
 
-// A bias for each row of the table, or none.
+// The bias [V] of the rows of the table; null if there is none.
 template <bool biased>
 const float* listed_bias(const Context& context, size_t input, size_t table) {
   if (!biased) return nullptr;
@@ -65,7 +66,7 @@ const float* listed_bias(const Context& context, size_t input, size_t table) {
   return context.input<float>(input);
 }
 
-// x [B,Q,D], table [V,D], columns [B,L], where it is biased bias [V] -> logits [B,Q,L]
+// x [B,Q,D], table [V,D], columns [B,L], bias [V] if `biased` -> logits [B,Q,L], 0 beyond a list
 template <bool biased>
 void shortlist_logits_op(const Attributes&, const Context& context) {
   check_lists(context, 1, 2);
@@ -90,9 +91,10 @@ void shortlist_logits_op(const Attributes&, const Context& context) {
 #if defined(MACARON_PAIRS) || defined(MACARON_WIDE)
 
 constexpr int64_t kColumnsTogether = 4;
-constexpr int64_t kSoon = 8;  // columns, after which one is asked of the memory
+constexpr int64_t kSoon = 8;  // columns ahead at which one is prefetched
 
-// Sums of the products of some rows, each `step` bytes after the other, with four columns.
+// Multiplies some rows, which lie `step` bytes apart, by four columns; the sums of consecutive rows
+// are stored `sums_step` numbers apart.
 using MultiplyColumns = void (*)(const uint8_t* rows, int64_t step, const int8_t* const* columns,
                                  int64_t inputs, int32_t* sums, int64_t sums_step);
 
@@ -167,7 +169,7 @@ void multiply_some_columns(const uint8_t* rows, int64_t step, const int8_t* cons
   multiply_columns(std::make_index_sequence<count>(), rows, step, columns, inputs, sums, sums_step);
 }
 
-// A function for each number of rows, from one up, that are multiplied together.
+// Function i multiplies i + 1 rows at a time.
 #ifdef MACARON_WIDE
 constexpr std::array<MultiplyColumns, 5> kMultiplyColumns = {
     multiply_some_columns<1>, multiply_some_columns<2>, multiply_some_columns<3>,
@@ -181,7 +183,8 @@ constexpr std::array<MultiplyColumns, 3> kMultiplyColumns = {
 inline bool columns_work() { return true; }
 #endif
 
-// Sums [Q, count rounded up to four] of the products of rows [Q,D] with those of a table [V,D].
+// Multiplies rows [Q,D] by the rows `own` of a table [V,D] -> sums [Q, count rounded up to a
+// multiple of four]
 inline void multiply_list(const uint8_t* rows, int64_t queries, int64_t inputs, const int8_t* table,
                           const int64_t* own, int64_t count, int32_t* sums) {
   constexpr int64_t kTogether = kMultiplyColumns.size();
@@ -201,16 +204,16 @@ inline void multiply_list(const uint8_t* rows, int64_t queries, int64_t inputs, 
 
 #endif
 
-constexpr size_t kTable = 2;  // the input of the integer kernel that has it
+constexpr size_t kTable = 2;  // the input of the integer kernel with the table
 
-// The sum of each row of the table.
+// The kernel of logits from int8, with the sum of each row of the table.
 struct ShortlistKernel {
   const Operator& made_by;
   std::vector<int32_t> sums;
 };
 
 // rows [B,Q,D] of 8 bits, their scales (one, or [B,Q,1]), table [V,D], its scales [V], the rows'
-// zero point, columns [B,L], where it is biased bias [V] -> logits [B,Q,L]
+// zero point, columns [B,L], bias [V] if `biased` -> logits [B,Q,L], 0 beyond a list
 template <bool biased>
 void run_integer_logits(const ShortlistKernel& kernel, const Context& context) {
   constexpr size_t kColumns = 5;

@@ -1,4 +1,4 @@
-// Int8 products on AMX, the tile unit of Intel's processors since Sapphire Rapids.
+// Int8 products on AMX, the tile unit of Intel's servers since Sapphire Rapids.
 
 #pragma once
 
@@ -14,10 +14,10 @@
 namespace macaron {
 
 constexpr int64_t kTileRows = 16, kTileSize = kTileRows * kLine;
-constexpr int64_t kSums = kTileRows * kTileRows;  // that a tile holds
-constexpr int64_t kChunk = 4;                     // blocks of rows that stay in the nearest cache
+constexpr int64_t kSums = kTileRows * kTileRows;  // accumulators of a tile
+constexpr int64_t kChunk = 4;                     // blocks of rows that fit the first-level cache
 
-// Whether the processor has it, and the system lets this process use it (Linux,
+// Whether the processor has AMX, and the system lets this process use it (Linux,
 // Documentation/arch/x86/xstate.rst).
 inline bool tiles_work() {
   constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;
@@ -28,8 +28,8 @@ inline bool tiles_work() {
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-// Rows [M,K] of 8 bits as tiles: of each block of 16 rows, for every 64 inputs, one tile. What is
-// missing to full tiles is zero.
+// Rows [M,K] of 8 bits as tiles of 16 rows by 64 inputs, block of rows by block of rows. The last
+// tiles are padded with zeros.
 class TileRows {
  public:
   TileRows(const uint8_t* rows, int64_t count, int64_t inputs, Aligned<uint8_t>& room)
@@ -48,12 +48,12 @@ class TileRows {
 
   int64_t blocks() const { return pieces(count_, kTileRows); }
 
-  // How many rows of a block there are.
+  // The number of rows of a block, without padding.
   int64_t height(int64_t block) const { return std::min(kTileRows, count_ - block * kTileRows); }
 
   const uint8_t* block(int64_t index) const { return tiles_ + index * steps_ * kTileSize; }
 
-  // The columns of some panels of out [M,N].
+  // Computes the columns of the panels in [first_panel, last_panel) of out [M,N].
   void multiply(const PackedWeight& weight, const Scales& scales, int64_t first_panel,
                 int64_t last_panel, float* out) const;
 
@@ -64,7 +64,7 @@ class TileRows {
 
 #define MACARON_TILES __attribute__((target("amx-tile,amx-int8")))
 
-// Sets up all tiles with 16 rows of 64 bytes.
+// Configures all tiles as 16 rows of 64 bytes.
 MACARON_TILES inline void begin_tiles() {
   struct alignas(kLine) {
     uint8_t palette = 1, first_row = 0, reserved[14] = {};
@@ -75,14 +75,15 @@ MACARON_TILES inline void begin_tiles() {
     layout.bytes[tile] = kLine;
     layout.rows[tile] = kTileRows;
   }
-  // Compilers may not know that the next instructions read memory.
+  // Compilers may not know that the next instruction reads memory.
   __asm__ volatile("" : : "r"(&layout) : "memory");
   _tile_loadconfig(&layout);
 }
 
 MACARON_TILES inline void end_tiles() { _tile_release(); }
 
-// A block of rows, and a second one where there is one, times a panel: two tiles of sums each.
+// Multiplies a block of rows, and a second one unless it is null, by a panel. Each block gives two
+// tiles of sums, one for each half of the panel's columns.
 MACARON_TILES inline void multiply_tiles(const uint8_t* first, const uint8_t* second,
                                          const int8_t* panel, int64_t steps, int32_t* sums) {
   _tile_zero(0);
@@ -90,7 +91,7 @@ MACARON_TILES inline void multiply_tiles(const uint8_t* first, const uint8_t* se
   _tile_zero(2);
   _tile_zero(3);
   for (int64_t step = 0; step < steps; ++step) {
-    const int8_t* columns = panel + step * 2 * kTileSize;  // lines of the two halves by turns
+    const int8_t* columns = panel + step * 2 * kTileSize;  // its lines alternate between the halves
     _tile_loadd(4, first + step * kTileSize, kLine);
     _tile_loadd(6, columns, 2 * kLine);
     _tile_dpbusd(0, 4, 6);
