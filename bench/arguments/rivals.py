@@ -106,7 +106,7 @@ def add_server_rivals(verbs: Verbs) -> None:
         type=Path,
         required=True,
         metavar="RUN",
-        help="a run of the bundle's weights; `python -m export checkpoint` makes one",
+        help="a run of the bundle's weights; `macaron export checkpoint` makes one",
     )
     parser.add_argument(
         "--texts", type=Path, required=True, metavar="FILE", help="one sentence per line"

@@ -108,6 +108,8 @@ class _Sender:
             raise
         if connection.usable:
             self._idle.append(connection)
+        else:
+            connection.close()
         return status
 
     async def _opened(self) -> _Connection:

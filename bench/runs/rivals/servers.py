@@ -154,7 +154,7 @@ def _trained(plan: ServerRivalsPlan) -> Trained:
     if manifest.task != "translate" or pair not in manifest.languages.trained:
         raise BenchError(
             f"--bundle must translate from {pair[0]} to {pair[1]} as the run {plan.run} does, "
-            f"{plan.bundle} does not; give the run that `python -m export checkpoint` makes of it"
+            f"{plan.bundle} does not; give the run that `macaron export checkpoint` makes of it"
         )
     return trained
 

@@ -4,6 +4,7 @@ them. A sentence that occurs in several units is decoded once."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -12,6 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from serving.documents.raw.writing import write_whole
@@ -129,8 +131,7 @@ class DocumentTranslation:
             done=0,
         )
         known = await asyncio.to_thread(self._known, record, distinct)
-        path = self._shelf.sentences(record)
-        sentences = await asyncio.to_thread(DocumentSentences, path, record.id)
+        sentences = await _opened(self._shelf.sentences(record), record.id)
         common = _Common(record, sentences, links)
         try:
             record = await self._translate_rest(common, distinct, known)
@@ -352,6 +353,18 @@ class DocumentTranslation:
         self._shelf.progress(record).unlink(missing_ok=True)
         self._shelf.sentences(record).unlink(missing_ok=True)
         return written.warnings
+
+
+async def _opened(path: Path, document: str) -> DocumentSentences:
+    """The sentences of a document, from its file. If the task is cancelled while the file is
+    opened, it is closed again."""
+    opening = asyncio.ensure_future(asyncio.to_thread(DocumentSentences, path, document))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        with contextlib.suppress(OSError):
+            (await opening).close()
+        raise
 
 
 def _groups(units: Sequence[Unit], known: dict[int, Translated]) -> Iterator[_Group]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import statistics
 import threading
@@ -78,3 +79,17 @@ def test_percentiles_are_nearest_ranks() -> None:
     assert half_lost.percentile(50) == 2.0
     assert half_lost.percentile(95) == float("inf")
     assert half_lost.goodput(1.5) == 0.1
+
+
+def test_connections_that_the_server_ends_are_closed() -> None:
+    class Ends(Handler):
+        protocol_version = "HTTP/1.0"
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Ends) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/"
+        load = full_load(url, [{"q": "good"}], clients=3, seconds=0.3)
+        server.shutdown()
+    assert load.failed == 0
+    assert len(load.latencies_ms) > 3
+    gc.collect()  # what is not closed is a ResourceWarning, which is an error here

@@ -825,6 +825,38 @@ def test_a_unit_on_which_the_model_fails_ends_no_document(shelf: Shelf, jobs: Fa
     assert asked == [["Guten Morgen", "Ein Haus"], ["Guten Morgen"], ["Ein Haus"]]
 
 
+def test_a_file_that_is_opened_while_the_server_ends_is_closed(
+    shelf: Shelf, jobs: FakeJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    closed: list[bool] = []
+
+    class SlowSentences:
+        def __init__(self, *_: object) -> None:
+            begun.set()
+            may_end.wait(20)
+
+        def close(self) -> None:
+            closed.append(True)
+
+    translation = DocumentTranslation(
+        shelf, cast(Jobs, jobs), cast(Catalogue, FakeCatalogue()), ONE_THREAD
+    )
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(translation.run(put(shelf, TEXT)))
+        await asyncio.to_thread(begun.wait, 20)
+        task.cancel()
+        await asyncio.sleep(0.05)
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    monkeypatch.setattr(translating, "DocumentSentences", SlowSentences)
+    asyncio.run(cancelled())
+    assert closed == [True]
+
+
 def test_what_an_earlier_server_has_left_is_finished_and_what_is_old_goes(tmp_path: Path) -> None:
     folder = tmp_path / "documents"
     shelf = Shelf(folder)
