@@ -85,6 +85,10 @@ def test_connections_that_the_server_ends_are_closed() -> None:
     class Ends(Handler):
         protocol_version = "HTTP/1.0"
 
+        def do_POST(self) -> None:
+            super().do_POST()
+            time.sleep(0.5)  # the connection is open longer than the clients
+
     with ThreadingHTTPServer(("127.0.0.1", 0), Ends) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/"
