@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-DAY_S = 86_400
+_DAY_S = 86_400
 
 
 def today(seconds: float = 120.0) -> str:
@@ -13,7 +13,7 @@ def today(seconds: float = 120.0) -> str:
     A server counts usage by days. A test that begins just before midnight would ask for the usage
     of a day that has ended, so it waits for the next one.
     """
-    left = DAY_S - time.time() % DAY_S
+    left = _DAY_S - time.time() % _DAY_S
     if left < seconds:
         time.sleep(left + 0.1)
     return time.strftime("%Y-%m-%d", time.gmtime())
