@@ -20,6 +20,7 @@ from export.graphs.writing import choose_activations
 from export.texts.texts import Texts
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Activations, Manifest, Quality
+from serving.runtime.kernels import compiled_meanwhile
 from training.models import Network
 
 logger = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ def write_bundle(
     check_free(out, force=force)
     progress.begin("reading")
     subject = prepare(form)
-    with new_folder(out) as folder:
+    with compiled_meanwhile(), new_folder(out) as folder:
         try:
             made = _write(subject, folder, out.name, form, half_head=True)
         except ParityError as error:

@@ -19,8 +19,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from filelock import FileLock
 
 from serving.errors import SettingsError
 from serving.folders import cache_folder
@@ -83,6 +86,23 @@ def native_library() -> Path | None:
         return None
 
 
+@contextlib.contextmanager
+def compiled_meanwhile() -> Iterator[None]:
+    """Compile the operators while the block runs, for a task of several seconds at whose end graphs
+    are loaded. A library that is there already costs nothing."""
+
+    def compile_them() -> None:
+        with contextlib.suppress(SettingsError):  # the first graph that is loaded raises it
+            native_library()
+
+    thread = threading.Thread(target=compile_them, name="kernels")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
 def find_compiler(environment: Mapping[str, str]) -> str | None:
     """CXX, or a C++ compiler on the PATH."""
     names = (environment["CXX"],) if environment.get("CXX") else _COMPILERS
@@ -91,15 +111,21 @@ def find_compiler(environment: Mapping[str, str]) -> str | None:
 
 def build_library(compiler: str, folder: Path, processor: str) -> Path:
     """Compile the operators into a folder, unless it has a library for this processor, as described
-    by `processor_features`.
+    by `processor_features`. Of several processes that need it at the same time one compiles, and the
+    others wait.
 
     Raises OSError and subprocess.SubprocessError.
     """
     known = _digest(SOURCES, compiler, "native", platform.machine(), processor)
     library = folder / f"kernels-{known}.so"
-    if not library.is_file():
-        with _place_for(library) as made:
-            _run(compiler, *_FLAGS, *_ARITHMETIC, "-shared", "-march=native", _OPERATORS, to=made)
+    if library.is_file():
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / "kernels.lock"):
+        if not library.is_file():
+            with _place_for(library) as made:
+                flags = (*_FLAGS, *_ARITHMETIC, "-shared", "-march=native")
+                _run(compiler, *flags, _OPERATORS, to=made)
     return library
 
 
@@ -165,10 +191,7 @@ def _digest(sources: Path, *parts: str) -> str:
 @contextlib.contextmanager
 def _place_for(library: Path) -> Iterator[Path]:
     """Yield a file to write the library to, in a temporary folder of its own; it is moved to its
-    place afterwards.
-
-    Several processes may do so at the same time: all make the same file, and the last one stays.
-    """
+    place afterwards, so that no process ever loads half of it."""
     library.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=library.parent) as place:
         made = Path(place) / library.name

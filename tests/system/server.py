@@ -101,7 +101,12 @@ def running(
 
 @contextmanager
 def started(
-    command: list[str], port: int, where: Path, env: dict[str, str], log: Path
+    command: list[str],
+    port: int,
+    where: Path,
+    env: dict[str, str],
+    log: Path,
+    within_s: float = 120,
 ) -> Iterator[Server]:
     """The same for any command that serves on this port, with its output in a file."""
     with log.open("wb") as output:
@@ -115,7 +120,7 @@ def started(
         )
     server = Server(process, port)
     try:
-        end = time.monotonic() + 120
+        end = time.monotonic() + within_s
         while not is_ready(server):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < end, log.read_text()

@@ -6,6 +6,8 @@ import _ctypes
 import logging
 import os
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -35,7 +37,7 @@ def test_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     made = library.stat()
     assert kernels.native_library() == library
     assert library.stat().st_mtime_ns == made.st_mtime_ns
-    assert list(library.parent.iterdir()) == [library]
+    assert {file.name for file in library.parent.iterdir()} == {library.name, "kernels.lock"}
 
 
 def test_switched_off(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -73,7 +75,7 @@ def test_a_compiler_that_fails(
         assert kernels.native_library() is None
     assert "native kernels are not used" in caplog.text
     assert output in caplog.text
-    assert list((tmp_path / "macaron").iterdir()) == []
+    assert [file.name for file in (tmp_path / "macaron").iterdir()] == ["kernels.lock"]
 
 
 def test_a_folder_that_cannot_be_written(
@@ -94,6 +96,39 @@ def test_other_processors_are_compiled_for_apart(tmp_path: Path) -> None:
     second = kernels.build_library(str(compiler), tmp_path, "flags : avx2 avx512f")
     assert second != first
     assert {first, second} <= set(tmp_path.iterdir())
+
+
+def test_one_of_several_compiles_and_the_others_wait(tmp_path: Path) -> None:
+    """Each call has a lock of its own, as processes have."""
+    compiler, calls = pretended_compiler(tmp_path), tmp_path / "calls"
+    slow = f"#!/bin/sh\necho >> {calls}\nsleep 0.5"
+    compiler.write_text(compiler.read_text().replace("#!/bin/sh", slow))
+    with ThreadPoolExecutor(4) as pool:
+        built = [pool.submit(kernels.build_library, str(compiler), tmp_path, "") for _ in range(4)]
+        assert len({each.result() for each in built}) == 1
+    assert calls.read_text() == "\n"
+
+
+def test_compiled_while_something_else_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", str(pretended_compiler(tmp_path)))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with kernels.compiled_meanwhile():
+        end = time.monotonic() + 30
+        while not list(tmp_path.glob("macaron/kernels-*.so")):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+
+def test_what_cannot_be_compiled_is_told_by_the_first_graph(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MACARON_NATIVE_KERNELS", "maybe")
+    with kernels.compiled_meanwhile():
+        pass
+    with pytest.raises(kernels.SettingsError):
+        kernels.native_library()
 
 
 def pretended_compiler(folder: Path, machine: str = "x86_64") -> Path:
