@@ -111,8 +111,8 @@ def find_compiler(environment: Mapping[str, str]) -> str | None:
 
 def build_library(compiler: str, folder: Path, processor: str) -> Path:
     """Compile the operators into a folder, unless it has a library for this processor, as described
-    by `processor_features`. Of several processes that need it at the same time one compiles, and the
-    others wait.
+    by `processor_features`. Of several processes that need it at the same time one compiles, and
+    the others wait.
 
     Raises OSError and subprocess.SubprocessError.
     """

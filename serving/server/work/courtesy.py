@@ -1,4 +1,5 @@
-"""Keeps work that nobody waits for from delaying clients that wait."""
+"""Keeps work that nobody waits for from delaying clients that wait, and sends it again after errors
+that pass."""
 
 from __future__ import annotations
 
@@ -10,7 +11,16 @@ from dataclasses import dataclass, field
 
 from anyio.lowlevel import RunVar
 
-from serving.errors import NotReadyError, OverloadedError, ServingError
+from serving.errors import (
+    DeadlineExceededError,
+    DecoderLostError,
+    DeviceMemoryError,
+    NotReadyError,
+    OverloadedError,
+    RateLimitedError,
+    ServingError,
+    StoreUnavailableError,
+)
 from serving.queue.ticket import HeldWork
 
 _ATTENTION_S = 2.0
@@ -20,6 +30,41 @@ _LONGEST_REST_S = 5.0
 """Longest pause in seconds after a piece of work while clients send requests; it is `_REST` times
 as long as the work took, so that few requests meet such work."""
 _LOOK_S = 0.01
+PASSING = (
+    OverloadedError,
+    RateLimitedError,
+    DeadlineExceededError,
+    DecoderLostError,
+    StoreUnavailableError,
+)
+"""Errors after which a piece of work is sent again."""
+FATAL = (DecoderLostError, DeviceMemoryError)
+"""Those of them that a piece of work brings about if decoding cannot survive it."""
+_MOST_FAILURES = 3
+_PAUSE_S = 1.0
+"""Seconds before a refused piece of work is sent again, if the error gives no time."""
+_LONGEST_PAUSE_S = 30.0
+
+
+@dataclass
+class Tries:
+    """How often a piece of work has failed by errors that it may itself have brought about."""
+
+    own: tuple[type[ServingError], ...] = FATAL
+    """Those errors."""
+    failures: int = 0
+
+    async def pause(self, error: ServingError) -> bool:
+        """Wait before the work is sent again after one of the `PASSING` errors.
+
+        Returns False, at once, if it is not to be sent again: it has failed three times by errors
+        of its own.
+        """
+        self.failures += isinstance(error, self.own)
+        if self.failures == _MOST_FAILURES:
+            return False
+        await asyncio.sleep(min(error.retry_after_s or _PAUSE_S, _LONGEST_PAUSE_S))
+        return True
 
 
 def attentive(idle_s: float) -> bool:

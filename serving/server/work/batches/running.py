@@ -10,23 +10,14 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 import pydantic_core
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Scope
 
-from serving.errors import (
-    DeadlineExceededError,
-    DecoderLostError,
-    DeviceMemoryError,
-    OverloadedError,
-    RateLimitedError,
-    RequestError,
-    ServingError,
-    StoreUnavailableError,
-)
+from serving.errors import DeadlineExceededError, RequestError, ServingError
 from serving.server.access.gate import Gatekeeper
 from serving.server.http.access_log import CONTEXT, RequestContext
 from serving.server.http.settings import Settings, variable
@@ -35,34 +26,19 @@ from serving.server.work.batches.bucket import FileBucket
 from serving.server.work.batches.folder import FileFolder
 from serving.server.work.batches.lines import BatchLines, read_lines
 from serving.server.work.batches.records import LOST, BatchFault, wishes_of
-from serving.server.work.courtesy import attentive
+from serving.server.work.courtesy import FATAL, PASSING, Tries, attentive
+from serving.server.work.threads import opened_in_thread
 from serving.store.records.job import JobState, KeptJob
 from serving.store.records.key import NO_LIMITS, KeyLimits
 
 _AT_ONCE = 8
 """Lines answered at the same time while no client waits."""
 _LOOK_S = 0.2
-_PAUSE_S = 1.0
-"""Seconds before a refused line is sent again, if the error gives no time."""
-_LONGEST_PAUSE_S = 30.0
-_TRIES = 3
-_PASSING = (
-    OverloadedError,
-    RateLimitedError,
-    DeadlineExceededError,
-    DecoderLostError,
-    StoreUnavailableError,
-)
-"""Errors after which a line is sent again."""
-_PERHAPS_ITS_OWN = (DeadlineExceededError, DecoderLostError, DeviceMemoryError)
-"""Errors that the line itself may cause: it is sent at most _TRIES times."""
 
 Answering = Callable[[Request, RequestContext], Awaitable[Response]]
 """Answers the requests of a path; raises ServingError."""
 Refuse = Callable[[Scope, ServingError], Response]
 """Builds the error response of a request."""
-
-T = TypeVar("T", BinaryIO, LineAnswers)
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +117,7 @@ class BatchRun:
         """Answer the lines that have no answer yet. Raises OSError if the disk is full, and
         StoreUnavailableError if the object store does not respond."""
         try:
-            file = await _opened(lambda: self._folder.opened(self._wishes.input_file))
+            file = await opened_in_thread(lambda: self._folder.opened(self._wishes.input_file))
         except FileNotFoundError:
             await self._kept()
             message = "the input file was deleted before the batch was done"
@@ -153,7 +129,7 @@ class BatchRun:
     async def _kept(self) -> LineAnswers:
         """Load the answers of earlier runs; new answers are added to them."""
         given = (self._job.id, self._job.claim, self.total)
-        self._answers = await _opened(lambda: self._folder.answers(*given))
+        self._answers = await opened_in_thread(lambda: self._folder.answers(*given))
         return self._answers
 
     async def _run(self, file: BinaryIO) -> BatchEnd:
@@ -266,16 +242,14 @@ class BatchRun:
     async def _answered(self, id: str, body: bytes) -> Response | None:
         """The response of the endpoint. After a temporary error the line is sent again; returns
         None if the batch is paused by then."""
-        tries = 0
+        tries = Tries((DeadlineExceededError, *FATAL))
         while True:
             request, context = self._request(id, body)
             try:
                 return await self._answering[self._wishes.endpoint](request, context)
-            except _PASSING as error:
-                tries += isinstance(error, _PERHAPS_ITS_OWN)
-                if tries == _TRIES:
+            except PASSING as error:
+                if not await tries.pause(error):
                     return self._refuse(request.scope, error)
-                await asyncio.sleep(min(error.retry_after_s or _PAUSE_S, _LONGEST_PAUSE_S))
                 if self.pause:
                     return None
             except RequestError as error:
@@ -315,27 +289,6 @@ class BatchRun:
             return {"type": "http.request", "body": body, "more_body": False}
 
         return Request(scope, receive), context
-
-
-async def _opened(open_file: Callable[[], T]) -> T:
-    """Open something in another thread with `open_file`; it is closed if this is cancelled
-    meanwhile."""
-    left = False
-    files: list[T] = []
-
-    def open_in_thread() -> T:
-        files.append(open_file())
-        if left:  # the second of the two sees what the other did
-            files[0].close()
-        return files[0]
-
-    try:
-        return await asyncio.to_thread(open_in_thread)
-    except asyncio.CancelledError:
-        left = True
-        for file in files:
-            file.close()
-        raise
 
 
 def _line_id() -> str:

@@ -4,7 +4,6 @@ them. A sentence that occurs in several units is decoded once."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -13,7 +12,6 @@ import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from serving.documents.raw.writing import write_whole
@@ -21,12 +19,8 @@ from serving.documents.texts.pieces import in_pieces
 from serving.documents.unit import FileFormat, FileInUnits, ReadingWishes, Translated, Unit
 from serving.errors import (
     CancelledError,
-    DeadlineExceededError,
-    DecoderLostError,
     DecodingError,
     InvalidOptionError,
-    OverloadedError,
-    RateLimitedError,
     RequestError,
     StoreUnavailableError,
     TooLongError,
@@ -34,9 +28,10 @@ from serving.errors import (
 from serving.server.http.access_log import RequestContext
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
-from serving.server.work.courtesy import attentive
+from serving.server.work.courtesy import FATAL, PASSING, Tries, attentive
 from serving.server.work.documents.shelf import DocumentRecord, Shelf
 from serving.server.work.stored.wishes import StoredWishes, with_stored
+from serving.server.work.threads import opened_in_thread
 from serving.server.work.translating.job import TextResult, TranslationJob
 from serving.server.work.translating.jobs import Jobs
 from serving.server.work.translating.sentences import DocumentSentences
@@ -55,19 +50,7 @@ possible."""
 _SAVE_EVERY_S = 0.5
 _TASK = "document"
 """Name of the task in the usage of keys."""
-_PAUSE_S = 1.0
-"""Seconds before a refused group is sent again, if the error gives no time."""
-_LONGEST_PAUSE_S = 30.0
-_PASSING = (
-    CancelledError,  # cancelled by another group that waited for the same sentence
-    OverloadedError,
-    RateLimitedError,
-    DeadlineExceededError,
-    DecoderLostError,
-    StoreUnavailableError,
-)
-"""Errors after which the same group is sent again."""
-_OF_A_UNIT = (TooLongError, DecodingError)
+_OF_A_UNIT = (TooLongError, DecodingError, *FATAL)
 """Errors whose cause is a unit of the group, even if they do not say which."""
 
 
@@ -131,7 +114,8 @@ class DocumentTranslation:
             done=0,
         )
         known = await asyncio.to_thread(self._known, record, distinct)
-        sentences = await _opened(self._shelf.sentences(record), record.id)
+        path = self._shelf.sentences(record)
+        sentences = await opened_in_thread(lambda: DocumentSentences(path, record.id))
         common = _Common(record, sentences, links)
         try:
             record = await self._translate_rest(common, distinct, known)
@@ -209,7 +193,7 @@ class DocumentTranslation:
                 job = await with_stored(self._store, self._catalogue, asked, wishes, record.key)
                 return job.memory is not None and job.memory.serves(source)
             except StoreUnavailableError as error:
-                await asyncio.sleep(min(error.retry_after_s or _PAUSE_S, _LONGEST_PAUSE_S))
+                await Tries().pause(error)
 
     async def _translated_groups(
         self, common: _Common, groups: Iterator[_Group]
@@ -244,7 +228,7 @@ class DocumentTranslation:
             if self._attentive and not single:
                 return await self._one_by_one(common, group)
             results = await self._translated(common, group)
-        except (RequestError, DecodingError) as error:
+        except (RequestError, *_OF_A_UNIT) as error:
             if not isinstance(error, _OF_A_UNIT) and error.index is None:
                 raise
             if not single:
@@ -278,6 +262,7 @@ class DocumentTranslation:
             timeout_s=self._settings.max_timeout_s,
             task=_TASK,
         )
+        tries = Tries()
         while True:
             if not self._shelf.is_there(record):
                 raise CancelledError("the document has been deleted")
@@ -304,8 +289,12 @@ class DocumentTranslation:
                     record.key,
                 )
                 return (await self._jobs.translate(job, context, _stays)).translations
-            except _PASSING as error:
-                await asyncio.sleep(min(error.retry_after_s or _PAUSE_S, _LONGEST_PAUSE_S))
+            except (
+                CancelledError,
+                *PASSING,
+            ) as error:  # cancelled by a group with the same sentence
+                if not await tries.pause(error):
+                    raise
 
     def _known(self, record: DocumentRecord, units: Sequence[Unit]) -> dict[int, Translated]:
         """The translations of these units that an earlier process has stored. Those from another
@@ -353,18 +342,6 @@ class DocumentTranslation:
         self._shelf.progress(record).unlink(missing_ok=True)
         self._shelf.sentences(record).unlink(missing_ok=True)
         return written.warnings
-
-
-async def _opened(path: Path, document: str) -> DocumentSentences:
-    """The sentences of a document, from its file. If the task is cancelled while the file is
-    opened, it is closed again."""
-    opening = asyncio.ensure_future(asyncio.to_thread(DocumentSentences, path, document))
-    try:
-        return await asyncio.shield(opening)
-    except asyncio.CancelledError:
-        with contextlib.suppress(OSError):
-            (await opening).close()
-        raise
 
 
 def _groups(units: Sequence[Unit], known: dict[int, Translated]) -> Iterator[_Group]:

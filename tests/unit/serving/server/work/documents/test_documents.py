@@ -21,7 +21,16 @@ import pytest
 import uvicorn
 from starlette.testclient import TestClient
 
-from serving.errors import DecodingError, OverloadedError, RequestError, TooLongError
+from serving.errors import (
+    DeadlineExceededError,
+    DecoderLostError,
+    DecodingError,
+    DeviceMemoryError,
+    OverloadedError,
+    RequestError,
+    ServingError,
+    TooLongError,
+)
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import Catalogue
 from serving.server.work.documents import translating
@@ -823,6 +832,44 @@ def test_a_unit_on_which_the_model_fails_ends_no_document(shelf: Shelf, jobs: Fa
     reason = "the model gave a non-finite score for this sentence"
     assert done.warnings == (f"left as it is: 'Ein Haus' ({reason})",)
     assert asked == [["Guten Morgen", "Ein Haus"], ["Guten Morgen"], ["Ein Haus"]]
+
+
+@pytest.mark.parametrize("fatal", [DecoderLostError, DeviceMemoryError])
+def test_a_unit_that_ends_the_decoding_ends_no_document(
+    shelf: Shelf, jobs: FakeJobs, fatal: type[ServingError]
+) -> None:
+    asked: list[list[str]] = []
+
+    def fail(texts: list[str]) -> None:
+        asked.append(texts)
+        if "Ein Haus" in texts:
+            error = fatal("decoding has ended")
+            error.retry_after_s = 0.001
+            raise error
+
+    jobs.before = fail
+    record = put(shelf, TEXT)
+    run(shelf, jobs, record)
+    done = shelf.get(record.id, "")
+    assert shelf.result(done).read_text() == "negroM netuG\n\nEin Haus\n\nnegroM netuG\n"
+    assert done.warnings == ("left as it is: 'Ein Haus' (decoding has ended)",)
+    both, first, second = ["Guten Morgen", "Ein Haus"], ["Guten Morgen"], ["Ein Haus"]
+    assert asked == [both] * 3 + [first] + [second] * 3
+
+
+def test_no_unit_is_given_up_because_the_server_is_busy(shelf: Shelf, jobs: FakeJobs) -> None:
+    refusals = iter([DeadlineExceededError("late"), OverloadedError("full")] * 5)
+
+    def refuse(_: list[str]) -> None:
+        for error in refusals:
+            error.retry_after_s = 0.001
+            raise error
+
+    jobs.before = refuse
+    record = put(shelf, TEXT)
+    run(shelf, jobs, record)
+    done = shelf.get(record.id, "")
+    assert (done.state, done.warnings) == ("done", ())
 
 
 def test_a_file_that_is_opened_while_the_server_ends_is_closed(
