@@ -31,6 +31,8 @@ _KEPT = "threads.json"
 _MOST_KEPT = 1000
 _KEPT_S = 30 * 24 * 3600
 """Seconds after which a stored number is discarded, because the machine may have been busy."""
+_SESSIONS = "threads sleep after a millisecond"
+"""How sessions use their threads. Numbers that were found with another way are tried anew."""
 _MANIFEST = "manifest.json"
 
 
@@ -77,7 +79,7 @@ def _seconds(loaded: T, probe: Callable[[T], object], below: float = math.inf) -
 
 def _key(threads: int, use: str, bundle: Path) -> str:
     """A hash of everything that the number depends on: the bundle, whose manifest has the hashes of
-    its files, the machine, and the version of the runtime."""
+    its files, the machine, the version of the runtime, and how sessions use their threads."""
     manifest = bundle / _MANIFEST
     parts = (
         use,
@@ -85,6 +87,7 @@ def _key(threads: int, use: str, bundle: Path) -> str:
         hashlib.sha256(manifest.read_bytes()).hexdigest() if manifest.is_file() else str(bundle),
         _processor(Path("/proc/cpuinfo")),
         _runtime_version(),
+        _SESSIONS,
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

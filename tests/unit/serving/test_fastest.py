@@ -111,11 +111,12 @@ def test_what_is_kept_is_of_one_bundle_use_number_and_processor(
         trials = Trials(seconds)
         run(trials, monkeypatch, **changed)  # type: ignore[arg-type]
         assert trials.probes > 0
-    with monkeypatch.context() as patch:
-        patch.setattr(room, "_processor", lambda _: "another")
-        trials = Trials(seconds)
-        run(trials, monkeypatch, folder)
-        assert trials.probes > 0
+    for name, value in (("_processor", lambda _: "another"), ("_SESSIONS", "another")):
+        with monkeypatch.context() as patch:
+            patch.setattr(room, name, value)
+            trials = Trials(seconds)
+            run(trials, monkeypatch, folder)
+            assert trials.probes > 0
 
 
 @pytest.mark.parametrize(
