@@ -3,11 +3,13 @@
 # the benches, and leaves what they print in OUT, line by line as it comes. A part that fails or runs out of time does
 # not stop the others; the exit status is the number of parts that failed.
 # Usage: bench/gpu_check.sh [OUT] [WHEELS] [MATERIALS]
-#        bench/gpu_check.sh --prepare MATERIALS
+#        bench/gpu_check.sh --prepare MATERIALS [ENCODER]
 #   OUT        a folder for logs and tables (default gpu_check)
 #   WHEELS     a folder of wheels, where there is no package index; '' where there is one
 #   MATERIALS  the models in the form of each system (default OUT/materials), whose exports take two minutes:
 #              --prepare makes them on any machine, with the Python of .venv, to be carried to the one with the GPU
+#   ENCODER    the folder of a sentence encoder of Hugging Face, such as all-MiniLM-L6-v2, to be timed beside
+#              sentence-transformers; without it that part is left out
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export BENTOML_DO_NOT_TRACK=True ORT_DISABLE_TELEMETRY=1
@@ -15,14 +17,22 @@ shapes=(base iwslt-joint-fast)
 
 if [ "${1:-}" = --prepare ]; then
   materials=$(realpath -m "${2:?name the folder of MATERIALS}")
+  encoder=${3:+$(realpath "$3")}
   for shape in "${shapes[@]}"; do
     .venv/bin/python -m bench engine --device cuda --shape "$shape" --materials "$materials/$shape" --prepare || exit
   done
+  [ -n "$encoder" ] || exit 0
+  rm -rf "$materials/encoder" && mkdir -p "$materials/encoder" || exit
+  cp -r "$encoder" "$materials/encoder/source" || exit
+  { cut -f 2,3 docs/hand-read.tsv | tr '\t' '\n'; cut -f 2 docs/phrases.tsv; } > "$materials/encoder/texts.txt"
+  .venv/bin/python -m export import "$encoder" "$materials/encoder/bundle" --target cuda --precision fp16
   exit
 fi
 out=$(realpath -m "${1:-gpu_check}")
 wheels=${2:+$(realpath "$2")}
 materials=$(realpath -m "${3:-$out/materials}")
+encoder=
+[ ! -e "$materials/encoder" ] || encoder=$materials/encoder
 end=$((SECONDS + ${GPU_CHECK_SECONDS:-580}))
 failed=0
 
@@ -69,11 +79,13 @@ torch=$("$python" -c 'import torch; print("" if torch.version.cuda else "torch")
 part install 50 "$python" -m pip install --disable-pip-version-check "${from[@]}" -r "$out/dev.txt" \
   "onnxruntime-gpu==$version" ${torch:+"$(grep '^torch==' requirements/dev.txt)"}
 
-# TensorRT is NVIDIA's own, and no requirement: where it cannot be had, the tables say so.
-if [ $((end - SECONDS)) -ge 30 ]; then
-  timeout 90 "$python" -m pip install --disable-pip-version-check "${from[@]}" tensorrt-cu13 > "$out/tensorrt.log" 2>&1 ||
-    echo "tensorrt: cannot be installed here"
-fi
+# What is no requirement: TensorRT is NVIDIA's own, and sentence-transformers a rival. Where one cannot be had, the
+# tables say so.
+for package in tensorrt-cu13 ${encoder:+sentence-transformers}; do
+  [ $((end - SECONDS)) -ge 30 ] || break
+  timeout 90 "$python" -m pip install --disable-pip-version-check "${from[@]}" $package > "$out/$package.log" 2>&1 ||
+    echo "$package: cannot be installed here"
+done
 
 # ONNX Runtime looks for CUDA's libraries beside itself; those of a PyTorch that was there lie beside that one.
 libraries=$("$python" -c 'import pathlib, torch
@@ -92,6 +104,12 @@ for shape in "${shapes[@]}"; do
   part "$shape" 50 "${bench[@]}" engine --device cuda --shape "$shape" --materials "$materials/$shape" --busy \
     --batch 1,32,256 --beam 5 --repetitions 3 --json "$out/$shape.json"
 done
+if [ -n "$encoder" ]; then
+  part encoder 40 "${bench[@]}" encoder-rivals --device cuda --source "$encoder/source" --bundle "$encoder/bundle" \
+    --texts "$encoder/texts.txt" --batch 1,32,256 --repetitions 3 --busy
+else
+  echo "encoder: left out, as MATERIALS have none"
+fi
 part language 40 "${bench[@]}" language --device cuda --batch 1,32,256 --repetitions 3 --busy
 part training 50 "${bench[@]}" training --device cuda --bf16 --preset transformer_base --token-budget 16384 --busy
 part memory 50 "${pytest[@]}" -m "gpu and slow" "${marked[@]}"

@@ -71,6 +71,12 @@ def add_encoder_rivals(verbs: Verbs) -> None:
     )
     _add_rival_options(parser, "onnxruntime, fastembed, openvino or sentence-transformers")
     add_threads(parser)
+    parser.add_argument(
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cpu",
+        help="cuda: on the first GPU, beside sentence-transformers alone (default cpu)",
+    )
 
 
 def add_student_rivals(verbs: Verbs) -> None:

@@ -18,6 +18,7 @@ from bench.commands.options import (
     read_texts,
 )
 from bench.errors import BenchError
+from bench.machine.gpu import look_at_gpu
 
 
 def pythons_of(texts: Sequence[str], products: Sequence[str]) -> dict[str, Path]:
@@ -90,8 +91,10 @@ def encoder_rivals(options: argparse.Namespace) -> int:
         pythons=pythons_of(options.rival, PRODUCTS),
         repetitions=at_least_one("--repetitions", options.repetitions),
         threads=cores,
+        device=options.device,
     )
-    machine = idle_machine(cores, busy=options.busy)
+    gpu = look_at_gpu() if options.device == "cuda" else None
+    machine = idle_machine(cores, busy=options.busy, gpu=gpu)
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as folder:
         found = compare_encoders(plan, options.materials or Path(folder), tell)
     machine = watched(machine)

@@ -29,6 +29,7 @@ from bench.runs.rivals.turns import (
 from bench.subjects.encoders import export_encoder
 from bench.systems.processes.repetitions import Progress
 from bench.systems.processes.rivals import ENGINE, Rival, all_started, started
+from serving.bundle.folder import read_manifest
 
 FASTEMBED, OPENVINO, RUNTIME, SENTENCES = (
     "fastembed",
@@ -37,8 +38,8 @@ FASTEMBED, OPENVINO, RUNTIME, SENTENCES = (
     "sentence-transformers",
 )
 PRODUCTS = (FASTEMBED, OPENVINO, RUNTIME, SENTENCES)
-REFERENCE = "ONNX Runtime, fp32"
-"""The model itself; all other vectors are compared with its vectors."""
+REFERENCE = {"cpu": "ONNX Runtime, fp32", "cuda": "sentence-transformers, fp32"}
+"""The model itself, by device; all other vectors are compared with its vectors."""
 _FP32, _SIGNED, _UNSIGNED, _OPENVINO = "fp32.onnx", "int8.onnx", "uint8.onnx", "int8.xml"
 _FITTED = 300
 """Largest number of texts to which NNCF fits scales; its own default."""
@@ -61,6 +62,9 @@ class EncoderRivalsPlan:
     """The Python of each rival's environment, by product."""
     repetitions: int
     threads: int
+    device: str = "cpu"
+    """Where all systems run: `cpu`, or `cuda` for the first GPU, where only sentence-transformers
+    is beside this engine."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +92,21 @@ def compare_encoders(plan: EncoderRivalsPlan, folder: Path, progress: Progress) 
     """Time calls of all sizes by all systems, in turns. The rivals' files are in `folder`, or are
     made there.
 
-    Raises BenchError for a folder without `tokenizer.json`, with which rivals read texts.
+    Raises BenchError for a folder without `tokenizer.json`, with which rivals read texts, and for a
+    bundle for another device.
     """
     found = EncoderRivals()
     if not (plan.source / "tokenizer.json").is_file():
         raise BenchError(f"--source {plan.source}: it has no tokenizer.json; add it")
-    progress("making the rivals' files")
-    make_files(plan, folder, found.left_out)
+    target = read_manifest(plan.bundle).target
+    if target != plan.device:
+        raise BenchError(
+            f"--bundle {plan.bundle}: it is for {target}, and --device is {plan.device}; import it "
+            f"with --target {plan.device}"
+        )
+    if plan.device == "cpu":
+        progress("making the rivals' files")
+        make_files(plan, folder, found.left_out)
     with all_started(
         rivals_of(plan, folder), plan.pythons, plan.threads, found.left_out
     ) as processes:
@@ -113,7 +125,7 @@ def compare_encoders(plan: EncoderRivalsPlan, folder: Path, progress: Progress) 
             name: np.array(process.ask("vectors", texts=_all_texts(plan)[:_COMPARED]).result)
             for name, process in processes.items()
         }
-    reference = vectors.get(REFERENCE)
+    reference = vectors.get(REFERENCE[plan.device])
     for name, vectors_BD in vectors.items():
         cosine = None if reference is None else mean_cosine(vectors_BD, reference)
         found.systems.append(EncoderSystem(name, peaks[name], cosine))
@@ -139,8 +151,21 @@ def mean_cosine(first_BD: np.ndarray, second_BD: np.ndarray) -> float:
 
 
 def rivals_of(plan: EncoderRivalsPlan, folder: Path) -> list[Rival]:
-    """This engine, then the rivals on the files in `folder`."""
+    """This engine, then the rivals, on the files in `folder` if they run on a CPU."""
     source, threads = str(plan.source), plan.threads
+    ours = {"bundle": str(plan.bundle), "threads": threads}
+    engine = Rival(ENGINE, ENGINE, "engine", "EngineEncoder", ours)
+
+    def embedder(name: str, product: str, kind: str, arguments: dict[str, object]) -> Rival:
+        return Rival(name, product, "embedders", kind, arguments)
+
+    def sentences(*, half: bool) -> Rival:
+        name = f"sentence-transformers, {'fp16' if half else 'fp32'}"
+        given = {"folder": source, "threads": threads, "device": plan.device, "half": half}
+        return embedder(name, SENTENCES, "SentenceTransformers", given)
+
+    if plan.device == "cuda":
+        return [engine, sentences(half=True), sentences(half=False)]
     size = json.loads((plan.source / "config.json").read_text())["hidden_size"]
 
     def file(name: str) -> dict[str, object]:
@@ -150,29 +175,20 @@ def rivals_of(plan: EncoderRivalsPlan, folder: Path) -> list[Rival]:
             "threads": threads,
         }
 
-    def embedder(name: str, product: str, kind: str, arguments: dict[str, object]) -> Rival:
-        return Rival(name, product, "embedders", kind, arguments)
-
     def fastembed(name: str, graph: str) -> Rival:
         arguments = {"folder": str(folder), "file": graph, "size": size, "threads": threads}
         return embedder(name, FASTEMBED, "FastEmbed", arguments)
 
-    ours = {"bundle": str(plan.bundle), "threads": threads}
     return [
-        Rival(ENGINE, ENGINE, "engine", "EngineEncoder", ours),
-        embedder(REFERENCE, RUNTIME, "Runtime", file(_FP32)),
+        engine,
+        embedder(REFERENCE["cpu"], RUNTIME, "Runtime", file(_FP32)),
         embedder("ONNX Runtime, int8", RUNTIME, "Runtime", file(_SIGNED)),
         embedder("ONNX Runtime, uint8", RUNTIME, "Runtime", file(_UNSIGNED)),
         fastembed("FastEmbed, fp32", _FP32),
         fastembed("FastEmbed, uint8", _UNSIGNED),
         embedder("OpenVINO, fp32", OPENVINO, "OpenVino", file(_FP32)),
         embedder("OpenVINO, int8", OPENVINO, "OpenVino", file(_OPENVINO)),
-        embedder(
-            "sentence-transformers, fp32",
-            SENTENCES,
-            "SentenceTransformers",
-            {"folder": source, "threads": threads},
-        ),
+        sentences(half=False),
     ]
 
 
@@ -228,12 +244,12 @@ def encoder_rivals_markdown(
         f"{plan.repetitions}, in turns."
     )
     head = [*head_lines(command, machine, subject), "", found.versions]
-    rest = _systems_lines(found.systems)
+    rest = _systems_lines(found.systems, REFERENCE[plan.device])
     return rivals_markdown(head, found.turns, "texts", rest, found.left_out)
 
 
-def _systems_lines(systems: Sequence[EncoderSystem]) -> Iterator[str]:
-    yield from table_head(["system", "peak memory, MiB", f"cosine with {REFERENCE}"])
+def _systems_lines(systems: Sequence[EncoderSystem], reference: str) -> Iterator[str]:
+    yield from table_head(["system", "peak memory, MiB", f"cosine with {reference}"])
     for each in systems:
         cosine = "" if each.cosine is None else f"{each.cosine:.4f}"
         yield table_line([each.system, f"{each.peak_memory / 2**20:.0f}", cosine])

@@ -33,15 +33,17 @@ class _Embedder:
 
 
 class SentenceTransformers(_Embedder):
-    """sentence-transformers with PyTorch, fp32."""
+    """sentence-transformers with PyTorch, in fp32 or, with `half`, in fp16."""
 
-    def __init__(self, folder: str, threads: int) -> None:
+    def __init__(self, folder: str, threads: int, device: str, half: bool) -> None:
         os.environ["HF_HUB_OFFLINE"] = "1"
         import torch
         from sentence_transformers import SentenceTransformer
 
         torch.set_num_threads(threads)
-        model = SentenceTransformer(folder, device="cpu")
+        model = SentenceTransformer(folder, device=device)
+        if half:
+            model.half()
         self._embed = lambda texts: model.encode(
             texts, batch_size=len(texts), show_progress_bar=False, normalize_embeddings=True
         )

@@ -12,12 +12,14 @@ import pytest
 import transformers
 
 from bench.__main__ import main
+from bench.machine.gpu import MeasuredGpu
 from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
-from export.texts.texts import SENTENCES
+from export.importing.model import Declared
+from export.texts.texts import SENTENCES, Texts
 from tests.conftest import TinyEncoders, TinyModel
 from tests.toy.encoders import write_lines
-from tests.unit.bench.stand_ins import install, libretranslate_packages
+from tests.unit.bench.stand_ins import install, libretranslate_packages, metadata
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("traced_once")]
 
@@ -56,6 +58,64 @@ def test_an_encoder_stands_beside_what_is_installed(
         if importlib.util.find_spec(package) is None:
             reason = f"ModuleNotFoundError: No module named '{package}'"
             assert f"{name} is left out: {reason}." in printed
+
+
+SENTENCE_TRANSFORMERS = """\
+import json
+import os
+
+import numpy as np
+
+
+class SentenceTransformer:
+    dtype = np.float32
+
+    def __init__(self, folder, device):
+        assert device == "cuda"
+        with open(os.path.join(folder, "config.json")) as file:
+            self.size = json.load(file)["hidden_size"]
+
+    def half(self):
+        self.dtype = np.float16
+
+    def encode(self, texts, batch_size, show_progress_bar, normalize_embeddings):
+        assert batch_size == len(texts) and normalize_embeddings
+        return np.full((len(texts), self.size), self.size**-0.5, self.dtype)
+"""
+
+
+def test_an_encoder_on_a_gpu_stands_beside_sentence_transformers(
+    tiny_encoders: TinyEncoders,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The CPU stands in the GPU's place."""
+    source = shutil.copytree(tiny_encoders.embedder, tmp_path / "source")
+    tokenizer = transformers.BertTokenizerFast(str(source / "vocab.txt")).backend_tokenizer
+    tokenizer.save(str(source / "tokenizer.json"))
+    texts, bundle = write_lines(tmp_path), tmp_path / "bundle"
+    import_bundle(source, bundle, Form("fp16", "cuda"), Texts(text=texts), Declared(pooling="mean"))
+    packages = {
+        "sentence_transformers/__init__.py": SENTENCE_TRANSFORMERS,
+        **metadata("sentence-transformers", "5.0"),
+    }
+    install(tmp_path / "site", packages, monkeypatch)
+    gpu = MeasuredGpu("A GPU", "580.65.06", 80_000, bandwidth=3e12, operations=8e14)
+    monkeypatch.setattr("bench.commands.rivals.look_at_gpu", lambda: gpu)
+    monkeypatch.setenv("MACARON_DEVICE", "cpu")
+    command = ["encoder-rivals", "--bundle", str(bundle), "--source", str(source), "--busy"]
+    command += ["--texts", str(texts), "--batch", "1,4", "--repetitions", "1"]
+    assert main([*command, "--device", "cuda"]) == 0
+    printed = capsys.readouterr().out
+    assert "A GPU, 80000 MiB, driver 580.65.06" in printed
+    speeds, systems = tables(printed)
+    names = ["this engine", "sentence-transformers, fp16", "sentence-transformers, fp32"]
+    assert [row[0] for row in systems] == names
+    assert [row[1] for row in speeds] == names * 2
+    assert [float(row[2]) for row in systems[1:]] == [1, 1]
+    assert main(command) == 1
+    assert "it is for cuda, and --device is cpu; import it with --target" in capsys.readouterr().err
 
 
 def test_a_student_stands_beside_what_is_installed(

@@ -56,7 +56,8 @@ def test_parts_go_on_after_one_that_fails(torch: str, installed: bool, tmp_path:
     assert "tests: status 1 after" in told
     assert "memory: status 1 after" in told
     assert "1 failed" in told
-    assert "tensorrt: cannot be installed here" in told
+    assert "tensorrt-cu13: cannot be installed here" in told
+    assert "encoder: left out, as MATERIALS have none" in told
     assert told.count("a table\n") == 6
     for part in ("install", "base", "iwslt-joint-fast", "language", "training", "compiled"):
         assert f"{part}: status 0 after" in told
@@ -89,6 +90,40 @@ def test_materials_are_carried_or_made_elsewhere(tmp_path: Path) -> None:
     ):
         materials = f"--materials {tmp_path}/made/{shape} --prepare"
         assert asked_for == f"-m bench engine --device cuda --shape {shape} {materials}"
+
+
+def test_an_encoder_is_timed_where_the_materials_have_one(tmp_path: Path) -> None:
+    (tmp_path / "carried/encoder").mkdir(parents=True)
+    _, told, asked = check(tmp_path, "echo", str(tmp_path), str(tmp_path / "carried"))
+    assert "encoder: status 0 after" in told
+    (bench,) = [line for line in asked if "encoder-rivals" in line]
+    encoder = tmp_path / "carried/encoder"
+    assert f"--source {encoder}/source --bundle {encoder}/bundle" in bench
+    assert f"--texts {encoder}/texts.txt" in bench
+    (rival,) = [line for line in asked if "sentence-transformers" in line]
+    assert f"--find-links {tmp_path} sentence-transformers" in rival
+
+
+def test_the_materials_of_an_encoder_are_its_folder_texts_and_a_bundle(tmp_path: Path) -> None:
+    checkout, given = tmp_path / "checkout", tmp_path / "given"
+    for folder in (checkout / "bench", checkout / "docs", checkout / ".venv/bin", given):
+        folder.mkdir(parents=True)
+    for file in ("bench/gpu_check.sh", "docs/hand-read.tsv", "docs/phrases.tsv"):
+        copy2(ROOT / file, checkout / file)
+    python = checkout / ".venv/bin/python"
+    python.write_text(PYTHON.format(noted=tmp_path / "noted", torch="echo"))
+    python.chmod(0o755)
+    (given / "config.json").touch()
+    for _ in range(2):  # what an earlier call left is made anew
+        command = ["bash", "bench/gpu_check.sh", "--prepare", str(tmp_path / "made"), str(given)]
+        subprocess.run(command, cwd=checkout, check=True, capture_output=True)
+    made = tmp_path / "made/encoder"
+    assert [file.name for file in (made / "source").iterdir()] == ["config.json"]
+    texts = (made / "texts.txt").read_text(encoding="utf-8").splitlines()
+    assert len(texts) > 256
+    assert all(text and "\t" not in text for text in texts)
+    asked = (tmp_path / "noted").read_text().splitlines()[-1]
+    assert asked == f"-m export import {given} {made}/bundle --target cuda --precision fp16"
 
 
 def test_its_requirements_are_the_pinned_ones_with_the_gpus_runtime(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,11 +41,18 @@ def test_vectors_of_another_size_are_said() -> None:
 def test_the_engine_stands_first_and_every_product_is_there(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 6}))
     rivals = rivals_of(plan_of(tmp_path), tmp_path)
-    assert [rivals[0].name, rivals[1].name] == [ENGINE, REFERENCE]
+    assert [rivals[0].name, rivals[1].name] == [ENGINE, REFERENCE["cpu"]]
     assert {rival.product for rival in rivals} == {ENGINE, *PRODUCTS}
     assert len({rival.name for rival in rivals}) == len(rivals)
     sizes = [r.arguments["size"] for r in rivals if r.product == "fastembed"]
     assert sizes == [6, 6]
+
+
+def test_on_a_gpu_only_sentence_transformers_is_beside_the_engine(tmp_path: Path) -> None:
+    engine, half, whole = rivals_of(replace(plan_of(tmp_path), device="cuda"), tmp_path)
+    assert (engine.name, whole.name) == (ENGINE, REFERENCE["cuda"])
+    assert [rival.arguments["device"] for rival in (half, whole)] == ["cuda", "cuda"]
+    assert [rival.arguments["half"] for rival in (half, whole)] == [True, False]
 
 
 def test_a_folder_without_the_rivals_tokenizer_is_said(tmp_path: Path) -> None:
