@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 from bench.arguments import make_parser
 
@@ -20,10 +24,28 @@ def main(arguments: list[str] | None = None, prog: str = _PROG) -> int:
     from training.errors import TrainingError
 
     try:
-        return VERBS[options.verb](options)
+        with _interrupted_by_sigterm():
+            return VERBS[options.verb](options)
     except (BenchError, ExportError, ServingError, TrainingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """SIGTERM has the effect of Ctrl-C, so that `timeout` leaves no server or rival behind."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
