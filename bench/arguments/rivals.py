@@ -74,7 +74,6 @@ def add_encoder_rivals(verbs: Verbs) -> None:
     parser.add_argument(
         "--device",
         choices=("cpu", "cuda"),
-        default="cpu",
         help="cuda: on the first GPU, beside sentence-transformers alone (default cpu)",
     )
 

@@ -91,9 +91,9 @@ def encoder_rivals(options: argparse.Namespace) -> int:
         pythons=pythons_of(options.rival, PRODUCTS),
         repetitions=at_least_one("--repetitions", options.repetitions),
         threads=cores,
-        device=options.device,
+        device=options.device or "cpu",
     )
-    gpu = look_at_gpu() if options.device == "cuda" else None
+    gpu = look_at_gpu() if plan.device == "cuda" else None
     machine = idle_machine(cores, busy=options.busy, gpu=gpu)
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as folder:
         found = compare_encoders(plan, options.materials or Path(folder), tell)
