@@ -6,6 +6,7 @@ import argparse
 import os
 import signal
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -13,16 +14,27 @@ from bench.__main__ import main
 from bench.commands import VERBS
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def ctrl_c() -> None:
+    """What Python makes of SIGINT, which a process in the background may ignore."""
+    raise KeyboardInterrupt
+
+
+def sigterm() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(20)
+
+
+@pytest.mark.parametrize("interrupt", [ctrl_c, sigterm])
 def test_an_interrupted_verb_cleans_up(
-    number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    interrupt: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     ended = []
 
     def verb(_: argparse.Namespace) -> int:
         try:
-            os.kill(os.getpid(), number)
-            time.sleep(20)
+            interrupt()
             return 0
         finally:
             ended.append(True)
