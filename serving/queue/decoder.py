@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
-from serving.errors import DecoderLostError, DeviceMemoryError, OverloadedError, ServingError
+from serving.errors import DecoderLostError, DeviceMemoryError, ServingError
 from serving.queue.engine import Engine, Joined, News, Outcome, Progress, Task, Work
 from serving.queue.limits import BatchLimits, Demand
 from serving.queue.observer import Observer
@@ -282,7 +282,7 @@ class Decoder(Generic[Task, News, Outcome]):
         elif works:
             asked = works[0].demand
             works.pop().fail(
-                OverloadedError(
+                DeviceMemoryError(
                     f"the device has too little memory for this request alone (rows {asked.rows}, "
                     f"beam_size {asked.group.beam_size}, {asked.source_length} source ids, "
                     f"{asked.slots} slots of caches); send less at once, or have the server refuse "

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from serving.bundle.folder import parse_manifest
 from serving.bundle.manifest import Manifest
-from serving.errors import DecoderLostError
+from serving.errors import DecoderLostError, OverloadedError
 from serving.queue.engine import Progress
 from serving.queue.limits import BatchLimits
 from serving.runtime.device import computes_on_cpu
@@ -169,7 +169,7 @@ class IsolatedEngine:
         try:
             self._apart = self._apart or self._processes.apart(self._model, self._place)
         except Exception as reason:  # the machine is short of something
-            error = DecoderLostError(f"decoding cannot continue: {reason}; try again")
+            error = OverloadedError(f"decoding cannot continue: {reason}; try again")
             return [(number, error) for number in lost]
         groups: dict[Group, dict[int, Sentence]] = {}
         for number, sentence in lost.items():

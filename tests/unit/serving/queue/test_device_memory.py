@@ -15,7 +15,7 @@ import pytest
 
 from serving.bundle.encoder_tokenizer import EncodedText
 from serving.encoding.scheduler import TextScheduler
-from serving.errors import DeviceMemoryError, OverloadedError
+from serving.errors import DeviceMemoryError
 from serving.generation.scheduler import GenerationScheduler
 from serving.generation.ticket import Delta, GenerationRequest
 from serving.queue import decoder
@@ -92,10 +92,11 @@ def test_batches_of_two_beam_sizes_share_the_rows_that_fit() -> None:
 
 
 def test_a_request_that_does_not_fit_alone_says_what_to_lower() -> None:
-    with pytest.raises(OverloadedError, match=r"alone .*lower MACARON_MAX_BATCH_TOKENS") as caught:
+    said = r"alone .*lower MACARON_MAX_BATCH_TOKENS"
+    with pytest.raises(DeviceMemoryError, match=said) as caught:
         translations(Device(0), [Request(text="abc")])
-    assert caught.value.status == 503
-    with pytest.raises(OverloadedError, match="alone"):  # with others, these once they are alone
+    assert (caught.value.status, caught.value.code) == (503, "overloaded")
+    with pytest.raises(DeviceMemoryError, match="alone"):  # with others, these once they are alone
         translations(Device(0), requests())
 
 

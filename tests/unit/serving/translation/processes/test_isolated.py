@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any, cast
 
+from serving.errors import OverloadedError
 from serving.search.beams.sentence import Sentence
 from serving.translation.processes.group import ProcessGroup, ProcessLink
 from serving.translation.processes.isolated import IsolatedEngine
@@ -42,3 +43,20 @@ def test_no_process_is_started_for_what_was_lost_and_is_given_up() -> None:
     engine.cancel([1, 2])
     assert engine.step().failed == []
     assert processes.apart_count == 0
+
+
+def test_where_no_process_can_be_started_the_machine_is_to_blame_and_no_sentence() -> None:
+    processes: Any = IdleProcesses()
+    engine = IsolatedEngine(cast(ProcessGroup, processes), 0, 0)
+    engine.join({1: Sentence([4, 3])})
+    processes.ends[0].close()  # it has died
+
+    def apart(model: int, place: int) -> ProcessLink:
+        raise OSError("Cannot allocate memory")
+
+    processes.apart = apart
+    engine.step()
+    ((number, error),) = engine.step().failed
+    assert number == 1
+    assert isinstance(error, OverloadedError)
+    assert str(error) == "decoding cannot continue: Cannot allocate memory; try again"
