@@ -39,6 +39,7 @@ def _interrupted_by_sigterm() -> Iterator[None]:
     """SIGTERM has the effect of Ctrl-C, so that `timeout` leaves no server or rival behind."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)  # another one must not interrupt the cleaning up
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, interrupt)

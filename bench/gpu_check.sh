@@ -17,7 +17,16 @@ shapes=(base iwslt-joint-fast)
 
 if [ "${1:-}" = --prepare ]; then
   materials=$(realpath -m "${2:?name the folder of MATERIALS}")
-  encoder=${3:+$(realpath "$3")}
+  encoder=${3:+$(realpath -m "$3")}
+  if [ -n "$encoder" ] && [ ! -f "$encoder/config.json" ]; then
+    echo "ENCODER must be the folder of a model, with its config.json, got $3" >&2
+    exit 1
+  fi
+  case "$encoder/" in
+    "$materials"/encoder/*)
+      echo "ENCODER must not lie in the folder that is made of it, got $3; name where it came from" >&2
+      exit 1 ;;
+  esac
   for shape in "${shapes[@]}"; do
     .venv/bin/python -m bench engine --device cuda --shape "$shape" --materials "$materials/$shape" --prepare || exit
   done
@@ -79,13 +88,11 @@ torch=$("$python" -c 'import torch; print("" if torch.version.cuda else "torch")
 part install 50 "$python" -m pip install --disable-pip-version-check "${from[@]}" -r "$out/dev.txt" \
   "onnxruntime-gpu==$version" ${torch:+"$(grep '^torch==' requirements/dev.txt)"}
 
-# What is no requirement: TensorRT is NVIDIA's own, and sentence-transformers a rival. Where one cannot be had, the
-# tables say so.
-for package in tensorrt-cu13 ${encoder:+sentence-transformers}; do
-  [ $((end - SECONDS)) -ge 30 ] || break
-  timeout 90 "$python" -m pip install --disable-pip-version-check "${from[@]}" $package > "$out/$package.log" 2>&1 ||
-    echo "$package: cannot be installed here"
-done
+# TensorRT is NVIDIA's own, and no requirement: where it cannot be had, the tables say so.
+if [ $((end - SECONDS)) -ge 30 ]; then
+  timeout 90 "$python" -m pip install --disable-pip-version-check "${from[@]}" tensorrt-cu13 > "$out/tensorrt.log" 2>&1 ||
+    echo "tensorrt: cannot be installed here"
+fi
 
 # ONNX Runtime looks for CUDA's libraries beside itself; those of a PyTorch that was there lie beside that one.
 libraries=$("$python" -c 'import pathlib, torch
@@ -105,6 +112,10 @@ for shape in "${shapes[@]}"; do
     --batch 1,32,256 --beam 5 --repetitions 3 --json "$out/$shape.json"
 done
 if [ -n "$encoder" ]; then
+  # The rival changes nothing that was tested. Where it cannot be had, the table says so.
+  "$python" -m pip list --disable-pip-version-check --format freeze > "$out/installed.txt" 2> /dev/null
+  timeout 60 "$python" -m pip install --disable-pip-version-check "${from[@]}" -c "$out/installed.txt" \
+    sentence-transformers > "$out/sentence-transformers.log" 2>&1 || echo "sentence-transformers: cannot be installed here"
   part encoder 40 "${bench[@]}" encoder-rivals --device cuda --source "$encoder/source" --bundle "$encoder/bundle" \
     --texts "$encoder/texts.txt" --batch 1,32,256 --repetitions 3 --busy
 else

@@ -77,23 +77,26 @@ def encoder_rivals(options: argparse.Namespace) -> int:
     """Time a sentence embedder, in turns with the products that run it; the tables go to stdout."""
     from bench.runs.rivals.encoders import (
         PRODUCTS,
+        SENTENCES,
         EncoderRivalsPlan,
         compare_encoders,
         encoder_rivals_markdown,
     )
 
-    cores = cores_of(options.threads)
+    cores, device = cores_of(options.threads), options.device or "cpu"
+    if device == "cuda" and options.materials:
+        raise BenchError("--materials are the files of rivals on a CPU; leave out --device cuda")
     plan = EncoderRivalsPlan(
         source=options.source,
         bundle=options.bundle,
         texts=_texts_by_name(options.texts),
         batches=numbers("--batch", options.batch, 1024),
-        pythons=pythons_of(options.rival, PRODUCTS),
+        pythons=pythons_of(options.rival, PRODUCTS if device == "cpu" else (SENTENCES,)),
         repetitions=at_least_one("--repetitions", options.repetitions),
         threads=cores,
-        device=options.device or "cpu",
+        device=device,
     )
-    gpu = look_at_gpu() if plan.device == "cuda" else None
+    gpu = look_at_gpu() if device == "cuda" else None
     machine = idle_machine(cores, busy=options.busy, gpu=gpu)
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as folder:
         found = compare_encoders(plan, options.materials or Path(folder), tell)

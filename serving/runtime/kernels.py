@@ -121,7 +121,7 @@ def build_library(compiler: str, folder: Path, processor: str) -> Path:
     if library.is_file():
         return library
     folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / "kernels.lock"):
+    with _one_at_a_time(folder):
         if not library.is_file():
             with _place_for(library) as made:
                 flags = (*_FLAGS, *_ARITHMETIC, "-shared", "-march=native")
@@ -189,9 +189,24 @@ def _digest(sources: Path, *parts: str) -> str:
 
 
 @contextlib.contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Wait until no other process compiles into a folder. Where it has no locks, or another
+    compiler hangs, several do so at once: all make the same file, and the last one stays."""
+    lock = FileLock(folder / "kernels.lock", timeout=_TIMEOUT_S)
+    try:
+        lock.acquire()
+    except (OSError, NotImplementedError):  # filelock's Timeout is an OSError
+        yield
+        return
+    with contextlib.ExitStack() as held:
+        held.callback(lock.release)
+        yield
+
+
+@contextlib.contextmanager
 def _place_for(library: Path) -> Iterator[Path]:
     """Yield a file to write the library to, in a temporary folder of its own; it is moved to its
-    place afterwards, so that no process ever loads half of it."""
+    place afterwards, so that no process loads half of it."""
     library.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=library.parent) as place:
         made = Path(place) / library.name

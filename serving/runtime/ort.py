@@ -48,7 +48,8 @@ _SPIN_US = 1000
 """Longer than the operators between two shared products take, and than the search between two
 steps. By default threads spin for tens of milliseconds. That costs their processor, and may slow
 down the thread that works: on a virtual machine all operators took 1.6 times as long beside one
-that spins."""
+that spins. Another time may make another number of threads the fastest: change
+`serving.fastest._SESSIONS` with it."""
 _FOLDER = "session.model_external_initializers_file_folder_path"
 """The entry of a session's options with the folder of the files that a graph loaded from bytes
 refers to."""

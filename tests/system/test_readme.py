@@ -8,6 +8,7 @@ import resource
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,10 @@ from tests.toy.hub import environment as hub_environment
 from tests.toy.hub import toy_hub
 
 LIMIT_S = 120
-"""Within which a reader of the README has a model by name answering; installing comes before. A
-reader's machine does nothing else meanwhile, but this one runs other tests. So what is counted is
-the processor time of all processes, which is more than a reader waits: some of it is spent side by
-side. The model comes from this machine, so that there is no download to wait for."""
-PATIENCE_S = 600
+"""Within which a reader of the README has a model by name answering; installing comes before, and
+nothing is downloaded from afar here. A reader's machine does nothing else meanwhile, but this one
+may run other tests: then the processor time of all processes counts in place of the time."""
+PATIENCE_S = 300
 """How long the test waits, whatever else the machine does."""
 
 pytestmark = pytest.mark.slow
@@ -53,12 +53,13 @@ def test_a_model_by_name_answers_within_two_minutes(tmp_path: Path) -> None:
         env = environment(tmp_path / "none", tmp_path) | hub_environment(hub, tmp_path)
         del env["MACARON_BUNDLES"]
         words, log = [*serve, "--port", str(port)], tmp_path / "log.txt"
-        before_s = processor_s()
+        began, before_s = time.monotonic(), processor_s()
         with started(words, port, ROOT, env, log, within_s=PATIENCE_S) as server:
             assert server.ask("ein Haus").status_code == 200
+            waited_s = time.monotonic() - began
             server.process.terminate()
             assert server.process.wait(60) == 0
-        assert processor_s() - before_s < LIMIT_S
+        assert min(waited_s, processor_s() - before_s) < LIMIT_S
         assert "model.safetensors" in hub.downloads()
 
 

@@ -39,31 +39,34 @@ PASSING = (
 )
 """Errors after which a piece of work is sent again."""
 FATAL = (DecoderLostError, DeviceMemoryError)
-"""Those of them that a piece of work brings about if decoding cannot survive it."""
+"""Those of them by which decoding itself failed; the piece of work may be the cause."""
 _MOST_FAILURES = 3
 _PAUSE_S = 1.0
 """Seconds before a refused piece of work is sent again, if the error gives no time."""
 _LONGEST_PAUSE_S = 30.0
 
 
+async def pause_after(error: ServingError) -> None:
+    """Wait before a piece of work is sent again after one of the `PASSING` errors."""
+    await asyncio.sleep(min(error.retry_after_s or _PAUSE_S, _LONGEST_PAUSE_S))
+
+
 @dataclass
 class Tries:
-    """How often a piece of work has failed by errors that it may itself have brought about."""
+    """Whether a piece of work is sent again after one of the `PASSING` errors."""
 
     own: tuple[type[ServingError], ...] = FATAL
-    """Those errors."""
+    """Errors that count, because the work may be their cause."""
     failures: int = 0
+    """How often one of them has come."""
 
-    async def pause(self, error: ServingError) -> bool:
-        """Wait before the work is sent again after one of the `PASSING` errors.
-
-        Returns False, at once, if it is not to be sent again: it has failed three times by errors
-        of its own.
-        """
+    async def may_go_again(self, error: ServingError) -> bool:
+        """Return True after a pause, or False at once if the work has failed three times by errors
+        that it may be the cause of."""
         self.failures += isinstance(error, self.own)
         if self.failures == _MOST_FAILURES:
             return False
-        await asyncio.sleep(min(error.retry_after_s or _PAUSE_S, _LONGEST_PAUSE_S))
+        await pause_after(error)
         return True
 
 

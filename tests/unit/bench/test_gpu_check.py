@@ -56,7 +56,7 @@ def test_parts_go_on_after_one_that_fails(torch: str, installed: bool, tmp_path:
     assert "tests: status 1 after" in told
     assert "memory: status 1 after" in told
     assert "1 failed" in told
-    assert "tensorrt-cu13: cannot be installed here" in told
+    assert "tensorrt: cannot be installed here" in told
     assert "encoder: left out, as MATERIALS have none" in told
     assert told.count("a table\n") == 6
     for part in ("install", "base", "iwslt-joint-fast", "language", "training", "compiled"):
@@ -101,7 +101,9 @@ def test_an_encoder_is_timed_where_the_materials_have_one(tmp_path: Path) -> Non
     assert f"--source {encoder}/source --bundle {encoder}/bundle" in bench
     assert f"--texts {encoder}/texts.txt" in bench
     (rival,) = [line for line in asked if "sentence-transformers" in line]
-    assert f"--find-links {tmp_path} sentence-transformers" in rival
+    installed = tmp_path / "out/installed.txt"
+    assert f"--find-links {tmp_path} -c {installed} sentence-transformers" in rival
+    assert asked.index(rival) > next(n for n, line in enumerate(asked) if "-m pytest" in line)
 
 
 def test_the_materials_of_an_encoder_are_its_folder_texts_and_a_bundle(tmp_path: Path) -> None:
@@ -124,6 +126,24 @@ def test_the_materials_of_an_encoder_are_its_folder_texts_and_a_bundle(tmp_path:
     assert all(text and "\t" not in text for text in texts)
     asked = (tmp_path / "noted").read_text().splitlines()[-1]
     assert asked == f"-m export import {given} {made}/bundle --target cuda --precision fp16"
+
+
+@pytest.mark.parametrize("encoder", ["nowhere/model", "empty", "made/encoder/source"])
+def test_a_wrong_folder_of_an_encoder_is_said_before_anything_is_made(
+    encoder: str, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    kept = tmp_path / "made/encoder/source/config.json"
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    command = ["bash", "bench/gpu_check.sh", "--prepare", str(tmp_path / "made")]
+    done = subprocess.run(
+        [*command, str(tmp_path / encoder)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("ENCODER must ")
+    assert [path.name for path in (tmp_path / "made").iterdir()] == ["encoder"]
+    assert kept.exists()
 
 
 def test_its_requirements_are_the_pinned_ones_with_the_gpus_runtime(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import pydantic_core
 from starlette.requests import Request
@@ -27,7 +27,6 @@ from serving.server.work.batches.folder import FileFolder
 from serving.server.work.batches.lines import BatchLines, read_lines
 from serving.server.work.batches.records import LOST, BatchFault, wishes_of
 from serving.server.work.courtesy import FATAL, PASSING, Tries, attentive
-from serving.server.work.threads import opened_in_thread
 from serving.store.records.job import JobState, KeptJob
 from serving.store.records.key import NO_LIMITS, KeyLimits
 
@@ -39,6 +38,8 @@ Answering = Callable[[Request, RequestContext], Awaitable[Response]]
 """Answers the requests of a path; raises ServingError."""
 Refuse = Callable[[Scope, ServingError], Response]
 """Builds the error response of a request."""
+
+T = TypeVar("T", BinaryIO, LineAnswers)
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +118,7 @@ class BatchRun:
         """Answer the lines that have no answer yet. Raises OSError if the disk is full, and
         StoreUnavailableError if the object store does not respond."""
         try:
-            file = await opened_in_thread(lambda: self._folder.opened(self._wishes.input_file))
+            file = await _opened(lambda: self._folder.opened(self._wishes.input_file))
         except FileNotFoundError:
             await self._kept()
             message = "the input file was deleted before the batch was done"
@@ -129,7 +130,7 @@ class BatchRun:
     async def _kept(self) -> LineAnswers:
         """Load the answers of earlier runs; new answers are added to them."""
         given = (self._job.id, self._job.claim, self.total)
-        self._answers = await opened_in_thread(lambda: self._folder.answers(*given))
+        self._answers = await _opened(lambda: self._folder.answers(*given))
         return self._answers
 
     async def _run(self, file: BinaryIO) -> BatchEnd:
@@ -248,7 +249,7 @@ class BatchRun:
             try:
                 return await self._answering[self._wishes.endpoint](request, context)
             except PASSING as error:
-                if not await tries.pause(error):
+                if not await tries.may_go_again(error):
                     return self._refuse(request.scope, error)
                 if self.pause:
                     return None
@@ -289,6 +290,27 @@ class BatchRun:
             return {"type": "http.request", "body": body, "more_body": False}
 
         return Request(scope, receive), context
+
+
+async def _opened(open_file: Callable[[], T]) -> T:
+    """Open something in another thread with `open_file`; it is closed if this is cancelled
+    meanwhile."""
+    left = False
+    files: list[T] = []
+
+    def open_in_thread() -> T:
+        files.append(open_file())
+        if left:  # the second of the two sees what the other did
+            files[0].close()
+        return files[0]
+
+    try:
+        return await asyncio.to_thread(open_in_thread)
+    except asyncio.CancelledError:
+        left = True
+        for file in files:
+            file.close()
+        raise
 
 
 def _line_id() -> str:

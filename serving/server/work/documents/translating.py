@@ -4,14 +4,17 @@ them. A sentence that occurs in several units is decoded once."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import hashlib
 import itertools
 import json
+import random
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from serving.documents.raw.writing import write_whole
@@ -22,16 +25,16 @@ from serving.errors import (
     DecodingError,
     InvalidOptionError,
     RequestError,
+    ServingError,
     StoreUnavailableError,
     TooLongError,
 )
 from serving.server.http.access_log import RequestContext
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
-from serving.server.work.courtesy import FATAL, PASSING, Tries, attentive
+from serving.server.work.courtesy import FATAL, PASSING, Tries, attentive, pause_after
 from serving.server.work.documents.shelf import DocumentRecord, Shelf
 from serving.server.work.stored.wishes import StoredWishes, with_stored
-from serving.server.work.threads import opened_in_thread
 from serving.server.work.translating.job import TextResult, TranslationJob
 from serving.server.work.translating.jobs import Jobs
 from serving.server.work.translating.sentences import DocumentSentences
@@ -50,8 +53,12 @@ possible."""
 _SAVE_EVERY_S = 0.5
 _TASK = "document"
 """Name of the task in the usage of keys."""
+_AGAIN = (CancelledError, *PASSING)
+"""Errors after which the same group is sent again; the first if another group that waited for the
+same sentence cancelled it."""
 _OF_A_UNIT = (TooLongError, DecodingError, *FATAL)
 """Errors whose cause is a unit of the group, even if they do not say which."""
+_NUMBERS = 10**6
 
 
 @dataclass(frozen=True)
@@ -114,8 +121,7 @@ class DocumentTranslation:
             done=0,
         )
         known = await asyncio.to_thread(self._known, record, distinct)
-        path = self._shelf.sentences(record)
-        sentences = await opened_in_thread(lambda: DocumentSentences(path, record.id))
+        sentences = await _opened(self._shelf.sentences(record), record.id)
         common = _Common(record, sentences, links)
         try:
             record = await self._translate_rest(common, distinct, known)
@@ -193,7 +199,7 @@ class DocumentTranslation:
                 job = await with_stored(self._store, self._catalogue, asked, wishes, record.key)
                 return job.memory is not None and job.memory.serves(source)
             except StoreUnavailableError as error:
-                await Tries().pause(error)
+                await pause_after(error)
 
     async def _translated_groups(
         self, common: _Common, groups: Iterator[_Group]
@@ -289,12 +295,30 @@ class DocumentTranslation:
                     record.key,
                 )
                 return (await self._jobs.translate(job, context, _stays)).translations
-            except (
-                CancelledError,
-                *PASSING,
-            ) as error:  # cancelled by a group with the same sentence
-                if not await tries.pause(error):
+            except _AGAIN as error:
+                if await tries.may_go_again(error):
+                    continue
+                if await self._decodes(job, record):
                     raise
+                tries = Tries()
+
+    async def _decodes(self, job: TranslationJob, record: DocumentRecord) -> bool:
+        """Whether something else can be decoded, so that a text that cannot is itself to blame."""
+        # Text without letters would not be decoded, and the answer to a known text may be kept.
+        asked = dataclasses.replace(
+            job,
+            texts=[f"A {random.randrange(_NUMBERS)}"],
+            format="text",
+            memory=None,
+            sentences=None,
+        )
+        # No key has asked for it.
+        context = RequestContext(record.id, client=record.client, counted=True, background=True)
+        try:
+            await self._jobs.translate(asked, context, _stays)
+        except ServingError:
+            return False
+        return True
 
     def _known(self, record: DocumentRecord, units: Sequence[Unit]) -> dict[int, Translated]:
         """The translations of these units that an earlier process has stored. Those from another
@@ -342,6 +366,22 @@ class DocumentTranslation:
         self._shelf.progress(record).unlink(missing_ok=True)
         self._shelf.sentences(record).unlink(missing_ok=True)
         return written.warnings
+
+
+async def _opened(path: Path, document: str) -> DocumentSentences:
+    """The sentences of a document, from its file. If the task is cancelled while the file is
+    opened, it ends when the file is closed again: until then nobody else may have the document."""
+    loop = asyncio.get_running_loop()
+    opening = loop.run_in_executor(None, DocumentSentences, path, document)
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        while not opening.done():
+            with contextlib.suppress(asyncio.CancelledError):  # once is enough
+                await asyncio.wait([opening])
+        with contextlib.suppress(OSError):
+            opening.result().close()
+        raise
 
 
 def _groups(units: Sequence[Unit], known: dict[int, Translated]) -> Iterator[_Group]:

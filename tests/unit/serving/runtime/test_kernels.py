@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _ctypes
+import errno
 import logging
 import os
 import shutil
@@ -107,6 +108,18 @@ def test_one_of_several_compiles_and_the_others_wait(tmp_path: Path) -> None:
         built = [pool.submit(kernels.build_library, str(compiler), tmp_path, "") for _ in range(4)]
         assert len({each.result() for each in built}) == 1
     assert calls.read_text() == "\n"
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOLCK, "No locks"), NotImplementedError()])
+def test_a_folder_without_locks_gets_its_library(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(kernels.FileLock, "acquire", refuse)
+    compiler = pretended_compiler(tmp_path)
+    assert kernels.build_library(str(compiler), tmp_path, "").is_file()
 
 
 def test_compiled_while_something_else_runs(

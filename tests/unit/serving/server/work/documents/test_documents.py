@@ -8,6 +8,7 @@ import errno
 import io
 import json
 import multiprocessing
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -843,9 +844,7 @@ def test_a_unit_that_ends_the_decoding_ends_no_document(
     def fail(texts: list[str]) -> None:
         asked.append(texts)
         if "Ein Haus" in texts:
-            error = fatal("decoding has ended")
-            error.retry_after_s = 0.001
-            raise error
+            raise at_once(fatal("decoding has ended"))
 
     jobs.before = fail
     record = put(shelf, TEXT)
@@ -853,8 +852,35 @@ def test_a_unit_that_ends_the_decoding_ends_no_document(
     done = shelf.get(record.id, "")
     assert shelf.result(done).read_text() == "negroM netuG\n\nEin Haus\n\nnegroM netuG\n"
     assert done.warnings == ("left as it is: 'Ein Haus' (decoding has ended)",)
+    # Before a text is to blame, something else has been decoded.
+    (other,), (another,) = asked.pop(3), asked.pop(7)
+    assert re.fullmatch(r"A \d+", other)
+    assert re.fullmatch(r"A \d+", another)
     both, first, second = ["Guten Morgen", "Ein Haus"], ["Guten Morgen"], ["Ein Haus"]
     assert asked == [both] * 3 + [first] + [second] * 3
+
+
+@pytest.mark.parametrize("times", [5, 20])
+def test_no_unit_is_to_blame_where_nothing_is_decoded(
+    shelf: Shelf, jobs: FakeJobs, times: int
+) -> None:
+    failures = iter([DecoderLostError("decoding has ended")] * times)
+
+    def fail(_: list[str]) -> None:
+        for error in failures:
+            raise at_once(error)
+
+    jobs.before = fail
+    record = put(shelf, TEXT)
+    run(shelf, jobs, record)
+    done = shelf.get(record.id, "")
+    assert (done.state, done.warnings) == ("done", ())
+
+
+def at_once(error: ServingError) -> ServingError:
+    """The error, after which hardly anyone waits."""
+    error.retry_after_s = 0.001
+    return error
 
 
 def test_no_unit_is_given_up_because_the_server_is_busy(shelf: Shelf, jobs: FakeJobs) -> None:
@@ -862,8 +888,7 @@ def test_no_unit_is_given_up_because_the_server_is_busy(shelf: Shelf, jobs: Fake
 
     def refuse(_: list[str]) -> None:
         for error in refusals:
-            error.retry_after_s = 0.001
-            raise error
+            raise at_once(error)
 
     jobs.before = refuse
     record = put(shelf, TEXT)
@@ -872,8 +897,9 @@ def test_no_unit_is_given_up_because_the_server_is_busy(shelf: Shelf, jobs: Fake
     assert (done.state, done.warnings) == ("done", ())
 
 
+@pytest.mark.parametrize("times", [1, 2])
 def test_a_file_that_is_opened_while_the_server_ends_is_closed(
-    shelf: Shelf, jobs: FakeJobs, monkeypatch: pytest.MonkeyPatch
+    shelf: Shelf, jobs: FakeJobs, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     begun, may_end = threading.Event(), threading.Event()
     closed: list[bool] = []
@@ -893,8 +919,10 @@ def test_a_file_that_is_opened_while_the_server_ends_is_closed(
     async def cancelled() -> None:
         task = asyncio.create_task(translation.run(put(shelf, TEXT)))
         await asyncio.to_thread(begun.wait, 20)
-        task.cancel()
-        await asyncio.sleep(0.05)
+        for _ in range(times):
+            task.cancel()
+            await asyncio.sleep(0.05)
+        assert not task.done()  # nobody else may have the document yet
         may_end.set()
         with pytest.raises(asyncio.CancelledError):
             await task
