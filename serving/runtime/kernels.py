@@ -198,9 +198,10 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
     except (OSError, NotImplementedError):  # filelock's Timeout is an OSError
         yield
         return
-    with contextlib.ExitStack() as held:
-        held.callback(lock.release)
+    try:
         yield
+    finally:
+        lock.release()
 
 
 @contextlib.contextmanager

@@ -860,11 +860,19 @@ def test_a_unit_that_ends_the_decoding_ends_no_document(
     assert asked == [both] * 3 + [first] + [second] * 3
 
 
-@pytest.mark.parametrize("times", [5, 20])
+@pytest.mark.parametrize(
+    "errors",
+    [
+        [DecoderLostError("decoding has ended")] * 5,
+        [DecoderLostError("decoding has ended")] * 20,
+        [DeadlineExceededError("late"), OverloadedError("full")] * 5,
+    ],
+    ids=["lost", "lost for long", "busy"],
+)
 def test_no_unit_is_to_blame_where_nothing_is_decoded(
-    shelf: Shelf, jobs: FakeJobs, times: int
+    shelf: Shelf, jobs: FakeJobs, errors: list[ServingError]
 ) -> None:
-    failures = iter([DecoderLostError("decoding has ended")] * times)
+    failures = iter(errors)
 
     def fail(_: list[str]) -> None:
         for error in failures:
@@ -875,26 +883,13 @@ def test_no_unit_is_to_blame_where_nothing_is_decoded(
     run(shelf, jobs, record)
     done = shelf.get(record.id, "")
     assert (done.state, done.warnings) == ("done", ())
+    assert next(failures, None) is None
 
 
 def at_once(error: ServingError) -> ServingError:
     """The error, after which hardly anyone waits."""
     error.retry_after_s = 0.001
     return error
-
-
-def test_no_unit_is_given_up_because_the_server_is_busy(shelf: Shelf, jobs: FakeJobs) -> None:
-    refusals = iter([DeadlineExceededError("late"), OverloadedError("full")] * 5)
-
-    def refuse(_: list[str]) -> None:
-        for error in refusals:
-            raise at_once(error)
-
-    jobs.before = refuse
-    record = put(shelf, TEXT)
-    run(shelf, jobs, record)
-    done = shelf.get(record.id, "")
-    assert (done.state, done.warnings) == ("done", ())
 
 
 @pytest.mark.parametrize("times", [1, 2])
