@@ -222,10 +222,13 @@ def test_a_hundred_thousand_glossaries_and_ten_thousand_entries_stay_fast(store:
     made = kept.create("key3", "large", [NewDictionary("de", "en", entries)], large)
 
     def took(act: Callable[[], object]) -> float:
-        act()
-        began = time.perf_counter()
-        act()
-        return time.perf_counter() - began
+        """The shortest of some times: what else runs on the machine makes the others longer."""
+        times = []
+        for _ in range(4):
+            began = time.perf_counter()
+            act()
+            times.append(time.perf_counter() - began)
+        return min(times)
 
     assert took(lambda: kept.get("key3", made.id)) < 0.1
     assert took(lambda: kept.page("key3", limit=100)) < 0.2

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import random
 import subprocess
 import sys
+from array import array
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from serving.text.detection import detect, detect_among
+from serving.text.detection import SharedPieces, detect, detect_among
+from serving.text.languages import LANGUAGE_NAMES
 
 SENTENCES = {
     "de": "Wir haben gestern den ganzen Tag auf den Zug gewartet.",
@@ -82,3 +89,44 @@ print(len(loads))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "1\n", done.stderr
+
+
+@functools.cache
+def identifier() -> LanguageIdentifier:
+    """py3langid as it comes, for the languages that are served."""
+    whole = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    whole.set_languages(set(LANGUAGE_NAMES) & set(whole.labels))
+    return whole
+
+
+def drawn_texts(count: int) -> list[str]:
+    """Words of the sentences in any order and cut anywhere, and any characters."""
+    draw = random.Random(1)
+    words = " ".join(SENTENCES.values()).split()
+    texts = [" ".join(draw.choices(words, k=draw.randint(1, 40))) for _ in range(count)]
+    anything = ["".join(chr(draw.randrange(32, 0x3000)) for _ in range(30)) for _ in range(count)]
+    return [text[draw.randrange(4) :] for text in texts + anything]
+
+
+@pytest.mark.parametrize("text", [*SENTENCES.values(), *drawn_texts(20)])
+def test_a_smaller_table_changes_nothing(text: str) -> None:
+    expected = identifier().rank(text) if any(map(str.isalpha, text)) else []
+    assert detect(text) == [(code, float(probability)) for code, probability in expected]
+
+
+@given(
+    typecode=st.sampled_from("HIL"),
+    pieces=st.lists(st.integers(0, 3), max_size=20),
+    rest=st.lists(st.integers(0, 9), max_size=15),
+)
+def test_pieces_that_are_shared_keep_every_number(
+    typecode: str, pieces: list[int], rest: list[int]
+) -> None:
+    numbers = [number for piece in pieces for number in range(piece, piece + 16)] + rest
+    shared = SharedPieces(array(typecode, numbers))
+    assert [shared[index] for index in range(len(numbers))] == numbers
+
+
+def test_the_table_is_several_times_smaller() -> None:
+    table = identifier().tk_nextmove
+    assert SharedPieces(table).nbytes < len(table) * table.itemsize / 5
