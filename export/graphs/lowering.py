@@ -11,16 +11,22 @@ from export.arithmetic.quantize import ALIKE, Products, weight_key
 from export.passes.cuda_operators import check_operators
 from export.passes.fold_scalars import fold_scalars, original_of
 from export.passes.fold_transposes import fold_transposes
-from export.passes.fusing.attention import fuse_attention, fuse_attention_by_head
+from export.passes.fusing.attention import (
+    fuse_attention,
+    fuse_attention_by_head,
+    fuse_biased_attention,
+)
 from export.passes.fusing.biases import fuse_biases, fuse_tied_products
 from export.passes.fusing.choices import fuse_candidates, fuse_shortlist_candidates, fuse_top_tokens
 from export.passes.fusing.convolutions import fuse_convolutions
 from export.passes.fusing.embeddings import fuse_embeddings
+from export.passes.fusing.gates import fuse_geglu, fuse_swiglu
 from export.passes.fusing.groups import Groups
 from export.passes.fusing.listed_logits import fuse_listed_logits
-from export.passes.fusing.norms import fuse_norms, fuse_post_norms
+from export.passes.fusing.norms import fuse_norms, fuse_post_norms, fuse_rms_norms
 from export.passes.fusing.packed_attention import fuse_packed_attention
 from export.passes.fusing.reach_masks import fuse_reach_masks
+from export.passes.fusing.rotations import fuse_rotations
 from export.passes.fusing.rounding import fuse_gelu_rounding, fuse_row_rounding
 from export.passes.fusing.sinusoids import fuse_sinusoids
 from export.passes.fusing.wide_products import fuse_wide_products, fuse_wide_rounding
@@ -52,11 +58,16 @@ FUSIONS = (
     ("Attention", fuse_packed_attention),
     ("Attention", fuse_attention),
     ("Attention", fuse_attention_by_head),
+    ("Softmax", fuse_biased_attention),
     ("Add", fuse_reach_masks),
     ("ReduceSum", fuse_convolutions),
     ("Concat", fuse_wide_rounding),
     ("QuantizeLinear", fuse_norms),
     ("LayerNormalization", fuse_post_norms),
+    ("RMSNormalization", fuse_rms_norms),
+    ("Sigmoid", fuse_swiglu),
+    ("Gelu", fuse_geglu),
+    ("Concat", fuse_rotations),
     ("MatMulIntegerToFloat", fuse_wide_products),
     ("MatMulIntegerToFloat", fuse_biases),
     ("MatMulIntegerToFloat", fuse_tied_products),

@@ -174,6 +174,20 @@ inline Floats exponential(Floats x) {
 
 inline Floats magnitude(Floats x) { return x < 0.0f ? -x : x; }
 
+// x times the logistic function of y.
+inline Floats times_logistic(Floats x, Floats y) {
+  const Floats e = exponential(-magnitude(y));
+  return x * (y < 0.0f ? e : spread(1.0f)) / (1.0f + e);
+}
+
+// SiLU, x / (1 + e^-x).
+inline Floats silu(Floats x) { return times_logistic(x, x); }
+
+// The approximation of Gelu by tanh, x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
+inline Floats gelu_by_tanh(Floats x) {
+  return times_logistic(x, 1.595769122f * (x + 0.044715f * x * x * x));
+}
+
 // The soft cap cap * tanh(x / cap), whose magnitude never exceeds the cap.
 inline Floats capped(Floats x, float cap) {
   const Floats e = exponential(magnitude(x) * (-2.0f / cap));

@@ -59,15 +59,21 @@ inline void weigh(const float* weights, const float* rows, const std::vector<int
   }
 }
 
+// What is added to the scores of a query: a number for each head and place, or nothing.
+struct QueryBias {
+  const float* numbers = nullptr;  // of the first head
+  int64_t head = 0;                // the distance between heads
+};
+
 // The number of floats that the scores of these places take: full vectors.
 inline int64_t score_room(int64_t places) { return (places + kLanes - 1) / kLanes * kLanes; }
 
 // The attention of one query [H,E] to the places in `seen`, in their order. Each head of keys and
-// values serves `shared` consecutive heads of the query. Scores are soft-capped unless `cap` is 0.
-// `scores` has room for the scores of all heads.
+// values serves `shared` consecutive heads of the query. Scores are soft-capped unless `cap` is 0,
+// and get the numbers of `bias`. `scores` has room for the scores of all heads.
 inline void attend(const float* query, const float* keys, const float* values, Layout layout,
                    const std::vector<int64_t>& seen, int64_t heads, int64_t shared, int64_t width,
-                   float scale, float cap, float* scores, float* out) {
+                   float scale, float cap, QueryBias bias, float* scores, float* out) {
   constexpr int64_t kLine = 16;  // floats in a cache line
   const int64_t count = static_cast<int64_t>(seen.size()), room = score_room(count);
   if (!count) {
@@ -105,6 +111,8 @@ inline void attend(const float* query, const float* keys, const float* values, L
     float* weights = scores + h * room;
     if (cap > 0.0f)
       for (int64_t i = 0; i < room; i += kLanes) store(weights + i, capped(load(weights + i), cap));
+    if (bias.numbers)
+      for (int64_t i = 0; i < count; ++i) weights[i] += bias.numbers[h * bias.head + seen[i]];
     std::fill(weights + count, weights + room, -kInfinity);  // each adds only e^-87 to the sum
     Floats most = load(weights);
     for (int64_t i = kLanes; i < room; i += kLanes) most = higher(most, load(weights + i));
@@ -155,6 +163,32 @@ inline void gelu(const float* x, int64_t dim, float* out) {
   std::copy(rest, rest + (dim - i), out + i);
 }
 
+// A gated linear unit of x [2D]: an activation of the first half times the second half.
+template <Floats (*activation)(Floats)>
+void glu(const float* x, int64_t dim, float* out) {
+  int64_t i = 0;
+  for (; i + kLanes <= dim; i += kLanes)
+    store(out + i, activation(load(x + i)) * load(x + dim + i));
+  if (i == dim) return;
+  float gate[kLanes] = {}, rest[kLanes] = {};
+  std::copy(x + i, x + dim, gate);
+  std::copy(x + dim + i, x + 2 * dim, rest);
+  store(rest, activation(load(gate)) * load(rest));
+  std::copy(rest, rest + (dim - i), out + i);
+}
+
+// RMS normalisation of x [D].
+inline void rms_norm(const float* x, const float* weight, int64_t dim, float epsilon, float* out) {
+  Floats squares{};
+  float rest = 0.0f;
+  int64_t i = 0;
+  for (; i + kLanes <= dim; i += kLanes) squares += load(x + i) * load(x + i);
+  for (; i < dim; ++i) rest += x[i] * x[i];
+  const float mean = (sum(squares) + rest) / static_cast<float>(dim);
+  const float inverse = 1.0f / std::sqrt(mean + epsilon);
+  for (i = 0; i < dim; ++i) out[i] = x[i] * inverse * weight[i];
+}
+
 // Layer normalisation of x [D].
 inline void layer_norm(const float* x, const float* weight, const float* bias, int64_t dim,
                        float epsilon, float* out) {
@@ -181,6 +215,20 @@ inline void sinusoid(float position, const float* frequencies, int64_t half, flo
     out[i] = std::sin(position * frequencies[i]);
     out[half + i] = std::cos(position * frequencies[i]);
   }
+}
+
+// Turns the pairs of features of x [P] by angles, given as cosines and sines [W]: those of the first
+// heads of 2W features, which take `turned` features. Feature i of a head is turned with feature
+// i + W. The others are copied.
+inline void rotate(const float* x, const float* cosines, const float* sines, int64_t half,
+                   int64_t turned, int64_t dim, float* out) {
+  for (int64_t head = 0; head < turned; head += 2 * half)
+    for (int64_t i = head, j = 0; j < half; ++i, ++j) {
+      const float first = x[i], second = x[i + half];
+      out[i] = first * cosines[j] - second * sines[j];
+      out[i + half] = second * cosines[j] + first * sines[j];
+    }
+  std::copy(x + turned, x + dim, out + turned);
 }
 
 // Finds the largest number of each block; returns the largest of all.

@@ -120,6 +120,33 @@ class Mask {
   std::vector<int64_t> seen_;
 };
 
+// What is added to the scores of each query. Input `bias` is [B,H,Q,C]; B or Q is 1 if it is the
+// same for all sentences or queries.
+class Bias {
+ public:
+  Bias() = default;
+
+  Bias(const Context& context, size_t bias, int64_t rows, int64_t heads, int64_t queries,
+       int64_t capacity) {
+    const Shape shape = context.shape(bias);
+    require((shape[0] == 1 || shape[0] == rows) && shape[1] == heads &&
+                (shape[2] == 1 || shape[2] == queries) && shape[3] == capacity,
+            "a bias must be [B,H,Q,C], where B and Q may be 1");
+    first_ = {context.input<float>(bias), shape[2] * capacity};
+    query_step_ = shape[2] > 1 ? capacity : 0;
+    row_step_ = shape[0] > 1 ? heads * shape[2] * capacity : 0;
+  }
+
+  QueryBias of(int64_t row, int64_t query) const {
+    if (!first_.numbers) return first_;
+    return {first_.numbers + row * row_step_ + query * query_step_, first_.head};
+  }
+
+ private:
+  QueryBias first_;
+  int64_t query_step_ = 0, row_step_ = 0;
+};
+
 // The memory of an output that begins as an input. It is the input's own memory as a rule;
 // otherwise the input is copied.
 float* continued(const Context& context, size_t input, size_t output, const Shape& shape) {
@@ -129,11 +156,12 @@ float* continued(const Context& context, size_t input, size_t output, const Shap
   return wanted;
 }
 
-// The heads in qkv [B,Q,P], found from the heads in the caches: P has `asking` heads of queries,
-// then `kept` heads of keys and `kept` of values, each of `width` numbers.
+// The heads in qkv [B,Q,P], found from the `flat` heads in caches [B,C,D], or those of [B,H,C,E]:
+// P has `asking` heads of queries, then `kept` heads of keys and `kept` of values, each of `width`
+// numbers.
 struct Heads {
-  Heads(const Attributes& attributes, const Shape& qkv, const Shape& cache)
-      : by_head(cache.size() == 4), kept(by_head ? cache[1] : attributes.heads) {
+  Heads(int64_t flat, const Shape& qkv, const Shape& cache)
+      : by_head(cache.size() == 4), kept(by_head ? cache[1] : flat) {
     require(kept > 0, "attention must have a head");
     width = by_head ? cache[3] : cache.back() / kept;
     asking = width ? qkv.back() / width - 2 * kept : 0;
@@ -148,13 +176,26 @@ struct Heads {
   int64_t kept, width = 0, asking = 0;
 };
 
-// qkv [B,Q,P], keys and values [B,C,D] or by head [B,H,C,E], write_index [B], mask
-// -> context [B,Q, width of all heads of queries], keys and values with the Q new ones from slot
-// `write_index` on
+// The heads of a tree attention. The `biased` kind has them in its bias, its other kind in an
+// attribute.
+template <bool biased>
+Heads heads_of(const Attributes& attributes, const Context& context) {
+  int64_t flat = attributes.heads;
+  if constexpr (biased) {
+    require(context.shape(5).size() == 4, "a bias must be [B,H,Q,C], where B and Q may be 1");
+    flat = context.shape(5)[1];
+  }
+  return Heads(flat, context.shape(0), context.shape(1));
+}
+
+// qkv [B,Q,P], keys and values [B,C,D] or by head [B,H,C,E], write_index [B], mask, and the bias if
+// it is `biased` -> context [B,Q, width of all heads of queries], keys and values with the Q new
+// ones from slot `write_index` on
+template <bool biased>
 void tree_attention(const Attributes& attributes, const Context& context, const Shape& shape,
                     Rows& out) {
   const Shape cache = context.shape(1);
-  const Heads heads(attributes, shape, cache);
+  const Heads heads = heads_of<biased>(attributes, context);
   require(context.shape(2) == cache, "qkv and caches must be [B,Q,P] and [B,C,D] or [B,H,C,E]");
   const int64_t queries = shape[1], width = heads.width, dim = heads.kept * width;
   const int64_t capacity = cache[heads.by_head ? 2 : 1];
@@ -167,6 +208,8 @@ void tree_attention(const Attributes& attributes, const Context& context, const 
   float* keys = continued(context, 1, 1, cache);
   float* values = continued(context, 2, 2, cache);
   Mask mask(context, 4, shape[0], queries, capacity);
+  Bias bias;
+  if constexpr (biased) bias = Bias(context, 5, shape[0], heads.asking, queries, capacity);
   std::vector<float> scores(heads.asking * score_room(capacity));
   for (int64_t b = 0; b < shape[0]; ++b) {
     float* own_keys = keys + b * capacity * dim;
@@ -181,30 +224,33 @@ void tree_attention(const Attributes& attributes, const Context& context, const 
       }
     for (int64_t q = 0; q < queries; ++q) {
       attend(rows + q * shape[2], own_keys, own_values, layout, mask.seen(b, q), heads.asking,
-             heads.asking / heads.kept, width, attributes.scale, attributes.cap, scores.data(),
-             out.begin(b * queries + q));
+             heads.asking / heads.kept, width, attributes.scale, attributes.cap, bias.of(b, q),
+             scores.data(), out.begin(b * queries + q));
       out.done(b * queries + q);
     }
   }
 }
 
+template <bool biased>
 Shape context_shape(const Attributes& attributes, const Context& context) {
   const Shape qkv = context.shape(0);
-  const Heads heads(attributes, qkv, context.shape(1));
+  const Heads heads = heads_of<biased>(attributes, context);
   return {qkv[0], qkv[1], heads.asking * heads.width};
 }
 
+template <bool biased = false>
 void tree_attention_op(const Attributes& attributes, const Context& context) {
   const Shape qkv = context.shape(0);
-  Rows out(context, context_shape(attributes, context));
-  tree_attention(attributes, context, qkv, out);
+  Rows out(context, context_shape<biased>(attributes, context));
+  tree_attention<biased>(attributes, context, qkv, out);
 }
 
 // With two more inputs, scale and zero_point, the context has 8 bits.
+template <bool biased = false>
 void tree_attention_quantize_op(const Attributes& attributes, const Context& context) {
   const Shape qkv = context.shape(0);
-  Rows out(context, context_shape(attributes, context), 5);
-  tree_attention(attributes, context, qkv, out);
+  Rows out(context, context_shape<biased>(attributes, context), biased ? 6 : 5);
+  tree_attention<biased>(attributes, context, qkv, out);
 }
 
 // query [B,Q,D], keys and values [B,C,D], mask -> context [B,Q,D]
@@ -226,7 +272,7 @@ void masked_attention(const Attributes& attributes, const Context& context, cons
     const int64_t begin = row / queries * capacity * dim;
     attend(query + row * dim, keys + begin, values + begin, {dim, width},
            mask.seen(row / queries, row % queries), attributes.heads, 1, width, attributes.scale,
-           attributes.cap, scores.data(), out.begin(row));
+           attributes.cap, {}, scores.data(), out.begin(row));
     out.done(row);
   }
 }
@@ -281,7 +327,7 @@ void packed_attention(const Attributes& attributes, const Context& context, cons
       for (int64_t place : mask.seen(rows[m] / places, rows[m] % places))
         seen.push_back(text[place]);
       attend(qkv + own[rows[m]] * dim, qkv + dim, qkv + 2 * dim, {dim, width}, seen, heads, 1,
-             width, scale, 0.0f, scores.data(), part.begin(m));
+             width, scale, 0.0f, {}, scores.data(), part.begin(m));
       part.done(m);
     }
   });
@@ -412,12 +458,17 @@ struct Addend {
   const float* numbers;
 };
 
-// The inputs x and y, and the weight and bias [D] of the layer norm of their sum [..,D].
+// How a sum is normalised: by mean and variance with a weight and a bias, or by its root mean square
+// with a weight alone.
+enum class Norm { kLayer, kRms };
+
+// The inputs x and y, and the weight and bias [D] of the norm of their sum [..,D].
+template <Norm norm_kind = Norm::kLayer>
 class Residual {
  public:
   explicit Residual(const Context& context)
       : x_(context, 0), y_(context, 1), shape_(longer()), weight_(context.input<float>(2)),
-        bias_(context.input<float>(3)) {
+        bias_(norm_kind == Norm::kLayer ? context.input<float>(3) : nullptr) {
     for (const Addend* each : {&x_, &y_})
       for (size_t axis = 1; axis <= each->shape.size(); ++axis) {
         int64_t& all = shape_.axis(shape_.size() - axis);
@@ -425,7 +476,8 @@ class Residual {
         require(own == all || own == 1 || all == 1, "x and y must have shapes that go together");
         all = all == 1 ? own : all;
       }
-    require(size_of(context.shape(2)) == dim() && size_of(context.shape(3)) == dim(),
+    require(size_of(context.shape(2)) == dim() &&
+                (norm_kind == Norm::kRms || size_of(context.shape(3)) == dim()),
             "weight and bias of a norm must be [D]");
   }
 
@@ -441,7 +493,10 @@ class Residual {
       for (int64_t i = 0; i < dim(); ++i) total[i] = x[i] + y[i];
     else
       for (int64_t i = 0; i < dim(); ++i) total[i] = x[i * x_step] + y[i * y_step];
-    layer_norm(total, weight_, bias_, dim(), epsilon, norm);
+    if constexpr (norm_kind == Norm::kLayer)
+      layer_norm(total, weight_, bias_, dim(), epsilon, norm);
+    else
+      rms_norm(total, weight_, dim(), epsilon, norm);
   }
 
  private:
@@ -457,7 +512,7 @@ enum class Kept { kSum, kNorm };
 
 // Rounds the norms of x + y to 8 bits; the sums or the norms go to `kept` as floats.
 template <Kept wanted>
-void round_norms(const Attributes& attributes, const Context& context, const Residual& residual,
+void round_norms(const Attributes& attributes, const Context& context, const Residual<>& residual,
                  const Rows& out, float* kept) {
   const int64_t dim = residual.dim();
   share_out(context, rows_of(residual.shape()), dim, [&](int64_t begin, int64_t end) {
@@ -476,7 +531,7 @@ void round_norms(const Attributes& attributes, const Context& context, const Res
 // x, y, weight, bias, scale, zero_point -> the norm of x + y in 8 bits, the sum or norm as floats
 template <Kept wanted>
 void norm_quantize_op(const Attributes& attributes, const Context& context) {
-  const Residual residual(context);
+  const Residual<> residual(context);
   const Rows out(context, residual.shape(), 4);
   float* kept = context.output<float>(1, residual.shape());
   round_norms<wanted>(attributes, context, residual, out, kept);
@@ -486,7 +541,7 @@ void norm_quantize_op(const Attributes& attributes, const Context& context) {
 // in 8 bits, its scales [M,1], the sum or norm as floats
 template <Kept wanted>
 void norm_quantize_rows_op(const Attributes& attributes, const Context& context) {
-  const Residual residual(context);
+  const Residual<> residual(context);
   const Rows out = Rows::each(context, residual.shape(), 4);
   float* kept = context.output<float>(2, residual.shape());
   round_norms<wanted>(attributes, context, residual, out, kept);
@@ -494,13 +549,68 @@ void norm_quantize_rows_op(const Attributes& attributes, const Context& context)
 
 // x, y, weight, bias -> the norm of x + y
 void add_post_norm_op(const Attributes& attributes, const Context& context) {
-  const Residual residual(context);
+  const Residual<> residual(context);
   float* out = context.output<float>(0, residual.shape());
   const int64_t dim = residual.dim();
   share_out(context, rows_of(residual.shape()), dim, [&](int64_t begin, int64_t end) {
     std::vector<float> total(dim);
     for (int64_t row = begin; row < end; ++row)
       residual.read(row, attributes.epsilon, total.data(), out + row * dim);
+  });
+}
+
+// The floats that could be read in the time of one Gelu, and of one SiLU.
+constexpr int64_t kGelu = 16, kSilu = 8;
+
+// x, y, weight -> the RMS norm of x + y, and x + y
+void add_rms_norm_op(const Attributes& attributes, const Context& context) {
+  const Residual<Norm::kRms> residual(context);
+  float* norm = context.output<float>(0, residual.shape());
+  float* total = context.output<float>(1, residual.shape());
+  const int64_t dim = residual.dim();
+  share_out(context, rows_of(residual.shape()), dim, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      residual.read(row, attributes.epsilon, total + row * dim, norm + row * dim);
+  });
+}
+
+// x [..,2F] -> the first half's activation times the second half [M,F]
+template <Floats (*activation)(Floats)>
+void glu_op(const Attributes&, const Context& context) {
+  const Shape shape = context.shape(0);
+  require(shape.size() && shape.back() % 2 == 0, "x must be [..,2F]");
+  const int64_t rows = rows_of(shape), dim = shape.back() / 2;
+  const float* x = context.input<float>(0);
+  float* out = context.output<float>(0, {rows, dim});
+  share_out(context, rows, dim * kSilu, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) glu<activation>(x + row * 2 * dim, dim, out + row * dim);
+  });
+}
+
+// x [B,Q,P], cosines and sines [B,Q,1,W] of the angles, where B may be 1, the two sizes of the parts
+// of P that are turned and that are not, and three shapes that the standard operators need
+// -> x [B,Q,P], turned
+void rotary_op(const Attributes&, const Context& context) {
+  const Shape shape = context.shape(0), angles = context.shape(1);
+  require(shape.size() == 3 && angles.size() == 4 && (angles[0] == 1 || angles[0] == shape[0]) &&
+              angles[1] == shape[1] && angles[2] == 1 && context.shape(2) == angles,
+          "x, cosines and sines must be [B,Q,P] and [B,Q,1,W]");
+  const int64_t half = angles[3], dim = shape[2], per_turn = angles[0] * angles[1];
+  require(size_of(context.shape(3)) == 2, "there must be two sizes");
+  const int64_t* sizes = context.input<int64_t>(3);
+  require(half > 0 && sizes[0] >= 0 && sizes[1] >= 0 && sizes[0] % (2 * half) == 0 &&
+              sizes[0] + sizes[1] == dim,
+          "the sizes must add up to P, and the first be of whole heads of 2W");
+  const int64_t turned = sizes[0];
+  const float* x = context.input<float>(0);
+  const float* cosines = context.input<float>(1);
+  const float* sines = context.input<float>(2);
+  float* out = context.output<float>(0, shape);
+  share_out(context, shape[0] * shape[1], dim, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t angle = row % per_turn * half;
+      rotate(x + row * dim, cosines + angle, sines + angle, half, turned, dim, out + row * dim);
+    }
   });
 }
 
@@ -518,8 +628,6 @@ const float* gelu_of(const float* x, int64_t dim, float* room) {
   gelu(x, dim, room);
   return room;
 }
-
-constexpr int64_t kGelu = 16;  // the floats that could be read in the time of one Gelu
 
 // x [M,K], zero points [M], smallest peak, factor (`Rows::each`) -> row_of(x) [M,K] in 8 bits,
 // scales [M,1]. `work` is the time for one number, as the floats that could be read in it.
@@ -737,18 +845,23 @@ void top_tokens_op(const Attributes&, const Context& context) {
 
 // The operators are made at the first call. Nothing may run when the library is loaded, because the
 // code of a level may be for another processor.
-std::array<Operator, 32>& operators() {
-  static std::array<Operator, 32> all{{
+std::array<Operator, 38>& operators() {
+  static std::array<Operator, 38> all{{
       {make_table(), "TreeAttention", {kFloat, kFloat, kFloat, kInt64, kFloat},
-       {kFloat, kFloat, kFloat}, tree_attention_op},
+       {kFloat, kFloat, kFloat}, tree_attention_op<>},
       {make_table(), "TreeAttentionQuantize",
        {kFloat, kFloat, kFloat, kInt64, kFloat, kFloat, kUint8}, {kUint8, kFloat, kFloat},
-       tree_attention_quantize_op},
+       tree_attention_quantize_op<>},
       {make_table(), "TreeAttentionByHead", {kFloat, kFloat, kFloat, kInt64, kFloat},
-       {kFloat, kFloat, kFloat}, tree_attention_op},
+       {kFloat, kFloat, kFloat}, tree_attention_op<>},
       {make_table(), "TreeAttentionByHeadQuantize",
        {kFloat, kFloat, kFloat, kInt64, kFloat, kFloat, kUint8}, {kUint8, kFloat, kFloat},
-       tree_attention_quantize_op},
+       tree_attention_quantize_op<>},
+      {make_table(), "BiasedTreeAttention", {kFloat, kFloat, kFloat, kInt64, kFloat, kFloat},
+       {kFloat, kFloat, kFloat}, tree_attention_op<true>},
+      {make_table(), "BiasedTreeAttentionQuantize",
+       {kFloat, kFloat, kFloat, kInt64, kFloat, kFloat, kFloat, kUint8}, {kUint8, kFloat, kFloat},
+       tree_attention_quantize_op<true>},
       {make_table(), "AncestorConvolution", {kFloat, kFloat, kInt64, kInt64, kFloat},
        {kFloat, kFloat}, ancestor_convolution_op},
       {make_table(), "AncestorConvolutionQuantize",
@@ -777,6 +890,11 @@ std::array<Operator, 32>& operators() {
       {make_table(), "AddPostNormQuantizeRows",
        {kFloat, kFloat, kFloat, kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat, kFloat},
        norm_quantize_rows_op<Kept::kNorm>},
+      {make_table(), "AddRmsNorm", {kFloat, kFloat, kFloat}, {kFloat, kFloat}, add_rms_norm_op},
+      {make_table(), "Swiglu", {kFloat}, {kFloat}, glu_op<silu>},
+      {make_table(), "GegluTanh", {kFloat}, {kFloat}, glu_op<gelu_by_tanh>},
+      {make_table(), "Rotary", {kFloat, kFloat, kFloat, kInt64, kInt64, kInt64, kInt64}, {kFloat},
+       rotary_op},
       {make_table(), "QuantizeRows", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
        quantize_rows_op<same, 1>},
       {make_table(), "QuantizeReluRows", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},

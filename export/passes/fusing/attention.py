@@ -3,7 +3,7 @@ rounding after it."""
 
 from __future__ import annotations
 
-from onnx import NodeProto
+from onnx import NodeProto, numpy_helper
 
 from export.passes.fusing.functions import Call
 from export.passes.fusing.groups import Groups, integer_attribute
@@ -57,6 +57,74 @@ def fuse_attention_by_head(groups: Groups, node: NodeProto) -> None:
     inputs = (heads[1].input[0], key.input[0], value.input[0], key.input[2], mask)
     outputs = (merged[1].output[0], keys, values)
     groups.replace_rounded(group, Call("TreeAttentionByHead", inputs, outputs))
+
+
+def fuse_biased_attention(groups: Groups, node: NodeProto) -> None:
+    """Attention on caches [B,C,D] whose scores get a bias of each head, written out.
+
+        before    projection -> Split -> q -> Reshape -> Transpose -> MatMul -> Add -> Softmax
+                      -> k, v -> TensorScatter (caches) -> Reshape -> Transpose -^
+                  visible [B,1,Q,C] and bias [B,H,Q,C] -> Add ----------------^
+                  Softmax -> MatMul with the values -> Transpose -> Reshape [B,Q,D]
+                      -> QuantizeLinear
+        after     projection, caches, write index, visible, bias -> BiasedTreeAttentionQuantize
+
+    The bias must come from a table with a column for each head: the kernel counts heads by it.
+    """
+    scores = groups.chain_before(node.input[0], ("Add", "MatMul"))
+    weighed = groups.chain_after(node.output[0], ("MatMul", "Transpose", "Reshape"))
+    mask = groups.producers.get(scores[0].input[1]) if scores else None
+    if scores is None or weighed is None or mask is None or mask.op_type != "Add":
+        return
+    visible, bias = mask.input
+    heads = _heads_of_bias(groups, bias)
+    if heads is None or visible not in groups.inputs or not _turns(weighed[1], _HEADS_FIRST):
+        return
+    flat = [
+        _flat(groups, name, axes, heads)
+        for name, axes in (
+            (scores[1].input[0], _HEADS_FIRST),
+            (scores[1].input[1], [0, 2, 3, 1]),
+            (weighed[0].input[1], _HEADS_FIRST),
+        )
+    ]
+    written = _written(groups, *filter(None, flat)) if None not in flat else None
+    if written is None:
+        return
+    split, key, value = written
+    inputs = (split.input[0], key.input[0], value.input[0], key.input[2], visible, bias)
+    outputs = (weighed[2].output[0], key.output[0], value.output[0])
+    group = groups.between(inputs, outputs)
+    groups.replace_rounded(group, Call("BiasedTreeAttention", inputs, outputs))
+
+
+_HEADS_FIRST = [0, 2, 1, 3]
+"""The order of axes that makes [B,H,*,E] of [B,*,H,E], and the reverse."""
+
+
+def _turns(node: NodeProto, axes: list[int]) -> bool:
+    """Whether a Transpose has this order of axes."""
+    return any(a.name == "perm" and list(a.ints) == axes for a in node.attribute)
+
+
+def _flat(groups: Groups, name: str, axes: list[int], heads: int) -> str | None:
+    """The value [B,*,D] that is divided into so many heads and turned; None if it is not."""
+    turned = groups.chain_before(name, ("Transpose", "Reshape"))
+    if turned is None or not _turns(turned[0], axes):
+        return None
+    shape = groups.constants.get(turned[1].input[1])
+    if shape is None or numpy_helper.to_array(shape).tolist()[:-1] != [0, 0, heads]:
+        return None
+    return str(turned[1].input[0])
+
+
+def _heads_of_bias(groups: Groups, bias: str) -> int | None:
+    """The heads of a bias [B,H,Q,C] that is looked up in a table [N,H]; otherwise None."""
+    looked_up = groups.chain_before(bias, ("Transpose", "GatherND"))
+    if looked_up is None or not _turns(looked_up[0], [0, 3, 1, 2]):
+        return None
+    table = groups.constants.get(looked_up[1].input[0])
+    return None if table is None or len(table.dims) != 2 else int(table.dims[1])
 
 
 def _written(

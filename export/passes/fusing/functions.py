@@ -17,6 +17,7 @@ _PUBLIC = {
     ("Attention", "scale"): "scale",
     ("Attention", "softcap"): "cap",
     ("LayerNormalization", "epsilon"): "epsilon",
+    ("RMSNormalization", "epsilon"): "epsilon",
 }
 """Attributes that a kernel must know, by the function's own names for them."""
 

@@ -124,6 +124,22 @@ class Groups:
             name = node.input[0]
         return chain
 
+    def before_reshapes(self, name: str) -> str:
+        """The value that only reshapes lead from to this one."""
+        while (node := self.producers.get(name)) is not None and node.op_type == "Reshape":
+            name = node.input[0]
+        return name
+
+    def last_of_three(self, name: str) -> int | None:
+        """The last size of a value that has just been reshaped to three axes; None if that is not
+        known."""
+        chain = self.chain_before(name, ("Reshape",))
+        sizes = self.producers.get(chain[0].input[1]) if chain else None
+        if sizes is None or sizes.op_type != "Concat" or len(sizes.input) != 3:
+            return None
+        last = self.constants.get(sizes.input[2])
+        return int(numpy_helper.to_array(last).item()) if last is not None else None
+
     def chain_after(self, name: str, kinds: Sequence[str]) -> list[NodeProto] | None:
         """The nodes of these kinds to which a value goes, and nowhere else."""
         chain = []

@@ -57,6 +57,22 @@ def fuse_post_norms(groups: Groups, node: NodeProto) -> None:
     groups.replace([add, node], Call("AddPostNorm", inputs, (node.output[0],)))
 
 
+def fuse_rms_norms(groups: Groups, node: NodeProto) -> None:
+    """A residual and its RMS norm.
+
+    before    x -> Add y -> RMSNormalization
+    after     x, y -> AddRmsNorm -> norm, x + y
+    """
+    add = groups.producers.get(node.input[0])
+    weight = groups.constants.get(node.input[1])
+    if add is None or add.op_type != "Add" or set(add.input) & groups.constants.keys():
+        return
+    if weight is None or len(weight.dims) != 1:
+        return
+    inputs = (*add.input, node.input[1])
+    groups.replace([add, node], Call("AddRmsNorm", inputs, (node.output[0], add.output[0])))
+
+
 def _residual(groups: Groups, norm: NodeProto) -> NodeProto | None:
     """The sum of two values that is the input of a norm with gain and bias; None if its input is
     something else."""

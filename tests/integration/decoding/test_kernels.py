@@ -95,7 +95,9 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, onnx.Functi
             )
             found |= functions_of(folder / "step_shortlist.onnx")
         found |= functions_of(folder / "step.onnx")
-        found |= convolution_functions(folder, precision)
+        found |= step_functions(folder, precision, positions="relative_bias")
+        # Two layers have kernels of different widths.
+        found |= step_functions(folder, precision, decoder_mixing="dynamic_conv")
         found |= encoder_functions(folder, precision, rows=False)
         language = CausalLanguageModel(
             LanguageModelConfig(
@@ -122,6 +124,21 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, onnx.Functi
         for products in (Products(), Products(wide=True)):
             write_graphs(model, folder, name="random", precision="int8", products=products)
             found |= functions_of(folder / "step.onnx")
+    for activation in ("swiglu", "geglu_tanh"):
+        language = CausalLanguageModel(
+            LanguageModelConfig(
+                **SIZES,
+                num_decoder_layers=2,
+                vocab_size=VOCABULARY,
+                positions="rotary",
+                norm_type="rms",
+                activation=activation,
+            )
+        ).eval()
+        write_language_graphs(
+            language, folder, name="random", precision="int8", products=Products()
+        )
+        found |= functions_of(folder / "step.onnx")
     return found | encoder_functions(folder, "int8", rows=True)
 
 
@@ -156,9 +173,9 @@ def text_encoder() -> TextModel:
     return model.eval()
 
 
-def convolution_functions(folder: Path, precision: str) -> dict[str, onnx.FunctionProto]:
-    """Of a model whose two layers have kernels of different widths."""
-    model = translation_model(decoder_mixing="dynamic_conv")
+def step_functions(folder: Path, precision: str, **changes: Any) -> dict[str, onnx.FunctionProto]:
+    """Of the steps of another translation model."""
+    model = translation_model(**changes)
     ranges = None
     if precision == "int8":
         ranges = measure_translation_ranges(quantized_twin(model), [Sentence([5, 6, 7, 3])], 8)
@@ -326,6 +343,50 @@ def tree(by_head: bool, rounded: bool) -> Make:
         return inputs + (scale_and_zero() if rounded else []), attributes
 
     return make
+
+
+def biased_tree(rounded: bool) -> Make:
+    def make(
+        generator: np.random.Generator, rows: int, queries: int, capacity: int
+    ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+        inputs, _ = tree(by_head=False, rounded=False)(generator, rows, queries, capacity)
+        inputs[0][..., :DIM] *= 0.3  # the function takes no scale
+        some_rows, some_queries = generator.choice([1, rows]), generator.choice([1, queries])
+        inputs.append(floats(generator, some_rows, HEADS, some_queries, inputs[1].shape[1]))
+        return inputs + (scale_and_zero() if rounded else []), {}
+
+    return make
+
+
+def rotary(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    turned, half = 2 * HEADS, WIDTH // 2
+    angles = floats(generator, generator.choice([1, rows]), queries, 1, half)
+    inputs = [
+        floats(generator, rows, queries, 3 * DIM),
+        np.cos(angles),
+        np.sin(angles),
+        np.array([2 * DIM, DIM]),
+        np.array([rows, queries, turned, 2, half]),
+        np.array([rows, queries, turned, half]),
+        np.array([rows, queries, 2 * DIM]),
+    ]
+    return inputs, {}
+
+
+def gated(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    return [2 * floats(generator, rows, queries, 2 * SIZES["ffn_dim"])], {}
+
+
+def rms_residual(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    shape = (rows * queries, DIM)
+    inputs = [floats(generator, *shape), floats(generator, *shape), floats(generator, DIM)]
+    return inputs, {"epsilon": 1e-5}
 
 
 def convolution(rounded: bool) -> Make:
@@ -597,6 +658,12 @@ CASES: dict[str, Make] = {
     "TreeAttentionQuantize": tree(by_head=False, rounded=True),
     "TreeAttentionByHead": tree(by_head=True, rounded=False),
     "TreeAttentionByHeadQuantize": tree(by_head=True, rounded=True),
+    "BiasedTreeAttention": biased_tree(rounded=False),
+    "BiasedTreeAttentionQuantize": biased_tree(rounded=True),
+    "Rotary": rotary,
+    "Swiglu": gated,
+    "GegluTanh": gated,
+    "AddRmsNorm": rms_residual,
     "AncestorConvolution": convolution(rounded=False),
     "AncestorConvolutionQuantize": convolution(rounded=True),
     "MaskedAttention": masked(rounded=False),
@@ -738,6 +805,20 @@ def test_a_kernel_equals_the_standard_operators(
         close(standard, native) if known is None else close(standard[known], native[known])
 
 
+def test_swiglu_is_as_exact_far_from_zero(
+    functions: dict[str, onnx.FunctionProto], library: Path
+) -> None:
+    """The standard Sigmoid is some 1e-6 off there."""
+    gate = np.concatenate([np.linspace(-80, 80, 999), [-1e4, -0.0, 0.0, 1e4]])
+    x = np.concatenate([gate, np.full_like(gate, 0.5)]).astype(np.float32)[None, None]
+    (found,) = run(functions["Swiglu"], library, [x], {})
+    gate = x[0, 0, : len(gate)].astype(np.float64)
+    wanted = 0.5 * gate * np.exp(-np.logaddexp(0, -gate))
+    np.testing.assert_allclose(found[0], wanted, rtol=1e-6, atol=1e-30)
+    (found,) = run(functions["Swiglu"], library, [np.full((1, 1, 2), np.nan, np.float32)], {})
+    assert np.isnan(found).all()
+
+
 def test_a_beam_without_numbers_is_reported(
     functions: dict[str, onnx.FunctionProto], library: Path
 ) -> None:
@@ -767,6 +848,23 @@ REFUSED: list[tuple[str, int, Change, str]] = [
     ("TreeAttention", 3, lambda index: index[:-1], "must leave room for the new slots"),
     ("TreeAttention", 4, lambda mask: mask[..., :-1], "a mask must be"),
     ("TreeAttentionQuantize", 5, lambda scale: scale.repeat(2), "must be single numbers"),
+    ("BiasedTreeAttention", 5, lambda bias: bias[..., :-1], "a bias must be"),
+    ("BiasedTreeAttention", 5, lambda bias: bias[..., 0], "a bias must be"),
+    ("BiasedTreeAttention", 5, lambda bias: bias.repeat(3, 1), "qkv and caches must be"),
+    ("BiasedTreeAttention", 5, lambda bias: bias[:, :0], "attention must have a head"),
+    ("BiasedTreeAttention", 5, lambda bias: bias.repeat(5, 0), "a bias must be"),
+    ("BiasedTreeAttention", 5, lambda bias: bias.repeat(5, 2), "a bias must be"),
+    ("Rotary", 0, lambda x: x[:, :, :-1], "the sizes must add up to P"),
+    ("Rotary", 0, lambda x: x[0], "x, cosines and sines must be"),
+    ("Rotary", 1, lambda cosines: cosines[:, :-1], "x, cosines and sines must be"),
+    ("Rotary", 2, lambda sines: sines[..., :-1], "x, cosines and sines must be"),
+    ("Rotary", 3, lambda sizes: sizes[:1], "there must be two sizes"),
+    ("Rotary", 3, lambda sizes: sizes - [1, -1], "the first be of whole heads"),
+    ("Rotary", 3, lambda sizes: sizes * [-1, 3], "the sizes must add up to P"),
+    ("Swiglu", 0, lambda x: x[..., :-1], "Swiglu: x must be"),
+    ("Swiglu", 0, lambda x: x[0, 0, 0], "Swiglu: x must be"),
+    ("AddRmsNorm", 1, lambda y: y[1:], "x and y must have shapes that go together"),
+    ("AddRmsNorm", 2, lambda weight: weight[:-1], "weight and bias of a norm"),
     ("TreeAttentionByHead", 1, lambda keys: keys[:, :, :-1], "qkv and caches must be"),
     ("TreeAttentionByHead", 1, lambda keys: keys[:, :0], "attention must have a head"),
     ("AncestorConvolution", 1, lambda cache: cache[..., :-1], "x, cache, ancestors and kernel"),

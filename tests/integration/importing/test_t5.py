@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import sentencepiece
 import torch
@@ -116,6 +117,14 @@ def told(tmp_path_factory: pytest.TempPathFactory, traced_once: None) -> Path:
     manifest = import_bundle(folder / "toy", folder / "bundle", Form("int8"))
     assert manifest.languages.trained == (("en", "de"), ("en", "fr"))
     return folder
+
+
+def test_each_step_reads_the_slots_that_are_seen_alone(told: Path) -> None:
+    """By the kernels, whose results in any batch are compared below."""
+    nodes = onnx.load(told / "bundle" / "step.onnx", load_external_data=False).graph.node
+    called = {node.op_type for node in nodes}
+    assert any(name.startswith("BiasedTreeAttention") for name in called)
+    assert not called & {"Softmax", "TensorScatter"}
 
 
 def test_a_task_stands_before_each_source(told: Path) -> None:

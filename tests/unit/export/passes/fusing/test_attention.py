@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 from onnx import NodeProto, helper
 
-from export.passes.fusing.attention import fuse_attention, fuse_attention_by_head
+from export.passes.fusing.attention import (
+    fuse_attention,
+    fuse_attention_by_head,
+    fuse_biased_attention,
+)
 from tests.unit.export.passes.small_graph import check_fused, small_graph
 
 BATCH, QUERIES, SLOTS, HEADS, DIM = 2, 1, 5, 2, 8
@@ -40,6 +44,9 @@ CONSTANTS = {
     "all_heads": np.array([0, 0, 3 * HEADS, DIM // HEADS]),
     "merged": np.array([0, 0, DIM]),
     "by_row": np.array([-1, DIM]),
+    "divided": np.array([0, 0, HEADS, DIM // HEADS]),
+    "fewer": np.array([0, 0, HEADS // 2, DIM // HEADS * 2]),
+    "table": floats(6, HEADS),
 }
 
 node = helper.make_node
@@ -155,3 +162,71 @@ def test_each_layout_is_left_to_its_own_rule() -> None:
     check_fused(small_graph(written(), FEED, outputs, CONSTANTS), FEED, FUSIONS, [])
     model = small_graph(by_head("merged"), BY_HEAD, outputs, CONSTANTS)
     check_fused(model, BY_HEAD, {"Attention": fuse_attention}, [])
+
+
+def biased(*, mask: tuple[str, str] = ("mask", "bias"), apart: str = "divided") -> list[NodeProto]:
+    """What `written` makes, read by attention with a bias from a table, written out."""
+    turned = [0, 2, 1, 3]
+    return [
+        *written()[:-1],
+        node("GatherND", ["table", "buckets"], ["looked_up"]),
+        node("Transpose", ["looked_up"], ["bias"], perm=[0, 3, 1, 2]),
+        node("Add", list(mask), ["added"]),
+        node("Reshape", ["q", apart], ["q_heads"]),
+        node("Transpose", ["q_heads"], ["q_turned"], perm=turned),
+        node("Reshape", ["keys", apart], ["key_heads"]),
+        node("Transpose", ["key_heads"], ["keys_turned"], perm=[0, 2, 3, 1]),
+        node("Reshape", ["values", apart], ["value_heads"]),
+        node("Transpose", ["value_heads"], ["values_turned"], perm=turned),
+        node("MatMul", ["q_turned", "keys_turned"], ["products"]),
+        node("Add", ["products", "added"], ["scores"]),
+        node("Softmax", ["scores"], ["weights"], axis=-1),
+        node("MatMul", ["weights", "values_turned"], ["summed"]),
+        node("Transpose", ["summed"], ["together"], perm=turned),
+        node("Reshape", ["together", "merged"], ["seen"]),
+    ]
+
+
+BIASED = FEED | {"buckets": GENERATOR.integers(0, 6, (BATCH, QUERIES, SLOTS, 1))}
+BY_BIAS = {"Softmax": fuse_biased_attention}
+
+
+def test_a_bias_of_each_head_goes_with_attention() -> None:
+    nodes = biased()
+    model = small_graph(nodes, BIASED, ["seen", "keys", "values"], CONSTANTS)
+    (call,) = check_fused(model, BIASED, BY_BIAS, ["BiasedTreeAttention"])
+    assert list(call.input) == ["qkv", "old_keys", "old_values", "place", "mask", "bias"]
+    assert list(call.output) == ["seen", "keys", "values"]
+    assert not call.attribute
+    model = small_graph([*nodes, ROUNDED], BIASED, ["u8", "keys", "values"], CONSTANTS)
+    check_fused(model, BIASED, BY_BIAS, ["BiasedTreeAttentionQuantize"])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "more"),
+    [
+        (biased(mask=("bias", "mask")), []),
+        (biased(mask=("hidden", "bias")), []),
+        (biased(mask=("mask", "hidden")), []),
+        (biased(), ["weights"]),
+        (biased(), ["k"]),
+    ],
+    ids=["the bias first", "another mask", "another bias", "weights are read", "new keys are read"],
+)
+def test_other_forms_of_it_stay(nodes: list[NodeProto], more: list[str]) -> None:
+    place = next(i for i, each in enumerate(nodes) if "added" in each.output)
+    hidden = node("Identity", ["mask"], ["hidden"])
+    outputs = ["seen", "keys", "values", *more]
+    model = small_graph([*nodes[:place], hidden, *nodes[place:]], BIASED, outputs, CONSTANTS)
+    check_fused(model, BIASED, BY_BIAS, [])
+
+
+def test_heads_that_the_table_does_not_have_stay() -> None:
+    """One head by the shapes, and two columns of the table: there are two sums for each."""
+    nodes = [each for each in biased(apart="fewer") if "seen" not in each.output]
+    model = small_graph(nodes, BIASED, ["keys", "values", "together"], CONSTANTS)
+    check_fused(model, BIASED, BY_BIAS, [])
+    nodes.append(node("Reshape", ["together", "two"], ["seen"]))
+    two = CONSTANTS | {"two": np.array([0, 0, 2 * DIM])}
+    model = small_graph(nodes, BIASED, ["keys", "values", "seen"], two)
+    check_fused(model, BIASED, BY_BIAS, [])

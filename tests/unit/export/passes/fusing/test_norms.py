@@ -13,6 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from export.graphs.lowering import fuse
 from export.passes.domains import MACARON
+from export.passes.fusing.norms import fuse_rms_norms
+from tests.unit.export.passes.small_graph import check_fused, small_graph
 
 ROWS, DIM = 3, 8
 CONSTANTS = {
@@ -27,6 +29,7 @@ CONSTANTS = {
 }
 SHAPES = {"scales": (ROWS, 1), "read": (ROWS, 2)}
 X, Y = np.random.default_rng(1).standard_normal((2, ROWS, DIM)).astype(np.float32)
+XY, BY_RMS = {"x": X, "y": Y}, {"RMSNormalization": fuse_rms_norms}
 
 NORM = [
     helper.make_node("Add", ["x", "y"], ["total"]),
@@ -100,3 +103,28 @@ def run(model: onnx.ModelProto) -> list[NDArray[Any]]:
         model.SerializeToString(), providers=["CPUExecutionProvider"]
     )
     return list(session.run(None, {"x": X, "y": Y}))
+
+
+def rms_norm(weight: str = "weight") -> list[onnx.NodeProto]:
+    return [
+        helper.make_node("Add", ["x", "y"], ["total"]),
+        helper.make_node("RMSNormalization", ["total", weight], ["norm"], axis=-1, epsilon=1e-6),
+    ]
+
+
+@pytest.mark.parametrize("outputs", [["norm", "total"], ["norm"]])
+def test_a_residual_goes_with_its_rms_norm(outputs: list[str]) -> None:
+    model = small_graph(rms_norm(), XY, outputs, CONSTANTS)
+    (call,) = check_fused(model, XY, BY_RMS, ["AddRmsNorm"])
+    assert list(call.input) == ["x", "y", "weight"]
+    assert list(call.output) == ["norm", "total"]
+    assert [helper.get_attribute_value(a) for a in call.attribute] == [pytest.approx(1e-6)]
+
+
+def test_other_rms_norms_stay() -> None:
+    """Of a bias, of one value, and with a weight that is no constant."""
+    bias = [helper.make_node("Add", ["x", "bias"], ["total"]), rms_norm()[1]]
+    alone = [helper.make_node("Identity", ["x"], ["total"]), rms_norm()[1]]
+    computed = [helper.make_node("Neg", ["weight"], ["negative"]), *rms_norm("negative")]
+    for nodes in (bias, alone, computed):
+        check_fused(small_graph(nodes, XY, ["norm"], CONSTANTS), XY, BY_RMS, [])
