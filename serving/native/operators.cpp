@@ -462,7 +462,7 @@ struct Addend {
 // with a weight alone.
 enum class Norm { kLayer, kRms };
 
-// The inputs x and y, and the weight and bias [D] of the norm of their sum [..,D].
+// The inputs x and y, and the weight [D] of the norm of their sum [..,D], with its bias if it has one.
 template <Norm norm_kind = Norm::kLayer>
 class Residual {
  public:
@@ -559,7 +559,7 @@ void add_post_norm_op(const Attributes& attributes, const Context& context) {
   });
 }
 
-// The floats that could be read in the time of one Gelu, and of one SiLU.
+// The floats that could be read in the time of one Gelu, and of one SiLU or Gelu by tanh.
 constexpr int64_t kGelu = 16, kSilu = 8;
 
 // x, y, weight -> the RMS norm of x + y, and x + y
@@ -597,6 +597,9 @@ void rotary_op(const Attributes&, const Context& context) {
           "x, cosines and sines must be [B,Q,P] and [B,Q,1,W]");
   const int64_t half = angles[3], dim = shape[2], per_turn = angles[0] * angles[1];
   require(size_of(context.shape(3)) == 2, "there must be two sizes");
+  const int64_t pairs = size_of(context.shape(4));
+  require(pairs > 0 && context.input<int64_t>(4)[pairs - 1] == half,
+          "the halves of heads must be as wide as their angles");
   const int64_t* sizes = context.input<int64_t>(3);
   require(half > 0 && sizes[0] >= 0 && sizes[1] >= 0 && sizes[0] % (2 * half) == 0 &&
               sizes[0] + sizes[1] == dim,

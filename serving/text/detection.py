@@ -48,7 +48,7 @@ def detect_among(text: str, sources: Sequence[str], target: str) -> tuple[str, f
 
 
 def load_detector() -> None:
-    """Load the model now rather than at the first text: it takes about a second and 25 MiB."""
+    """Load the model now rather than at the first text: it takes about a second and 27 MiB."""
     _identifier()
 
 

@@ -50,8 +50,7 @@ def fuse_attention_by_head(groups: Groups, node: NodeProto) -> None:
     merged = groups.chain_after(node.output[0], ("Transpose", "Reshape"))
     if heads is None or merged is None:
         return
-    shape = groups.constants.get(merged[1].input[1])
-    if shape is None or list(shape.dims) != [3]:  # the kernel gives [B,Q,D]
+    if not _has_three_axes(groups, merged[1]):
         return
     group = [*heads[::-1], *written, node, *merged]
     inputs = (heads[1].input[0], key.input[0], value.input[0], key.input[2], mask)
@@ -80,6 +79,10 @@ def fuse_biased_attention(groups: Groups, node: NodeProto) -> None:
     heads = _heads_of_bias(groups, bias)
     if heads is None or visible not in groups.inputs or not _turns(weighed[1], _HEADS_FIRST):
         return
+    if integer_attribute(node, "axis", -1) not in (-1, 3) or not _has_three_axes(
+        groups, weighed[2]
+    ):
+        return
     flat = [
         _flat(groups, name, axes, heads)
         for name, axes in (
@@ -100,6 +103,12 @@ def fuse_biased_attention(groups: Groups, node: NodeProto) -> None:
 
 _HEADS_FIRST = [0, 2, 1, 3]
 """The order of axes that makes [B,H,*,E] of [B,*,H,E], and the reverse."""
+
+
+def _has_three_axes(groups: Groups, reshape: NodeProto) -> bool:
+    """Whether a Reshape gives [B,Q,D], as kernels do."""
+    shape = groups.constants.get(reshape.input[1])
+    return shape is not None and list(shape.dims) == [3]
 
 
 def _turns(node: NodeProto, axes: list[int]) -> bool:

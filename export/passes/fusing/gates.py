@@ -5,11 +5,11 @@ from __future__ import annotations
 from onnx import NodeProto, numpy_helper
 
 from export.passes.fusing.functions import Call
-from export.passes.fusing.groups import Groups
+from export.passes.fusing.groups import Groups, integer_attribute
 
 
 def fuse_swiglu(groups: Groups, node: NodeProto) -> None:
-    """SwiGLU (Shazeer 2020, equation 6) on the two halves of one product, made flat.
+    """SwiGLU (Shazeer 2020, equation 5) on the two halves of one product, made flat.
 
     before    x [B,Q,2F] -> Split -> Reshape [M,F] -> Sigmoid, Mul -> Mul
                                   -> Reshape [M,F] -----------------^
@@ -21,7 +21,7 @@ def fuse_swiglu(groups: Groups, node: NodeProto) -> None:
 
 
 def fuse_geglu(groups: Groups, node: NodeProto) -> None:
-    """The same with GELU in its approximation by tanh (equation 5): GegluTanh."""
+    """The same with GELU in its approximation by tanh: GegluTanh."""
     if any(a.name == "approximate" and a.s == b"tanh" for a in node.attribute):
         _fuse_gate(groups, "GegluTanh", node.input[0], node.output[0])
 
@@ -37,6 +37,8 @@ def _fuse_gate(groups: Groups, name: str, gate: str, opened: str) -> None:
         return
     (first, split), (second, _) = one, other
     if [first.input[0], second.input[0]] != list(split.output) or len(split.input) != 1:
+        return
+    if integer_attribute(split, "axis") not in (-1, 2):
         return
     x, size = split.input[0], _flat_size(groups, first)
     if size is None or _flat_size(groups, second) != size or groups.last_of_three(x) != 2 * size:

@@ -138,7 +138,21 @@ class Groups:
         if sizes is None or sizes.op_type != "Concat" or len(sizes.input) != 3:
             return None
         last = self.constants.get(sizes.input[2])
-        return int(numpy_helper.to_array(last).item()) if last is not None else None
+        if last is None or not all(map(self._is_one_size, sizes.input)):
+            return None
+        return int(numpy_helper.to_array(last)[0])
+
+    def axis_of(self, node: NodeProto) -> int | None:
+        """The only axis in the second input of a Squeeze or Unsqueeze; None if it is not known."""
+        axes = self.constants.get(node.input[1]) if len(node.input) == 2 else None
+        return None if axes is None or axes.dims != [1] else int(numpy_helper.to_array(axes)[0])
+
+    def _is_one_size(self, name: str) -> bool:
+        """Whether a value is one number in a list: a constant, or one size of a shape."""
+        constant, node = self.constants.get(name), self.producers.get(name)
+        if constant is not None or node is None or node.op_type != "Shape":
+            return constant is not None and constant.dims == [1]
+        return integer_attribute(node, "end") == integer_attribute(node, "start") + 1
 
     def chain_after(self, name: str, kinds: Sequence[str]) -> list[NodeProto] | None:
         """The nodes of these kinds to which a value goes, and nowhere else."""
@@ -304,6 +318,6 @@ def _reads_first(node: NodeProto) -> bool:
     return node.op_type == "Shape" and bounds == (0, 1)
 
 
-def integer_attribute(node: NodeProto, name: str) -> int:
-    """An integer attribute of a node; 0 if there is none."""
-    return next((int(a.i) for a in node.attribute if a.name == name), 0)
+def integer_attribute(node: NodeProto, name: str, default: int = 0) -> int:
+    """An integer attribute of a node; the default if there is none."""
+    return next((int(a.i) for a in node.attribute if a.name == name), default)

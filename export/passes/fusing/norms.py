@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx import NodeProto
 
 from export.passes.fusing.functions import Call
-from export.passes.fusing.groups import Groups
+from export.passes.fusing.groups import Groups, integer_attribute
 
 
 def fuse_norms(groups: Groups, node: NodeProto) -> None:
@@ -67,7 +67,7 @@ def fuse_rms_norms(groups: Groups, node: NodeProto) -> None:
     weight = groups.constants.get(node.input[1])
     if add is None or add.op_type != "Add" or set(add.input) & groups.constants.keys():
         return
-    if weight is None or len(weight.dims) != 1:
+    if weight is None or len(weight.dims) != 1 or integer_attribute(node, "axis", -1) != -1:
         return
     inputs = (*add.input, node.input[1])
     groups.replace([add, node], Call("AddRmsNorm", inputs, (node.output[0], add.output[0])))

@@ -28,6 +28,8 @@ def fuse_rotations(groups: Groups, node: NodeProto) -> None:
     kind, first, cos, second, sin = turned
     if kind != "Sub" or other != ("Add", second, cos, first, sin):
         return
+    if not _are_angles(groups, cos, sin):
+        return
     half = _half(groups, first)
     if half is None or half[1] != 0 or _half(groups, second) != (half[0], 1):
         return
@@ -47,6 +49,19 @@ def fuse_rotations(groups: Groups, node: NodeProto) -> None:
     groups.replace(groups.between(inputs, outputs), Call("Rotary", inputs, outputs))
 
 
+def _are_angles(groups: Groups, cos: str, sin: str) -> bool:
+    """Whether values are cosines and sines [B,Q,1,W] of the same angles [B,Q,W], or the first
+    numbers of these."""
+    found = []
+    for name, kind in ((cos, "Cos"), (sin, "Sin")):
+        node = groups.producers.get(name)
+        if node is not None and node.op_type == "Slice":
+            name = node.input[0]
+        chain = groups.chain_before(name, (kind, "Unsqueeze"))
+        found.append(chain[1] if chain else None)
+    return found[0] is not None and found[0] == found[1] and groups.axis_of(found[0]) == 2
+
+
 def _is_projection(groups: Groups, name: str) -> bool:
     """Whether a value is only what attention takes queries, keys and values from, [B,Q,P]."""
     kinds = [user.op_type for user in groups.users[name]]
@@ -57,7 +72,7 @@ def _turned(groups: Groups, name: str) -> tuple[str, str, str, str, str] | None:
     """What an unsqueezed sum or difference is made of: its operator, and the two features, each
     with what it is multiplied by."""
     end = groups.producers.get(name)
-    if end is None or end.op_type != "Unsqueeze":
+    if end is None or end.op_type != "Unsqueeze" or groups.axis_of(end) != -2:
         return None
     sums = groups.producers.get(groups.before_reshapes(end.input[0]))
     if sums is None or sums.op_type not in ("Add", "Sub"):
@@ -72,7 +87,7 @@ def _turned(groups: Groups, name: str) -> tuple[str, str, str, str, str] | None:
 def _half(groups: Groups, name: str) -> tuple[str, int] | None:
     """The pairs of which a value is one half, and which half it is."""
     chain = groups.chain_before(name, ("Squeeze", "Slice"))
-    if chain is None or len(chain[1].input) != 4:
+    if chain is None or len(chain[1].input) != 4 or groups.axis_of(chain[0]) != -2:
         return None
     constants = [groups.constants.get(each) for each in chain[1].input[1:]]
     if any(each is None or list(each.dims) != [1] for each in constants):

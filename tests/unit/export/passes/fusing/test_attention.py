@@ -164,7 +164,13 @@ def test_each_layout_is_left_to_its_own_rule() -> None:
     check_fused(model, BY_HEAD, {"Attention": fuse_attention}, [])
 
 
-def biased(*, mask: tuple[str, str] = ("mask", "bias"), apart: str = "divided") -> list[NodeProto]:
+def biased(
+    *,
+    mask: tuple[str, str] = ("mask", "bias"),
+    apart: str = "divided",
+    last: str = "merged",
+    axis: int = -1,
+) -> list[NodeProto]:
     """What `written` makes, read by attention with a bias from a table, written out."""
     turned = [0, 2, 1, 3]
     return [
@@ -180,10 +186,10 @@ def biased(*, mask: tuple[str, str] = ("mask", "bias"), apart: str = "divided") 
         node("Transpose", ["value_heads"], ["values_turned"], perm=turned),
         node("MatMul", ["q_turned", "keys_turned"], ["products"]),
         node("Add", ["products", "added"], ["scores"]),
-        node("Softmax", ["scores"], ["weights"], axis=-1),
+        node("Softmax", ["scores"], ["weights"], axis=axis),
         node("MatMul", ["weights", "values_turned"], ["summed"]),
         node("Transpose", ["summed"], ["together"], perm=turned),
-        node("Reshape", ["together", "merged"], ["seen"]),
+        node("Reshape", ["together", last], ["seen"]),
     ]
 
 
@@ -208,10 +214,20 @@ def test_a_bias_of_each_head_goes_with_attention() -> None:
         (biased(mask=("bias", "mask")), []),
         (biased(mask=("hidden", "bias")), []),
         (biased(mask=("mask", "hidden")), []),
+        (biased(last="by_row"), []),
+        (biased(axis=1), []),
         (biased(), ["weights"]),
         (biased(), ["k"]),
     ],
-    ids=["the bias first", "another mask", "another bias", "weights are read", "new keys are read"],
+    ids=[
+        "the bias first",
+        "another mask",
+        "another bias",
+        "made flat",
+        "sums over heads",
+        "weights are read",
+        "new keys are read",
+    ],
 )
 def test_other_forms_of_it_stay(nodes: list[NodeProto], more: list[str]) -> None:
     place = next(i for i, each in enumerate(nodes) if "added" in each.output)

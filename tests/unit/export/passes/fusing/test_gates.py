@@ -34,12 +34,13 @@ def gated(
     sizes: tuple[str, ...] = (),
     silu: tuple[str, str] = ("gate", "open"),
     end: tuple[str, str] = ("let", "through"),
+    axis: int = 2,
 ) -> list[NodeProto]:
     count = {} if sizes else {"num_outputs": 2}
     return [
         node("Concat", ["batch", "queries", "both"], ["shape"], axis=0),
         node("Reshape", ["product", "shape"], ["x"]),
-        node("Split", ["x", *sizes], ["first", "second"], axis=2, **count),
+        node("Split", ["x", *sizes], ["first", "second"], axis=axis, **count),
         node("Reshape", [gate, flat], ["gate"]),
         node("Reshape", [passed, flat], ["through"]),
         node("Sigmoid", ["gate"], ["open"]),
@@ -63,6 +64,7 @@ def test_a_gate_and_what_it_lets_through_are_one(nodes: list[NodeProto]) -> None
     ("nodes", "outputs"),
     [
         (gated(gate="second", passed="first"), ["y"]),
+        (gated(axis=0), ["y"]),
         (gated(flat="folded"), ["y"]),
         (gated(sizes=("parts",)), ["y"]),
         (gated(silu=("through", "open"), end=("let", "gate")), ["y"]),
@@ -74,6 +76,7 @@ def test_a_gate_and_what_it_lets_through_are_one(nodes: list[NodeProto]) -> None
     ],
     ids=[
         "the second half is the gate",
+        "halves of the sentences",
         "of another width",
         "parts with sizes",
         "a gate alone",

@@ -148,3 +148,37 @@ def test_a_node_that_is_in_a_group_already_is_not_looked_at() -> None:
     found.each("Chain", lambda _, end: seen.append(end.op_type))
     found.each("Relu", lambda _, end: seen.append(end.op_type))
     assert seen == ["Chain"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "last"),
+    [
+        (["one", "height", "three"], 3),
+        (["one", "one", "three"], 3),
+        (["one", "three"], None),
+        (["one", "one", "both"], None),
+        (["both", "one", "three"], None),
+        (["whole", "one", "three"], None),
+        (["one", "three", "height"], None),
+    ],
+)
+def test_three_axes_are_known_by_their_sizes(sizes: list[str], last: int | None) -> None:
+    nodes = [
+        node("Shape", ["x"], ["height"], start=0, end=1),
+        node("Shape", ["x"], ["whole"]),
+        node("Concat", sizes, ["shape"], axis=0),
+        node("Reshape", ["x", "shape"], ["y"]),
+    ]
+    constants = {"one": np.array([1]), "three": np.array([3]), "both": np.array([2, 3])}
+    assert Groups(small_graph(nodes, FEED, ["y"], constants)).last_of_three("y") == last
+
+
+def test_one_axis_of_a_squeeze_is_known() -> None:
+    constants = {"first": np.array([0]), "both": np.array([0, 1])}
+    nodes = [
+        node("Unsqueeze", ["x", "first"], ["taller"]),
+        node("Unsqueeze", ["x", "both"], ["tallest"]),
+        node("Squeeze", ["taller"], ["y"]),
+    ]
+    found = Groups(small_graph(nodes, FEED, ["y"], constants))
+    assert [found.axis_of(each) for each in nodes] == [0, None, None]

@@ -122,9 +122,11 @@ def test_a_residual_goes_with_its_rms_norm(outputs: list[str]) -> None:
 
 
 def test_other_rms_norms_stay() -> None:
-    """Of a bias, of one value, and with a weight that is no constant."""
+    """Of a bias, of one value, of both axes, and with a weight that is no constant."""
     bias = [helper.make_node("Add", ["x", "bias"], ["total"]), rms_norm()[1]]
     alone = [helper.make_node("Identity", ["x"], ["total"]), rms_norm()[1]]
     computed = [helper.make_node("Neg", ["weight"], ["negative"]), *rms_norm("negative")]
-    for nodes in (bias, alone, computed):
+    both = rms_norm()
+    both[1].attribute[0].i = 0
+    for nodes in (bias, alone, computed, both):
         check_fused(small_graph(nodes, XY, ["norm"], CONSTANTS), XY, BY_RMS, [])

@@ -14,8 +14,9 @@ TURNED, KEPT = HEADS * 2 * HALF, 2 * HALF
 GENERATOR = np.random.default_rng(0)
 FEED = {
     "product": GENERATOR.standard_normal((6, TURNED + KEPT)).astype(np.float32),
-    "cos": GENERATOR.standard_normal((BATCH, QUERIES, 1, HALF)).astype(np.float32),
-    "sin": GENERATOR.standard_normal((BATCH, QUERIES, 1, HALF)).astype(np.float32),
+    "angles": GENERATOR.standard_normal((BATCH, QUERIES, HALF)).astype(np.float32),
+    "others": GENERATOR.standard_normal((BATCH, QUERIES, HALF)).astype(np.float32),
+    "narrow": GENERATOR.standard_normal((BATCH, QUERIES, 1, 1)).astype(np.float32),
 }
 CONSTANTS = {
     "batch": np.array([BATCH]),
@@ -30,6 +31,7 @@ CONSTANTS = {
     "one": np.array([1]),
     "two": np.array([2]),
     "axis": np.array([-2]),
+    "heads": np.array([2]),
 }
 FUSIONS = {"Concat": fuse_rotations}
 node = helper.make_node
@@ -42,9 +44,17 @@ def rotated(
     sine: str = "sin",
     halves: tuple[str, str] = ("turned", "other"),
     rest: str = "rest",
+    cos: str = "cos",
+    apart: str = "axis",
 ) -> list[NodeProto]:
     """As a graph has it whose rows are flat between products."""
     return [
+        node("Unsqueeze", ["angles", "heads"], ["angle"]),
+        node("Unsqueeze", ["others", "heads"], ["other_angle"]),
+        node("Cos", ["angle"], ["cos"]),
+        node("Sin", ["angle"], ["sin"]),
+        node("Sin", ["other_angle"], ["other_sin"]),
+        node("Cos", ["narrow"], ["narrow_cos"]),
         node("Concat", ["batch", "queries", "all"], ["shape"], axis=0),
         node("Reshape", ["product", "shape"], ["x"]),
         node("Split", ["x", "sizes"], ["part", "rest"], axis=2),
@@ -57,16 +67,16 @@ def rotated(
             each
             for place, (one, two) in enumerate([("a", "b"), ("b", "a")])
             for each in (
-                node("Mul", [one, "cos"], [f"c{place}"]),
-                node("Mul", [two, sine if place else "sin"], [f"s{place}"]),
+                node("Mul", [one, cos], [f"c{place}"]),
+                node("Mul", [two, sine], [f"s{place}"]),
                 node("Reshape", [f"c{place}", "flat"], [f"flat_c{place}"]),
                 node("Reshape", [f"s{place}", "flat"], [f"flat_s{place}"]),
                 node(kinds[place], [f"flat_c{place}", f"flat_s{place}"], [f"flat{place}"]),
                 node("Reshape", [f"flat{place}", "apart"], [("turned", "other")[place]]),
             )
         ),
-        node("Unsqueeze", [halves[0], "axis"], ["above"]),
-        node("Unsqueeze", [halves[1], "axis"], ["below"]),
+        node("Unsqueeze", [halves[0], apart], ["above"]),
+        node("Unsqueeze", [halves[1], apart], ["below"]),
         node("Concat", ["above", "below"], ["stack"], axis=-2),
         node("Reshape", ["stack", "merged"], ["all_turned"]),
         node("Concat", ["all_turned", rest], ["y"], axis=-1),
@@ -86,6 +96,9 @@ def test_pairs_that_are_turned_are_one() -> None:
         rotated(kinds=("Add", "Add")),
         rotated(kinds=("Sub", "Sub")),
         rotated(sine="cos"),
+        rotated(sine="other_sin"),
+        rotated(cos="narrow_cos"),
+        rotated(apart="heads"),
         rotated(halves=("other", "turned")),
         rotated(halves=("turned", "turned")),
         rotated(rest="part"),
@@ -94,7 +107,10 @@ def test_pairs_that_are_turned_are_one() -> None:
         "one half twice",
         "only added",
         "only subtracted",
-        "another angle",
+        "a cosine for a sine",
+        "the sine of another angle",
+        "one angle for all",
+        "halves before heads",
         "the halves change places",
         "one of them twice",
         "another rest",
@@ -102,6 +118,13 @@ def test_pairs_that_are_turned_are_one() -> None:
 )
 def test_other_sums_stay(nodes: list[NodeProto]) -> None:
     check_fused(small_graph(nodes, FEED, ["y"], CONSTANTS), FEED, FUSIONS, [])
+
+
+def test_what_may_have_more_axes_stays() -> None:
+    nodes = [each for each in rotated() if "x" not in each.output]
+    feed = FEED | {"product": FEED["product"].reshape(BATCH, QUERIES, -1)}
+    model = small_graph([node("Identity", ["product"], ["x"]), *nodes], feed, ["y"], CONSTANTS)
+    check_fused(model, feed, FUSIONS, [])
 
 
 def test_what_others_read_stays_too() -> None:
