@@ -11,25 +11,29 @@ from export.arithmetic.quantize import ALIKE, Products, weight_key
 from export.passes.cuda_operators import check_operators
 from export.passes.fold_scalars import fold_scalars, original_of
 from export.passes.fold_transposes import fold_transposes
-from export.passes.fusing.attention import (
+from export.passes.fusing.groups import Groups
+from export.passes.fusing.mixing.attention import (
     fuse_attention,
     fuse_attention_by_head,
     fuse_biased_attention,
 )
-from export.passes.fusing.biases import fuse_biases, fuse_tied_products
-from export.passes.fusing.choices import fuse_candidates, fuse_shortlist_candidates, fuse_top_tokens
-from export.passes.fusing.convolutions import fuse_convolutions
-from export.passes.fusing.embeddings import fuse_embeddings
-from export.passes.fusing.gates import fuse_geglu, fuse_swiglu
-from export.passes.fusing.groups import Groups
-from export.passes.fusing.listed_logits import fuse_listed_logits
-from export.passes.fusing.norms import fuse_norms, fuse_post_norms, fuse_rms_norms
-from export.passes.fusing.packed_attention import fuse_packed_attention
-from export.passes.fusing.reach_masks import fuse_reach_masks
-from export.passes.fusing.rotations import fuse_rotations
-from export.passes.fusing.rounding import fuse_gelu_rounding, fuse_row_rounding
-from export.passes.fusing.sinusoids import fuse_sinusoids
-from export.passes.fusing.wide_products import fuse_wide_products, fuse_wide_rounding
+from export.passes.fusing.mixing.convolutions import fuse_convolutions
+from export.passes.fusing.mixing.packed_attention import fuse_packed_attention
+from export.passes.fusing.mixing.reach_masks import fuse_reach_masks
+from export.passes.fusing.mixing.rotations import fuse_rotations
+from export.passes.fusing.products.biases import fuse_biases, fuse_tied_products
+from export.passes.fusing.products.choices import (
+    fuse_candidates,
+    fuse_shortlist_candidates,
+    fuse_top_tokens,
+)
+from export.passes.fusing.products.listed_logits import fuse_listed_logits
+from export.passes.fusing.products.wide_products import fuse_wide_products, fuse_wide_rounding
+from export.passes.fusing.rows.embeddings import fuse_embeddings
+from export.passes.fusing.rows.gates import fuse_geglu, fuse_swiglu
+from export.passes.fusing.rows.norms import fuse_norms, fuse_post_norms, fuse_rms_norms
+from export.passes.fusing.rows.rounding import fuse_gelu_rounding, fuse_row_rounding
+from export.passes.fusing.rows.sinusoids import fuse_sinusoids
 from export.passes.graph_check import check_graph
 from export.passes.int8.convolutions import lower_convolutions
 from export.passes.int8.embeddings import lower_embeddings

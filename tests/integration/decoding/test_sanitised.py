@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from serving.runtime import kernels
 from tests.integration.decoding import test_kernels
-from tests.integration.decoding.test_kernels import CASES, close, functions, one_call, run
+from tests.integration.decoding.kernel_inputs import CASES
+from tests.integration.decoding.test_kernels import close, functions, one_call, run
 
 COMPILER = kernels.find_compiler(os.environ)
 FLAGS = (

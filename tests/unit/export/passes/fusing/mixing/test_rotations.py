@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import NodeProto, helper
 
-from export.passes.fusing.rotations import fuse_rotations
+from export.passes.fusing.mixing.rotations import fuse_rotations
 from tests.unit.export.passes.small_graph import check_fused, small_graph
 
 BATCH, QUERIES, HEADS, HALF = 2, 3, 3, 4

@@ -6,7 +6,7 @@ from onnx import NodeProto
 
 from export.passes.fusing.functions import Call
 from export.passes.fusing.groups import Groups
-from export.passes.fusing.listed_logits import COLUMNS
+from export.passes.fusing.products.listed_logits import COLUMNS
 
 _TOP_TOKENS = ("top_scores", "top_tokens", "label_scores")
 _CANDIDATES = ("candidate_scores", "candidate_tokens", "candidate_parents", "label_scores")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import NodeProto, TensorProto, helper
 
-from export.passes.fusing.sinusoids import fuse_sinusoids
+from export.passes.fusing.rows.sinusoids import fuse_sinusoids
 from tests.unit.export.passes.small_graph import check_fused, run, small_graph
 
 FREQUENCIES = (10000.0 ** -(np.arange(3) / 3)).astype(np.float32)

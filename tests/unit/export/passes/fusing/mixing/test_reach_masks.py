@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import NodeProto, helper
 
-from export.passes.fusing.reach_masks import fuse_reach_masks
+from export.passes.fusing.mixing.reach_masks import fuse_reach_masks
 from tests.unit.export.passes.small_graph import check_fused, run, small_graph
 
 CONSTANTS = {

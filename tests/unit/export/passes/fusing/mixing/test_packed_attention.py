@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import NodeProto, helper
 
-from export.passes.fusing.packed_attention import fuse_packed_attention
+from export.passes.fusing.mixing.packed_attention import fuse_packed_attention
 from tests.unit.export.passes.small_graph import check_fused, small_graph
 
 TEXTS, LENGTH, TOKENS, DIM = 2, 3, 5, 8

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from export.graphs.lowering import fuse
 from export.passes.domains import MACARON
-from export.passes.fusing.norms import fuse_rms_norms
+from export.passes.fusing.rows.norms import fuse_rms_norms
 from tests.unit.export.passes.small_graph import check_fused, small_graph
 
 ROWS, DIM = 3, 8

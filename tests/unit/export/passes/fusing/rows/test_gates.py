@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import NodeProto, helper
 
-from export.passes.fusing.gates import fuse_geglu, fuse_swiglu
+from export.passes.fusing.rows.gates import fuse_geglu, fuse_swiglu
 from tests.unit.export.passes.small_graph import check_fused, small_graph
 
 BATCH, QUERIES, DIM = 2, 3, 4

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from export.passes.fusing.listed_logits import fuse_listed_logits
+from export.passes.fusing.products.listed_logits import fuse_listed_logits
 from export.passes.int8.listed_logits import lower_listed_logits
 from tests.unit.export.passes.small_graph import check_fused, rewritten
 from tests.unit.export.passes.small_listed import listed, listed_feed

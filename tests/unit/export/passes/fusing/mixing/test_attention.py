@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import NodeProto, helper
 
-from export.passes.fusing.attention import (
+from export.passes.fusing.mixing.attention import (
     fuse_attention,
     fuse_attention_by_head,
     fuse_biased_attention,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import NodeProto, helper
 
-from export.passes.fusing.rounding import fuse_gelu_rounding, fuse_row_rounding
+from export.passes.fusing.rows.rounding import fuse_gelu_rounding, fuse_row_rounding
 from tests.unit.export.passes.small_graph import check_fused, small_graph
 
 CONSTANTS = {

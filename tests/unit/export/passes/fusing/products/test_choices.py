@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import NodeProto, TensorProto, helper
 
-from export.passes.fusing.choices import (
+from export.passes.fusing.products.choices import (
     fuse_candidates,
     fuse_shortlist_candidates,
     fuse_top_tokens,

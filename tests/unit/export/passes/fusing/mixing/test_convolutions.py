@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
-from export.passes.fusing.convolutions import fuse_convolutions
+from export.passes.fusing.mixing.convolutions import fuse_convolutions
 from export.passes.int8.convolutions import lower_convolutions
 from tests.unit.export.passes.small_convolution import CONVOLUTION, FEED, convolution
 from tests.unit.export.passes.small_graph import check_fused, rewritten

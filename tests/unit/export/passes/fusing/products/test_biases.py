@@ -7,7 +7,7 @@ import pytest
 from onnx import NodeProto, helper
 
 from export.passes.domains import MICROSOFT
-from export.passes.fusing.biases import fuse_biases
+from export.passes.fusing.products.biases import fuse_biases
 from tests.unit.export.passes.small_graph import check_fused, small_graph
 
 GENERATOR = np.random.default_rng(0)

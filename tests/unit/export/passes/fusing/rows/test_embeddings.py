@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import NodeProto, TensorProto, helper
 
-from export.passes.fusing.embeddings import fuse_embeddings
+from export.passes.fusing.rows.embeddings import fuse_embeddings
 from tests.unit.export.passes.small_graph import check_fused, run, small_graph
 
 GENERATOR = np.random.default_rng(0)

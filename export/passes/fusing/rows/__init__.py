@@ -1,0 +1,1 @@
+"""Passes on what treats each row by itself: norms, gates, rounding, lookups."""
