@@ -559,9 +559,6 @@ void add_post_norm_op(const Attributes& attributes, const Context& context) {
   });
 }
 
-// The floats that could be read in the time of one Gelu, and of one SiLU or Gelu by tanh.
-constexpr int64_t kGelu = 16, kSilu = 8;
-
 // x, y, weight -> the RMS norm of x + y, and x + y
 void add_rms_norm_op(const Attributes& attributes, const Context& context) {
   const Residual<Norm::kRms> residual(context);
@@ -573,6 +570,9 @@ void add_rms_norm_op(const Attributes& attributes, const Context& context) {
       residual.read(row, attributes.epsilon, total + row * dim, norm + row * dim);
   });
 }
+
+// The floats that could be read in the time of one Gelu, and of one SiLU or Gelu by tanh.
+constexpr int64_t kGelu = 16, kSilu = 8;
 
 // x [..,2F] -> the first half's activation times the second half [M,F]
 template <Floats (*activation)(Floats)>
@@ -588,8 +588,8 @@ void glu_op(const Attributes&, const Context& context) {
 }
 
 // x [B,Q,P], cosines and sines [B,Q,1,W] of the angles, where B may be 1, the two sizes of the parts
-// of P that are turned and that are not, and three shapes that the standard operators need
-// -> x [B,Q,P], turned
+// of P that are turned and that are not, and three shapes that the standard operators need, of which
+// the first ends with W -> x [B,Q,P], turned
 void rotary_op(const Attributes&, const Context& context) {
   const Shape shape = context.shape(0), angles = context.shape(1);
   require(shape.size() == 3 && angles.size() == 4 && (angles[0] == 1 || angles[0] == shape[0]) &&

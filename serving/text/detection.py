@@ -92,11 +92,6 @@ class SharedPieces:
         self._begins = array("I", (known.setdefault(piece, 16 * len(known)) for piece in pieces))
         self._numbers = array(table.typecode, b"".join(known))
 
-    @property
-    def nbytes(self) -> int:
-        """The memory of the numbers, and of where each piece begins."""
-        return sum(part.itemsize * len(part) for part in (self._begins, self._numbers))
-
     def __getitem__(self, index: int) -> int:
         # Called for each byte of a text, so it is kept to one expression.
         return self._numbers[self._begins[index >> 4] + (index & 15)]

@@ -277,6 +277,21 @@ def test_a_long_prompt_is_read_in_chunks_as_a_whole(bundled: Bundled) -> None:
     assert (own >= wanted.max(-1) - TIE).all()
 
 
+def test_what_stands_between_products_is_fused(bundled: Bundled) -> None:
+    """Heads of which a part is turned are left as they are."""
+    config = bundled.case.imported.model.config
+    nodes = onnx.load(bundled.case.folder.parent / "fp32" / "model" / "step.onnx").graph.node
+    called = {node.op_type for node in nodes}
+    gate = {"swiglu": "Swiglu", "geglu_tanh": "GegluTanh"}.get(config.activation)
+    wanted = {gate} if gate else set()
+    if config.norm_type == "rms":
+        wanted.add("AddRmsNorm")
+    if config.rotary_width == config.head_width:
+        wanted.add("Rotary")
+    assert called & {"Swiglu", "GegluTanh", "AddRmsNorm", "Rotary"} == wanted
+    assert "Sigmoid" not in called
+
+
 def test_texts_have_the_ids_of_its_own_tokenizer(bundled: Bundled) -> None:
     case, generator = bundled.case, bundled.generator
     from transformers import PreTrainedTokenizerFast

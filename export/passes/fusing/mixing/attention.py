@@ -8,6 +8,11 @@ from onnx import NodeProto, numpy_helper
 from export.passes.fusing.functions import Call
 from export.passes.fusing.groups import Groups, integer_attribute
 
+_HEADS_FIRST = [0, 2, 1, 3]
+"""The order of axes that makes [B,H,*,E] of [B,*,H,E], and the reverse."""
+_KEYS_LAST = [0, 2, 3, 1]
+"""That which makes [B,H,E,C] of [B,C,H,E]."""
+
 
 def fuse_attention(groups: Groups, node: NodeProto) -> None:
     """Attention on values [B,Q,D].
@@ -48,9 +53,7 @@ def fuse_attention_by_head(groups: Groups, node: NodeProto) -> None:
     split, key, value = written
     heads = groups.chain_before(split.input[0], ("Transpose", "Reshape"))
     merged = groups.chain_after(node.output[0], ("Transpose", "Reshape"))
-    if heads is None or merged is None:
-        return
-    if not _has_three_axes(groups, merged[1]):
+    if heads is None or merged is None or not _has_three_axes(groups, merged[1]):
         return
     group = [*heads[::-1], *written, node, *merged]
     inputs = (heads[1].input[0], key.input[0], value.input[0], key.input[2], mask)
@@ -72,37 +75,26 @@ def fuse_biased_attention(groups: Groups, node: NodeProto) -> None:
     """
     scores = groups.chain_before(node.input[0], ("Add", "MatMul"))
     weighed = groups.chain_after(node.output[0], ("MatMul", "Transpose", "Reshape"))
-    mask = groups.producers.get(scores[0].input[1]) if scores else None
-    if scores is None or weighed is None or mask is None or mask.op_type != "Add":
+    if scores is None or weighed is None or integer_attribute(node, "axis", -1) not in (-1, 3):
         return
-    visible, bias = mask.input
-    heads = _heads_of_bias(groups, bias)
-    if heads is None or visible not in groups.inputs or not _turns(weighed[1], _HEADS_FIRST):
+    (add, product), (sums, turned, merged) = scores, weighed
+    mask = _mask_with_bias(groups, add.input[1])
+    if mask is None or not _turns(turned, _HEADS_FIRST) or not _has_three_axes(groups, merged):
         return
-    if integer_attribute(node, "axis", -1) not in (-1, 3) or not _has_three_axes(
-        groups, weighed[2]
-    ):
+    visible, bias, heads = mask
+    query = _flat(groups, product.input[0], _HEADS_FIRST, heads)
+    keys = _flat(groups, product.input[1], _KEYS_LAST, heads)
+    values = _flat(groups, sums.input[1], _HEADS_FIRST, heads)
+    if query is None or keys is None or values is None:
         return
-    flat = [
-        _flat(groups, name, axes, heads)
-        for name, axes in (
-            (scores[1].input[0], _HEADS_FIRST),
-            (scores[1].input[1], [0, 2, 3, 1]),
-            (weighed[0].input[1], _HEADS_FIRST),
-        )
-    ]
-    written = _written(groups, *filter(None, flat)) if None not in flat else None
+    written = _written(groups, query, keys, values)
     if written is None:
         return
     split, key, value = written
     inputs = (split.input[0], key.input[0], value.input[0], key.input[2], visible, bias)
-    outputs = (weighed[2].output[0], key.output[0], value.output[0])
+    outputs = (merged.output[0], keys, values)
     group = groups.between(inputs, outputs)
     groups.replace_rounded(group, Call("BiasedTreeAttention", inputs, outputs))
-
-
-_HEADS_FIRST = [0, 2, 1, 3]
-"""The order of axes that makes [B,H,*,E] of [B,*,H,E], and the reverse."""
 
 
 def _has_three_axes(groups: Groups, reshape: NodeProto) -> bool:
@@ -127,13 +119,20 @@ def _flat(groups: Groups, name: str, axes: list[int], heads: int) -> str | None:
     return str(turned[1].input[0])
 
 
-def _heads_of_bias(groups: Groups, bias: str) -> int | None:
-    """The heads of a bias [B,H,Q,C] that is looked up in a table [N,H]; otherwise None."""
+def _mask_with_bias(groups: Groups, name: str) -> tuple[str, str, int] | None:
+    """The parts of a mask: what is visible, an input of the graph; a bias [B,H,Q,C], looked up in a
+    table [N,H]; and H. None for another mask."""
+    mask = groups.producers.get(name)
+    if mask is None or mask.op_type != "Add" or mask.input[0] not in groups.inputs:
+        return None
+    visible, bias = mask.input
     looked_up = groups.chain_before(bias, ("Transpose", "GatherND"))
     if looked_up is None or not _turns(looked_up[0], [0, 3, 1, 2]):
         return None
     table = groups.constants.get(looked_up[1].input[0])
-    return None if table is None or len(table.dims) != 2 else int(table.dims[1])
+    if table is None or len(table.dims) != 2:
+        return None
+    return visible, bias, int(table.dims[1])
 
 
 def _written(

@@ -15,7 +15,10 @@ def fuse_rotations(groups: Groups, node: NodeProto) -> None:
               first * cos - second * sin -> Unsqueeze -> Concat -> Reshape -> Concat
               second * cos + first * sin -> Unsqueeze --^                       ^
                         -> values ----------------------------------------------/
-    after     x, cos, sin, the sizes of the two parts -> Rotary [B,Q,P]
+    after     x, cos, sin, the sizes of the two parts, three shapes -> Rotary [B,Q,P]
+
+    The shapes are those of the reshapes to pairs, of the sums and to [B,Q,*]. They depend on B and
+    Q, and a body must not read these from the graph. The kernel reads only W in the first.
     """
     merged = groups.chain_before(node.input[0], ("Reshape", "Concat"))
     if merged is None or len(node.input) != 2 or len(merged[1].input) != 2:

@@ -6,6 +6,7 @@ import functools
 import random
 import subprocess
 import sys
+import tracemalloc
 from array import array
 
 import pytest
@@ -129,4 +130,9 @@ def test_pieces_that_are_shared_keep_every_number(
 
 def test_the_table_is_several_times_smaller() -> None:
     table = identifier().tk_nextmove
-    assert SharedPieces(table).nbytes < len(table) * table.itemsize / 5
+    tracemalloc.start()
+    shared = SharedPieces(table)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < len(table) * table.itemsize / 5
+    assert shared[0] == table[0]

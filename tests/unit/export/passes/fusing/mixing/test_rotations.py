@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx import NodeProto, helper
 
+from export.passes.fusing.mixing.attention import fuse_attention_by_head
 from export.passes.fusing.mixing.rotations import fuse_rotations
 from tests.unit.export.passes.small_graph import check_fused, small_graph
 
@@ -125,6 +126,41 @@ def test_what_may_have_more_axes_stays() -> None:
     feed = FEED | {"product": FEED["product"].reshape(BATCH, QUERIES, -1)}
     model = small_graph([node("Identity", ["product"], ["x"]), *nodes], feed, ["y"], CONSTANTS)
     check_fused(model, feed, FUSIONS, [])
+
+
+def test_what_attention_takes_its_parts_from_has_three_axes() -> None:
+    """As where queries and keys have norms: then the projection is put together anew."""
+    queries, keys = HEADS - 1, 1
+    nodes = [
+        node("Identity", ["product"], ["x"]),
+        *(each for each in rotated() if "x" not in each.output),
+        node("Reshape", ["y", "by_head"], ["divided"]),
+        node("Transpose", ["divided"], ["heads_first"], perm=[0, 2, 1, 3]),
+        node("Split", ["heads_first", "counts"], ["q", "k", "v"], axis=1),
+        node("TensorScatter", ["old_keys", "k", "place"], ["keys"], axis=2),
+        node("TensorScatter", ["old_values", "v", "place"], ["values"], axis=2),
+        node("Attention", ["q", "keys", "values", "mask"], ["seen"], scale=0.5),
+        node("Transpose", ["seen"], ["together"], perm=[0, 2, 1, 3]),
+        node("Reshape", ["together", "joined"], ["out"]),
+    ]
+    cache = np.zeros((BATCH, keys, 8, 2 * HALF), np.float32)
+    feed = FEED | {
+        "product": FEED["product"].reshape(BATCH, QUERIES, -1),
+        "old_keys": cache,
+        "old_values": cache,
+        "place": np.array([1, 4]),
+        "mask": np.zeros((BATCH, 1, QUERIES, 8), np.float32),
+    }
+    constants = CONSTANTS | {
+        "by_head": np.array([0, 0, HEADS + keys, 2 * HALF]),
+        "counts": np.array([queries, keys, keys]),
+        "joined": np.array([0, 0, queries * 2 * HALF]),
+    }
+    fusions = {"Attention": fuse_attention_by_head, **FUSIONS}
+    model = small_graph(nodes, feed, ["out", "keys", "values"], constants)
+    check_fused(model, feed, fusions, ["Rotary", "TreeAttentionByHead"])
+    model = small_graph(nodes, feed, ["out", "keys", "values", "seen"], constants)
+    check_fused(model, feed, fusions, [])
 
 
 def test_what_others_read_stays_too() -> None:
