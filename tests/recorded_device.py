@@ -30,6 +30,9 @@ from serving.runtime.ort import load_graph
 
 POISON = 0xFF
 """Byte that fills unwritten memory: fp16 and fp32 numbers of these bytes are NaN."""
+SPACING = 1 << 40
+"""The distance between the addresses of allocations, in bytes."""
+NOTHING = np.empty(0, np.uint8)
 NO_INDEX = 465152892
 """The index that TopK gave on an H200 for elements of -inf."""
 CUDA_SHORT = "CUDA failure 2: out of memory ; GPU=0 ; hostname=here"
@@ -165,11 +168,14 @@ class Recorded:
 
     def find(self, address: int, size: int) -> tuple[int, np.ndarray]:
         """The serial number of the allocation that holds all these bytes, and the bytes."""
-        for start, (serial, memory) in list(self.live.items()):
-            if start <= address < start + len(memory):
-                if address + size > start + len(memory):
-                    raise AssertionError("a tensor reaches over the end of its memory")
-                return serial, memory[address - start : address - start + size]
+        start = address // SPACING * SPACING
+        # One lookup: while a thread iterates, another one, or the garbage collector in the middle
+        # of it, may give memory back.
+        serial, memory = self.live.get(start, (0, NOTHING))
+        if address < start + len(memory):
+            if address + size > start + len(memory):
+                raise AssertionError("a tensor reaches over the end of its memory")
+            return serial, memory[address - start : address - start + size]
         raise AssertionError("a tensor lies in memory that was given back or never taken")
 
 
@@ -186,7 +192,7 @@ class OrtValue:
                 recorded.refuse(f"{CUDA_SHORT}; expr=cudaMalloc((void**)&p, size);")
             recorded.allocated += 1
             # A GPU reuses addresses. Here none is reused, so that nothing relies on it.
-            self._address = recorded.allocated << 40
+            self._address = recorded.allocated * SPACING
             recorded.live[self._address] = recorded.allocated, np.full(size, POISON, np.uint8)
         weakref.finalize(self, recorded.live.pop, self._address)
 
