@@ -15,6 +15,7 @@ namespace macaron {
 
 constexpr int64_t kTileRows = 16, kTileSize = kTileRows * kLine;
 constexpr int64_t kSums = kTileRows * kTileRows;  // accumulators of a tile
+constexpr int64_t kSoonNeeded = 8192;             // bytes ahead at which weights are prefetched
 constexpr int64_t kChunk = 4;                     // blocks of rows that fit the first-level cache
 
 // Whether the processor has AMX, and the system lets this process use it (Linux,
@@ -83,9 +84,11 @@ MACARON_TILES inline void begin_tiles() {
 MACARON_TILES inline void end_tiles() { _tile_release(); }
 
 // Multiplies a block of rows, and a second one unless it is null, by a panel. Each block gives two
-// tiles of sums, one for each half of the panel's columns.
+// tiles of sums, one for each half of the panel's columns. With `fetch`, weights that will soon be
+// needed are fetched from memory.
 MACARON_TILES inline void multiply_tiles(const uint8_t* first, const uint8_t* second,
-                                         const int8_t* panel, int64_t steps, int32_t* sums) {
+                                         const int8_t* panel, int64_t steps, bool fetch,
+                                         int32_t* sums) {
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -97,6 +100,9 @@ MACARON_TILES inline void multiply_tiles(const uint8_t* first, const uint8_t* se
     _tile_dpbusd(0, 4, 6);
     _tile_loadd(7, columns + kLine, 2 * kLine);
     _tile_dpbusd(1, 4, 7);
+    if (fetch)
+      for (int64_t line = 0; line < 2 * kTileSize; line += kLine)
+        __builtin_prefetch(columns + kSoonNeeded + line);
     if (!second) continue;
     _tile_loadd(5, second + step * kTileSize, kLine);
     _tile_dpbusd(2, 5, 6);
@@ -112,6 +118,7 @@ MACARON_TILES inline void multiply_tiles(const uint8_t* first, const uint8_t* se
 inline void TileRows::multiply(const PackedWeight& weight, const Scales& scales,
                                int64_t first_panel, int64_t last_panel, float* out) const {
   alignas(kLine) int32_t sums[4 * kSums];
+  const bool fetch = blocks() == 1;  // with more, most weights are near when they are needed
   begin_tiles();
   for (int64_t chunk = 0; chunk < blocks(); chunk += kChunk) {
     const int64_t end = std::min(chunk + kChunk, blocks());
@@ -120,7 +127,7 @@ inline void TileRows::multiply(const PackedWeight& weight, const Scales& scales,
       for (int64_t block = chunk; block < end; block += 2) {
         const int64_t together = std::min<int64_t>(2, end - block);
         multiply_tiles(this->block(block), together == 2 ? this->block(block + 1) : nullptr,
-                       weight.panel(panel), weight.depth() / kDepth, sums);
+                       weight.panel(panel), weight.depth() / kDepth, fetch, sums);
         for (int64_t b = 0; b < together; ++b)
           for (int64_t r = 0; r < height(block + b); ++r) {
             const int32_t* row = sums + b * 2 * kSums + r * kLanes;
