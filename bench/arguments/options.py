@@ -35,8 +35,8 @@ def add_subject(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shape",
         help="random weights of a size: demo (default), demo-6-2, demo-12-1 (layers of encoder and "
-        "decoder), base, opus-mt, m2m100, iwslt (baseline), joint-small, iwslt-joint-base, "
-        "iwslt-joint-fast (joint), tiny, joint-tiny (for tests)",
+        "decoder), demo-relative, base, opus-mt, m2m100, iwslt (baseline), joint-small, "
+        "iwslt-joint-base, iwslt-joint-fast (joint), tiny, joint-tiny (for tests)",
     )
     parser.add_argument(
         "--random-weights", type=int, metavar="SEED", help="seed of weights and sources (default 1)"

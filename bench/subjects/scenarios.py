@@ -9,6 +9,7 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "demo": ("transformer_small", {}),
     "demo-6-2": ("transformer_small_6_2", {}),
     "demo-12-1": ("transformer_small_12_1", {}),
+    "demo-relative": ("transformer_small", {"positions": "relative"}),
     "base": ("transformer_base", {}),
     "opus-mt": ("transformer_base", {"vocab_size": 58101}),
     "m2m100": (

@@ -20,6 +20,7 @@ from export.passes.fusing.mixing.attention import (
 from export.passes.fusing.mixing.convolutions import fuse_convolutions
 from export.passes.fusing.mixing.packed_attention import fuse_packed_attention
 from export.passes.fusing.mixing.reach_masks import fuse_reach_masks
+from export.passes.fusing.mixing.relative_attention import fuse_relative_attention
 from export.passes.fusing.mixing.rotations import fuse_rotations
 from export.passes.fusing.products.biases import fuse_biases, fuse_tied_products
 from export.passes.fusing.products.choices import (
@@ -63,6 +64,7 @@ FUSIONS = (
     ("Attention", fuse_attention),
     ("Attention", fuse_attention_by_head),
     ("Softmax", fuse_biased_attention),
+    ("Softmax", fuse_relative_attention),
     ("Add", fuse_reach_masks),
     ("ReduceSum", fuse_convolutions),
     ("Concat", fuse_wide_rounding),

@@ -65,6 +65,13 @@ struct QueryBias {
   int64_t head = 0;                // the distance between heads
 };
 
+// What is added to the key and the value of each place, for all heads of a query: a row of two
+// tables [R,E], or nothing.
+struct QueryVectors {
+  const int64_t* rows = nullptr;  // by place
+  const float *keys = nullptr, *values = nullptr;
+};
+
 // The number of floats that the scores of these places take: full vectors.
 inline int64_t score_room(int64_t places) { return (places + kLanes - 1) / kLanes * kLanes; }
 
@@ -73,7 +80,8 @@ inline int64_t score_room(int64_t places) { return (places + kLanes - 1) / kLane
 // and get the numbers of `bias`. `scores` has room for the scores of all heads.
 inline void attend(const float* query, const float* keys, const float* values, Layout layout,
                    const std::vector<int64_t>& seen, int64_t heads, int64_t shared, int64_t width,
-                   float scale, float cap, QueryBias bias, float* scores, float* out) {
+                   float scale, float cap, QueryBias bias, QueryVectors vectors, float* scores,
+                   float* out) {
   constexpr int64_t kLine = 16;  // floats in a cache line
   const int64_t count = static_cast<int64_t>(seen.size()), room = score_room(count);
   if (!count) {
@@ -107,8 +115,14 @@ inline void attend(const float* query, const float* keys, const float* values, L
   else
     for (int64_t h = 0; h < heads; ++h)
       for (int64_t i = 0; i < count; i += together) score(i, h);
+  std::vector<int64_t> rows;
+  if (vectors.rows)
+    for (int64_t place : seen) rows.push_back(vectors.rows[place]);
+  std::vector<float> beside(vectors.rows ? width : 0);
   for (int64_t h = 0; h < heads; ++h) {
     float* weights = scores + h * room;
+    for (size_t i = 0; i < rows.size(); ++i)
+      weights[i] += scale * dot(query + h * width, vectors.keys + rows[i] * width, width);
     if (cap > 0.0f)
       for (int64_t i = 0; i < room; i += kLanes) store(weights + i, capped(load(weights + i), cap));
     if (bias.numbers)
@@ -119,6 +133,9 @@ inline void attend(const float* query, const float* keys, const float* values, L
     const float share = 1.0f / sum_exponentials(weights, room, highest(most), weights);
     weigh(weights, values + h / shared * layout.head, seen, layout.place, width, share,
           out + h * width);
+    if (rows.empty()) continue;
+    weigh(weights, vectors.values, rows, width, width, share, beside.data());
+    for (int64_t d = 0; d < width; ++d) out[h * width + d] += beside[d];
   }
 }
 

@@ -147,6 +147,35 @@ class Bias {
   int64_t query_step_ = 0, row_step_ = 0;
 };
 
+// The vectors that are added to the keys and values of each query. Input `places` is [B,Q,C]; the
+// next two are the tables [R,E] of keys and of values.
+class Vectors {
+ public:
+  Vectors() = default;
+
+  Vectors(const Context& context, size_t places, const Shape& given, int64_t width) {
+    const Shape tables = context.shape(places + 1);
+    require(context.shape(places) == given && tables.size() == 2 && tables[1] == width &&
+                context.shape(places + 2) == tables,
+            "places and tables must be [B,Q,C], [R,E] and [R,E]");
+    require_within(context, places, 0, tables[0], "places must be rows of the tables");
+    first_ = {context.input<int64_t>(places), context.input<float>(places + 1),
+              context.input<float>(places + 2)};
+    queries_ = given[1];
+    capacity_ = given[2];
+  }
+
+  QueryVectors of(int64_t row, int64_t query) const {
+    QueryVectors own = first_;
+    if (own.rows) own.rows += (row * queries_ + query) * capacity_;
+    return own;
+  }
+
+ private:
+  QueryVectors first_;
+  int64_t queries_ = 0, capacity_ = 0;
+};
+
 // The memory of an output that begins as an input. It is the input's own memory as a rule;
 // otherwise the input is copied.
 float* continued(const Context& context, size_t input, size_t output, const Shape& shape) {
@@ -176,26 +205,40 @@ struct Heads {
   int64_t kept, width = 0, asking = 0;
 };
 
-// The heads of a tree attention. The `biased` kind has them in its bias, its other kind in an
-// attribute.
-template <bool biased>
+// What a tree attention has beside queries, keys and values, from input 5 on: nothing, a bias, or
+// vectors of distances and the scale, which an attribute has otherwise.
+enum class Beside { kNothing, kBias, kVectors };
+
+constexpr size_t inputs_of(Beside beside) {
+  return beside == Beside::kNothing ? 5 : beside == Beside::kBias ? 6 : 9;
+}
+
+// The heads of a tree attention: those of the bias, as many as are as wide as the vectors, or those
+// of an attribute.
+template <Beside beside>
 Heads heads_of(const Attributes& attributes, const Context& context) {
   int64_t flat = attributes.heads;
-  if constexpr (biased) {
+  if constexpr (beside == Beside::kBias) {
     require(context.shape(5).size() == 4, "a bias must be [B,H,Q,C], where B and Q may be 1");
     flat = context.shape(5)[1];
+  } else if constexpr (beside == Beside::kVectors) {
+    const int64_t width = context.shape(6).size() ? context.shape(6).back() : 0;
+    const Shape cache = context.shape(1);
+    require(width > 0 && cache.size() == 3 && cache[2] % width == 0,
+            "caches and tables must be [B,C,D] and [R,E], D a multiple of E");
+    flat = cache[2] / width;
   }
   return Heads(flat, context.shape(0), context.shape(1));
 }
 
-// qkv [B,Q,P], keys and values [B,C,D] or by head [B,H,C,E], write_index [B], mask, and the bias if
-// it is `biased` -> context [B,Q, width of all heads of queries], keys and values with the Q new
+// qkv [B,Q,P], keys and values [B,C,D] or by head [B,H,C,E], write_index [B], mask, and what is
+// `beside` -> context [B,Q, width of all heads of queries], keys and values with the Q new
 // ones from slot `write_index` on
-template <bool biased>
+template <Beside beside>
 void tree_attention(const Attributes& attributes, const Context& context, const Shape& shape,
                     Rows& out) {
   const Shape cache = context.shape(1);
-  const Heads heads = heads_of<biased>(attributes, context);
+  const Heads heads = heads_of<beside>(attributes, context);
   require(context.shape(2) == cache, "qkv and caches must be [B,Q,P] and [B,C,D] or [B,H,C,E]");
   const int64_t queries = shape[1], width = heads.width, dim = heads.kept * width;
   const int64_t capacity = cache[heads.by_head ? 2 : 1];
@@ -209,7 +252,14 @@ void tree_attention(const Attributes& attributes, const Context& context, const 
   float* values = continued(context, 2, 2, cache);
   Mask mask(context, 4, shape[0], queries, capacity);
   Bias bias;
-  if constexpr (biased) bias = Bias(context, 5, shape[0], heads.asking, queries, capacity);
+  Vectors vectors;
+  float scale = attributes.scale;
+  if constexpr (beside == Beside::kBias) {
+    bias = Bias(context, 5, shape[0], heads.asking, queries, capacity);
+  } else if constexpr (beside == Beside::kVectors) {
+    vectors = Vectors(context, 5, {shape[0], queries, capacity}, width);
+    scale = number_of<float>(context, 8, "the scale must be a single number");
+  }
   std::vector<float> scores(heads.asking * score_room(capacity));
   for (int64_t b = 0; b < shape[0]; ++b) {
     float* own_keys = keys + b * capacity * dim;
@@ -224,33 +274,33 @@ void tree_attention(const Attributes& attributes, const Context& context, const 
       }
     for (int64_t q = 0; q < queries; ++q) {
       attend(rows + q * shape[2], own_keys, own_values, layout, mask.seen(b, q), heads.asking,
-             heads.asking / heads.kept, width, attributes.scale, attributes.cap, bias.of(b, q),
-             scores.data(), out.begin(b * queries + q));
+             heads.asking / heads.kept, width, scale, attributes.cap, bias.of(b, q),
+             vectors.of(b, q), scores.data(), out.begin(b * queries + q));
       out.done(b * queries + q);
     }
   }
 }
 
-template <bool biased>
+template <Beside beside>
 Shape context_shape(const Attributes& attributes, const Context& context) {
   const Shape qkv = context.shape(0);
-  const Heads heads = heads_of<biased>(attributes, context);
+  const Heads heads = heads_of<beside>(attributes, context);
   return {qkv[0], qkv[1], heads.asking * heads.width};
 }
 
-template <bool biased = false>
+template <Beside beside = Beside::kNothing>
 void tree_attention_op(const Attributes& attributes, const Context& context) {
   const Shape qkv = context.shape(0);
-  Rows out(context, context_shape<biased>(attributes, context));
-  tree_attention<biased>(attributes, context, qkv, out);
+  Rows out(context, context_shape<beside>(attributes, context));
+  tree_attention<beside>(attributes, context, qkv, out);
 }
 
 // With two more inputs, scale and zero_point, the context has 8 bits.
-template <bool biased = false>
+template <Beside beside = Beside::kNothing>
 void tree_attention_quantize_op(const Attributes& attributes, const Context& context) {
   const Shape qkv = context.shape(0);
-  Rows out(context, context_shape<biased>(attributes, context), biased ? 6 : 5);
-  tree_attention<biased>(attributes, context, qkv, out);
+  Rows out(context, context_shape<beside>(attributes, context), inputs_of(beside));
+  tree_attention<beside>(attributes, context, qkv, out);
 }
 
 // query [B,Q,D], keys and values [B,C,D], mask -> context [B,Q,D]
@@ -272,7 +322,7 @@ void masked_attention(const Attributes& attributes, const Context& context, cons
     const int64_t begin = row / queries * capacity * dim;
     attend(query + row * dim, keys + begin, values + begin, {dim, width},
            mask.seen(row / queries, row % queries), attributes.heads, 1, width, attributes.scale,
-           attributes.cap, {}, scores.data(), out.begin(row));
+           attributes.cap, {}, {}, scores.data(), out.begin(row));
     out.done(row);
   }
 }
@@ -327,7 +377,7 @@ void packed_attention(const Attributes& attributes, const Context& context, cons
       for (int64_t place : mask.seen(rows[m] / places, rows[m] % places))
         seen.push_back(text[place]);
       attend(qkv + own[rows[m]] * dim, qkv + dim, qkv + 2 * dim, {dim, width}, seen, heads, 1,
-             width, scale, 0.0f, {}, scores.data(), part.begin(m));
+             width, scale, 0.0f, {}, {}, scores.data(), part.begin(m));
       part.done(m);
     }
   });
@@ -848,8 +898,8 @@ void top_tokens_op(const Attributes&, const Context& context) {
 
 // The operators are made at the first call. Nothing may run when the library is loaded, because the
 // code of a level may be for another processor.
-std::array<Operator, 38>& operators() {
-  static std::array<Operator, 38> all{{
+std::array<Operator, 40>& operators() {
+  static std::array<Operator, 40> all{{
       {make_table(), "TreeAttention", {kFloat, kFloat, kFloat, kInt64, kFloat},
        {kFloat, kFloat, kFloat}, tree_attention_op<>},
       {make_table(), "TreeAttentionQuantize",
@@ -861,10 +911,16 @@ std::array<Operator, 38>& operators() {
        {kFloat, kFloat, kFloat, kInt64, kFloat, kFloat, kUint8}, {kUint8, kFloat, kFloat},
        tree_attention_quantize_op<>},
       {make_table(), "BiasedTreeAttention", {kFloat, kFloat, kFloat, kInt64, kFloat, kFloat},
-       {kFloat, kFloat, kFloat}, tree_attention_op<true>},
+       {kFloat, kFloat, kFloat}, tree_attention_op<Beside::kBias>},
       {make_table(), "BiasedTreeAttentionQuantize",
        {kFloat, kFloat, kFloat, kInt64, kFloat, kFloat, kFloat, kUint8}, {kUint8, kFloat, kFloat},
-       tree_attention_quantize_op<true>},
+       tree_attention_quantize_op<Beside::kBias>},
+      {make_table(), "RelativeTreeAttention",
+       {kFloat, kFloat, kFloat, kInt64, kFloat, kInt64, kFloat, kFloat, kFloat},
+       {kFloat, kFloat, kFloat}, tree_attention_op<Beside::kVectors>},
+      {make_table(), "RelativeTreeAttentionQuantize",
+       {kFloat, kFloat, kFloat, kInt64, kFloat, kInt64, kFloat, kFloat, kFloat, kFloat, kUint8},
+       {kUint8, kFloat, kFloat}, tree_attention_quantize_op<Beside::kVectors>},
       {make_table(), "AncestorConvolution", {kFloat, kFloat, kInt64, kInt64, kFloat},
        {kFloat, kFloat}, ancestor_convolution_op},
       {make_table(), "AncestorConvolutionQuantize",

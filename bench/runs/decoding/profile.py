@@ -73,7 +73,7 @@ _PARTS = {
         "Softmax",
         *(
             f"{kind}Attention{rounded}"
-            for kind in ("Tree", "BiasedTree", "Masked", "Packed")
+            for kind in ("Tree", "BiasedTree", "RelativeTree", "Masked", "Packed")
             for rounded in ("", "Quantize", "QuantizeRows")
         ),
     ),

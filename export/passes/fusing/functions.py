@@ -79,7 +79,9 @@ class _Body:
         self._names |= {value: f"output_{i}" for i, value in enumerate(call.outputs)}
 
     def copy(self, node: NodeProto) -> None:
-        """Append a node, after the constants that it reads."""
+        """Append a node, after the constants that it reads; not one whose output is replaced."""
+        if node.output[0] in self._call.same:
+            return
         copy = NodeProto(op_type=node.op_type, domain=node.domain)
         copy.input.extend([self._renamed(value) for value in node.input])
         copy.output.extend([self._renamed(value) for value in node.output])

@@ -169,7 +169,7 @@ def _errors(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--shape", "big"], "--shape must be one of demo, demo-6-2, demo-12-1, base, "),
+        (["--shape", "big"], "--shape must be one of demo, demo-6-2, demo-12-1, demo-relative, "),
         (["--batch", "1,x"], "--batch must be numbers in [1, 1024] separated by commas"),
         (["--batch", "0"], "--batch must be numbers in [1, 1024]"),
         (["--beam", "65"], "--beam must be numbers in [1, 64] separated by commas, got '65'"),

@@ -65,6 +65,20 @@ def biased_tree(rounded: bool) -> Make:
     return make
 
 
+def relative_tree(rounded: bool) -> Make:
+    def make(
+        generator: np.random.Generator, rows: int, queries: int, capacity: int
+    ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+        inputs, _ = tree(by_head=False, rounded=False)(generator, rows, queries, capacity)
+        distances, slots = int(generator.integers(1, 10)), inputs[1].shape[1]
+        inputs.append(generator.integers(0, distances, (rows, queries, slots)))
+        inputs += [floats(generator, distances, WIDTH), floats(generator, distances, WIDTH)]
+        inputs.append(np.array(WIDTH**-0.5, np.float32))
+        return inputs + (scale_and_zero() if rounded else []), {}
+
+    return make
+
+
 def rotary(
     generator: np.random.Generator, rows: int, queries: int, capacity: int
 ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
@@ -366,6 +380,8 @@ CASES: dict[str, Make] = {
     "TreeAttentionByHeadQuantize": tree(by_head=True, rounded=True),
     "BiasedTreeAttention": biased_tree(rounded=False),
     "BiasedTreeAttentionQuantize": biased_tree(rounded=True),
+    "RelativeTreeAttention": relative_tree(rounded=False),
+    "RelativeTreeAttentionQuantize": relative_tree(rounded=True),
     "Rotary": rotary,
     "Swiglu": gated,
     "GegluTanh": gated,

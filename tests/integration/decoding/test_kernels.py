@@ -101,7 +101,8 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, onnx.Functi
             )
             found |= functions_of(folder / "step_shortlist.onnx")
         found |= functions_of(folder / "step.onnx")
-        found |= step_functions(folder, precision, positions="relative_bias")
+        for positions in ("relative_bias", "relative"):
+            found |= step_functions(folder, precision, positions=positions)
         # Two layers have kernels of different widths.
         found |= step_functions(folder, precision, decoder_mixing="dynamic_conv")
         found |= encoder_functions(folder, precision, rows=False)
@@ -477,6 +478,17 @@ REFUSED: list[tuple[str, int, Change, str]] = [
     ("BiasedTreeAttention", 5, lambda bias: bias[:, :0], "attention must have a head"),
     ("BiasedTreeAttention", 5, lambda bias: bias.repeat(5, 0), "a bias must be"),
     ("BiasedTreeAttention", 5, lambda bias: bias.repeat(5, 2), "a bias must be"),
+    ("RelativeTreeAttention", 5, lambda places: places[..., :-1], "places and tables must be"),
+    ("RelativeTreeAttention", 5, lambda places: places[:1], "places and tables must be"),
+    ("RelativeTreeAttention", 5, lambda places: places + 99, "places must be rows of the tables"),
+    ("RelativeTreeAttention", 5, lambda places: places - 99, "places must be rows of the tables"),
+    ("RelativeTreeAttention", 6, lambda table: table[:, :-1], "D a multiple of E"),
+    ("RelativeTreeAttention", 6, lambda table: table[:, :0], "D a multiple of E"),
+    ("RelativeTreeAttention", 6, lambda table: table[:0], "places and tables must be"),
+    ("RelativeTreeAttention", 7, lambda table: table[:, :-1], "places and tables must be"),
+    ("RelativeTreeAttention", 7, lambda table: table[0], "places and tables must be"),
+    ("RelativeTreeAttention", 8, lambda scale: scale.repeat(2), "the scale must be a single"),
+    ("RelativeTreeAttentionQuantize", 9, lambda scale: scale.repeat(2), "must be single numbers"),
     ("Rotary", 0, lambda x: x[:, :, :-1], "the sizes must add up to P"),
     ("Rotary", 0, lambda x: x[0], "x, cosines and sines must be"),
     ("Rotary", 1, lambda cosines: cosines[:, :-1], "x, cosines and sines must be"),

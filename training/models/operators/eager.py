@@ -61,7 +61,7 @@ def attention(
             is_causal=causal,
             dropout_p=dropout.rate,
         )
-        return _join_heads(out)
+        return join_heads(out)
     # Written out: at sentence length the backward pass of the fused CPU kernel is several times
     # slower than these products (docs/background/decisions.md).
     scores = (query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)).float()
@@ -123,7 +123,7 @@ def _weigh(
         kept = probabilities.new_ones(len(value) // rows_sharing, *probabilities.shape[1:])
         kept = nn.functional.dropout(kept, rate)
         probabilities = probabilities * kept.repeat_interleave(rows_sharing, 0)
-    return _join_heads(probabilities @ value)
+    return join_heads(probabilities @ value)
 
 
 def add_scores(log_probs_BQV: Tensor, scores_BK: Tensor) -> Tensor:
@@ -170,6 +170,6 @@ def listed_logits(
     return logits_BQL if bias_V is None else logits_BQL + bias_V[columns_BL].unsqueeze(1)
 
 
-def _join_heads(x_BHQE: Tensor) -> Tensor:
+def join_heads(x_BHQE: Tensor) -> Tensor:
     """The opposite of `split_heads`: [B,H,Q,E] becomes [B,Q,D]."""
     return x_BHQE.transpose(1, 2).flatten(2)

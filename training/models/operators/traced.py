@@ -80,7 +80,7 @@ def attention(
         shape=query.shape,
         version=OPSET,
     )
-    return _join_heads(result) if by_head else result
+    return join_heads(result) if by_head else result
 
 
 def capped_attention(
@@ -109,7 +109,7 @@ def capped_attention(
         shape=query.shape,
         version=OPSET,
     )
-    return _join_heads(result) if by_head else result
+    return join_heads(result) if by_head else result
 
 
 def biased_attention(
@@ -131,7 +131,7 @@ def biased_attention(
     query = query * (query.shape[-1] // num_heads) ** -0.5
     query, key, value = (split_heads(x, num_heads) for x in (query, key, value))
     scores = query @ key.transpose(-1, -2) + mask
-    return _join_heads(scores.softmax(-1) @ value)
+    return join_heads(scores.softmax(-1) @ value)
 
 
 def add_scores(log_probs_BQV: Tensor, scores_BK: Tensor) -> Tensor:
@@ -201,7 +201,7 @@ def listed_logits(
     return result
 
 
-def _join_heads(x_BHQE: Tensor) -> Tensor:
+def join_heads(x_BHQE: Tensor) -> Tensor:
     """The opposite of `split_heads`: [B,H,Q,E] becomes [B,Q,D]."""
     rows, heads, queries, width = x_BHQE.shape
     x_BQHE = x_BHQE.transpose(1, 2)

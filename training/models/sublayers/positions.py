@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from training.models.configs.bert import BertConfig
 from training.models.configs.common import ModelConfig
 from training.models.configs.language_model import LanguageModelConfig
-from training.models.operators import split_heads
+from training.models.operators import join_heads, split_heads
 
 _WHOLE_VECTORS = 16
 """Angles are padded to a multiple of this number. ONNX Runtime computes the sines after the last
@@ -139,8 +139,9 @@ class RelativePositions(nn.Module):
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         scores = scores if mask is None else scores + mask
         probabilities = nn.functional.dropout(scores.softmax(-1).to(value.dtype), dropout)
-        out = probabilities @ value + _by_query(probabilities, self.values_1RE[0, place_BQC])
-        return out.transpose(1, 2).flatten(2)
+        return join_heads(
+            probabilities @ value + _by_query(probabilities, self.values_1RE[0, place_BQC])
+        )
 
 
 def _by_query(x_BHQN: Tensor, matrix_BQNM: Tensor) -> Tensor:
