@@ -254,7 +254,8 @@ def _language_models_apart(
 ) -> float:
     window = Window(ids.reshape(-1).astype(np.int32), 1)
     stepper = LanguageStepper(bundle, manifest, default_threads())
-    both = [step_logits(stepper, window), window_logits(network, window)]
+    found_TV = np.concatenate([each_1V.copy() for each_1V in step_logits(stepper, [window])])
+    both = [found_TV, window_logits(network, window)]
     first_TV, second_TV = (torch.from_numpy(each).log_softmax(-1) for each in both)
     return float((first_TV - second_TV).abs().mean())
 

@@ -1,16 +1,18 @@
 """Compares a language model's bundle with its checkpoint: logits of each step, and perplexity.
 
-Shape letters: T tokens of a window, V vocabulary.
+Shape letters: B windows, R some of them, T tokens of a window, D model, V vocabulary.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from export import progress
 from export.comparison.translation import check_logits
@@ -62,9 +64,12 @@ def measure_language(
     """
     largest, total, count = 0.0, 0.0, 0
     compared = windows[:LOGIT_WINDOWS]
-    for number, window in enumerate(compared):
-        progress.part(number, len(compared) + 5)  # the rest takes about as long as five
-        difference = np.abs(window_logits(twin, window) - step_logits(stepper, window))
+    wanted = [_states(twin, window) for window in compared]
+    for step, found_BV in enumerate(step_logits(stepper, compared)):
+        progress.part(step, 5 * max(map(len, wanted)))  # the rest takes four times as long
+        rows = [row for row, states_TD in enumerate(wanted) if step < len(states_TD)]
+        states_RD = torch.stack([wanted[row][step] for row in rows])
+        difference = np.abs(_logits(twin, states_RD) - found_BV[rows])
         largest = float(np.maximum(largest, difference.max()))  # carries a NaN on
         total, count = total + float(difference.sum()), count + difference.size
     tokens = sum(window.scored for window in windows)
@@ -131,24 +136,38 @@ def window_logits(model: CausalLanguageModel, window: Window) -> Floats:
     return result
 
 
-def step_logits(stepper: LanguageStepper, window: Window) -> Floats:
-    """Logits [T,V] of the bundle, decoded token by token with a cache."""
-    tokens = window.tokens[:-1].tolist()
-    state = stepper.encode([()])
+@torch.no_grad()
+def _states(model: CausalLanguageModel, window: Window) -> Tensor:
+    """States [T,D] of the model in its training form."""
+    return model.eval().states(torch.from_numpy(window.tokens[:-1].astype(np.int64))[None])[0]
+
+
+@torch.no_grad()
+def _logits(model: CausalLanguageModel, states_RD: Tensor) -> Floats:
+    """Logits [R,V] of some states."""
+    result: Floats = model.output_logits(states_RD[None])[0].numpy()
+    return result
+
+
+def step_logits(stepper: LanguageStepper, windows: Sequence[Window]) -> Iterator[Floats]:
+    """Logits [B,V] of the bundle after each token of the windows, decoded token by token with a
+    cache. After a window's end its row has numbers of no meaning."""
+    rows, longest = len(windows), max(len(window.tokens) for window in windows) - 1
+    tokens_BT = np.zeros((rows, longest), np.int64)
+    for row, window in enumerate(windows):
+        tokens_BT[row, : len(window.tokens) - 1] = window.tokens[:-1]
+    state = stepper.encode([()] * rows)
     tree = PrefixTree(
-        np.zeros(1, np.int64),
+        np.zeros(rows, np.int64),
         1,
         stepper.repack_every,
         reach=stepper.reach,
         lookback=stepper.lookback,
     )
-    found = []
-    for token in tokens:
-        outputs = stepper.next(state, step_inputs(tree, np.array([token])), 1)
-        found.append(outputs.logits_BV[0].copy())
-        tree.advance(np.zeros((1, 1), np.int64), np.ones(1, np.int64))
-        repack = tree.repack(np.zeros(1, np.int64))
+    for tokens_B in tokens_BT.T:
+        yield stepper.next(state, step_inputs(tree, tokens_B), 1).logits_BV
+        tree.advance(np.zeros((rows, 1), np.int64), np.ones(rows, np.int64))
+        repack = tree.repack(np.arange(rows))
         if repack is not None:
             stepper.repack(state, repack)
     stepper.free(state)
-    return np.stack(found)
