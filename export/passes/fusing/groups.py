@@ -245,8 +245,9 @@ class Groups:
 
     def replace(self, group: Sequence[NodeProto], call: Call) -> None:
         """Replace a group by a call. The nodes of the group are in order; those that others need
-        stay too. The group stays if its outputs are read before its last node."""
-        if self._read_before(group[-1], group, call.outputs):
+        stay too. The group stays if what is left reads its outputs before its last node."""
+        gone = self._not_needed_elsewhere(group, call.outputs)
+        if self._read_before(group[-1], gone, call.outputs):
             return
         opsets = self._model.opset_import
         function, attributes = make_function(group, call, self.constants, opsets)
@@ -255,7 +256,7 @@ class Groups:
         called = helper.make_node(
             call.name, list(call.inputs), list(call.outputs), domain=MACARON, **attributes
         )
-        self._exchange(self._not_needed_elsewhere(group, call.outputs), group[-1], called)
+        self._exchange(gone, group[-1], called)
 
     def _exchange(self, gone: set[str], end: NodeProto, called: NodeProto) -> None:
         """Remove the nodes with these first outputs, and put another node after `end`."""
@@ -285,12 +286,10 @@ class Groups:
             users = self.users[name]
             self.users[name] = [user for user in users if user.output[0] != node.output[0]]
 
-    def _read_before(
-        self, end: NodeProto, group: Sequence[NodeProto], outputs: Sequence[str]
-    ) -> bool:
-        """Whether nodes before `end` that are not in the group read its outputs."""
-        ours = {node.output[0] for node in group}
-        readers = {user.output[0] for value in outputs for user in self.users[value]} - ours
+    def _read_before(self, end: NodeProto, gone: set[str], outputs: Sequence[str]) -> bool:
+        """Whether nodes before `end` read these outputs; those with first outputs in `gone` do not
+        count."""
+        readers = {user.output[0] for value in outputs for user in self.users[value]} - gone
         return any(self._places[name] < self._places[end.output[0]] for name in readers)
 
     def _not_needed_elsewhere(self, group: Sequence[NodeProto], outputs: Sequence[str]) -> set[str]:

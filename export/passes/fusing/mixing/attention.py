@@ -50,7 +50,7 @@ def fuse_attention_by_head(groups: Groups, node: NodeProto) -> None:
     if len(node.input) != 4 or len(node.output) != 1 or integer_attribute(node, "q_num_heads"):
         return
     query, keys, values, mask = node.input
-    written = written_caches(groups, query, keys, values)
+    written = written_caches(groups, query, keys, values, axis=1)
     if written is None:
         return
     split, key, value = written

@@ -31,26 +31,30 @@ def fuse_relative_attention(groups: Groups, node: NodeProto) -> None:
         after     projection, caches, write index, visible, places [B,Q,C] in the tables, tables
                   [R,E] of keys and of values, scale -> RelativeTreeAttentionQuantize
 
-    Before and after Mul and the last Add, values may be made flat. The body does without that,
-    because shapes depend on the whole graph.
+    `visible` has 0 and -inf alone. Before and after Mul and the last Add, values may be made flat.
+    The body does without that, because shapes depend on the whole graph.
     """
     asked = groups.chain_before(node.input[0], ("Add", "Add", "MatMul"))
     if asked is None or integer_attribute(node, "axis", -1) not in (-1, 3):
         return
     masked, scores, product = asked
     flat = _Flat(groups)
-    query, of_keys = flat.unfolded(product.input[0]), _looked_up(groups, scores.input[1], _ACROSS)
+    scaled, of_keys = (
+        flat.computed(product.input[0], "Mul"),
+        _looked_up(groups, scores.input[1], _ACROSS),
+    )
     weighed = _weighed(groups, node, flat)
-    scaled = groups.producers.get(query)
-    if masked.input[1] not in groups.inputs or scaled is None or scaled.op_type != "Mul":
+    if masked.input[1] not in groups.inputs or scaled is None or weighed is None:
         return
-    if weighed is None or of_keys is None or of_keys.multiplied != product.input[0]:
+    if of_keys is None or of_keys.multiplied != product.input[0]:
         return
     if groups.number(scaled.input[1]) is None or weighed.beside.index != of_keys.index:
         return
-    names = flat.folded(scaled.input[0]), product.input[1], weighed.values
+    names = flat.same.get(scaled.input[0], scaled.input[0]), product.input[1], weighed.values
     sizes = _heads(groups, names[0])
-    if sizes is None or flat.sizes - {sizes} or {of_keys.width, weighed.beside.width} != {sizes[1]}:
+    if sizes is None or flat.sizes - {sizes} or of_keys.size != weighed.beside.size:
+        return
+    if of_keys.size[1] != sizes[1]:
         return
     axes = HEADS_FIRST, KEYS_LAST, HEADS_FIRST
     apart = [flat_before_heads(groups, n, a, sizes[0]) for n, a in zip(names, axes, strict=True)]
@@ -83,26 +87,44 @@ class _Flat:
         self.sizes: set[tuple[int, int]] = set()
         """Heads and their width, as in these shapes."""
 
-    def folded(self, name: str) -> str:
-        """The value that is made flat, if a flat one is given."""
+    def computed(self, name: str, kind: str) -> NodeProto | None:
+        """The operator of this kind that gives a value: either it computes on flat values, and this
+        is the result in its own shape, or nothing is made flat."""
+        node, shape = self._groups.producers.get(name), None
+        if node is not None and node.op_type == "Reshape":
+            shape, name = node, node.input[0]
+            node = self._groups.producers.get(name)
+        if node is None or node.op_type != kind:
+            return None
+        variable = [each for each in node.input if each not in self._groups.constants]
+        made_flat = [self._made_flat(each) for each in variable]
+        if shape is None:
+            return None if any(made_flat) else node
+        if not all(made_flat) or not self._has_own_shape(shape):
+            return None
+        self.same |= {each: str(before) for each, before in zip(variable, made_flat, strict=True)}
+        self.same[shape.output[0]] = name
+        return node
+
+    def _made_flat(self, name: str) -> str | None:
+        """The value that is made flat, [M,E], to give this one; None if it is not."""
         before = self._groups.chain_before(name, ("Reshape",))
         shape = self._groups.constants.get(before[0].input[1]) if before else None
         if before is None or shape is None or list(shape.dims) != [2]:
-            return name
-        return self.same.setdefault(name, before[0].input[0])
+            return None
+        return str(before[0].input[0])
 
-    def unfolded(self, name: str) -> str:
-        """The flat value that gets its own shape back, if such a one is given."""
-        before = self._groups.chain_before(name, ("Reshape",))
-        sizes = self._groups.producers.get(before[0].input[1]) if before else None
-        if before is None or sizes is None or sizes.op_type != "Concat" or len(sizes.input) != 4:
-            return name
+    def _has_own_shape(self, reshape: NodeProto) -> bool:
+        """Whether a flat value gets the shape [B,H,Q,E] back."""
+        sizes = self._groups.producers.get(reshape.input[1])
+        if sizes is None or sizes.op_type != "Concat" or len(sizes.input) != 4:
+            return False
         heads, width = (self._groups.constants.get(sizes.input[axis]) for axis in (1, 3))
         if heads is None or width is None:
-            return name
-        self.shapes.append(before[0].input[1])
+            return False
+        self.shapes.append(reshape.input[1])
         self.sizes.add((numpy_helper.to_array(heads).item(), numpy_helper.to_array(width).item()))
-        return self.same.setdefault(name, before[0].input[0])
+        return True
 
 
 @dataclass(frozen=True)
@@ -115,7 +137,8 @@ class _LookedUp:
     """Where in the table they are, [B,Q,C]."""
     index: str
     """The same, [B,Q,C,1]."""
-    width: int
+    size: tuple[int, int]
+    """Rows of the table, and their width."""
 
 
 @dataclass(frozen=True)
@@ -149,8 +172,8 @@ def _looked_up(groups: Groups, name: str, axes: list[int] | None = None) -> _Loo
         return None
     if groups.axis_of(places) not in (-1, 3):
         return None
-    multiplied, (name, index), width = chain[2].input[0], found[0].input, int(table.dims[1])
-    return _LookedUp(multiplied, name, places.input[0], index, width)
+    (name, index), (rows, width) = found[0].input, table.dims
+    return _LookedUp(chain[2].input[0], name, places.input[0], index, (rows, width))
 
 
 def _weighed(groups: Groups, node: NodeProto, flat: _Flat) -> _Weighed | None:
@@ -164,19 +187,18 @@ def _weighed(groups: Groups, node: NodeProto, flat: _Flat) -> _Weighed | None:
     after = after or groups.chain_after(products[0].output[0], ("Reshape", "Add"))
     if after is None or products[0].input[0] != node.output[0]:
         return None
-    total = after[-1]
-    own, other = (flat.folded(name) for name in total.input)
+    end = groups.chain_after(after[-1].output[0], ("Transpose", "Reshape"))
+    end = end or groups.chain_after(after[-1].output[0], ("Reshape", "Transpose", "Reshape"))
+    if end is None or not turns(end[-2], HEADS_FIRST) or not has_three_axes(groups, end[-1]):
+        return None
+    total = flat.computed(end[-2].input[0], "Add")
+    if total is None:
+        return None
+    own, other = (flat.same.get(name, name) for name in total.input)
     beside = _looked_up(groups, other)
     if own != products[0].output[0] or beside is None or beside.multiplied != node.output[0]:
         return None
-    merged = groups.chain_after(total.output[0], ("Transpose", "Reshape"))
-    if merged is None:
-        merged = groups.chain_after(total.output[0], ("Reshape", "Transpose", "Reshape"))
-        if merged is None or flat.unfolded(merged[0].output[0]) != total.output[0]:
-            return None
-    if not turns(merged[-2], HEADS_FIRST) or not has_three_axes(groups, merged[-1]):
-        return None
-    return _Weighed(products[0].input[1], beside, merged[-1].output[0])
+    return _Weighed(products[0].input[1], beside, end[-1].output[0])
 
 
 def _heads(groups: Groups, name: str) -> tuple[int, int] | None:

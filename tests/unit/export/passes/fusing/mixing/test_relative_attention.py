@@ -35,6 +35,8 @@ CONSTANTS = {
     "divided": np.array([0, 0, HEADS, WIDTH]),
     "merged": np.array([0, 0, DIM]),
     "by_row": np.array([-1, DIM]),
+    "in_one": np.array([1, -1, DIM]),
+    "halved": np.array([0, -1, DIM // 2]),
     "half": np.array(0.5, np.float32),
     "each": floats(WIDTH),
     "flat": np.array([-1, WIDTH]),
@@ -43,6 +45,7 @@ CONSTANTS = {
     "width": np.array([WIDTH]),
     "key_table": floats(DISTANCES, WIDTH),
     "value_table": floats(DISTANCES, WIDTH),
+    "longer_table": floats(DISTANCES + 1, WIDTH),
 }
 BY_SOFTMAX = {"Softmax": fuse_relative_attention}
 HEADS_FIRST = [0, 2, 1, 3]
@@ -59,6 +62,7 @@ def relative(
     mask: tuple[str, str] = ("scores", "mask"),
     axis: int = -1,
     values_at: str = "index",
+    values_in: str = "value_table",
 ) -> list[NodeProto]:
     """Attention on caches as it is exported. With `flat`, values between two reshapes are flat."""
     nodes = [
@@ -84,7 +88,7 @@ def relative(
         node("Add", list(mask), ["masked"]),
         node("Softmax", ["masked"], ["weights"], axis=axis),
         node("MatMul", ["weights", "values_turned"], ["summed"]),
-        node("GatherND", ["value_table", values_at], ["value_vectors"]),
+        node("GatherND", [values_in, values_at], ["value_vectors"]),
         node("Transpose", ["weights"], ["weights_by_query"], perm=HEADS_FIRST),
         node("MatMul", ["weights_by_query", "value_vectors"], ["summed_by_query"]),
         node("Transpose", ["summed_by_query"], ["summed_beside"], perm=HEADS_FIRST),
@@ -147,25 +151,63 @@ def test_layers_share_a_body() -> None:
         (relative(mask=("mask", "scores")), []),
         (relative(mask=("scores", "hidden")), []),
         (relative(last="by_row"), []),
+        (relative(last="in_one"), []),
+        (relative(last="halved"), []),
+        (relative(values_in="longer_table"), []),
         (relative(axis=1), []),
         (relative(scale="each"), []),
         (relative(values_at="other_index"), []),
         (relative(), ["weights"]),
         (relative(), ["k"]),
+        (relative(), ["keys_turned"]),
     ],
     ids=[
         "the mask first",
         "another mask",
         "made flat",
+        "texts in one row",
+        "heads in rows",
+        "tables of two lengths",
         "sums over heads",
         "a scale for each feature",
         "two kinds of places",
         "weights are read",
         "new keys are read",
+        "turned keys are read",
     ],
 )
 def test_other_forms_of_it_stay(nodes: list[NodeProto], more: list[str]) -> None:
     hidden = node("Identity", ["mask"], ["hidden"])
     outputs = ["seen", "keys", "values", *more]
     model = small_graph([hidden, *nodes], FEED, outputs, CONSTANTS)
+    check_fused(model, FEED, BY_SOFTMAX, [])
+
+
+@pytest.mark.parametrize("one", ["summed", "summed_beside"])
+def test_sums_of_which_one_part_is_flat_stay(one: str) -> None:
+    """They broadcast, and are no sums of equal rows. Here there is one query."""
+    feed = FEED | {
+        "mask": MASK[:, :, :1],
+        "qkv": floats(BATCH, 1, 3 * DIM),
+        "places": FEED["places"][:, :1],
+    }
+    del feed["other_places"]
+    nodes = [each for each in relative() if each.output[0] != "other_index"]
+    end = next(i for i, each in enumerate(nodes) if each.output[0] == "total")
+    nodes.insert(end, node("Reshape", [one, "flat"], ["rows"]))
+    nodes[end + 1].input[list(nodes[end + 1].input).index(one)] = "rows"
+    model = small_graph(nodes, feed, ["seen", "keys", "values"], CONSTANTS)
+    check_fused(model, feed, BY_SOFTMAX, [])
+
+
+@pytest.mark.parametrize("kind", ["Split", "TensorScatter"])
+def test_caches_that_are_written_otherwise_stay(kind: str) -> None:
+    nodes = relative()
+    changed = {"Split": ("axis", -1), "TensorScatter": ("mode", "circular")}[kind]
+    for each in nodes:
+        if each.op_type == kind:
+            kept = [a for a in each.attribute if a.name != changed[0]]
+            del each.attribute[:]
+            each.attribute.extend([*kept, helper.make_attribute(*changed)])
+    model = small_graph(nodes, FEED, ["seen", "keys", "values"], CONSTANTS)
     check_fused(model, FEED, BY_SOFTMAX, [])
