@@ -90,7 +90,8 @@ class _Flat:
     def computed(self, name: str, kind: str) -> NodeProto | None:
         """The operator of this kind that gives a value: either it computes on flat values, and this
         is the result in its own shape, or nothing is made flat."""
-        node, shape = self._groups.producers.get(name), None
+        node: NodeProto | None = self._groups.producers.get(name)
+        shape: NodeProto | None = None
         if node is not None and node.op_type == "Reshape":
             shape, name = node, node.input[0]
             node = self._groups.producers.get(name)
