@@ -65,8 +65,9 @@ def measure_language(
     largest, total, count = 0.0, 0.0, 0
     compared = windows[:LOGIT_WINDOWS]
     wanted = [_states(twin, window) for window in compared]
+    longest = max(map(len, wanted))
     for step, found_BV in enumerate(step_logits(stepper, compared)):
-        progress.part(step, 5 * max(map(len, wanted)))  # the rest takes four times as long
+        progress.part(step, 5 * longest)  # the rest takes about four times as long
         rows = [row for row, states_TD in enumerate(wanted) if step < len(states_TD)]
         states_RD = torch.stack([wanted[row][step] for row in rows])
         difference = np.abs(_logits(twin, states_RD) - found_BV[rows])
@@ -128,12 +129,9 @@ def bundle_loss(stepper: LanguageStepper, windows: list[Window]) -> float:
     return total
 
 
-@torch.no_grad()
 def window_logits(model: CausalLanguageModel, window: Window) -> Floats:
     """Logits [T,V] of the model in its training form."""
-    ids = torch.from_numpy(window.tokens[:-1].astype(np.int64))[None]
-    result: Floats = model.eval()(ids)[0].numpy()
-    return result
+    return _logits(model, _states(model, window))
 
 
 @torch.no_grad()

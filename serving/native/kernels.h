@@ -77,7 +77,7 @@ inline int64_t score_room(int64_t places) { return (places + kLanes - 1) / kLane
 
 // The attention of one query [H,E] to the places in `seen`, in their order. Each head of keys and
 // values serves `shared` consecutive heads of the query. Scores are soft-capped unless `cap` is 0,
-// and get the numbers of `bias`. `scores` has room for the scores of all heads.
+// and get the numbers of `bias`. `vectors` are added to keys and values. `scores` has room for the scores of all heads.
 inline void attend(const float* query, const float* keys, const float* values, Layout layout,
                    const std::vector<int64_t>& seen, int64_t heads, int64_t shared, int64_t width,
                    float scale, float cap, QueryBias bias, QueryVectors vectors, float* scores,
@@ -115,9 +115,8 @@ inline void attend(const float* query, const float* keys, const float* values, L
   else
     for (int64_t h = 0; h < heads; ++h)
       for (int64_t i = 0; i < count; i += together) score(i, h);
-  std::vector<int64_t> rows;
-  if (vectors.rows)
-    for (int64_t place : seen) rows.push_back(vectors.rows[place]);
+  std::vector<int64_t> rows(vectors.rows ? count : 0);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = vectors.rows[seen[i]];
   std::vector<float> beside(vectors.rows ? width : 0);
   for (int64_t h = 0; h < heads; ++h) {
     float* weights = scores + h * room;

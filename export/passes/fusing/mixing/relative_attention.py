@@ -17,6 +17,9 @@ from export.passes.fusing.mixing.caches import (
     written_caches,
 )
 
+_ACROSS = [0, 1, 3, 2]
+"""The order of axes that makes columns of looked up vectors [B,Q,C,E]."""
+
 
 def fuse_relative_attention(groups: Groups, node: NodeProto) -> None:
     """Attention on caches [B,C,D] (`training.models.sublayers.positions.RelativePositions`).
@@ -69,10 +72,6 @@ def fuse_relative_attention(groups: Groups, node: NodeProto) -> None:
     group = groups.between((*inputs, *flat.shapes, of_keys.index), outputs)
     group.insert(0, groups.producers[of_keys.index])  # all layers share it; bodies must be equal
     groups.replace_rounded(group, Call("RelativeTreeAttention", inputs, outputs, same=flat.same))
-
-
-_ACROSS = [0, 1, 3, 2]
-"""The order of axes that makes columns of looked up vectors [B,Q,C,E]."""
 
 
 class _Flat:
