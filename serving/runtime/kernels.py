@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from filelock import FileLock
@@ -143,8 +144,8 @@ def ship_library(compiler: str, folder: Path) -> Path | None:
     if not levels:
         return None
     library = _shipped(folder, SOURCES, machine)
-    with _place_for(library) as made:
-        objects = [compile_level(compiler, level, made.parent) for level in levels]
+    with _place_for(library) as made, ThreadPoolExecutor() as pool:
+        objects = pool.map(lambda level: compile_level(compiler, level, made.parent), levels)
         _run(compiler, *_FLAGS, "-shared", "-s", SOURCES / "levels.cpp", *objects, to=made)
     return library
 

@@ -26,6 +26,12 @@ COMPILER = kernels.find_compiler(os.environ)
 QEMU = shutil.which("qemu-x86_64-static")
 EMULATED = ("Nehalem", "Haswell")
 """Processors without AVX and without AVX-512, which QEMU stands in for."""
+CHOSEN = """
+extern "C" void *CHOSEN(void *, const void *);
+extern "C" void *RegisterCustomOps(void *options, const void *base) {
+  return CHOSEN(options, base);
+}
+"""
 TRANSLATE = """
 import json, sys
 from pathlib import Path
@@ -46,18 +52,22 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module", params=LEVELS)
-def level(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library of one level, which this processor has."""
+def level(
+    request: pytest.FixtureRequest, shipped_kernels: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A library whose operators are those of one level of the shipped one, which this processor
+    has."""
     assert COMPILER is not None
     found = set(kernels.processor_features().split())
     needed = {"x86-64-v4": {"avx512bw", "avx512vl"}, "x86-64-v3": {"avx2", "fma"}}
     if not needed.get(request.param, set()) <= found:
         pytest.skip(f"this processor is not of level {request.param}")
     folder = tmp_path_factory.mktemp("level")
-    made = kernels.compile_level(COMPILER, request.param, folder)
-    entry = f"RegisterCustomOps={kernels.entry_of(request.param)}"
-    library = folder / "level.so"
-    subprocess.run([COMPILER, "-shared", f"-Wl,--defsym={entry}", "-o", library, made], check=True)
+    source, library = folder / "level.cpp", folder / "level.so"
+    source.write_text(CHOSEN)
+    chosen = f"-DCHOSEN={kernels.entry_of(request.param)}"
+    command = [COMPILER, "-shared", "-fPIC", chosen, "-o", library, source, shipped_kernels]
+    subprocess.run([*command, f"-Wl,-rpath,{shipped_kernels.parent}"], check=True)
     return library
 
 
@@ -79,12 +89,24 @@ def test_only_the_entries_are_seen(shipped_kernels: Path) -> None:
     assert seen == {"RegisterCustomOps", *map(kernels.entry_of, LEVELS), *steps}
 
 
-def test_nothing_of_a_level_runs_before_it_is_chosen(level: Path) -> None:
-    done = subprocess.run(
-        ["readelf", "-SW", *level.parent.glob("*.o")], capture_output=True, text=True, check=True
-    )
-    assert ".text" in done.stdout
-    assert ".init_array" not in done.stdout
+def sections(library: Path) -> dict[str, int]:
+    """The sizes of a library's sections, in bytes."""
+    done = subprocess.run(["readelf", "-SW", library], capture_output=True, text=True, check=True)
+    found = re.findall(r"\] (\S+) +[A-Z]\S* +[0-9a-f]+ [0-9a-f]+ ([0-9a-f]+)", done.stdout)
+    return {name: int(size, 16) for name, size in found}
+
+
+def test_nothing_of_a_level_runs_before_it_is_chosen(shipped_kernels: Path, tmp_path: Path) -> None:
+    """A library has as many constructors with operators as without."""
+    empty, library = tmp_path / "empty.cpp", tmp_path / "empty.so"
+    entries = [f"void *{kernels.entry_of(level)}() {{ return nullptr; }}" for level in LEVELS]
+    empty.write_text('extern "C" {\n' + "\n".join(entries) + "\n}\n")
+    levels = kernels.SOURCES / "levels.cpp"
+    command = [str(COMPILER), "-std=c++17", "-fPIC", "-shared", "-o", library, levels, empty]
+    subprocess.run(command, check=True)
+    found, wanted = sections(shipped_kernels), sections(library)
+    assert found[".text"] > wanted[".text"] + 100_000
+    assert found[".init_array"] == wanted[".init_array"]
 
 
 def test_what_is_shipped_gives_what_is_compiled_for_this_processor_to_the_bit(
