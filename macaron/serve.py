@@ -15,7 +15,9 @@ import serving
 
 _NEEDED = ("bentoml", "onnxruntime")
 """Checked before BentoML is started, which would end with a traceback."""
-_PATHS = ("MACARON_BUNDLES", "MACARON_API_KEYS_FILE")
+_PATHS = ("MACARON_BUNDLES", "MACARON_API_KEYS_FILE", "MACARON_DOCUMENTS", "MACARON_FILES")
+_SQLITE = "sqlite:///"
+"""What a store's address begins with before the path of its file."""
 
 
 def main(arguments: list[str], prog: str) -> NoReturn:
@@ -72,8 +74,12 @@ def server_environment(environment: Mapping[str, str], bundles: Path | None) -> 
     made["MACARON_BUNDLES"] = str(bundles or environment.get("MACARON_BUNDLES", "").strip())
     made["MACARON_BUNDLES"] = made["MACARON_BUNDLES"] or "models"
     for name in _PATHS:
-        if made.get(name, "").strip():
-            made[name] = str(Path(made[name].strip()).expanduser().absolute())
+        value = made.get(name, "").strip()
+        if value and "://" not in value:  # files may be kept in a bucket
+            made[name] = str(Path(value).expanduser().absolute())
+    store = made.get("MACARON_STORE", "").strip()
+    if store.startswith(_SQLITE) and store not in (_SQLITE, f"{_SQLITE}:memory:"):
+        made["MACARON_STORE"] = f"{_SQLITE}{Path(store.removeprefix(_SQLITE)).absolute()}"
     return made
 
 

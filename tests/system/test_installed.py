@@ -148,18 +148,29 @@ def test_type_checkers_see_what_is_wrong_with_a_call(installed: Installed) -> No
     assert found == ["4", "5"], done.stdout
 
 
-def test_the_server_serves_with_decoding_processes_and_its_page(installed: Installed) -> None:
-    bundles = installed.work / "bundles"
-    shutil.copytree(MODELS / "macaron-de-en", bundles / "macaron-de-en")
-    port = free_port()
-    words = [str(installed.python.parent / "macaron"), "serve", "--port", str(port)]
-    log = installed.work / "log.txt"
-    with started(words, port, installed.work, installed.environment(), log) as server:
+@pytest.mark.parametrize("program", ["macaron", "bentoml"])
+def test_the_server_serves_with_decoding_processes_and_its_page(
+    installed: Installed, program: str
+) -> None:
+    """What it keeps lies where it was started."""
+    bundles, here = installed.work / "bundles", installed.work / program
+    shutil.copytree(MODELS / "macaron-de-en", bundles / "macaron-de-en", dirs_exist_ok=True)
+    here.mkdir()
+    port, scripts = free_port(), installed.python.parent
+    words = [str(scripts / "macaron"), "serve", "--port", str(port)]
+    if program == "bentoml":
+        words = [str(installed.python), "-m", "bentoml", "serve", "--port", str(port)]
+        words += ["--host", "127.0.0.1", "macaron.serving.service:MacaronService"]
+    kept = {"MACARON_STORE": "sqlite:///kept.db", "MACARON_DOCUMENTS": "papers"}
+    settings = installed.environment() | kept | {"MACARON_BUNDLES": "../bundles"}
+    log = installed.work / f"{program}.txt"
+    with started(words, port, here, settings, log) as server:
         assert server.ask("Guten Morgen!").json()["translatedText"] == "Good morning!"
         assert b"<!doctype html>" in server.send(b"GET / HTTP/1.0\r\n\r\n")
         server.process.terminate()
         assert server.process.wait(60) == 0
     assert "macaron.serving.server.http.access_log" in log.read_text()
+    assert {"kept.db", "papers"} <= {path.name for path in here.iterdir()}
 
 
 def test_the_command_trains(installed: Installed) -> None:

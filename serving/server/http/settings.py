@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+import serving
 from serving.errors import SettingsError
 from serving.queue.limits import BatchLimits, usual_limits
 from serving.threads import Preset, default_threads
@@ -26,8 +27,11 @@ PREFIX = "MACARON_"
 BENTOMLS_OWN = ("BENTOML_CONFIG", "BENTOML_CONFIG_OPTIONS")
 """Variables with BentoML's own settings, such as exporters of traces, which need BentoML's own
 worker."""
-ROOT = Path(__file__).resolve().parents[3]
-"""The repository, or the source folder of a built Bento."""
+_CHECKOUT = Path(__file__).resolve().parents[3]
+ROOT = Path.cwd() if "." in serving.__name__ else _CHECKOUT
+"""Where relative paths begin: the repository, or the source folder of a built Bento. For an
+installed package it is the folder where the server is started, since nothing is written where
+packages are. `macaron serve` makes them begin where it is typed."""
 
 
 def _share_of_threads(before: dict[str, Any]) -> int:
@@ -44,7 +48,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     bundles: Path = Field(Path("models"), validate_default=True)
-    """Folder that holds the bundles, one folder each; relative to the repository root."""
+    """Folder that holds the bundles, one folder each."""
     workers: int = Field(1, ge=1, le=64)
     """Number of server processes. Each loads its own copy of every model and has its own batches;
     without a store each also counts requests separately."""
@@ -187,8 +191,8 @@ class Settings(BaseModel):
     """Hosts in the server's own network that webhooks may be sent to, separated by spaces."""
 
     store: SecretStr = SecretStr("")
-    """Database for data that outlive a request: `sqlite:///FILE`, relative to the repository root,
-    or `postgresql://USER:PASSWORD@HOST/DATABASE`. Without it nothing is stored."""
+    """Database for data that outlive a request: `sqlite:///FILE` (after a fourth slash, an absolute
+    path) or `postgresql://USER:PASSWORD@HOST/DATABASE`. Without it nothing is stored."""
 
     api_keys: SecretStr = SecretStr("")
     """API keys, separated by spaces or commas; if there are any, requests need one."""
@@ -213,7 +217,8 @@ class Settings(BaseModel):
     """Origins whose pages may call this server, separated by spaces or commas; `*` allows any."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Lowest level of log lines; probes and scrapes are `debug`."""
+    """Lowest level of log lines. Those of `/livez`, `/readyz` and `/metrics` that succeed are
+    `debug`."""
     log_format: Literal["json", "text"] = "json"
     """Format of log lines. `json`: one object per line. `text`: for people."""
 

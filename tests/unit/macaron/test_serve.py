@@ -98,13 +98,26 @@ def test_the_folder_is_the_options_else_the_variables_else_models_here(
     assert bundles(None, "~/mine") == str(Path.home() / "mine")
 
 
-def test_a_file_of_keys_is_looked_for_where_the_command_was_typed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("MACARON_API_KEYS_FILE", "keys.txt", "{here}/keys.txt"),
+        ("MACARON_DOCUMENTS", "documents", "{here}/documents"),
+        ("MACARON_FILES", "files", "{here}/files"),
+        ("MACARON_FILES", "s3://bucket/files", "s3://bucket/files"),
+        ("MACARON_STORE", "sqlite:///store.db", "sqlite:///{here}/store.db"),
+        ("MACARON_STORE", " sqlite:////srv/store.db ", "sqlite:////srv/store.db"),
+        ("MACARON_STORE", "sqlite:///:memory:", "sqlite:///:memory:"),
+        ("MACARON_STORE", "postgresql://db/macaron", "postgresql://db/macaron"),
+    ],
+)
+def test_paths_begin_where_the_command_was_typed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str, wanted: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    made = server_environment({"MACARON_API_KEYS_FILE": "keys.txt"}, None)
-    assert made["MACARON_API_KEYS_FILE"] == str(tmp_path / "keys.txt")
-    assert "MACARON_API_KEYS_FILE" not in server_environment({}, None)
+    made = server_environment({name: value}, None)
+    assert made[name] == wanted.format(here=tmp_path)
+    assert name not in server_environment({}, None)
 
 
 def test_bentoml_does_not_report_unless_it_is_told_to() -> None:
