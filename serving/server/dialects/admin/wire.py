@@ -20,7 +20,8 @@ class KeyCreation(Wire):
     characters_a_month: Characters | None = None
     """Character limit per month (UTC); null uses the server's setting."""
     requests_a_minute: Requests | None = None
-    """Request limit per minute on each server; null uses the server's setting."""
+    """Request limit per minute, on all servers of the store together; null uses the server's
+    setting."""
 
 
 class KeyPatch(Wire):
@@ -93,7 +94,7 @@ class DailyUsage(Wire):
     key: str
     """The key's id or log name; empty for requests without a key."""
     task: str
-    """`translate`, `generate`, `encode` or `classify`."""
+    """`translate`, `generate`, `encode`, `classify`, `evaluate` or `document`."""
     requests: int
     characters: int
 

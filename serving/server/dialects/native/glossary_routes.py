@@ -147,7 +147,7 @@ NATIVE_GLOSSARIES = Dialect(
             methods=("POST",),
             status=201,
             request=NewGlossary,
-            errors=(*_CHANGE, 456),
+            errors=_CHANGE,
         ),
         DialectRoute(
             "/glossaries/{id}",
@@ -211,7 +211,7 @@ NATIVE_GLOSSARIES = Dialect(
     reasons={
         404: "There is no glossary with that id, or it has no entries for the language pair",
         413: "The entries, a term, the name or the body are over a limit of `/limits`",
-        456: "The key has the largest number of glossaries",
+        429: "The key has the largest number of glossaries, or sends too many requests",
         501: "The server has no store",
         503: "The server is starting or shutting down, or the store does not answer",
     },
