@@ -41,11 +41,15 @@ _WORDS = frozenset(
 )
 """The kinds of parts that contain words, as their content types name them."""
 _MAIN = re.compile(r"\.([A-Za-z]+)(?:\.main)?\+xml\Z")
+_OF_WORD = re.compile(r"wordprocessingml.*\+xml\Z")
+"""The types of Word's own parts, but not that of a whole file of Word in a slide."""
 _TURNED = (
     (re.compile(r"xl/worksheets/[^/]+\.xml\Z"), turned_sheet),
     (re.compile(r"ppt/(?:slide(?:Master|Layout)s/[^/]+|presentation)\.xml\Z"), turned_styles),
 )
 """Parts that are turned if most of the text is, with the function that turns each."""
+_ESCAPE = re.compile(r"_x([0-9A-Fa-f]{4})_")
+"""A character as Excel writes it where XML has no room for it; `_x005F_` stands for `_`."""
 _SIGNATURE = re.compile(r"\A_xmlsignatures/|\A/?_xmlsignatures\b")
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -62,8 +66,9 @@ def read_ooxml(content: bytes, target: str = "") -> FileInUnits:
     or Excel. With a `target` language, paragraphs and sheets that would run the wrong way are
     turned."""
     archive = Archive(content)
-    names = _parts_with_words(archive)
-    kept = _names_of_columns(archive)
+    types = _content_types(archive)
+    names = _parts_with_words(types)
+    kept = _names_of_columns(archive, types)
 
     def paragraphs(root: etree._Element) -> Iterator[Paragraph]:
         return _paragraphs(root, kept, target)
@@ -87,42 +92,58 @@ def read_ooxml(content: bytes, target: str = "") -> FileInUnits:
     if any(name.endswith("vbaProject.bin") for name in archive.names):
         warnings.append(MACROS)
     # Slides and cells have no room for both.
-    of_word = any("wordprocessingml" in kind for _, kind in _content_types(archive))
+    of_word = any(_OF_WORD.search(content_type) for content_type in types.values())
     both = functools.partial(write, bilingual=True) if of_word else None
     return FileInUnits(file.units, write, both, tuple(warnings))
 
 
-def _content_types(archive: Archive) -> Iterator[tuple[str, str]]:
-    """The content type of each part that has one of its own, by the part's name."""
+def _content_types(archive: Archive) -> dict[str, str]:
+    """The content type of each part, by the part's name: its own or that of its extension. Names
+    and extensions are compared without case."""
+    own, of_extensions = dict[str, str](), dict[str, str]()
     for element in parsed(archive.read(_TYPES), _TYPES).getroot():
+        content_type = element.get("ContentType", "")
         if local(element) == "Override":
-            name = element.get("PartName", "").removeprefix("/")
-            yield name, element.get("ContentType", "")
+            own[element.get("PartName", "").removeprefix("/").lower()] = content_type
+        elif local(element) == "Default":
+            of_extensions[element.get("Extension", "").lower()] = content_type
+    found = {}
+    for name in archive.names:
+        lower = name.lower()
+        content_type = own.get(lower) or of_extensions.get(lower.rpartition(".")[2], "")
+        if content_type and name != _TYPES:  # which is no part itself
+            found[name] = content_type
+    return found
 
 
-def _parts_with_words(archive: Archive) -> list[str]:
-    kinds = {}
-    for name, content_type in _content_types(archive):
+def _parts_with_words(types: Mapping[str, str]) -> list[str]:
+    names = []
+    for name, content_type in types.items():
         found = _MAIN.search(content_type)
-        kind = found[1] if found else ""
         word = "ms-word" in content_type and "main" in content_type  # with macros
-        if kind in _WORDS or word or "ms-powerpoint.comments" in content_type:
-            kinds[name] = kind
-    return [name for name in archive.names if name in kinds]
+        if (found and found[1] in _WORDS) or word or "ms-powerpoint.comments" in content_type:
+            names.append(name)
+    return names
 
 
-def _names_of_columns(archive: Archive) -> frozenset[str]:
+def _names_of_columns(archive: Archive, types: Mapping[str, str]) -> frozenset[str]:
     """The headers of Excel's tables, by which formulas refer to columns."""
     found: set[str] = set()
-    for name, content_type in _content_types(archive):
-        if content_type.endswith("spreadsheetml.table+xml") and name in archive.names:
+    for name, content_type in types.items():
+        if content_type.endswith("spreadsheetml.table+xml"):
             root = parsed(archive.read(name), name).getroot()
             found |= {
-                element.get("name", "")
+                _unescaped(element.get("name", ""))
                 for element in root.iter()
                 if local(element) == "tableColumn"
             }
     return frozenset(found)
+
+
+def _unescaped(text: str) -> str:
+    """A text of Excel as its cell shows it, with one kind of line break."""
+    shown = _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), text)
+    return shown.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _unsigned(archive: Archive, signed: Sequence[str]) -> dict[str, Iterator[bytes]]:
@@ -172,7 +193,7 @@ def _paragraphs(root: etree._Element, kept: Collection[str], target: str) -> Ite
         if kind == "runs":
             plain = None
         found = _of_runs(element, namespace, target) if plain is None else _of_text(plain)
-        if found.line.has_words and _plain(found.line.inside) not in kept:
+        if found.line.has_words and _unescaped(_plain(found.line.inside)) not in kept:
             yield found
 
 

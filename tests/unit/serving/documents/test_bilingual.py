@@ -10,7 +10,7 @@ import pytest
 
 from serving.documents.recognition import recognised
 from tests.unit.serving.documents.fakes import parts, written
-from tests.unit.serving.documents.packages import docx, odt
+from tests.unit.serving.documents.packages import docx, odt, zipped
 
 
 def body(content: str) -> str:
@@ -144,3 +144,14 @@ def test_what_is_the_same_in_both_languages_is_there_once() -> None:
 def test_other_files_of_office_have_no_room_for_both() -> None:
     source = odt("<text:p>Haus</text:p>")
     assert recognised(source, "a.odt").read(source).write_bilingual is None
+
+
+def test_slides_with_a_file_of_word_in_them_have_no_room_for_both() -> None:
+    kind = "application/vnd.openxmlformats-officedocument"
+    types = (
+        f'<Types><Default Extension="docx" ContentType="{kind}.wordprocessingml.document"/>'
+        f'<Default Extension="xml" ContentType="{kind}.presentationml.slide+xml"/><Override '
+        f'PartName="/p.xml" ContentType="{kind}.presentationml.presentation.main+xml"/></Types>'
+    )
+    source = zipped({"[Content_Types].xml": types, "p.xml": "<p/>", "a.docx": docx("")})
+    assert recognised(source, "a.pptx").read(source).write_bilingual is None

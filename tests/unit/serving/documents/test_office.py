@@ -4,6 +4,7 @@ from io import BytesIO
 
 import openpyxl
 import pptx
+import pytest
 from openpyxl.cell.rich_text import CellRichText, TextBlock
 from openpyxl.cell.text import InlineFont
 from openpyxl.chart import BarChart, Reference
@@ -61,6 +62,30 @@ def test_cells_comments_and_titles_of_charts_are_translated_and_formulas_stay() 
 def test_headers_of_tables_stay_for_formulas_know_columns_by_them() -> None:
     sheet = openpyxl.load_workbook(BytesIO(translated(saved(workbook()), "a.xlsx"))).active
     assert [cell.value for cell in sheet[1]][:2] == ["Stadt", "Menge"]
+
+
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [
+        (b"Umsatz_x000a_der Stadt", b"Umsatz\nder Stadt"),
+        (b"Umsatz_x000a_der Stadt", b"Umsatz_x000D_\nder Stadt"),
+        (b"Umsatz_x000D__x000A_der Stadt", b"Umsatz\nder Stadt"),
+        (b"der_x005F_x0041_ Wert", b"der_x005f_x0041_ Wert"),
+    ],
+)
+def test_headers_of_tables_stay_whatever_lines_and_escapes_they_have(
+    name: bytes, cell: bytes
+) -> None:
+    book = workbook()
+    book.active["A1"] = "Umsatz\nder Stadt"
+    source = parts(saved(book))
+    sheet, table = "xl/worksheets/sheet1.xml", "xl/tables/table1.xml"
+    assert b'"Umsatz_x000a_der Stadt"' in source[table]
+    source[sheet] = source[sheet].replace(b"Umsatz\nder Stadt", cell)
+    source[table] = source[table].replace(b"Umsatz_x000a_der Stadt", name)
+    result = parts(translated(zipped(source), "a.xlsx"))[sheet]
+    assert b">" + cell + b"<" in result
+    assert b"EINE STADT" in result
 
 
 # PowerPoint

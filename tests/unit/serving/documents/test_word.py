@@ -9,7 +9,7 @@ from docx.shared import RGBColor
 
 from serving.documents.recognition import recognised
 from tests.unit.serving.documents.fakes import parts, translated
-from tests.unit.serving.documents.packages import docx
+from tests.unit.serving.documents.packages import docx, zipped
 from tests.unit.serving.text.fakes import backwards
 
 
@@ -160,6 +160,24 @@ def test_text_boxes_within_a_paragraph_are_paragraphs_of_their_own() -> None:
 def test_blanks_that_word_does_not_show_are_no_text() -> None:
     source = docx("<w:p><w:r><w:t>  ein Haus </w:t></w:r></w:p>")
     assert body(translated(source, "a.docx")) == f"<w:p>{plain_run('EIN HAUS')}</w:p>"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('Override PartName="/word/document.xml"', 'Default Extension="XML"'),
+        ('PartName="/word/document.xml"', 'PartName="/Word/Document.XML"'),
+    ],
+    ids=["by its extension", "in capitals"],
+)
+def test_a_part_has_the_type_of_its_name_or_its_extension(old: str, new: str) -> None:
+    source = parts(docx(f"<w:p>{run('Haus')}</w:p>"))
+    types = source["[Content_Types].xml"].decode()
+    types = types.replace('<Default Extension="xml" ContentType="application/xml"/>', "")
+    source["[Content_Types].xml"] = types.replace(old, new).encode()
+    result = translated(zipped(source), "a.docx")
+    assert body(result) == f"<w:p>{plain_run('HAUS')}</w:p>"
+    assert parts(result)["[Content_Types].xml"] == source["[Content_Types].xml"]
 
 
 def test_macros_stay_and_are_named() -> None:
