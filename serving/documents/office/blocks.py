@@ -17,9 +17,11 @@ from lxml import etree
 
 from serving.documents.raw.xml import declares_entities, not_well_formed, parsed
 
-Take = Callable[[str, Mapping[str, str]], Literal["take", "skip", "enter"]]
+Role = Literal["take", "skip", "enter", "keep"]
+Take = Callable[[str, Mapping[str, str]], Role]
 """Decides what happens to an element, by its tag as lxml writes it and its attributes. `take`: it
-is a block; `skip`: it stays with everything in it; `enter`: it may contain blocks."""
+is a block; `skip`: it stays with everything in it; `enter`: it may contain blocks; `keep`: it may,
+too, but none of its children is one."""
 
 _STEP = 65_536
 _DEPTH = 256
@@ -98,6 +100,8 @@ class _Reader:
     """Depth at which the present block, or skipped element, began; 0 outside of both."""
     _begin: int = -1
     """Position where the present block began; -1 within a skipped element."""
+    _kept: set[int] = field(default_factory=set)
+    """Depths at which the elements around began whose children are no blocks."""
 
     def __post_init__(self) -> None:
         # Named, because it does not know all names of this encoding that a declaration may use.
@@ -120,7 +124,9 @@ class _Reader:
         if self._inside:
             return
         role = self.take(_as_lxml(tag), {_as_lxml(k): v for k, v in attributes.items()})
-        if role != "enter":
+        if role == "keep":
+            self._kept.add(self._depth)
+        elif role == "skip" or (role == "take" and self._depth - 1 not in self._kept):
             self._begin = self.parser.CurrentByteIndex if role == "take" else -1
             if role == "take" and self._head is None:
                 self._head = self._declaring()
@@ -131,6 +137,7 @@ class _Reader:
             self._inside = 0
             if self._begin >= 0:
                 self._add(self._begin, self.parser.CurrentByteIndex)
+        self._kept.discard(self._depth)
         self._depth -= 1
 
     def _add(self, begin: int, at: int) -> None:

@@ -6,11 +6,10 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from lxml import etree
 
-from serving.documents.office.blocks import in_utf_8
+from serving.documents.office.blocks import Role, in_utf_8
 from serving.documents.office.paragraph import (
     MACROS,
     SIGNED,
@@ -37,6 +36,9 @@ _BREAKS = frozenset((f"{_TEXT}line-break", f"{_TEXT}tab"))
 _PARAGRAPHS = frozenset(
     (f"{_TEXT}p", f"{_TEXT}h", f"{_SLIDES}header-decl", f"{_SLIDES}footer-decl")
 )
+_CELL = f"{_TABLE}table-cell"
+_VALUE = f"{_OFFICE}string-value"
+"""The text of a cell, which hides its paragraphs. LibreOffice writes it for computed cells only."""
 _UNREAD = frozenset((f"{_TEXT}tracked-changes",))
 """Elements with text that has been deleted."""
 _WRITING = re.compile(rb"""(\bstyle:writing-mode\s*=\s*["'])(lr|rl)(-tb["'])""")
@@ -89,22 +91,34 @@ def _turned(content: bytes, *, right: bool) -> bytes:
     return content[:end] + b' style:writing-mode="' + behind + b'-tb"' + content[end:]
 
 
-def _take(tag: str, attributes: Mapping[str, str]) -> Literal["take", "skip", "enter"]:
-    if tag in _UNREAD or (tag == f"{_TABLE}table-cell" and _is_computed(attributes)):
+def _take(tag: str, attributes: Mapping[str, str]) -> Role:
+    if tag in _UNREAD:
         return "skip"
-    return "take" if tag in _PARAGRAPHS else "enter"
+    if tag == _CELL and _is_computed(attributes):
+        return "keep"  # but for its comments
+    return "take" if tag in _PARAGRAPHS or (tag == _CELL and _VALUE in attributes) else "enter"
 
 
-def _paragraphs(root: etree._Element) -> Iterator[Paragraph]:
-    if isinstance(root.tag, str) and _take(root.tag, root.attrib) == "skip":
+def _paragraphs(root: etree._Element, *, kept: bool = False) -> Iterator[Paragraph]:
+    """The paragraphs in an element, and the element itself if it is one that is not kept."""
+    role = _take(root.tag, root.attrib) if isinstance(root.tag, str) else "skip"
+    if role == "skip":
         return
-    if root.tag in _PARAGRAPHS:
+    if root.tag in _PARAGRAPHS and not kept:
         spans = _SpanReader()
         line = line_of(spans.read(root))
         if line.has_words:
-            yield Paragraph(line, functools.partial(spans.fill, root))
+            yield Paragraph(line, functools.partial(_fill, spans, root))
     for child in root:
-        yield from _paragraphs(child)
+        yield from _paragraphs(child, kept=role == "keep")
+
+
+def _fill(spans: _SpanReader, paragraph: etree._Element, inlines: Sequence[Inline]) -> None:
+    """Replace a paragraph's content. If it is in a cell, it alone is the cell's text then."""
+    spans.fill(paragraph, inlines)
+    cell = paragraph.getparent()
+    if cell is not None and cell.tag == _CELL:
+        cell.attrib.pop(_VALUE, None)
 
 
 def _is_computed(attributes: Mapping[str, str]) -> bool:

@@ -14,7 +14,7 @@ from pptx.util import Inches
 
 from tests.unit.serving.documents.fakes import parts, translated
 from tests.unit.serving.documents.packages import odt, zipped
-from tests.unit.serving.text.fakes import backwards
+from tests.unit.serving.text.fakes import backwards, same
 
 
 def saved(document: object) -> bytes:
@@ -168,6 +168,46 @@ def test_deleted_text_computed_cells_and_dates_of_opendocument_stay() -> None:
     result = content(translated(source, "a.ods"))
     assert kept in result
     assert "<text:p>HAUS</text:p>" in result
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        'office:value-type="float" office:value="3"',
+        'table:formula="of:=A1" office:value-type="string" office:string-value="drei Stück"',
+    ],
+)
+def test_comments_and_frames_of_computed_cells_of_opendocument_are_translated(cell: str) -> None:
+    body = (
+        f"<table:table-cell {cell}><office:annotation><text:p>{{}}</text:p></office:annotation>"
+        "<text:p>drei Stück<office:annotation><text:p>{}</text:p></office:annotation></text:p>"
+        "<draw:frame><draw:text-box><text:p>{}</text:p></draw:text-box></draw:frame>"
+        "</table:table-cell><table:table-cell><text:p>{}</text:p></table:table-cell>"
+    )
+    words = ["eine Anmerkung", "noch eine", "im Rahmen", "Haus"]
+    result = content(translated(odt(body.format(*words), "spreadsheet"), "a.ods"))
+    assert body.format(*map(str.upper, words)) in result
+
+
+def test_a_translated_cell_of_opendocument_has_no_other_text_beside_its_paragraphs() -> None:
+    cell = (
+        '<table:table-cell office:value-type="string"{}><office:annotation><text:p>{}</text:p>'
+        "</office:annotation><text:p>{}</text:p><text:p>{}</text:p></table:table-cell>"
+    )
+    value = ' office:string-value="das Haus&#10;am See"'
+    source = odt(cell.format(value, "so", "das Haus", "am See"), "spreadsheet")
+    result = content(translated(source, "a.ods"))
+    assert cell.format("", "SO", "DAS HAUS", "AM SEE") in result
+    assert translated(source, "a.ods", same) == source
+
+
+def test_the_text_of_a_cell_of_opendocument_stays_if_only_its_comment_is_translated() -> None:
+    cell = (
+        '<table:table-cell office:string-value="12"><office:annotation><text:p>{}</text:p>'
+        "</office:annotation><text:p>12</text:p></table:table-cell>"
+    )
+    result = content(translated(odt(cell.format("so"), "spreadsheet"), "a.ods"))
+    assert cell.format("SO") in result
 
 
 def test_a_presentation_of_opendocument_has_frames() -> None:
