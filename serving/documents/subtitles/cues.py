@@ -119,9 +119,8 @@ def _lines(
         yield from ((cue, text[cue.begin : cue.end]) for cue in group)
         return
     seconds = [max(cue.stop_s - cue.start_s, 0.1) for cue in group]
-    for cue, words in zip(
-        group, divided(given, [len(cue.words) for cue in group], seconds), strict=True
-    ):
+    source = [kind.read(cue.words) for cue in group]
+    for cue, words in zip(group, divided(given, source, seconds), strict=True):
         yield cue, kind.line_break.join(wrapped(_own_times(kind.written(words), text, cue)))
 
 

@@ -16,20 +16,20 @@ _BREAK = re.compile(rf" +|(?<={_WIDE})(?={_WIDE})")
 _CROSSED, _OVERFULL, _EMPTY = 8.0, 0.25, 50.0
 
 
-def divided(given: Translated, lengths: Sequence[int], seconds: Sequence[float]) -> list[str]:
-    """Divide a sentence's translation into as many parts as its source had. The source's parts were
-    joined by spaces; their numbers of characters and seconds are given.
+def divided(given: Translated, source: Sequence[str], seconds: Sequence[float]) -> list[str]:
+    """Divide a sentence's translation into as many parts as its source had. The source's parts are
+    given as they were translated, joined by spaces, with the seconds that each is shown.
 
     The parts keep their order. A cut is placed where it crosses few word links, preferably after
     punctuation, and so that each part gets its share of time and space.
     """
-    if len(lengths) == 1:
+    if len(source) == 1:
         return [given.text]
     text = given.text
     cuts = [span for span in _breaks(text) if span[0] > 0 and span[1] < len(text)]
     places = [(0, 0), *cuts, (len(text), len(text))]
-    shares = _shares(lengths, seconds)
-    bounds = list(accumulate(length + 1 for length in lengths))
+    shares = _shares(source, seconds)
+    bounds = list(accumulate(len(part) + 1 for part in source))
     measured = _Measured(text, places)
     # best[p]: the cheapest division of the parts so far that ends at the p-th position.
     best: dict[int, tuple[float, list[int]]] = {0: (0.0, [0])}
@@ -64,8 +64,9 @@ def _breaks(text: str) -> list[tuple[int, int]]:
     ]
 
 
-def _shares(lengths: Sequence[int], seconds: Sequence[float]) -> list[float]:
-    """Each part's share of the whole: the mean of its shares of characters and of time."""
+def _shares(source: Sequence[str], seconds: Sequence[float]) -> list[float]:
+    """Each part's share of the whole: the mean of its shares of visible characters and of time."""
+    lengths = [max(len(visible(part)), 1) for part in source]
     return [
         (length / sum(lengths) + time / sum(seconds)) / 2
         for length, time in zip(lengths, seconds, strict=True)

@@ -64,14 +64,15 @@ def test_a_cut_is_made_where_no_link_crosses_it() -> None:
         Link((15, 20), (12, 30), 1.0),
     ]
     text = "A long fine incomprehensibilities"
-    assert divided(Translated(text, links), [14, 5], [1.0, 1.0]) == [
+    assert divided(Translated(text, links), ["Ein edles Wort", "alles"], [1.0, 1.0]) == [
         "A long fine",
         "incomprehensibilities",
     ]
 
 
 def test_tags_over_a_cut_are_closed_and_opened_again() -> None:
-    parts = divided(Translated("<i>one two three four</i>"), [7, 7], [1.0, 1.0])
+    source = ["<i>eins zwei", "drei vier</i>"]
+    parts = divided(Translated("<i>one two three four</i>"), source, [1.0, 1.0])
     assert parts == ["<i>one two</i>", "<i>three four</i>"]
 
 
@@ -261,4 +262,30 @@ def test_a_time_within_a_cue_does_not_go_to_another_one() -> None:
 def test_times_of_single_digits_are_read() -> None:
     source = "WEBVTT\n\n0:0:0.0 --> 0:0:3.540\nGuten Morgen.\n\n0:1:5.2 --> 1:2:7.950\nDanke.\n"
     expected = source.replace("Guten Morgen", "GUTEN MORGEN").replace("Danke", "DANKE")
+    assert translated(source.encode(), "a.vtt").decode() == expected
+
+
+def in_two_cues(begin: str, end: str, behind: str) -> str:
+    """A file of WebVTT with a sentence in two cues. A tag stands around the first word."""
+    return (
+        f"WEBVTT\n\n00:01.000 --> 00:02.000\n{begin}Wir{end} gehen\n\n"
+        f"00:02.000 --> 00:03.000\nheute mit dem {behind}Hund\n"
+    )
+
+
+@pytest.mark.parametrize("behind", ["", "<00:02.500>"])
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("<i>", "</i>"),
+        ("<c.yellow.bg_blue.long_class_name_here>", "</c>"),
+        ("<00:01.100>", "<00:01.200>"),
+    ],
+    ids=["a tag", "classes", "times"],
+)
+def test_a_cue_keeps_its_words_whatever_tags_it_has(begin: str, end: str, behind: str) -> None:
+    source = in_two_cues(begin, end, behind)
+    expected = in_two_cues(begin, end, behind)
+    for word in ("Wir", "gehen", "heute", "mit", "dem", "Hund"):
+        expected = expected.replace(word, word.upper())
     assert translated(source.encode(), "a.vtt").decode() == expected
