@@ -65,7 +65,8 @@ def read_srt(content: bytes) -> FileInUnits:
 
 def read_vtt(content: bytes) -> FileInUnits:
     """Read WebVTT: tags, with `&` escaped; notes, styles and settings stay."""
-    timed = functools.partial(_timed, timing=_ARROW)
+    # A note or a style may stand behind a cue without words.
+    timed = functools.partial(_timed, timing=_ARROW, empty_first=False)
     return _read(content, _Kind(timed, "html", "\n", _as_html, _as_vtt))
 
 
@@ -143,8 +144,9 @@ def _with(text: str, found: Sequence[tuple[Cue, str]], kind: _Kind, *, beside: b
     return "".join([*written, text[done:]])
 
 
-def _timed(text: str, timing: re.Pattern[str]) -> Iterator[Cue]:
-    """Cues after lines with their times; a cue ends at a blank line or before the next one."""
+def _timed(text: str, timing: re.Pattern[str], *, empty_first: bool = True) -> Iterator[Cue]:
+    """Cues after lines with their times; a cue ends at an empty line or before the next one. With
+    `empty_first` its words may begin behind empty lines."""
     times = list(timing.finditer(text))
     for index, match in enumerate(times):
         end = times[index + 1].start() if index + 1 < len(times) else len(text)
@@ -153,11 +155,30 @@ def _timed(text: str, timing: re.Pattern[str]) -> Iterator[Cue]:
         lines = block.split("\n")
         if index + 1 < len(times) and len(lines) > 1 and _NUMBER.match(lines[-2]):
             lines = lines[:-2]
-        count = next((n for n, line in enumerate(lines) if not line.strip()), len(lines))
         clock = match.groups()
-        yield from _spoken(
-            lines[:count], match.end(), "\n", (_seconds(clock[:4]), _seconds(clock[4:]))
-        )
+        seconds = _seconds(clock[:4]), _seconds(clock[4:])
+        for first, paragraph in _paragraphs(lines, empty_first=empty_first):
+            begin = match.end() + sum(len(line) + 1 for line in lines[:first])
+            yield from _spoken(paragraph, begin, "\n", seconds)
+
+
+def _paragraphs(lines: Sequence[str], *, empty_first: bool) -> Iterator[tuple[int, list[str]]]:
+    """The lines of a cue between those with nothing but blanks, which keep their places, and the
+    index of the first of each. Such a line may also stand before the number of the next cue."""
+    paragraph: list[str] = []
+    begun = not empty_first
+    for index, line in enumerate(lines):
+        if line.strip():
+            paragraph.append(line)
+            begun = True
+            continue
+        if paragraph:
+            yield index - len(paragraph), paragraph
+            paragraph = []
+        if begun and not line:
+            return
+    if paragraph:
+        yield len(lines) - len(paragraph), paragraph
 
 
 def _dialogues(text: str) -> Iterator[Cue]:

@@ -289,3 +289,50 @@ def test_a_cue_keeps_its_words_whatever_tags_it_has(begin: str, end: str, behind
     for word in ("Wir", "gehen", "heute", "mit", "dem", "Hund"):
         expected = expected.replace(word, word.upper())
     assert translated(source.encode(), "a.vtt").decode() == expected
+
+
+TWO_CUES = "00:00:01.000 --> 00:00:02.000{}\n\n00:00:03.000 --> 00:00:04.000\nja\n"
+
+
+@pytest.mark.parametrize("name", ["a.vtt", "a.srt"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        " align:start\n \nhallo",
+        "\nhallo\n \t",
+        "\nhallo\n \nihr da",
+        "\n \n- hallo\n  - ja",
+    ],
+    ids=["before", "behind", "between", "speakers"],
+)
+def test_a_line_of_blanks_ends_no_cue_and_keeps_its_place(name: str, words: str) -> None:
+    expected = TWO_CUES.format(words).replace("hallo", "HALLO").replace("ihr da", "IHR DA")
+    expected = expected.replace("ja", "JA")
+    source = TWO_CUES.format(words)
+    if name == "a.vtt":
+        source, expected = "WEBVTT\n\n" + source, "WEBVTT\n\n" + expected
+    assert translated(source.encode(), name).decode() == expected
+
+
+def test_an_automatic_caption_of_youtube_is_translated() -> None:
+    source = (
+        "WEBVTT\nKind: captions\nLanguage: de\n\n00:00:00.000 --> 00:00:02.000 align:start\n \n"
+        "hallo<00:00:00.640><c> und</c><00:00:01.000><c> danke</c>\n"
+    )
+    result = translated(source.encode(), "a.vtt").decode()
+    begin = source.index("hallo")
+    assert result[:begin] == source[:begin]
+    assert visible(result[begin:]) == "HALLO UND DANKE\n"
+
+
+def test_behind_a_cue_of_webvtt_without_words_stands_what_is_no_cue() -> None:
+    source = "WEBVTT\n\n00:01.000 --> 00:02.000\n\nNOTE hier\n\n"
+    assert translated(source.encode(), "a.vtt") == source.encode()
+
+
+@pytest.mark.parametrize("blank", ["", " ", " \t"])
+def test_cues_of_srt_may_begin_with_blank_lines_and_be_divided_by_them(blank: str) -> None:
+    cue = f"{{0}}\n00:00:0{{0}},000 --> 00:00:0{{0}},900\n{blank}\n{blank}\n{{1}}\n{blank}\n"
+    source = [cue.format(n, words) for n, words in enumerate(["", "ja.", "hallo", "wir"], 1)]
+    expected = [cue.format(n, words) for n, words in enumerate(["", "JA.", "HALLO", "WIR"], 1)]
+    assert translated("".join(source).encode(), "a.srt").decode() == "".join(expected)
