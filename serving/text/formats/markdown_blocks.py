@@ -1,7 +1,7 @@
 """Extensions of Markdown beyond CommonMark: containers (`::: tip`), admonitions (`!!! note`), MDX
-imports, formulas, shortcodes, definitions, bars in the code of a table. Each such line is replaced
-by a CommonMark line that is parsed in its place. The number of lines stays the same, and each ends
-with the same text, apart from the bars."""
+imports, formulas, shortcodes, definitions, footnotes, abbreviations, bars in the code of a table.
+Each such line is replaced by a CommonMark line that is parsed in its place. The number of lines
+stays the same, and each ends with the same text, apart from the bars."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import re
 from collections.abc import Sequence
 
 _HINT = re.compile(
-    r"^[ \t]*(?::|[!?]{3}|===|\$\$|\{[{%:]|import\s|export\s|\\\[|\\begin)|`[^`\n]*\|", re.MULTILINE
+    r"^[ \t]*(?::|[!?]{3}|===|\$\$|\{[{%:]|import\s|export\s|\\\[|\\begin)|`[^`\n]*\|"
+    r"|^[ \t>]*\*?\[[^\[\]\n]+\]:",
+    re.MULTILINE,
 )
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
 _CONTAINER = re.compile(
@@ -21,6 +23,14 @@ _ADMONITION = re.compile(
     r"(?:[ \t]+\"(?P<title>[^\"]*)\")?\s*$"
 )
 _DEFINITION = re.compile(r"\A {0,3}:[ \t]+(?=\S)")
+_NAMED = re.compile(
+    r"(?P<before> {0,3}(?:> {0,3})*)"
+    r"(?:(?P<note>\[\^[^\[\]\s]+\]:[ \t]*)|(?P<abbreviation>\*\[[^\[\]\n]+\]:[ \t]*)"
+    r"|(?=\[[^\[\]\n]+\]:[ \t]*(?:<[^<>\n]*>|(?=\S*(?:[/#:]|\w\.\w))[^\s<]\S*)"
+    r"(?:[ \t]+(?:\"[^\"\n]*\"|'[^'\n]*'|\([^()\n]*\)))?\s*\Z))"
+)
+"""Pattern of definitions of a footnote, an abbreviation or the address of links. In the words of
+a speaker (`[Anna]: Ja.`) there is no address."""
 _IMPORT = re.compile(
     r"(?:import[ \t]+(?:[\w*{},$ \t]+[ \t]from[ \t]+)?['\"][^'\"]+['\"]"
     r"|export[ \t]+(?:\*|\{[^{}]*\})[ \t]+from[ \t]+['\"][^'\"]+['\"]);?\s*$"
@@ -73,9 +83,22 @@ def as_commonmark(lines: Sequence[str]) -> list[str]:
             found += ["\n"] * length
             number += length - 1
         else:
-            found.append(_DEFINITION.sub("- ", line))
+            found.append(_definition(line))
         number += 1
     return _with_whole_cells(found)
+
+
+def _definition(line: str) -> str:
+    """The line as a block that ends the paragraph before it, if it is a definition."""
+    named = _NAMED.match(line)
+    if named is None:
+        return _DEFINITION.sub("- ", line)
+    sign = "> "  # a quotation, in which an address is defined for the whole text
+    if named["note"]:
+        sign = "-   "  # to which indented paragraphs belong
+    elif named["abbreviation"]:
+        sign = "# "
+    return named["before"] + sign + line[named.end() :]
 
 
 def _with_whole_cells(lines: list[str]) -> list[str]:

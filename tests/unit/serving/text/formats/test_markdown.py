@@ -112,6 +112,17 @@ def test_marks_come_out_once(translator: Translator) -> None:
         ("Wort\n: Der Hund\n", ["Wort", "Der Hund"]),
         ("```\n::: tip\n!!! note\n$$\n```\nDer Hund", ["Der Hund"]),
         ("[TOC]\n\nHund\n{: .klasse}\n", ["Hund"]),
+        (
+            "Ja[^1]\n[^1]: Siehe das Buch\n[^2]: Hund\n[d]: https://x.de/d 'Die Doku'\n[b]: b.md\n"
+            "*[HTML]: Eine Sprache\n*[CSS]: Noch eine\nMehr",
+            ["Ja", "Siehe das Buch", "Hund", "Eine Sprache", "Noch eine", "Mehr"],
+        ),
+        ("> Ja\n> [^1]: Der Hund\n> [d]: /d\n> Mehr", ["Ja", "Der Hund", "Mehr"]),
+        (
+            "[^1]: Der Hund\n\n    Er bellt.\n\n        code\n\nEnde[^1]\n[d]: /d\n\n    code\n",
+            ["Der Hund", "Er bellt.", "Ende"],
+        ),
+        ("Siehe [haus] da\n[haus]: /haus", ["Siehe Tom da"]),
     ],
 )
 def test_what_is_beyond_commonmark(source: str, sentences: list[str]) -> None:
@@ -158,6 +169,12 @@ def test_colons_within_lines_are_no_definitions() -> None:
     # A bar in code has all lines looked at for what CommonMark does not know.
     text = "Ein Haus: `a|b`\nund mehr: ja\n\nWort\n: Der Hund: er bellt\n\n- Ein\n  Satz: da\n"
     expected = ["Ein Haus: Tom und mehr: ja", "Wort", "Der Hund: er bellt", "Ein Satz: da"]
+    assert read(text, "markdown").sentences == expected
+
+
+def test_words_behind_the_name_of_a_speaker_are_no_address() -> None:
+    text = "Ein Satz\n[Anna]: Ja, sicher.\n[Ben]: Nein."
+    expected = ["Ein Satz [Anna]: Ja, sicher.", "[Ben]: Nein."]
     assert read(text, "markdown").sentences == expected
 
 
