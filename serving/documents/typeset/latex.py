@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from serving.documents.raw.encoding import decoded
@@ -26,7 +26,8 @@ from serving.text.alignment import Span
 _STYLES = frozenset(
     """
     textbf textit textsl textsc textsf textrm textup textmd textnormal emph underline uline sout
-    enquote mbox text alert foreignquote uppercase hl so
+    enquote mbox text alert foreignquote uppercase hl so structure only onslide uncover visible
+    invisible action
     """.split()  # noqa: SIM905
 )
 """Commands around words of a sentence."""
@@ -34,14 +35,24 @@ _SECOND = frozenset(("textcolor", "href", "hyperref", "colorbox", "foreignlangua
 """Such commands whose last argument contains the words."""
 _THIRD = frozenset(("multicolumn", "multirow"))
 """Commands for table cells, whose third argument contains the words."""
-_TITLED = re.compile(
-    r"\\begin\{(?:frame|block|alertblock|exampleblock)\*?\}.*?\{(?P<braces>.*)\}\Z"
-    r"|\\begin\{(?:theorem|lemma|corollary|proposition|definition|proof|remark|example)\*?\}"
-    r"[ \t]*\[(?P<brackets>[^\]]*)\].*\Z",
-    re.DOTALL,
+_OVERLAY = (
+    r"[ \t]*\+?<(?:[-+.*,|:@()\d \t]|[a-z]+(?=[:@])"
+    r"|(?:all|article|beamer|handout|presentation|second|trans)(?![\w:@]))*>"
 )
-"""Environments whose argument is a paragraph of its own."""
-_MARK = re.compile(r"[ \t]*\[(?P<brackets>[^\]]{0,1000})\]")
+"""Slides of beamer on which a command holds, such as `<2-| alert@3>`."""
+_OPTIONS = rf"(?:[ \t]*\[[^\]]{{0,1000}}\]|{_OVERLAY})*"
+_WITHIN = r"(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*"
+_BRACES = rf"\{{{_WITHIN}\}}"
+_BEHIND = rf"(?:[ \t]*\[[^\]]{{0,1000}}\]|{_OVERLAY}|{_BRACES})*"
+_ARGUMENTS = re.compile(rf"\*?{_BEHIND}")
+_TITLED = re.compile(
+    rf"\\begin\{{(?:(?P<frame>frame)|block|alertblock|exampleblock)\*?\}}{_OPTIONS}"
+    rf"\{{(?P<title>{_WITHIN})\}}(?(frame)(?:\{{(?P<subtitle>{_WITHIN})\}})?)"
+    r"|\\begin\{(?:theorem|lemma|corollary|proposition|definition|proof|remark|example)\*?\}"
+    rf"(?:{_OVERLAY})?[ \t]*\[(?P<brackets>[^\]]*)\]"
+)
+"""Environments with arguments that are paragraphs of their own."""
+_MARK = re.compile(rf"(?:{_OVERLAY})?[ \t]*\[(?P<brackets>[^\]]{{0,1000}})\]")
 """Pattern of the label that replaces an item's number."""
 _BLOCKS = frozenset(
     """
@@ -63,7 +74,7 @@ _DIVIDING = frozenset(
     """
     item par maketitle tableofcontents newpage clearpage hline toprule midrule bottomrule
     includegraphics bigskip medskip smallskip centering cline cmidrule input include bibliography
-    addplot
+    addplot onslide pause
     """.split()  # noqa: SIM905
 )
 """Commands after which no sentence continues."""
@@ -77,11 +88,21 @@ _TIED = re.compile(
 )
 """Pattern of non-breaking and thin blanks beside text that a translation keeps, such as numbers."""
 _FORMULAS = re.compile(r"\$(?:[^$\\]|\\.)+\$|\\\((?:(?!\\[()]).)*\\\)", re.DOTALL)
-_VERBATIM = (
-    "verbatim|lstlisting|minted|Verbatim|comment|equation|align|alignat|gather|multline|eqnarray|"
-    "math|displaymath|flalign|tikzpicture|thebibliography|filecontents|algorithmic|algorithm|"
-    "pgfpicture|alltt|IEEEeqnarray"
+_VERBATIM = "|".join(
+    """
+    verbatim Verbatim BVerbatim LVerbatim SaveVerbatim VerbatimOut verbatimtab spverbatim alltt
+    comment filecontents thebibliography algorithm algorithmic pseudocode
+    lstlisting minted code tcblisting luacode python pycode pyblock pyconsole pyverbatim pylabcode
+    pylabblock sympycode sympyblock sageblock sagesilent sageverbatim sageexample Sinput Soutput
+    Schunk knitrout gnuplot
+    math displaymath equation align alignat xalignat xxalignat flalign gather multline eqnarray
+    subeqnarray IEEEeqnarray dmath dseries dgroup darray empheq numcases subnumcases mathpar
+    prooftree reaction reactions
+    tikzpicture tikzcd circuitikz pgfpicture picture pspicture psmatrix xy forest dependency
+    asy asydef mplibcode mpost dot2tex texdraw fmffile fmfgraph bytefield lilypond abc
+    """.split()  # noqa: SIM905
 )
+"""Environments of code, formulas and drawings, each of which may have a star."""
 _ACCENTS = {
     "`": "\u0300", "'": "\u0301", "^": "\u0302", "~": "\u0303", '"': "\u0308", "=": "\u0304",
     ".": "\u0307", "c": "\u0327", "v": "\u030c", "u": "\u0306", "H": "\u030b", "r": "\u030a",
@@ -91,10 +112,9 @@ _LETTERS = {
     "ss": "ß", "ae": "æ", "AE": "Æ", "oe": "œ", "OE": "Œ", "o": "ø", "O": "Ø", "aa": "å", "AA": "Å",
     "l": "ł", "L": "Ł", "dots": "…", "ldots": "…", "glqq": "„", "grqq": "“",
 }  # fmt: skip
-_BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*\}"
-_ARGUMENTS = re.compile(rf"\*?(?:[ \t]*\[[^\]]{{0,1000}}\]|{_BRACES})*")
 _TOKEN = re.compile(
-    rf"""(?P<verbatim>\\begin\{{(?P<name>(?:{_VERBATIM})\*?)\}}(?:(?!\\begin\{{(?P=name)\}}).)*?\\end\{{(?P=name)\}})
+    rf"""(?P<verbatim>\\begin\{{(?P<name>(?:{_VERBATIM})\*?)\}}(?:(?!\\begin\{{(?P=name)\}}).)*?\\end\{{(?P=name)\}}
+      | \\schemestart(?![A-Za-z])(?:(?!\\schemestart).)*?\\schemestop(?![A-Za-z]))
     | (?P<verb>\\(?:verb|lstinline)\*?(?P<bar>[^\sA-Za-z*\[{{]).*?(?P=bar))
     | (?P<display>\$\$.*?\$\$|\\\[(?:(?!\\[\[\]]).)*\\\])
     | (?P<math>\$(?:[^$\\]|\\.)+\$|\\\((?:(?!\\[()]).)*\\\))
@@ -102,10 +122,10 @@ _TOKEN = re.compile(
     | (?P<blank>\r?\n[ \t]*\r?\n\s*)
     | (?P<row>\\\\\*?(?:\[[^\]]{{0,1000}}\])?)
     | (?P<accent>\\(?:[`'^~"=.](?:\{{\\?[A-Za-z]\}}|\\?[A-Za-z])|[cvuHrk]\{{[A-Za-z]\}}))
-    | (?P<escape>\\[&%#_${{}}])
-    | (?P<environment>\\(?:begin|end)\{{[^}}]*\}}(?:[ \t]*\[[^\]]{{0,1000}}\]|{_BRACES})*)
+    | (?P<escape>\\(?:[&%#_${{}}]|[\^~]\{{\}}))
+    | (?P<environment>\\(?:begin|end)\{{[^}}]*\}}{_BEHIND})
     | (?P<command>\\(?P<word>[A-Za-z@]+)\*?)
-    | (?P<other>\\.)
+    | (?P<other>\\.(?:\{{\}})?)
     | (?P<cell>&)
     | (?P<open>\{{)
     | (?P<close>\}})
@@ -115,11 +135,11 @@ _TOKEN = re.compile(
 )
 _BODY = re.compile(r"\\begin\{document\}")
 _END = re.compile(r"\\end\{document\}")
-_TITLE = re.compile(r"\\(?:title|subtitle)(?:\[[^\]]{0,1000}\])?(?=\{)")
+_TITLE = re.compile(rf"\\(?:title|subtitle){_OPTIONS}(?=\{{)")
 _GROUPS = 64
+"""Braces within each other that are read."""
 _NESTED = 8
 """Largest depth of nested blocks and notes; deeper ones stay."""
-"""Braces within each other that are read."""
 
 
 def read_latex(content: bytes) -> FileInUnits:
@@ -194,10 +214,10 @@ class _Reader:
     def _thing(self, source: str, word: str = "") -> None:
         self._groups[-1].found.append(self._signs.thing(source, word=word))
 
-    def _divide(self, match_begin: int, match_end: int, title: Span | None = None) -> int:
-        """Begin another paragraph; `title` is a paragraph between the two."""
+    def _divide(self, match_begin: int, match_end: int, titles: Iterable[Span] = ()) -> int:
+        """Begin another paragraph; `titles` are paragraphs between the two."""
         self._finish(match_begin)
-        if title and self._depth < _NESTED:
+        for title in titles if self._depth < _NESTED else ():
             self.places += _Reader(self._text, *title, self._depth + 1).places
         self._start(match_end)
         return match_end
@@ -207,8 +227,8 @@ class _Reader:
         source, begin, end = match[0], match.start(), match.end()
         kind = match.lastgroup if match.lastgroup not in ("name", "bar", "word") else None
         if match["environment"]:
-            title = _TITLED.match(self._text, begin, end)
-            return self._divide(begin, end, title.span(title.lastgroup or 0) if title else None)
+            titled = _TITLED.match(self._text, begin, end)
+            return self._divide(begin, end, _spans(titled, "title", "subtitle", "brackets"))
         if match["verbatim"] or match["blank"] or match["display"]:
             return self._divide(begin, end)
         if match["row"] or match["cell"]:
@@ -224,7 +244,7 @@ class _Reader:
         elif match["accent"]:
             self._say(_letter(source))
         elif match["escape"]:
-            self._say(source[1:])
+            self._say(source[1])
         elif match["quote"]:
             self._say("“" if source == "``" else "”")
         elif match["tie"]:
@@ -233,7 +253,10 @@ class _Reader:
             self._groups.append(_Group("{"))
         elif match["close"] and len(self._groups) > 1:
             group = self._groups.pop()
-            self._groups[-1].found.append(self._signs.wrap(group.before, group.found, "}"))
+            if group.found:
+                self._groups[-1].found.append(self._signs.wrap(group.before, group.found, "}"))
+            else:
+                self._thing(group.before + "}")
         else:
             self._thing(source)
         return end
@@ -244,11 +267,9 @@ class _Reader:
             after = re.compile(r"\{\}| ?").match(self._text, end)
             self._say(_LETTERS[name])
             return after.end() if after else end
-        words = re.compile(r"(?:[ \t]*\[[^\]]{0,1000}\])*(?=\{)").match(self._text, end)
+        words = re.compile(rf"{_OPTIONS}(?=\{{)").match(self._text, end)
         if name in _SECOND:
-            words = re.compile(
-                rf"(?:[ \t]*\[[^\]]{{0,1000}}\])*(?:{_BRACES}(?=\{{))?(?=\{{)"
-            ).match(self._text, end)
+            words = re.compile(rf"{_OPTIONS}(?:{_BRACES}(?=\{{))?(?=\{{)").match(self._text, end)
         if name in _THIRD:
             words = re.compile(rf"(?:{_BRACES}){{2}}(?=\{{)").match(self._text, end)
         around = name in _STYLES or name in _SECOND or name in _THIRD
@@ -274,7 +295,7 @@ class _Reader:
         )
         if name in _DIVIDING or (name in _SILENT and not begun):
             mark = _MARK.match(self._text, end, stop) if name == "item" else None
-            return self._divide(begin, stop, mark.span("brackets") if mark else None)
+            return self._divide(begin, stop, _spans(mark, "brackets"))
         silent = name in _SILENT or (stop == end and self._text[stop : stop + 1] == " ")
         if silent and stop == end and self._text[stop : stop + 1] == " ":
             stop += 1  # which belongs to the command
@@ -292,6 +313,11 @@ class _Reader:
             start = self._text.find(before, self._begin)
             stop = _closing(self._text, start + len(before) - 1)
             self._thing(self._text[start : stop + 1])
+
+
+def _spans(match: re.Match[str] | None, *names: str) -> list[Span]:
+    """The spans of those groups that are in a match."""
+    return [match.span(name) for name in names if match[name] is not None] if match else []
 
 
 def _stripped(prose: Prose) -> Prose:
@@ -353,6 +379,7 @@ def _escaped(text: str) -> str:
     text = re.sub(r"([&%#_${}])", r"\\\1", text.replace("\\", r"\textbackslash{}"))
     text = text.replace(r"\textbackslash\{\}", r"\textbackslash{}")
     for sign, written in {
+        "~": r"\~{}",
         "\u00a0": "~",
         "\u202f": r"\,",
         "“": "``",

@@ -67,6 +67,8 @@ def test_the_words_of_paragraphs_and_arguments_are_translated_and_all_else_stays
         (r"\section{Offen", None),
         ("}} zu viele {", None),
         (r"\verb|a_b| ist da", None),
+        (r"ein {} und \emph{}", r"{} UND EIN \emph{}"),
+        (r"\onslide<2->{} das \alert<3>{rote} Haus", r"\onslide<2->{} HAUS \alert<3>{ROTE} DAS"),
         (r"\textcolor{red}{rot}", r"\textcolor{red}{ROT}"),
         (r"\href{http://x.de/_a}{hier}", r"\href{http://x.de/_a}{HIER}"),
         (r"a\footnote{eins\par zwei} b", None),
@@ -78,6 +80,47 @@ def test_markup_goes_with_its_words(source: str, expected: str | None) -> None:
         assert result == expected
     for sign in (r"\%", r"\&", "% Kommentar\n", r"\verb|a_b|", "{", "}"):
         assert result.count(sign) == source.replace(r"\"{u}", "").count(sign)
+
+
+def test_empty_groups_and_accents_over_nothing_stay_at_their_words() -> None:
+    source = r"IM PFAD \~{}USER/DATEN IST X\^{}2 -{}- SO \TeX{} ES {} WILL\,{} -- EIN \^{}."
+    words = re.sub("[A-Z]{2,}|X(?=.\\^)", lambda m: m[0].lower(), source)
+    assert translated(words.encode(), "a.tex").decode() == source
+
+
+def test_overlays_of_slides_stay_at_their_commands() -> None:
+    source = r"""\begin{frame}<1-2>[fragile]{TITEL}{UNTER \emph{TITEL}}
+\begin{itemize}[<+->]
+  \item<1-> DAS \alert<2>{ROTE} HAUS \textbf<2>{} UND \only<2>{MEHR} \uncover<3->{DAVON}
+  \item<2-| alert@4>[BEGRIFF] EIN \textcolor<beamer:1| handout:0>{red}{WORT} \pause MEHR
+  \item <3-> TEXT\footnote<2>{EINE NOTE} HIER
+\end{itemize}
+\onslide<3->
+\begin{block}<2->{EIN BLOCK}
+\includegraphics<2>[width=3cm]{bild} EIN \onslide+<+(1)->{BILD} DA
+\end{block}
+\begin{theorem}<4->[NAME] TEXT \end{theorem}
+\end{frame}
+\section<presentation>[KURZ]{EIN LANGER TITEL}
+"""
+    words = re.sub("[A-Z]+", lambda m: m[0].lower(), source)
+    assert translated(words.encode(), "a.tex").decode() == source
+
+
+@pytest.mark.parametrize(
+    "name", ["circuitikz", "tikzcd", "dmath", "dgroup*", "luacode*", "pycode", "asy", "forest"]
+)
+def test_drawings_formulas_and_code_stay(name: str) -> None:
+    inside = f"\\begin{{{name}}}[a=b]\nhier node[ground]{{}} bleibt $x$ alles\n\\end{{{name}}}"
+    assert translated(f"eins\n{inside}\nzwei".encode(), "a.tex").decode() == (
+        f"EINS\n{inside}\nZWEI"
+    )
+
+
+def test_schemes_of_reactions_stay() -> None:
+    source = r"\schemestart a \arrow{->[heiss]} b \schemestop"
+    result = translated(f"eins {source} zwei \\schemestart".encode(), "a.tex").decode()
+    assert result == f"EINS {source} ZWEI \\schemestart"
 
 
 def test_two_thousand_paragraphs_are_read_at_once() -> None:

@@ -21,8 +21,9 @@ OPENERS = [
     ),
     *(
         (read_latex, sign)
-        for sign in (r"\(", r"\a[", r"\begin{verbatim}", r"\footnote{", "{", "$$a")
+        for sign in (r"\(", r"\a[", r"\a<1", r"\begin{verbatim}", r"\footnote{", "{", "$$a")
     ),
+    (read_latex, r"\schemestart "),
     *((read_rst, sign) for sign in ("`a", "*a ", "``a", "[a]_ ", ":a:`")),
 ]
 
