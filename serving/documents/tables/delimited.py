@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ from serving.documents.unit import FileInUnits, ReadingWishes, Unit
 from serving.errors import DocumentError
 
 _DELIMITERS = ",;\t|"
+_NAMED = re.compile(r'("?)sep=(?P<delimiter>[^"\r\n])\1(?:\r\n?|\n|\Z)', re.IGNORECASE)
+"""Pattern of the line by which a file tells Excel its separator."""
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _HEADER_CHARACTERS = 100_000
 """Number of characters that are examined to find the separator of the cells."""
@@ -31,42 +34,47 @@ class _Cell(NamedTuple):
 
 def read_csv(content: bytes, wishes: ReadingWishes) -> FileInUnits:
     """Read the chosen columns of CSV (RFC 4180). The separator is the most frequent one in the
-    first row: a comma, a semicolon, a tab or a bar.
+    first row, a comma, a semicolon, a tab or a bar, or what the line `sep=` before it names.
 
     If columns are chosen by name, the first row contains the names, and stays. Raises DocumentError
     for a quotation mark that is not closed, and InvalidOptionError if no column is chosen, or none
     of the file's.
     """
     source = decoded(content)
-    first = _QUOTED.sub("", source.text[:_HEADER_CHARACTERS]).lstrip("\r\n")
-    line = re.split(r"[\r\n]", first, maxsplit=1)[0]
-    delimiter = max(_DELIMITERS, key=line.count)
+    named = _NAMED.match(source.text)
+    if named:
+        delimiter = named["delimiter"]
+    else:
+        first = _QUOTED.sub("", source.text[:_HEADER_CHARACTERS]).lstrip("\r\n")
+        line = re.split(r"[\r\n]", first, maxsplit=1)[0]
+        delimiter = max(_DELIMITERS, key=line.count)
+    begin = named.end() if named else 0
+    cells = functools.partial(_cells, source.text, delimiter, begin, strict=True)
     write = _quoted_where_needed(delimiter)
-    return file_with_slots(source, list(_slots(source.text, delimiter, wishes, write, strict=True)))
+    return file_with_slots(source, list(_slots(source.text, cells, wishes, write)))
 
 
 def read_tsv(content: bytes, wishes: ReadingWishes) -> FileInUnits:
     """Read the chosen columns of TSV, like those of CSV. A cell is quoted if it begins and ends
     with quotation marks, as spreadsheets write it; any other mark is part of the text."""
     source = decoded(content)
-    return file_with_slots(source, list(_slots(source.text, "\t", wishes, _in_line, strict=False)))
+    cells = functools.partial(_cells, source.text, "\t", strict=False)
+    return file_with_slots(source, list(_slots(source.text, cells, wishes, _in_line)))
 
 
 def _slots(
     text: str,
-    delimiter: str,
+    cells: Callable[[], Iterator[_Cell]],
     wishes: ReadingWishes,
     write: Callable[[str], str],
-    *,
-    strict: bool,
 ) -> Iterator[Slot]:
-    first = itertools.takewhile(lambda cell: cell.row == 0, _cells(text, delimiter, strict=strict))
+    first = itertools.takewhile(lambda cell: cell.row == 0, cells())
     names = [_value(text, cell) for cell in first]
     if not names:
         return
     places, by_name = places_of(wishes.columns, names)
     widest = 0
-    for cell in _cells(text, delimiter, strict=strict):
+    for cell in cells():
         widest = max(widest, cell.column + 1)
         if cell.column in places and not (by_name and cell.row == 0):
             unit = Unit(_value(text, cell))
@@ -75,15 +83,16 @@ def _slots(
         raise unknown_columns(wishes.columns, numbered(names))
 
 
-def _cells(text: str, delimiter: str, *, strict: bool) -> Iterator[_Cell]:
-    """Yield every cell, in order; blank lines have none. If `strict`, raises DocumentError for a
-    cell that begins with a quotation mark which is not closed at the cell's end."""
+def _cells(text: str, delimiter: str, at: int = 0, *, strict: bool) -> Iterator[_Cell]:
+    """Yield every cell from a position on, in order; blank lines have none. If `strict`, raises
+    DocumentError for a cell that begins with a quotation mark which is not closed at the cell's
+    end."""
     mark = re.escape(delimiter)
     pattern = re.compile(
         rf'(?:(?P<quoted>"(?:[^"]++|"")*+")(?={mark}|[\r\n]|\Z)|(?P<bare>[^{mark}\r\n]*))'
         rf"(?P<next>{mark}|\r\n|\r|\n|\Z)"
     )
-    row = column = at = 0
+    row = column = 0
     while at < len(text):
         found = pattern.match(text, at)
         assert found  # a bare cell may be empty

@@ -37,10 +37,13 @@ def of(content: bytes | str, *columns: str, name: str = "a.csv") -> bytes:
         ("text\nHaus\n\nTor\n", "text\nHAUS\n\nTOR\n"),
         ("text,text\nHaus,Tor\n", "text,text\nHAUS,TOR\n"),
         ('\n"id","text"\n1, Haus \n', '\n"id","text"\n1, HAUS \n'),
+        ("sep=;\r\na,b;text\r\nx;Haus\r\n", "sep=;\r\na,b;text\r\nx;HAUS\r\n"),
+        ('"SEP=^"\n"a,b"^text\n^Haus\n', '"SEP=^"\n"a,b"^text\n^HAUS\n'),
     ],
     ids=[
         *("lf", "crlf and blank", "cr", "quotes", "breaks", "quotes stay", "semicolons", "tabs"),
         *("bars", "uneven", "one column", "one name twice", "blank first"),
+        *("named", "named, of any kind"),
     ],
 )
 def test_a_column_is_translated_and_all_else_stays_to_the_byte(source: str, expected: str) -> None:
