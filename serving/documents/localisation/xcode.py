@@ -48,10 +48,10 @@ def _is_form(text: str, name: str, value: Element) -> bool:
 
 
 def read_xcstrings(content: bytes, target: str = "", retranslate: bool = False) -> FileInUnits:
-    """Read the strings without a translation into `target`, or with one in the state `new`, or all
-    with `retranslate`; their translations get the state `needs_review`. Without `target`, the
-    target is the only other language of the file. Raises DocumentError if there is none, or
-    several, and for a file that is not a catalogue."""
+    """Read the strings and forms without a translation into `target`, or with one in the state
+    `new`, or all with `retranslate`; their translations get the state `needs_review`. Without
+    `target`, the target is the only other language of the file. Raises DocumentError if there is
+    none, or several, and for a file that is not a catalogue."""
     source = decoded(content)
     if not source.text.strip():
         return FileInUnits([], lambda _: WrittenFile(content))
@@ -103,41 +103,55 @@ def _missing(
             continue
         localizations = entry.get("localizations", {})
         own = localizations.get(main) or {"stringUnit": {"state": _STATE, "value": key}}
-        done = localizations.get(into)
-        if done is not None and not retranslate and any(True for _ in _done(done)):
-            continue
-        copy = json.loads(json.dumps(own))
-        texts = [unit for unit in _string_units(copy) if any(map(str.isalpha, unit["value"]))]
-        for index, unit in enumerate(texts):
+        filled = localizations.get(into)
+        if retranslate or not any(_is_done(unit) for _, unit in _string_units(filled)):
+            filled = json.loads(json.dumps(own))
+            texts = [(unit, unit["value"]) for _, unit in _string_units(filled)]
+        else:
+            forms = [each for each in _string_units(filled) if not _is_done(each[1])]
+            texts = [(unit, _source_of(own, path)) for path, unit in forms]
+        worded = [(unit, text) for unit, text in texts if any(map(str.isalpha, text))]
+        for unit, source in worded:
 
             def fill(
                 text: str,
                 unit: dict[str, Any] = unit,
                 entry: dict[str, Any] = entry,
-                copy: Any = copy,
-                first: bool = index == 0,
+                filled: Any = filled,
             ) -> None:
-                if first:
-                    entry.setdefault("localizations", {})[into] = copy
+                entry.setdefault("localizations", {})[into] = filled
                 unit["state"], unit["value"] = _STATE, text
 
-            found.append((unit["value"], fill))
+            found.append((source, fill))
     return found
 
 
-def _done(localization: Any) -> Iterator[dict[str, Any]]:
-    """The texts of a translation that need no new translation."""
-    for unit in _string_units(localization):
-        if unit["value"] and unit.get("state") != "new":
-            yield unit
+def _is_done(unit: dict[str, Any]) -> bool:
+    """Whether a text of a translation needs no new translation."""
+    return bool(unit["value"]) and unit.get("state") != "new"
 
 
-def _string_units(tree: Any) -> Iterator[dict[str, Any]]:
-    """The texts in a translation: one, or one for each form of a plural and each device."""
+def _source_of(own: Any, path: tuple[str, ...]) -> str:
+    """The text that a form translates: the same form in the source's language, or else that of
+    other numbers or devices, or the only one. Empty if there is none."""
+    for name in path:
+        if not isinstance(own, dict):
+            return ""
+        if name == "variations" and name not in own:
+            break
+        own = own.get(name, own.get("other"))
+    return next((unit["value"] for at, unit in _string_units(own) if not at), "")
+
+
+def _string_units(
+    tree: Any, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """The texts in a translation: one, or one for each form of a plural and each device, each with
+    the names that lead to it."""
     if isinstance(tree, dict):
         for name, value in tree.items():
             if name == "stringUnit" and isinstance(value, dict):
                 if isinstance(value.get("value"), str):
-                    yield value
+                    yield path, value
             else:
-                yield from _string_units(value)
+                yield from _string_units(value, (*path, name))

@@ -102,6 +102,60 @@ def test_each_form_of_a_plural_of_xcode_is_translated(tmp_path: Path) -> None:
     assert french["other"]["stringUnit"]["value"] == "%d FILE OTHER"
 
 
+@pytest.mark.parametrize(
+    ("own", "filled", "expected"),
+    [
+        (
+            {"plural": {"one": "ein Tag", "other": "%lld Tage"}},
+            {"plural": {"one": ("translated", "a day"), "few": ("new", ""), "other": ("new", "x")}},
+            {"one": "a day", "few": "%lld TAGE", "other": "%lld TAGE"},
+        ),
+        (
+            {"device": {"mac": "Klicken", "other": "Tippen"}},
+            {"device": {"mac": ("new", ""), "ipad": ("new", ""), "other": ("translated", "Tap")}},
+            {"mac": "KLICKEN", "ipad": "TIPPEN", "other": "Tap"},
+        ),
+        (
+            None,
+            {"plural": {"one": ("needs_review", "a day"), "other": ("new", "Schlüssel")}},
+            {"one": "a day", "other": "SCHLÜSSEL"},
+        ),
+        (
+            {"device": {"mac": "Klicken"}},
+            {"plural": {"one": ("translated", "a day"), "other": ("new", "")}},
+            {"one": "a day", "other": ""},
+        ),
+    ],
+    ids=["plural", "devices", "of one text", "of other kinds"],
+)
+def test_new_forms_beside_others_are_translated(
+    own: dict[str, dict[str, str]] | None,
+    filled: dict[str, dict[str, tuple[str, str]]],
+    expected: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    def unit(state: str, value: str) -> dict[str, object]:
+        return {"stringUnit": {"state": state, "value": value}}
+
+    def forms(of: dict[str, dict[str, tuple[str, str]]]) -> dict[str, object]:
+        kinds = {
+            kind: {name: unit(*form) for name, form in named.items()} for kind, named in of.items()
+        }
+        return {"variations": kinds}
+
+    localizations = {"en": forms(filled)}
+    for kind, named in (own or {}).items():
+        localizations["de"] = forms({kind: {n: ("translated", text) for n, text in named.items()}})
+    tree = {"sourceLanguage": "de", "strings": {"Schlüssel": {"localizations": localizations}}}
+    result = json.loads(into(json.dumps(tree), "a.xcstrings", "en", tmp_path))
+    written = result["strings"]["Schlüssel"]["localizations"]["en"]["variations"]
+    (kind,) = filled
+    for name, text in expected.items():
+        before = filled[kind][name]
+        state = before[0] if text == before[1] else "needs_review"
+        assert written[kind][name] == unit(state, text)
+
+
 def test_forms_of_apples_plurals_are_translated_and_what_names_them_stays() -> None:
     def dictionary(one: str, other: str, key: str) -> str:
         return (
