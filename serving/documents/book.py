@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 
 from serving.documents.plain import read_html
 from serving.documents.raw.archive import Archive
-from serving.documents.raw.encoding import decoded
+from serving.documents.raw.encoding import XML, decoded
 from serving.documents.texts.direction import is_right_to_left
 from serving.documents.texts.slots import Slot, file_with_slots
 from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile
@@ -74,7 +74,7 @@ def _parts(archive: Archive, target: str) -> Iterator[_Part]:
         elif _CONTENTS.search(name):
             yield _Part(name, _of_slots(archive.read(name), _LABEL))
         elif _RECORD.search(name):
-            record = decoded(archive.read(name))
+            record = decoded(archive.read(name), XML)
             text = _in_language(record.text, target) if target else record.text
             yield _Part(name, _of_slots(record.encoded(text).content, _SHOWN))
 
@@ -83,7 +83,7 @@ def _chapters(archive: Archive) -> Iterator[str]:
     """The parts that the book's package document lists as pages, whatever their names are."""
     for name in archive.names:
         if _RECORD.search(name):
-            for item in _ITEM.findall(decoded(archive.read(name)).text):
+            for item in _ITEM.findall(decoded(archive.read(name), XML).text):
                 address = _ADDRESS.search(item)
                 if address and _PAGE.search(item):
                     folder = posixpath.dirname(name)
@@ -92,7 +92,7 @@ def _chapters(archive: Archive) -> Iterator[str]:
 
 def _of_slots(content: bytes, pattern: re.Pattern[str]) -> FileInUnits:
     """A file whose units are the texts in the first group of each match of a pattern."""
-    source = decoded(content)
+    source = decoded(content, XML)
     found = pattern.finditer(source.text)
     slots = [Slot(*match.span(1), Unit(match[1], "xml"), str) for match in found]
     return file_with_slots(source, slots)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from xml.sax.saxutils import quoteattr
 
-from serving.documents.raw.encoding import decoded
+from serving.documents.raw.encoding import XML, Declaration, decoded
 from serving.documents.texts.asides import (
     Find,
     aside_units,
@@ -19,7 +19,8 @@ from serving.documents.texts.direction import is_right_to_left
 from serving.documents.texts.pieces import html_units, markdown_units
 from serving.documents.unit import FileInUnits, Translated, Unit, WrittenFile, check_lengths
 
-_CHARSET = re.compile(rb"""<meta\s[^>]*charset\s*=\s*["']?([\w-]+)""", re.IGNORECASE)
+_META = re.compile(r"""<meta\s[^<>]*charset\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
+_HTML = Declaration((*XML.patterns, _META), references=True)
 _ROOT = re.compile(r"<html\b[^>]*(?=>)", re.IGNORECASE)
 _LANGUAGE = re.compile(r"""(\s(?:xml:)?lang\s*=\s*)(?:"[^"]*"|'[^']*'|[^\s>"']+)""", re.IGNORECASE)
 _DIRECTION = re.compile(r"""\sdir\s*=\s*["']?(?:ltr|rtl|auto)["']?""", re.IGNORECASE)
@@ -68,15 +69,13 @@ def read_html(content: bytes, target: str = "") -> FileInUnits:
     """Read the blocks of a page, several in one unit, and the attributes that a reader sees or
     hears. If the page names its language, the translation names `target`, and it runs in that
     language's direction."""
-    declared = _CHARSET.search(content[:4096])
-    source = decoded(content, declared[1].decode() if declared else None)
+    source = decoded(content, _HTML)
     page = _in_language(source.text, target) if target else source.text
     parts = html_units(page)
     asides = aside_units([page], html_asides)
 
     def write(translations: Sequence[Translated]) -> WrittenFile:
-        text = _filled(parts, asides, html_asides, translations)
-        return WrittenFile(source.mark + text.encode(source.encoding, "xmlcharrefreplace"))
+        return source.encoded(_filled(parts, asides, html_asides, translations))
 
     def write_bilingual(translations: Sequence[Translated]) -> WrittenFile:
         both = list(translations)

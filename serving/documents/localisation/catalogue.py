@@ -6,10 +6,15 @@ import functools
 import re
 from collections.abc import Callable, Iterator
 
-from serving.documents.raw.encoding import decoded
+from serving.documents.raw.encoding import Declaration, decoded
 from serving.documents.texts.slots import Slot, file_with_slots
 from serving.documents.unit import FileInUnits, Unit
 
+_CHARSET = re.compile(
+    r'^[ \t]*(?:msgstr[ \t]+)?"(?:[^"\n]*\\n)?Content-Type:[^"\\\n]*charset=([^\s"\\;]+)',
+    re.MULTILINE | re.IGNORECASE,
+)
+_PO = Declaration((_CHARSET,))
 _STRING = r'"(?:[^"\\\n]|\\[^\n])*"'
 _FIELD = re.compile(
     r"^[ \t]*(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d+)\])?)[ \t]+"
@@ -25,7 +30,7 @@ def read_po(content: bytes, retranslate: bool = False) -> FileInUnits:
     """Read the messages without a translation, or all with `retranslate`. Of plural forms the first
     is a translation of the singular, all others of the plural. Comments, contexts and flags
     (`fuzzy`, too) stay."""
-    source = decoded(content)
+    source = decoded(content, _PO)
     end = "\r\n" if "\r\n" in source.text else "\n"
     written = functools.partial(_written, end=end)
     return file_with_slots(source, list(_slots(source.text, written, retranslate=retranslate)))

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
 
-from serving.documents.raw.encoding import Decoded, decoded
+from serving.documents.raw.encoding import XML, Decoded, decoded
 from serving.documents.texts.slots import Slot, file_with_slots
 from serving.documents.unit import FileInUnits, Unit
 from serving.errors import DocumentError
 
-_DECLARED = re.compile(rb"""\A\s*<\?xml[^>]*encoding\s*=\s*["']([\w.-]+)["']""")
 _TAG_END = re.compile(r"""(?:[^"'>]|"[^"]*"|'[^']*')*>""")
 _REFERENCE = re.compile(r"\s*[@?](?:\+?[\w.]+:)?\w+/[\w.]+\s*")
 _QUOTED = re.compile(r"\s*\"(?P<inside>(?:[^\"\\<]|\\.)*)\"\s*", re.DOTALL)
@@ -198,8 +197,7 @@ def _target(text: str, element: Element) -> Iterator[Slot]:
 
 def text_of(content: bytes) -> Decoded:
     """The text of a file of XML."""
-    declared = _DECLARED.match(content)
-    return decoded(content, declared[1].decode() if declared else None)
+    return decoded(content, XML)
 
 
 def elements_of(source: Decoded) -> Iterator[Element]:

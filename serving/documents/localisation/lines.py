@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Iterator
 
-from serving.documents.raw.encoding import decoded
+from serving.documents.raw.encoding import decoded, escaped
 from serving.documents.texts.slots import Slot, file_with_slots
 from serving.documents.unit import FileInUnits, Unit
 
@@ -29,13 +29,14 @@ _SIGNS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
 def read_properties(content: bytes) -> FileInUnits:
-    """Read the values of Java's properties. If the file is ASCII, so is its translation."""
-    source = decoded(content, "latin-1")  # which Java used before UTF-8
-    ascii = source.text.isascii()
+    """Read the values of Java's properties. Letters that the file's encoding lacks are
+    escaped; if the file is ASCII, so is its translation."""
+    source = decoded(content, otherwise="latin-1")  # which Java used before UTF-8
+    encoding = "ascii" if source.text.isascii() else source.encoding
     slots = []
     for match in _PROPERTY.finditer(source.text):
         value = _PROPERTY_ESCAPE.sub(_property_sign, match[1])
-        write = functools.partial(_as_property, value, ascii=ascii)
+        write = functools.partial(_as_property, value, encoding=encoding)
         slots.append(Slot(*match.span(1), Unit(value), write))
     return file_with_slots(source, slots)
 
@@ -46,7 +47,7 @@ def _property_sign(found: re.Match[str]) -> str:
     return "" if found[2] else _SIGNS.get(found[3], found[3])
 
 
-def _as_property(source: str, text: str, *, ascii: bool) -> str:
+def _as_property(source: str, text: str, *, encoding: str) -> str:
     # Before an argument Java takes an apostrophe for the beginning of a quotation. A file with
     # single ones within words is not read that way.
     if _ARGUMENT.search(source) and not _LONE_IN_WORD.search(source):
@@ -56,11 +57,7 @@ def _as_property(source: str, text: str, *, ascii: bool) -> str:
     written = written.replace("\r", "\\r").replace("\f", "\\f")
     if written.startswith(" "):
         written = "\\" + written
-    if not ascii:
-        return written
-    units = written.encode("utf-16-be")
-    pairs = (int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2))
-    return "".join(chr(unit) if unit < 128 else f"\\u{unit:04x}" for unit in pairs)
+    return escaped(written, encoding)
 
 
 def read_strings(content: bytes) -> FileInUnits:

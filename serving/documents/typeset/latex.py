@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from serving.documents.raw.encoding import decoded
+from serving.documents.raw.encoding import Declaration, decoded
 from serving.documents.texts.markup import Inline, Words
 from serving.documents.typeset.prose import (
     Prose,
@@ -133,6 +133,19 @@ _TOKEN = re.compile(
     | (?P<tie>~)""",
     re.VERBOSE | re.DOTALL,
 )
+_INPUTENC = re.compile(
+    r"^[^%\n]*\\(?:usepackage|RequirePackage)[ \t]*\[([\w-]+)\][ \t]*\{inputenc\}", re.MULTILINE
+)
+_LATEX = Declaration(
+    (_INPUTENC,),
+    utf_8="utf8",
+    own_names={
+        "utf8x": "utf-8",
+        "ansinew": "cp1252",
+        "applemac": "mac_roman",
+        "macce": "mac_latin2",
+    },
+)
 _BODY = re.compile(r"\\begin\{document\}")
 _END = re.compile(r"\\end\{document\}")
 _TITLE = re.compile(rf"\\(?:title|subtitle){_OPTIONS}(?=\{{)")
@@ -145,7 +158,7 @@ _NESTED = 8
 def read_latex(content: bytes) -> FileInUnits:
     """Read paragraphs, titles, captions, items, cells and footnotes. Formulas, commands, comments,
     code and the preamble stay, except the title."""
-    source = decoded(content)
+    source = decoded(content, _LATEX)
     text = source.text
     body = _BODY.search(text)
     places = []
