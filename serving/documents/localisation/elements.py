@@ -21,6 +21,7 @@ _REFERENCE = re.compile(r"\s*[@?](?:\+?[\w.]+:)?\w+/[\w.]+\s*")
 _QUOTED = re.compile(r"\s*\"(?P<inside>(?:[^\"\\<]|\\.)*)\"\s*", re.DOTALL)
 _LONE_QUOTE = re.compile(r"(?<!\\)\"")
 _TAG = re.compile(r"<!\[CDATA\[|<[^<>]*>")
+_SEGMENT = re.compile(r"""</?(?:[\w.-]+:)?mrk\b(?:[^"'>]|"[^"]*"|'[^']*')*>""")
 _DEEPEST = 256
 _LANGUAGES = {"file": ("target-language", "source-language"), "xliff": ("trgLang", "srcLang")}
 """The attributes of XLIFF 1.2 and 2 that name the language of targets and that of sources."""
@@ -64,7 +65,7 @@ def read_xliff(content: bytes, target: str = "", retranslate: bool = False) -> F
         root = _parsed(named)
     slots: list[Slot] = []
     for element in _translatable(root, inherited=True) if root else ():
-        if element.name in ("trans-unit", "segment") and _wanted(element, retranslate):
+        if element.name in ("trans-unit", "segment") and _wanted(source.text, element, retranslate):
             slots += _target(source.text, element)
     return file_with_slots(source, slots)
 
@@ -160,39 +161,58 @@ def inner_slot(text: str, element: Element) -> Slot:
     return Slot(element.inner, element.inner_end, unit, str)
 
 
-def _wanted(unit: Element, retranslate: bool) -> bool:
+def _wanted(text: str, unit: Element, retranslate: bool) -> bool:
     target = unit.child("target")
     if unit.child("source") is None:
         return False
     states = {unit.attributes.get("state"), target and target.attributes.get("state")}
-    missing = target is None or target.inner == target.inner_end
+    missing = target is None or not _SEGMENT.sub("", text[target.inner : target.inner_end]).strip()
     return retranslate or missing or not states.isdisjoint(_UNTRANSLATED)
 
 
 def _target(text: str, element: Element) -> Iterator[Slot]:
+    """The place of a target: one slot for each segment of its source."""
     source, target = element.child("source"), element.child("target")
     assert source
-    unit = Unit(text[source.inner : source.inner_end], "xml")
     prefix = re.match(r"<([\w.-]+:)?", text[source.begin :])
     name = f"{prefix[1] or ''}target" if prefix else "target"
     if target and target.inner_end < target.end:
-        yield Slot(target.inner, target.inner_end, unit, str, replaces_source=False)
+        begin, end, before, after = target.inner, target.inner_end, "", ""
     elif target:  # of one tag
-        opening = text[target.begin : target.end - 2].rstrip() + ">"
-
-        def with_tags(translation: str) -> str:
-            return f"{opening}{translation}</{name}>"
-
-        yield Slot(target.begin, target.end, unit, with_tags, replaces_source=False)
+        begin, end, after = target.begin, target.end, f"</{name}>"
+        before = text[begin : end - 2].rstrip() + ">"
     else:
         between = text[text.rfind(">", 0, source.begin) + 1 : source.begin]
         space = between[len(between.rstrip()) :]
+        begin = end = (element.child("seg-source") or source).end
+        before, after = f"{space}<{name}>", f"</{name}>"
+    whole, segments = _segments(text, element, source)
+    done = whole.inner
+    for segment in segments:
+        before += text[done : segment.inner]
+        done = segment.inner_end
+        behind = text[done : whole.inner_end] + after if segment is segments[-1] else ""
+        unit = Unit(text[segment.inner : done], "xml")
+        write = functools.partial(_between, before, behind)
+        yield Slot(begin, end, unit, write, replaces_source=False)
+        begin, before = end, ""
 
-        def after_source(translation: str) -> str:
-            return f"{space}<{name}>{translation}</{name}>"
 
-        end = (element.child("seg-source") or source).end
-        yield Slot(end, end, unit, after_source, replaces_source=False)
+def _segments(text: str, unit: Element, source: Element) -> tuple[Element, list[Element]]:
+    """The element that a target is like, and the elements with words in it, each a text of its
+    own: the segments into which the source is divided, or else all of the source."""
+    found: list[Element] = []
+    divided = unit.child("seg-source")
+    for element in divided.walk() if divided else ():
+        words = any(map(str.isalpha, text[element.inner : element.inner_end]))
+        apart = not found or element.begin >= found[-1].end
+        if element.name == "mrk" and element.attributes.get("mtype") == "seg" and words and apart:
+            found.append(element)
+    return (divided, found) if divided and found else (source, [source])
+
+
+def _between(before: str, behind: str, text: str) -> str:
+    return before + text + behind
 
 
 def text_of(content: bytes) -> Decoded:

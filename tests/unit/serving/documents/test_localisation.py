@@ -80,10 +80,33 @@ def xliff(units: str) -> str:
             "<source>one</source><seg-source><mrk mtype='seg'>one</mrk></seg-source></trans-unit>",
             "<unit translate='no'><segment><source>one</source></segment></unit><trans-unit>"
             "<source>one</source><seg-source><mrk mtype='seg'>one</mrk></seg-source>"
-            "<target>ONE</target></trans-unit>",
+            "<target><mrk mtype='seg'>ONE</mrk></target></trans-unit>",
+        ),
+        (
+            "<trans-unit><source>one</source><target>\n  </target></trans-unit>",
+            "<trans-unit><source>one</source><target>ONE</target></trans-unit>",
+        ),
+        (
+            "<trans-unit><source>One. 2! Two.</source><seg-source><g id='1'><mrk mtype='seg' "
+            "mid='1'>One <mrk mtype='protected'>a</mrk>.</mrk></g> <mrk mtype='seg' mid='2'>2!"
+            "</mrk> <mrk mtype='seg' mid='3'>Two.</mrk></seg-source>\n<target><mrk mtype='seg' "
+            "mid='1'/> <mrk mtype=\"seg\" mid='2'></mrk> <mrk mtype='seg' mid='3'/></target>"
+            "</trans-unit>",
+            "<trans-unit><source>One. 2! Two.</source><seg-source><g id='1'><mrk mtype='seg' "
+            "mid='1'>One <mrk mtype='protected'>a</mrk>.</mrk></g> <mrk mtype='seg' mid='2'>2!"
+            "</mrk> <mrk mtype='seg' mid='3'>Two.</mrk></seg-source>\n<target><g id='1'><mrk "
+            "mtype='seg' mid='1'>ONE <mrk mtype='protected'>a</mrk>.</mrk></g> <mrk mtype='seg' "
+            "mid='2'>2!</mrk> <mrk mtype='seg' mid='3'>TWO.</mrk></target></trans-unit>",
+        ),
+        (
+            "<trans-unit><source>one</source><target><mrk mtype='seg'/></target></trans-unit>",
+            "<trans-unit><source>one</source><target>ONE</target></trans-unit>",
         ),
     ],
-    ids=["missing", "of one tag", "by its state", "with a prefix", "beside others", "divided"],
+    ids=[
+        *("missing", "of one tag", "by its state", "with a prefix", "beside others", "divided"),
+        *("blank", "empty segments", "an empty segment of an undivided source"),
+    ],
 )
 def test_targets_of_xliff_are_filled(unit: str, expected: str) -> None:
     wrap = xliff(unit).replace("<xliff", '<xliff xmlns:x="urn:x"')
@@ -95,6 +118,8 @@ def test_targets_of_xliff_are_filled(unit: str, expected: str) -> None:
     "unit",
     [
         "<trans-unit><source>one</source><target>eins</target></trans-unit>",
+        "<trans-unit><source>one two</source><target><mrk mtype='seg' mid='1'>eins</mrk> "
+        "<mrk mtype='seg' mid='2'/></target></trans-unit>",
         "<trans-unit translate='no'><source>one</source></trans-unit>",
         "<trans-unit><source>42</source></trans-unit>",
     ],
