@@ -6,12 +6,12 @@ import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
 
-from serving.documents.raw.encoding import XML, Decoded, decoded
+from serving.documents.raw.encoding import XML, Decoded, decoded, escaped
 from serving.documents.texts.slots import Slot, file_with_slots
 from serving.documents.unit import FileInUnits, Unit
 from serving.errors import DocumentError
@@ -20,6 +20,7 @@ _TAG_END = re.compile(r"""(?:[^"'>]|"[^"]*"|'[^']*')*>""")
 _REFERENCE = re.compile(r"\s*[@?](?:\+?[\w.]+:)?\w+/[\w.]+\s*")
 _QUOTED = re.compile(r"\s*\"(?P<inside>(?:[^\"\\<]|\\.)*)\"\s*", re.DOTALL)
 _LONE_QUOTE = re.compile(r"(?<!\\)\"")
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|.)", re.DOTALL)
 _TAG = re.compile(r"<!\[CDATA\[|<[^<>]*>")
 _SEGMENT = re.compile(r"""</?(?:[\w.-]+:)?mrk\b(?:[^"'>]|"[^"]*"|'[^']*')*>""")
 _DEEPEST = 256
@@ -105,31 +106,47 @@ def read_android(content: bytes) -> FileInUnits:
             found.append(element)
         elif element.name in ("string-array", "plurals"):
             found += element.children
-    slots = [_android_slot(source.text, element) for element in found]
+    ascii = source.text.isascii() and "\\u" in source.text
+    slots = [_android_slot(source.text, element, ascii=ascii) for element in found]
     return file_with_slots(source, [slot for slot in slots if slot])
 
 
-def _android_slot(text: str, element: Element) -> Slot | None:
+def _android_slot(text: str, element: Element, *, ascii: bool) -> Slot | None:
     """The content of an element, without the quotation marks around it. None if it is only a
-    reference to another value."""
+    reference to another value. If `ascii`, other characters of the translation are escaped."""
     begin, end = element.inner, element.inner_end
     if _REFERENCE.fullmatch(text, begin, end):
         return None
     quoted = _QUOTED.fullmatch(text, begin, end)
     if quoted:
         begin, end = quoted.span("inside")
-    write = functools.partial(_as_android, text[begin:end], quoted=quoted is not None)
-    return Slot(begin, end, Unit(text[begin:end], "xml"), write)
+    inside = text[begin:end]
+    write = functools.partial(_as_android, inside, quoted=quoted is not None, ascii=ascii)
+    words = _outside_tags(lambda part: _ESCAPE.sub(_android_sign, part), inside)
+    return Slot(begin, end, Unit(words, "xml"), write)
 
 
-def _as_android(source: str, text: str, *, quoted: bool) -> str:
+def _android_sign(found: re.Match[str]) -> str:
+    """The character that an escape stands for, if that is itself wherever it is written."""
+    sign = chr(int(found[1], 16)) if found[1] else ""
+    return sign if sign.isalnum() or (sign.isprintable() and not sign.isascii()) else found[0]
+
+
+def _as_android(source: str, text: str, *, quoted: bool, ascii: bool) -> str:
     """A translation in which characters with a special meaning for Android are escaped."""
     marks = '"' if quoted else "'" if _LONE_QUOTE.search(_TAG.sub("", source)) else "'\""
-    parts = _TAG.split(text)
-    tags = _TAG.findall(text)
-    shown = [re.sub(rf"(?<!\\)[{marks}]", r"\\\g<0>", part) for part in parts]
-    written = "".join(itertools.chain(*itertools.zip_longest(shown, tags, fillvalue="")))
+
+    def shown(part: str) -> str:
+        part = re.sub(rf"(?<!\\)[{marks}]", r"\\\g<0>", part)
+        return escaped(part, "ascii") if ascii else part
+
+    written = _outside_tags(shown, text)
     return "\\" + written if written[:1] in ("@", "?") and source[:1] != written[0] else written
+
+
+def _outside_tags(change: Callable[[str], str], text: str) -> str:
+    parts, tags = map(change, _TAG.split(text)), _TAG.findall(text)
+    return "".join(itertools.chain(*itertools.zip_longest(parts, tags, fillvalue="")))
 
 
 def read_resx(content: bytes) -> FileInUnits:

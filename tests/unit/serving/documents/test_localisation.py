@@ -313,6 +313,23 @@ def test_signs_of_android_are_escaped(source: str, translation: str, expected: s
     assert written == f'<resources><string name="a">{expected}</string></resources>'
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("Schriftgr\\u00f6\\u00dfe \\u00e4ndern", "SCHRIFTGR\\u00d6SSE \\u00c4NDERN"),
+        ("Bitte w\\u00e4hlen \\u2026", "BITTE W\\u00c4HLEN \\u2026"),
+        ("\\u201eja\\u201c, ü", "„JA“, Ü"),
+        ("Größe \\u00e4ndern", "GRÖSSE ÄNDERN"),
+        ("a\\u00a0b\\n\\u0022ja\\u0022 \\\\u00e4", "A\\u00a0B\\n\\u0022JA\\u0022 \\\\U00E4"),
+        ('<a href="\\u00e4">\\u00e4</a> ä', '<a href="\\u00e4">Ä</a> Ä'),
+        ("\\u0041b 42", "AB 42"),
+    ],
+)
+def test_letters_that_android_has_as_escapes_are_read(source: str, expected: str) -> None:
+    text = '<resources><string name="a">{}</string></resources>'
+    assert translated(text.format(source).encode(), "strings.xml").decode() == text.format(expected)
+
+
 def test_references_of_android_stay() -> None:
     source = (
         '<resources><string name="a">@string/wort</string><string-array name="b">'
