@@ -1,10 +1,11 @@
-"""Protection against clients that are too slow or send too much: heads that never end, answers that
-are never read."""
+"""Protection against clients that are too slow or send too much (heads that never end, answers that
+are never read), and answers in HTTP/1.1 to those that ask for another protocol."""
 
 from __future__ import annotations
 
 import asyncio
 
+import httptools
 import uvicorn.protocols.http.auto
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -16,7 +17,11 @@ limit."""
 class TimedConnection(HttpToolsProtocol):
     """A connection of uvicorn that is closed if a request's head takes too long or is too large, or
     if the written data are not read; uvicorn itself would wait forever. Decoding for the client is
-    then cancelled, as when a client leaves."""
+    then cancelled, as when a client leaves.
+
+    A request that asks for another protocol, as Java's client does for HTTP/2, is answered as if it
+    did not: httptools would take its body for data of that protocol, and uvicorn drop them.
+    """
 
     timeout_s = 30.0
     _head: asyncio.TimerHandle | None = None
@@ -31,7 +36,13 @@ class TimedConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Handle data of a head or of a body, which may complete the head."""
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(data)
+        except httptools.HttpParserError:
+            message = "Invalid HTTP request received."
+            self.logger.warning(message)
+            self.send_400_response(message)
         if self._head_bytes is not None:
             self._head_bytes += len(data)
             if self._head_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
@@ -44,14 +55,15 @@ class TimedConnection(HttpToolsProtocol):
         self._head_bytes = 0
 
     def on_headers_complete(self) -> None:
-        """Handle the completion of a request's head."""
-        self._head_bytes = None
-        super().on_headers_complete()
+        """Handle the completion of a request's head, unless it is to be parsed again."""
+        if not self.parser.should_upgrade():
+            self._head_bytes = None
+            super().on_headers_complete()
 
-    def handle_websocket_upgrade(self) -> None:
-        """Stop timing the connection, which belongs to another protocol from now on."""
-        self._forget()
-        super().handle_websocket_upgrade()
+    def on_message_complete(self) -> None:
+        """Handle the end of a request, unless its head is to be parsed again."""
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
 
     def pause_writing(self) -> None:
         """Start the time limit for the client to read written data."""
@@ -68,6 +80,29 @@ class TimedConnection(HttpToolsProtocol):
         """Stop all timers, because the connection has ended."""
         self._forget()
         super().connection_lost(exc)
+
+    def _parse(self, data: bytes) -> None:
+        """Parse data. The parser stops behind a head that asks for an upgrade, and cannot be told
+        to go on with the body: a new one is given the head again, without the wish.
+
+        Raises HttpParserError for what is not HTTP/1.1, and for a tunnel.
+        """
+        rest = memoryview(data)
+        while rest:
+            try:
+                self.parser.feed_data(rest)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                rest = rest[upgrade.args[0] :]
+            method = self.parser.get_method()
+            if method == b"CONNECT":
+                raise httptools.HttpParserError("there are no tunnels")
+            version = self.parser.get_http_version().encode()
+            lines = [b"%b %b HTTP/%b" % (method, self.url, version)]
+            lines += [b"%b: %b" % pair for pair in self.headers if pair[0] != b"upgrade"]
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's own
+            self.parser.feed_data(b"\r\n".join([*lines, b"", b""]))
 
     def _watch_head(self) -> None:
         """Start the time limit while no request is being served and data have arrived, or none have

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -216,3 +218,100 @@ def test_requests_sent_at_once_are_answered_in_order(port: int) -> None:
         )
         answer = read_all(connection)
     assert re.findall(rb"HTTP/1.1 (\d+)", answer) == [b"200", b"404", b"200"]
+
+
+BODY = b'{"q": "Hallo", "source": "de", "target": "en"}'
+CHUNKED = b"5\r\n" + BODY[:5] + b"\r\n%x\r\n" % len(BODY[5:]) + BODY[5:] + b"\r\n0\r\n\r\n"
+LENGTH = b"Content-Length: %d\r\n" % len(BODY)
+UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAA\r\n"
+
+
+def asking(headers: bytes, body: bytes, method: bytes = b"POST /translate") -> bytes:
+    """A request that may ask for another protocol."""
+    head = method + b" HTTP/1.1\r\nHost: x\r\nX-Empty:\r\nContent-Type: application/json\r\n"
+    return head + headers + b"\r\n" + body
+
+
+def answers(data: bytes) -> list[tuple[bytes, bool]]:
+    """The status of each answer, and whether it has the translation."""
+    found = re.findall(rb"HTTP/1\.1 (\d+)(.*?)(?=HTTP/1\.1 |\Z)", data, re.DOTALL)
+    return [(status, b'"translatedText":"Hallo"' in rest) for status, rest in found]
+
+
+LAST = b"GET /nowhere HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        UPGRADE,
+        b"Connection: keep-alive\r\nConnection: upgrade\r\nUpgrade: TLS/1.0\r\nupgrade: h2c\r\n",
+        b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n",
+    ],
+)
+@pytest.mark.parametrize(
+    ("framing", "body"), [(LENGTH, BODY), (b"Transfer-Encoding: chunked\r\n", CHUNKED)]
+)
+def test_a_wish_for_another_protocol_is_ignored(
+    port: int, headers: bytes, framing: bytes, body: bytes
+) -> None:
+    request = asking(headers + framing, body)
+    cuts = [*range(1, len(request), 23), request.index(body), len(request)]
+    for cut in cuts:
+        with connect(port) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.sendall(request[:cut])
+            time.sleep(0.005)
+            connection.sendall(request[cut:] + request + LAST)
+            assert answers(read_all(connection)) == [(b"200", True)] * 2 + [(b"404", False)], cut
+
+
+def test_it_is_ignored_where_a_client_waits_before_it_sends_the_body(port: int) -> None:
+    request = asking(UPGRADE + LENGTH + b"Expect: 100-continue\r\n", b"")
+    with connect(port) as connection:
+        for _ in range(2):
+            connection.sendall(request)
+            assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+            connection.sendall(BODY)
+            assert answers(connection.recv(65536)) == [(b"200", True)]
+
+
+def test_it_is_ignored_where_there_is_no_body(port: int) -> None:
+    requests = asking(UPGRADE, b"", b"GET /livez") * 3
+    last = asking(b"Connection: close, Upgrade\r\nUpgrade: x\r\n" + LENGTH, BODY)
+    with connect(port) as connection:
+        connection.sendall(requests + last)
+        assert answers(read_all(connection)) == [(b"200", False)] * 3 + [(b"200", True)]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        LENGTH + b"Transfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: chunked, gzip\r\n",
+        b"Content-Length: x\r\n",
+    ],
+)
+def test_what_is_not_http_is_refused_with_it_too(port: int, headers: bytes) -> None:
+    with connect(port) as connection:
+        connection.sendall(asking(UPGRADE + headers, BODY + LAST))
+        assert answers(read_all(connection)) == [(b"400", False)]
+
+
+@pytest.mark.parametrize("headers", [b"", UPGRADE])
+def test_there_are_no_tunnels(port: int, headers: bytes) -> None:
+    with connect(port) as connection:
+        connection.sendall(asking(headers, LAST, b"CONNECT x:80"))
+        assert answers(read_all(connection)) == [(b"400", False)]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_curl_may_ask_for_http_2(port: int) -> None:
+    command = ["curl", "-s", "--http2", "-d", BODY.decode(), "-H", "Content-Type: application/json"]
+    found = subprocess.run(
+        [*command, f"http://127.0.0.1:{port}/translate"],
+        capture_output=True,
+        check=True,
+        timeout=20,
+    )
+    assert b'"translatedText":"Hallo"' in found.stdout
