@@ -176,11 +176,20 @@ async def read_fields(
     if body and not content_type:
         raise _wrong_media_type("", (JSON, URLENCODED, MULTIPART))
     fields = form_fields(request.scope["query_string"], body, content_type)
-    cleaned: Fields = {
-        name: clean(value) if isinstance(value, str) else [clean(part) for part in value]
+    cleaned = _cleaned(fields, clean)
+    return _validated(lambda: schema.model_validate(cleaned, strict=False))
+
+
+def _cleaned(fields: Fields, clean: Callable[[str], str]) -> Fields:
+    """The fields with texts that `clean` has prepared."""
+
+    def prepared(value: str | Fields) -> str | Fields:
+        return clean(value) if isinstance(value, str) else _cleaned(value, clean)
+
+    return {
+        name: clean(value) if isinstance(value, str) else [prepared(item) for item in value]
         for name, value in fields.items()
     }
-    return _validated(lambda: schema.model_validate(cleaned, strict=False))
 
 
 async def _checked(request: Request, max_bytes: int, media_types: Sequence[str]) -> bytes:

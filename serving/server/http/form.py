@@ -15,11 +15,14 @@ from serving.errors import MediaTypeError, RequestError
 URLENCODED = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 
-Fields = dict[str, str | list[str]]
+Fields = dict[str, "str | list[str | Fields]"]
+"""The fields of a form by their names: texts, lists of texts, and lists of objects with fields."""
 
 _MAX_FIELDS = 10_000
 _IN_LIST = re.compile(r"(\w+)\[(\d{0,5})\]")
 """Names of list items from some clients, including PHP: `text[]`, `text[0]`."""
+_IN_OBJECT = re.compile(r"(\w+)\[(\d{1,5})\]\.(\w+)")
+"""Names of the fields of objects in a list, from DeepL's clients: `dictionaries[0].entries`."""
 _LINE_END = re.compile(r"\r\n?")
 
 
@@ -30,7 +33,8 @@ def clean_lines(text: str) -> str:
 
 def form_fields(query: bytes, body: bytes, content_type: str) -> Fields:
     """The fields of the query and then of the body. A repeated field is a list, and so is one
-    written `name[]` or `name[0]`, in the order of the numbers.
+    written `name[]` or `name[0]`, in the order of the numbers. `name[0].field` is the field of an
+    object in such a list.
 
     Raises RequestError if they are not a form in UTF-8, or contain a file.
     """
@@ -70,9 +74,13 @@ def _multipart(body: bytes, content_type: str) -> list[tuple[str, str]]:
 
 
 def _gathered(pairs: Iterable[tuple[str, str]]) -> Fields:
-    lists: dict[str, list[tuple[int, str]]] = {}
+    lists: dict[str, list[tuple[int, str | Fields]]] = {}
+    objects: dict[tuple[str, int], list[tuple[str, str]]] = {}
     listed = set()
     for given, value in pairs:
+        if within := _IN_OBJECT.fullmatch(given):
+            objects.setdefault((within[1], int(within[2])), []).append((within[3], value))
+            continue
         found = _IN_LIST.fullmatch(given)
         name, number = (found[1], found[2]) if found else (given, "")
         if found:
@@ -81,8 +89,12 @@ def _gathered(pairs: Iterable[tuple[str, str]]) -> Fields:
         # Items without a number come after the item before them.
         following = values[-1][0] + 1 if values else 0
         values.append((int(number) if number else following, value))
+    for (name, place), parts in objects.items():
+        lists.setdefault(name, []).append((place, _gathered(parts)))
     fields: Fields = {}
     for name, numbered in lists.items():
-        texts = [value for _, value in sorted(numbered, key=lambda item: item[0])]
-        fields[name] = texts if len(texts) > 1 or name in listed else texts[0]
+        items = [item for _, item in sorted(numbered, key=lambda each: each[0])]
+        first, *others = items
+        alone = not others and name not in listed
+        fields[name] = first if alone and isinstance(first, str) else items
     return fields

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from serving.errors import RequestError
-from serving.server.http.form import MULTIPART, URLENCODED, form_fields
+from serving.server.http.form import MULTIPART, URLENCODED, Fields, form_fields
 
 BOUNDARY = f"{MULTIPART}; boundary=x"
 NAMES = st.text(st.characters(exclude_characters="[", codec="utf-8"), max_size=5)
@@ -28,7 +28,7 @@ def fields_of(pairs: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
     return {name: [value for other, value in pairs if other == name] for name, _ in pairs}
 
 
-def as_lists(fields: dict[str, str | list[str]]) -> dict[str, list[str]]:
+def as_lists(fields: Fields) -> dict[str, list[str | Fields]]:
     return {name: [v] if isinstance(v, str) else v for name, v in fields.items()}
 
 
@@ -62,7 +62,7 @@ def test_multipart_comes_back(pairs: list[tuple[str, bytes]]) -> None:
 )
 def test_scraps_are_fields_or_an_error(content_type: str, data: list[bytes]) -> None:
     for query, body in ((b"", b"".join(data)), (b"".join(data), b"")):
-        fields: dict[str, str | list[str]] = {}
+        fields: Fields = {}
         with contextlib.suppress(RequestError):
             fields = form_fields(query, body, content_type)
         for value in as_lists(fields).values():
@@ -84,6 +84,33 @@ def test_scraps_are_fields_or_an_error(content_type: str, data: list[bytes]) -> 
         (b"q[123456]=a&q[-1]=b", None),
     ],
 )
-def test_items_of_a_list_may_be_numbered(query: bytes, fields: dict[str, list[str]] | None) -> None:
+def test_items_of_a_list_may_be_numbered(query: bytes, fields: Fields | None) -> None:
     pairs = [part.split("=") for part in query.decode().split("&")]
     assert form_fields(query, b"", "") == (dict(pairs) if fields is None else fields)
+
+
+@pytest.mark.parametrize(
+    ("query", "fields"),
+    [
+        (b"q[0].a=x&q[0].b=y", {"q": [{"a": "x", "b": "y"}]}),
+        (b"n=1&q[7].a=y&q[00].a=x&q[7].b=z", {"n": "1", "q": [{"a": "x"}, {"a": "y", "b": "z"}]}),
+        (b"q[0].a=x&q[0].a=y", {"q": [{"a": ["x", "y"]}]}),  # none is lost
+        (b"q[1].a=x&q[0]=y&q[3]=z", {"q": ["y", {"a": "x"}, "z"]}),
+        (b"q%5B0%5D.a=%09", {"q": [{"a": "\t"}]}),
+        (b"q[99999].a=x", {"q": [{"a": "x"}]}),
+        (b"q[0].a.b=x&q[0].a[0]=y&q[].a=z&q[123456].a=v&q.a=w", None),  # other names
+    ],
+)
+def test_items_may_be_objects(query: bytes, fields: Fields | None) -> None:
+    pairs = [part.split("=") for part in query.decode().split("&")]
+    assert form_fields(query, b"", "") == (dict(pairs) if fields is None else fields)
+
+
+def test_there_may_be_as_many_objects_as_fields() -> None:
+    def body(count: int) -> bytes:
+        return b"&".join(b"q[%d].a=%d" % (99_999 - at, at) for at in range(count))
+
+    found = form_fields(b"", body(10_000), URLENCODED)
+    assert found["q"] == [{"a": str(at)} for at in reversed(range(10_000))]
+    with pytest.raises(RequestError, match="Max number of fields exceeded"):
+        form_fields(b"", body(10_001), URLENCODED)

@@ -105,6 +105,27 @@ def test_a_glossary_of_several_pairs_is_changed_piece_by_piece(client: TestClien
     assert client.get("/v3/glossaries").json()["glossaries"][0]["name"] == "new"
 
 
+def test_dictionaries_may_be_the_fields_of_a_form(client: TestClient) -> None:
+    form = {
+        "name": "g",
+        "dictionaries[0].source_lang": "DE",
+        "dictionaries[0].target_lang": "EN",
+        "dictionaries[0].entries": "Pumpe\timpeller",
+        "dictionaries[0].entries_format": "tsv",
+    }
+    answer = client.post("/v3/glossaries", data=form)
+    assert answer.status_code == 201, answer.text
+    path = f"/v3/glossaries/{answer.json()['glossary_id']}"
+    del form["name"]
+    changed = client.patch(path, data=form | {"dictionaries[0].entries": "Rad\twheel"}).json()
+    assert (changed["name"], changed["dictionaries"][0]["entry_count"]) == ("g", 2)
+    (entries,) = client.get(f"{path}/entries", params=PAIR).json()["dictionaries"]
+    assert entries["entries"] == "Pumpe\timpeller\nRad\twheel"
+    del form["dictionaries[0].entries"]
+    message = refused(client, "PATCH", path, 400, data=form)
+    assert "dictionaries[0].entries is missing" in message
+
+
 def test_terms_are_put_into_translations(client: TestClient) -> None:
     first, second = (made(client, entries=f"Haus\t{target}")["glossary_id"] for target in "xy")
 
