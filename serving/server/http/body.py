@@ -154,13 +154,15 @@ async def read_fields(
     schema: type[BodyT],
     max_bytes: int,
     clean: Callable[[str], str] = str,
+    *,
+    query_too: bool = False,
 ) -> BodyT:
     """Parse the body as `read_json` does; it may also be a form (urlencoded or multipart) or
     missing.
 
     Fields of a form and of the query are texts; `clean` prepares them and `schema` converts them.
-    With a JSON body the query is ignored. A GET whose body has an unsupported media type is
-    answered by its query.
+    With a JSON body the query is ignored; with `query_too` it adds what the body lacks, which may
+    then be empty. A GET whose body has an unsupported media type is answered by its query.
     """
     content_type = request.headers.get("content-type", "")
     try:
@@ -172,12 +174,15 @@ async def read_fields(
     if request.method == "GET" and not (body and content_type):
         body, content_type = b"", ""  # some clients declare a type without a body
     if _media_type(content_type) == JSON:
-        return _validated(lambda: schema.model_validate(_json_tree(body)))
+        tree = _json_tree(body) if body or not query_too else {}
+        if query_too:
+            added = _cleaned(form_fields(request.scope["query_string"], b"", ""), clean)
+            tree |= {name: added[name] for name in added if tree.get(name) is None}
+        return _validated(lambda: schema.model_validate(tree))
     if body and not content_type:
         raise _wrong_media_type("", (JSON, URLENCODED, MULTIPART))
-    fields = form_fields(request.scope["query_string"], body, content_type)
-    cleaned = _cleaned(fields, clean)
-    return _validated(lambda: schema.model_validate(cleaned, strict=False))
+    fields = _cleaned(form_fields(request.scope["query_string"], body, content_type), clean)
+    return _validated(lambda: schema.model_validate(fields, strict=False))
 
 
 def _cleaned(fields: Fields, clean: Callable[[str], str]) -> Fields:

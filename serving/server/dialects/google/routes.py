@@ -101,11 +101,12 @@ class _GoogleEndpoints:
     async def _read(
         self, request: Request, context: RequestContext, schema: type[RequestT]
     ) -> RequestT:
-        """The body or query of a request. If the usual headers carry no key, the key in the query
-        or in Google's own header admits it."""
+        """The body of a request, with what the query adds. If the usual headers carry no key, the
+        key in the query or in Google's own header admits it."""
         key = request.query_params.get("key") or request.headers.get("x-goog-api-key")
         await self._backend.gatekeeper.admit(context, key or None)
-        return await read_fields(request, schema, self._backend.settings.max_body_bytes)
+        limit = self._backend.settings.max_body_bytes
+        return await read_fields(request, schema, limit, query_too=True)
 
 
 _KEY = KeyRule.HEAD_OR_QUERY

@@ -176,6 +176,40 @@ def test_the_key_may_stand_in_the_query_or_in_googles_header(path: str, ask: Any
 
 
 @pytest.mark.parametrize(
+    "body", [{}, {"q": "Welt"}, {"q": None, "source": None}, {"target": "de", "format": "text"}]
+)
+def test_what_a_json_body_lacks_stands_in_the_query(
+    client: TestClient, body: dict[str, Any]
+) -> None:
+    query = {"q": ["Hallo", "Welt"], "target": "en", "source": "de", "model": "echo-de-en"}
+    wanted = {**query, **{name: value for name, value in body.items() if value is not None}}
+    found = client.post(PATH, params=query, json=body)
+    assert found.status_code == 200, found.text
+    assert found.json() == as_json(client, wanted).json()
+    for path in ("/detect", "/languages"):
+        answer = client.post(PATH + path, params=query, json=body).json()
+        assert answer == as_json(client, wanted, PATH + path).json()
+
+
+@pytest.mark.parametrize("path", ["", "/detect", "/languages"])
+def test_a_json_body_may_be_empty_where_the_query_has_all(client: TestClient, path: str) -> None:
+    empty = client.post(
+        PATH + path, params=FIELDS, headers={"Content-Type": "application/json"}, content=b""
+    )
+    assert empty.status_code == 200, empty.text
+    assert empty.json() == as_query(client, FIELDS, PATH + path).json()
+
+
+def test_a_query_does_not_hide_what_is_wrong(client: TestClient) -> None:
+    wrong = client.post(PATH, params=FIELDS, json={"q": 5})
+    assert "q must be" in refused(wrong, 400, "INVALID_ARGUMENT")
+    broken = client.post(
+        PATH, params=FIELDS, headers={"Content-Type": "application/json"}, content=b"{"
+    )
+    assert "valid JSON" in refused(broken, 400, "INVALID_ARGUMENT")
+
+
+@pytest.mark.parametrize(
     ("method", "path", "code"),
     [("DELETE", PATH, 405), ("GET", "/language/translate/v3", 404)],
 )
