@@ -26,6 +26,7 @@ from serving.server.http.wire import json_response
 from serving.server.models.catalogue import AUTO
 from serving.server.work.backend import Backend
 from serving.server.work.stored.glossaries import named_pair
+from serving.text.detection import detect_among
 
 _TMX = "application/x-tmx+xml"
 _NOT_XML = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\ufffe\\uffff\\ud800-\\udfff]")
@@ -45,7 +46,10 @@ class _SuggestionEndpoints:
         kept = self._backend.needed_store("suggestions").suggestions
         for name, text in (("q", body.q), ("s", body.s)):
             _check(name, text, settings.max_text_chars)
-        pair = self._pair(body.source, body.target)
+        source = body.source
+        if source.lower() == AUTO:
+            source = await run_in_threadpool(self._detected, body.q, body.target)
+        pair = self._pair(source, body.target)
         await run_in_threadpool(
             kept.add, context.key, pair, body.q, body.s, settings.max_suggestions
         )
@@ -76,6 +80,14 @@ class _SuggestionEndpoints:
         kept = self._backend.needed_store("suggestions").suggestions
         await run_in_threadpool(kept.clear, context.key)
         return Response(status_code=204)
+
+    def _detected(self, text: str, target: str) -> str:
+        """The language that `/translate` detects; raises UnknownLanguageError for an unsupported
+        target."""
+        registry = self._backend.registry
+        _, target = registry.codes(AUTO, target)
+        sources = [*registry.sources(target), *registry.roundabout_sources(target)]
+        return detect_among(text, sources, target)[0]
 
     def _pair(self, source: str, target: str) -> tuple[str, str]:
         """The stored codes of the languages; raises RequestError for unsupported languages."""

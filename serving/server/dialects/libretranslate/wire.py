@@ -26,7 +26,7 @@ class SuggestRequest(LenientRequest):
     s: str
     """The suggested translation."""
     source: str
-    """Language code of the text."""
+    """Language code of the text, or `auto` to detect it."""
     target: str
     """Language code of the translation."""
     api_key: str = ""

@@ -70,10 +70,12 @@ def test_suggestions_are_kept_for_their_key_and_exported_as_tmx(client: TestClie
         ({"q": " "}, "q must not be blank"),
         ({"s": "\x01"}, "s must be text without control characters, got U+0001"),
         ({"q": "a" * 101}, "q must have at most 100 characters (MACARON_MAX_TEXT_CHARS)"),
-        ({"source": "auto"}, "source must be the language of the text, got auto"),
+        ({"source": "auto", "q": "This is a very simple sentence."},
+         "source must be one of de, got 'en'"),
+        ({"source": "auto", "target": "tlh"}, "tlh is not supported"),
         ({"target": "tlh"}, "target must be one of en, got 'tlh'"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_kept_is_refused(
     client: TestClient, fields: dict[str, str], told: str
 ) -> None:
@@ -100,3 +102,24 @@ def test_suggestions_outlive_the_server(tmp_path: Path) -> None:
         client.post("/suggest", json=GIVEN)
     with served(settings=settings) as (client, _):
         assert exported(client, "") == [[GIVEN["q"], GIVEN["s"]]]
+
+
+def test_the_language_of_a_text_may_be_detected(tmp_path: Path) -> None:
+    texts = {"de": "Das ist ein ganz einfacher Satz.", "fr": "C'est une phrase toute simple."}
+    models = [EchoTranslator(), EchoTranslator("echo-fr-de", "fr", "de")]
+    settings = Settings(store=SecretStr(f"sqlite:///{tmp_path / 'store.db'}"))
+    with served(*models, settings=settings) as (client, _):
+        for text in texts.values():
+            body = {"q": text, "s": "This is a simple sentence.", "target": "en"}
+            told = client.post("/translate", json={**body, "source": "auto"}).json()
+            assert texts[told["detectedLanguage"]["language"]] == text
+            for source in ("auto", "AUTO"):
+                answer = client.post("/suggest", json={**body, "source": source})
+                assert (answer.status_code, answer.json()) == (200, {"success": True})
+        for source, text in texts.items():
+            answer = client.get("/suggestions", params={"source": source, "target": "en"})
+            units = etree.fromstring(answer.content).iter("tu")
+            assert [next(unit.iter("seg")).text for unit in units] == [text]
+        refused = client.get("/suggestions", params={"source": "auto", "target": "en"})
+        assert refused.status_code == 400
+        assert "source must be the language of the text, got auto" in refused.json()["error"]
