@@ -63,8 +63,8 @@ class KeyRule(enum.Enum):
     """The key is in the header, or in the body of a POST: the endpoint passes it to
     `Gatekeeper.admit` first."""
     HEAD_OR_QUERY = enum.auto()
-    """The key is in the header, or in the query, for any method: the endpoint passes it to
-    `Gatekeeper.admit` first."""
+    """The key is in the header, or in the query (for some dialects also in the body), for any
+    method: the endpoint passes it to `Gatekeeper.admit` first."""
     ADMIN = enum.auto()
     """The key is in the header, and must be the admin key."""
 

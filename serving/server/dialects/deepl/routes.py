@@ -227,7 +227,7 @@ class _DeepLEndpoints:
         return source, language_code("target_lang", body.target_lang, registry.target_languages)
 
 
-_KEY = KeyRule.HEAD_OR_BODY
+_KEY = KeyRule.HEAD_OR_QUERY
 _FORM = (
     *("text", "target_lang", "source_lang", "split_sentences", "formality", "tag_handling"),
     *("ignore_tags", "model_type", "preserve_formatting", "show_billed_characters", "context"),

@@ -404,3 +404,17 @@ def test_the_key_may_stand_in_the_query_too(where: str) -> None:
         assert client.post("/v2/translate", json=text).status_code == 403
         wrong = client.post("/v2/translate?auth_key=wrong-wrong", json=text)
         assert wrong.status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/v2/usage", "/v2/languages"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_it_may_stand_there_whatever_the_method(method: str, path: str) -> None:
+    key, asked = "one-of-the-keys", {"type": "target"}
+    with served(settings=Settings(api_keys=SecretStr(key))) as (client, _):
+        found = client.request(method, path, params={**asked, "auth_key": key})
+        head = client.get(path, params=asked, headers={"Authorization": f"DeepL-Auth-Key {key}"})
+        assert (found.status_code, found.json()) == (200, head.json())
+        for wrong in ({}, {"auth_key": ""}, {"auth_key": "wrong-wrong"}):
+            refusal = client.request(method, path, params={**asked, **wrong})
+            assert refusal.status_code == 403
+            assert set(refusal.json()) == {"message", "code"}
