@@ -59,7 +59,8 @@ ADDRESS = rf"(?<![\w.]){_BYTE}(?:\.{_BYTE}){{3}}(?::\d+)?(?!\w|\.\d)"
 """Pattern of a computer's numeric address."""
 IDENTIFIER = rf"""
     (?<![\w.,:/+-])
-    (?: (?=(?:[{_SPACE}()/.-]*+[+\d]){{8}})(?:\+|00)\d{{1,3}}(?:[{_SPACE}]?\(\d{{1,5}}\))?
+    (?: (?=\+|00)                       # first, or each blank would look to the end of all
+        (?=(?:[{_SPACE}()/.-]*+[+\d]){{8}})(?:\+|00)\d{{1,3}}(?:[{_SPACE}]?\(\d{{1,5}}\))?
         (?:[{_SPACE}/.-]{{0,2}}\d++){{1,7}}(?!\w)
       | \(\d{{2,5}}\)[{_SPACE}]?\d{{2,}}(?:[{_SPACE}./-]\d{{2,}}){{0,4}}(?!\w)
       | 0\d{{1,4}}(?:[{_SPACE}]?[{_SPACE}/.-][{_SPACE}]?\d{{2,}}){{1,5}}(?!\w|[.,:/-]\d)

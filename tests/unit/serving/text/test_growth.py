@@ -1,11 +1,13 @@
 """Texts that are twice as long take about twice the work, whatever repeats in them.
 
-Work is counted in lines of Python that run, which no other process changes.
+Work is counted in lines of Python that run, which no other process changes. What a search for a
+pattern does is no line, so texts that could keep one busy are timed too.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from types import FrameType
 from typing import Any
 
@@ -40,6 +42,12 @@ PARTS: list[tuple[Format, str, str]] = [
     ("text", "[b]\u2068x\u2069[/b] ", ""),
     ("text", "{a}hier ", "hier{b} "),
 ]
+TIMED: list[tuple[Format, str, int]] = [
+    *(("text", part, 8000) for part in (" ", "\u00a0", "- ", "( ", "+ ", "/ ")),
+    *(("html", part, 8000) for part in ("\n", "<", "&")),
+    *(("markdown", part, 500) for part in ("![", "[[")),
+]
+"""Texts with a length at which reading them takes some milliseconds."""
 
 
 def lines_run(source: str, format: Format) -> int:
@@ -71,6 +79,23 @@ def test_work_grows_with_the_length_of_a_text(format: Format, part: str, closing
     lines_run(repeated(part, closing, 2, format), format)  # what is made once
     short, long = (lines_run(repeated(part, closing, n, format), format) for n in (75, 75 * TIMES))
     assert long < 1.25 * TIMES * short
+
+
+def least_s(source: str, format: Format) -> float:
+    """Seconds of the processor that reading a text takes, without what another process adds."""
+    taken = []
+    for _ in range(5):
+        begin = time.thread_time()
+        Document(source, format)
+        taken.append(time.thread_time() - begin)
+    return min(taken)
+
+
+@pytest.mark.parametrize(("format", "part", "length"), TIMED)
+def test_time_grows_with_the_length_of_a_text(format: Format, part: str, length: int) -> None:
+    least_s(part, format)  # what is made once
+    short, long = (least_s(part * (n // len(part)), format) for n in (length, 2 * length))
+    assert long < 3 * short
 
 
 def test_brackets_are_looked_through_once() -> None:

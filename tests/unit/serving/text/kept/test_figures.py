@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from serving.text.document import Document, Format
-from serving.text.kept.figures import in_convention
+from serving.text.kept.figures import IDENTIFIER, in_convention
 from serving.text.kept.placeholders import placeholders
 from serving.text.placing.placement import Translated
 from tests.unit.serving.text.fakes import TRANSLATORS, Translator, read, translated, upper
@@ -41,6 +45,18 @@ def found(text: str) -> list[tuple[str, str]]:
 def test_figures(figure: str) -> None:
     for text in ("Das ist {}, ja", "({}) da", "Heute {}: ja", "{}, bitte"):
         assert found(text.format(figure)) == [(figure, "figure")]
+
+
+@settings(deadline=None, max_examples=1000)
+@given(st.lists(st.sampled_from(["00", "+", *"0149 ()/.-,a", "\u00a0"]), max_size=20).map("".join))
+def test_a_phone_is_found_as_if_its_digits_were_counted_everywhere(text: str) -> None:
+    everywhere = IDENTIFIER.replace(r"(?=\+|00)", "")
+    assert everywhere != IDENTIFIER
+    spans, others = (
+        [each.span() for each in re.finditer(pattern, text, re.VERBOSE)]
+        for pattern in (IDENTIFIER, everywhere)
+    )
+    assert spans == others
 
 
 @pytest.mark.parametrize("number", IDENTIFIERS)
