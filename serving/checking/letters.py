@@ -24,7 +24,7 @@ _STRANGE = re.compile(
     "[\ufffd\u2600-\u27bf\u0370-\u1dff\u2c00-\uabff\uac00-\uf8ff\U00010000-\U0010ffff]+"
 )
 """Characters that may be out of place: pictures and non-Latin letters."""
-_ACCENTED = re.compile(r"[^\W\d_]*[\u00c0-\u024f\u1e00-\u1eff][^\W\d_]*")
+_ACCENTED = re.compile(r"(?<![^\W\d_])[^\W\d_]*[\u00c0-\u024f\u1e00-\u1eff][^\W\d_]*")
 _OTHER_WORD = re.compile(
     "[\u0370-\u1dff\u2c80-\ua6ff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002ffff]+"
 )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.checking.letters import has_similar, lost_words, strange_letters
+from serving.checking.letters import _ACCENTED, has_similar, lost_words, strange_letters
 
 
 def strange(source: str, output: str, language: str | None = "en") -> list[str]:
@@ -104,3 +107,23 @@ def test_a_form_of_a_word_is_like_it_and_begins_as_it_does(
 @given(st.text(alphabet="abcłśćżöüßæ", min_size=1))
 def test_a_word_is_like_itself_in_any_case(word: str) -> None:
     assert has_similar(word, f"x {word.capitalize()}, y")
+
+
+@given(st.text(alphabet="aZé²ł1_ -", max_size=20))
+def test_a_word_with_an_accent_is_found_from_its_start_alone(text: str) -> None:
+    anywhere = _ACCENTED.pattern.removeprefix(r"(?<![^\W\d_])")
+    assert anywhere != _ACCENTED.pattern
+    spans = [found.span() for found in _ACCENTED.finditer(text)]
+    assert spans == [found.span() for found in re.finditer(anywhere, text)]
+
+
+def test_the_time_for_a_long_word_grows_with_its_length() -> None:
+    def least_s(length: int) -> float:
+        taken = []
+        for _ in range(5):
+            begin = time.thread_time()
+            lost("a" * length, "b")
+            taken.append(time.thread_time() - begin)
+        return min(taken)
+
+    assert least_s(200_000) < 3 * least_s(100_000)
