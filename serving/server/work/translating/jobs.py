@@ -9,7 +9,7 @@ import functools
 import math
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from starlette.types import Receive
 
@@ -52,6 +52,17 @@ _Events = AsyncGenerator[TextPartial | JobResult]
 _Submitted = tuple[list[Plan], list[TranslationTicket]]
 
 
+@dataclass(frozen=True)
+class _Leg:
+    """Texts of one language pair that are submitted together."""
+
+    part: Part
+    job: TranslationJob
+    """The job of the part, or its first step through the language `between`."""
+    limit: TimeLimit
+    between: str | None = None
+
+
 class Jobs:
     """Translates jobs with the models of a catalogue; the gatekeeper counts them first."""
 
@@ -86,7 +97,7 @@ class Jobs:
     async def _begun(
         self, job: TranslationJob, context: RequestContext, receive: Receive | None
     ) -> _Events:
-        """Submit the texts of a job, or a first part of them; returns the events of all."""
+        """Submit the texts of a job; returns their events."""
         matched = self._planner.matched(job)
         with _naming_languages(job, matched):
             return await self._matched(matched, self._caller(matched, context, receive))
@@ -96,93 +107,82 @@ class Jobs:
         limit = self._pipeline.limit(job.timeout_s, caller.context)
         open_source = job.source == AUTO
         parts = await apart(caller, self._planner.parts, job) if open_source else []
-        if not parts:
-            return await self._routed(job, caller, limit)
-        with parts[0].naming():
-            events = await self._routed(parts[0].job, caller, limit)
-        return self._in_parts(parts, events, caller, limit)
+        parts = parts or [_whole(job)]
+        legs = [_leg_of(part, self._planner.between(part.job), limit) for part in parts]
+        begun = await self._pipeline.begin(caller, lambda: self._chosen(legs, caller))
+        return self._in_parts(legs, begun, replace(caller, loads=False))
 
     async def _in_parts(
-        self, parts: Sequence[Part], events: _Events, caller: Caller, limit: TimeLimit
+        self, legs: Sequence[_Leg], begun: Sequence[_Submitted], caller: Caller
     ) -> _Events:
-        """Yield the events of all parts in turn, then the result. The first part is already
-        submitted."""
+        """Yield the events of all parts in turn, then the result."""
         found: dict[int, TextResult] = {}
-        for number, part in enumerate(parts):
-            with part.naming():
-                if number:
-                    events = await self._routed(part.job, caller, limit.rest())
-                async with aclosing(events):
-                    async for event in events:
-                        if isinstance(event, JobResult):
-                            found |= part.found(event)
-                        else:
-                            yield TextPartial(part.indices[event.index], event.text)
+        try:
+            for number, (leg, submitted) in enumerate(zip(legs, begun, strict=True)):
+                if number:  # it has waited for the parts before it
+                    leg = replace(leg, limit=replace(leg.limit.rest(), held=leg.limit.held))
+                events = self._followed(leg, *submitted, caller)
+                if leg.between is not None:
+                    events = self._in_legs(leg, leg.between, events, caller)
+                with leg.part.naming():
+                    async with aclosing(events):
+                        async for event in events:
+                            if isinstance(event, JobResult):
+                                found |= leg.part.found(event)
+                            else:
+                                yield TextPartial(leg.part.indices[event.index], event.text)
+        except BaseException:
+            _cancel(begun)
+            raise
         yield JobResult([found[index] for index in range(len(found))])
 
-    async def _routed(self, job: TranslationJob, caller: Caller, limit: TimeLimit) -> _Events:
-        """Submit texts that share one route: directly, or through a third language."""
-        between = self._planner.between(job)
-        if between is None:
-            return await self._leg(job, caller, limit)
-        await apart(caller, self._planner.check_legs, job, between)
-        # The client gets no events of the first leg.
-        first = await self._leg(first_leg(job, between), caller, limit, streamed=False)
-        return self._in_legs(job, between, first, caller, limit)
-
-    async def _in_legs(
-        self, job: TranslationJob, between: str, events: _Events, caller: Caller, limit: TimeLimit
-    ) -> _Events:
-        """Wait for the first leg, then yield the events of the second."""
-        first = await _last(events)
-        leg = second_leg(job, between, first)
-        async with aclosing(await self._leg(leg, caller, limit.rest(), counted=True)) as events:
+    async def _in_legs(self, leg: _Leg, between: str, events: _Events, caller: Caller) -> _Events:
+        """Wait for the first leg, then yield the events of the second, whose texts were made here
+        and are not charged to the client."""
+        job, first = leg.part.job, await _last(events)
+        leg = _leg_of(_whole(second_leg(job, between, first)), None, leg.limit.rest())
+        (submitted,) = await self._pipeline.begin(
+            caller, lambda: self._chosen([leg], caller, counted=True)
+        )
+        async with aclosing(self._followed(leg, *submitted, caller)) as events:
             async for event in events:
                 if isinstance(event, JobResult):
                     event = joined_legs(job, (first, event))
                 yield event
 
-    async def _leg(
-        self,
-        job: TranslationJob,
-        caller: Caller,
-        limit: TimeLimit,
-        *,
-        streamed: bool = True,
-        counted: bool = False,
-    ) -> _Events:
-        """Submit texts of one language pair. If `streamed`, a caller that streams gets their
-        certain beginnings. `counted` texts were made here and are not charged to the client."""
-        streamed = streamed and caller.receive is None
-
-        def choose() -> Chosen[_Submitted]:
-            plans = self._planner.plans(job, counted=counted)
-            return Chosen(
-                model=common_name(plans),
-                task=job.task,
-                texts=len(plans),
-                characters=None if counted else _characters(job),
-                submit=lambda: (plans, _submit(job, plans, limit, streamed=streamed)),
-            )
-
-        begun = await self._pipeline.begin(caller, choose)
-        caller = replace(caller, loads=False)
-        return self._followed(job, *begun, caller, limit)
+    def _chosen(
+        self, legs: Sequence[_Leg], caller: Caller, *, counted: bool = False
+    ) -> Chosen[list[_Submitted]]:
+        """Plan all texts of a request before any is submitted: it is accepted, and charged, as a
+        whole or not at all. `counted` texts are not charged."""
+        plans: list[list[Plan]] = []
+        for leg in legs:
+            with leg.part.naming():
+                if leg.between is not None:
+                    self._planner.check_legs(leg.part.job, leg.between)
+                plans.append(self._planner.plans(leg.job, counted=counted))
+        every = [plan for own in plans for plan in own]
+        return Chosen(
+            model=common_name(every),
+            task=legs[0].job.task,
+            texts=len(every),
+            characters=None if counted else sum(_characters(leg.job) for leg in legs),
+            submit=lambda: _submit_all(legs, plans, streams=caller.receive is None),
+        )
 
     async def _followed(
         self,
-        job: TranslationJob,
+        leg: _Leg,
         plans: Sequence[Plan],
         tickets: Sequence[TranslationTicket],
         caller: Caller,
-        limit: TimeLimit,
     ) -> _Events:
-        growing = None
+        job, growing = leg.job, None
         if caller.receive is None:
             growing = GrowingTexts([plan.document for plan in plans])
         terms = sentences_with_terms(plans) if job.glossary else {}
         results: dict[int, Completed] = {}
-        async with aclosing(self._pipeline.events(tickets, caller, limit)) as events:
+        async with aclosing(self._pipeline.events(tickets, caller, leg.limit)) as events:
             async for number, event in events:
                 if isinstance(event, Completed):
                     if number in terms:
@@ -237,6 +237,41 @@ def _characters(job: TranslationJob) -> int:
     if job.format == "text":
         return sum(map(len, job.texts))
     return sum(counted_characters(text, job.format) for text in job.texts)
+
+
+def _whole(job: TranslationJob) -> Part:
+    """All texts of a job as one part."""
+    return Part(job, range(len(job.texts)))
+
+
+def _leg_of(part: Part, between: str | None, limit: TimeLimit) -> _Leg:
+    """The texts of a part that are submitted first. Their works are held on their own, if at all,
+    because the parts are waited for in turn."""
+    limit = replace(limit, held=None if limit.held is None else [])
+    return _Leg(part, first_leg(part.job, between) if between else part.job, limit, between)
+
+
+def _submit_all(
+    legs: Sequence[_Leg], plans: Sequence[list[Plan]], *, streams: bool
+) -> list[_Submitted]:
+    """Queue the sentences of all legs, or none if one is refused."""
+    begun: list[_Submitted] = []
+    try:
+        for leg, own in zip(legs, plans, strict=True):
+            streamed = streams and leg.between is None  # a client gets no events of a first leg
+            with leg.part.naming():
+                tickets = _submit(leg.job, own, leg.limit, streamed=streamed)
+            begun.append((own, tickets))
+    except BaseException:
+        _cancel(begun)
+        raise
+    return begun
+
+
+def _cancel(begun: Sequence[_Submitted]) -> None:
+    for _, tickets in begun:
+        for ticket in tickets:
+            ticket.cancel()  # has no effect if it has ended
 
 
 def _submit(

@@ -20,7 +20,7 @@ from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
 from tests.days import today
 from tests.stores import fresh_database
-from tests.unit.serving.echo import EchoTranslator, served, wait_until
+from tests.unit.serving.echo import EchoTranslator, served, several, wait_until
 
 ADMIN_KEY = "an-admin-key-of-the-tests"
 ADMIN = {"Authorization": f"Bearer {ADMIN_KEY}"}
@@ -232,6 +232,33 @@ def test_the_month_of_a_key_has_a_limit_in_every_dialect(tmp_path: Path) -> None
         told = {"character_count": 15, "character_limit": 15}
         assert client.get("/v2/usage", headers=key).json() == told
         assert asked(client, key) == 429
+
+
+@pytest.mark.parametrize(
+    ("more", "codes"),
+    [
+        ("I have no time today, my friend, and I never will have any.", (429, 456)),
+        ("I have no time, " * 30, (413, 413)),  # more than the model reads
+    ],
+)
+def test_a_refused_request_of_several_routes_counts_nothing(
+    tmp_path: Path, more: str, codes: tuple[int, int]
+) -> None:
+    many = EchoTranslator(languages=several("en-de", "fr-en"))
+    with served(many, settings=with_store(tmp_path)) as (client, _):
+        _, key = made(client, characters_a_month=50 if codes[1] == 456 else 1000)
+        texts, begun = ["Je ne sais pas où il habite.", more], len(many.stepper.states)
+        native = {"q": texts, "source": "auto", "target": "de", "split_sentences": False}
+        for stream in (False, True):
+            answer = client.post("/translate", json=native | {"stream": stream}, headers=key)
+            assert answer.status_code == codes[0]
+        deepl = {"text": texts, "target_lang": "DE", "split_sentences": "0"}
+        assert client.post("/v2/translate", json=deepl, headers=key).status_code == codes[1]
+        assert client.get("/v2/usage", headers=key).json()["character_count"] == 0
+        assert len(many.stepper.states) == begun  # nothing was decoded
+        first = client.post("/v2/translate", json=deepl | {"text": texts[:1]}, headers=key)
+        assert first.json()["translations"][0]["detected_source_language"] == "FR"
+        assert client.get("/v2/usage", headers=key).json()["character_count"] == len(texts[0])
 
 
 def test_the_minute_of_a_key_has_a_limit(tmp_path: Path) -> None:
