@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from starlette.types import Receive
@@ -56,11 +56,18 @@ _Submitted = tuple[list[Plan], list[TranslationTicket]]
 class _Leg:
     """Texts of one language pair that are submitted together."""
 
-    part: Part
-    job: TranslationJob
-    """The job of the part, or its first step through the language `between`."""
+    asked: TranslationJob
+    """What the client asks for with these texts."""
     limit: TimeLimit
+    job: TranslationJob
+    """The same, or its first step through the language `between`."""
     between: str | None = None
+    part: Part | None = None
+    """Which texts of the request these are; None for all."""
+
+    def naming(self) -> AbstractContextManager[None]:
+        """Errors name the texts by their indices in the request."""
+        return self.part.naming() if self.part else nullcontext()
 
 
 class Jobs:
@@ -107,47 +114,56 @@ class Jobs:
         limit = self._pipeline.limit(job.timeout_s, caller.context)
         open_source = job.source == AUTO
         parts = await apart(caller, self._planner.parts, job) if open_source else []
-        parts = parts or [_whole(job)]
-        legs = [_leg_of(part, self._planner.between(part.job), limit) for part in parts]
+        jobs = [(part.job, part) for part in parts] or [(job, None)]
+        legs = [_leg_of(asked, limit, self._planner.between(asked), part) for asked, part in jobs]
         begun = await self._pipeline.begin(caller, lambda: self._chosen(legs, caller))
-        return self._in_parts(legs, begun, replace(caller, loads=False))
+        caller = replace(caller, loads=False)
+        if not parts:
+            return self._of_leg(legs[0], begun[0], caller)
+        return self._in_parts(parts, legs, begun, caller)
 
     async def _in_parts(
-        self, legs: Sequence[_Leg], begun: Sequence[_Submitted], caller: Caller
+        self,
+        parts: Sequence[Part],
+        legs: Sequence[_Leg],
+        begun: Sequence[_Submitted],
+        caller: Caller,
     ) -> _Events:
         """Yield the events of all parts in turn, then the result."""
         found: dict[int, TextResult] = {}
         try:
-            for number, (leg, submitted) in enumerate(zip(legs, begun, strict=True)):
-                if number:  # it has waited for the parts before it
+            for part, leg, submitted in zip(parts, legs, begun, strict=True):
+                if found:  # it has waited for the parts before it
                     leg = replace(leg, limit=replace(leg.limit.rest(), held=leg.limit.held))
-                events = self._followed(leg, *submitted, caller)
-                if leg.between is not None:
-                    events = self._in_legs(leg, leg.between, events, caller)
-                with leg.part.naming():
-                    async with aclosing(events):
+                with part.naming():
+                    async with aclosing(self._of_leg(leg, submitted, caller)) as events:
                         async for event in events:
                             if isinstance(event, JobResult):
-                                found |= leg.part.found(event)
+                                found |= part.found(event)
                             else:
-                                yield TextPartial(leg.part.indices[event.index], event.text)
+                                yield TextPartial(part.indices[event.index], event.text)
         except BaseException:
             _cancel(begun)
             raise
         yield JobResult([found[index] for index in range(len(found))])
 
+    def _of_leg(self, leg: _Leg, submitted: _Submitted, caller: Caller) -> _Events:
+        """The events of submitted texts, and of what follows through a third language."""
+        events = self._followed(leg, *submitted, caller)
+        return self._in_legs(leg, leg.between, events, caller) if leg.between else events
+
     async def _in_legs(self, leg: _Leg, between: str, events: _Events, caller: Caller) -> _Events:
         """Wait for the first leg, then yield the events of the second, whose texts were made here
         and are not charged to the client."""
-        job, first = leg.part.job, await _last(events)
-        leg = _leg_of(_whole(second_leg(job, between, first)), None, leg.limit.rest())
+        first = await _last(events)
+        second = _leg_of(second_leg(leg.asked, between, first), leg.limit.rest())
         (submitted,) = await self._pipeline.begin(
-            caller, lambda: self._chosen([leg], caller, counted=True)
+            caller, lambda: self._chosen([second], caller, counted=True)
         )
-        async with aclosing(self._followed(leg, *submitted, caller)) as events:
+        async with aclosing(self._followed(second, *submitted, caller)) as events:
             async for event in events:
                 if isinstance(event, JobResult):
-                    event = joined_legs(job, (first, event))
+                    event = joined_legs(leg.asked, (first, event))
                 yield event
 
     def _chosen(
@@ -157,9 +173,9 @@ class Jobs:
         whole or not at all. `counted` texts are not charged."""
         plans: list[list[Plan]] = []
         for leg in legs:
-            with leg.part.naming():
+            with leg.naming():
                 if leg.between is not None:
-                    self._planner.check_legs(leg.part.job, leg.between)
+                    self._planner.check_legs(leg.asked, leg.between)
                 plans.append(self._planner.plans(leg.job, counted=counted))
         every = [plan for own in plans for plan in own]
         return Chosen(
@@ -239,16 +255,13 @@ def _characters(job: TranslationJob) -> int:
     return sum(counted_characters(text, job.format) for text in job.texts)
 
 
-def _whole(job: TranslationJob) -> Part:
-    """All texts of a job as one part."""
-    return Part(job, range(len(job.texts)))
-
-
-def _leg_of(part: Part, between: str | None, limit: TimeLimit) -> _Leg:
-    """The texts of a part that are submitted first. Their works are held on their own, if at all,
-    because the parts are waited for in turn."""
+def _leg_of(
+    asked: TranslationJob, limit: TimeLimit, between: str | None = None, part: Part | None = None
+) -> _Leg:
+    """What is submitted first of texts. Their works are held on their own, if at all, because the
+    parts of a request are waited for in turn."""
     limit = replace(limit, held=None if limit.held is None else [])
-    return _Leg(part, first_leg(part.job, between) if between else part.job, limit, between)
+    return _Leg(asked, limit, first_leg(asked, between) if between else asked, between, part)
 
 
 def _submit_all(
@@ -259,7 +272,7 @@ def _submit_all(
     try:
         for leg, own in zip(legs, plans, strict=True):
             streamed = streams and leg.between is None  # a client gets no events of a first leg
-            with leg.part.naming():
+            with leg.naming():
                 tickets = _submit(leg.job, own, leg.limit, streamed=streamed)
             begun.append((own, tickets))
     except BaseException:
