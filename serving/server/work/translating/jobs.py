@@ -114,8 +114,9 @@ class Jobs:
         limit = self._pipeline.limit(job.timeout_s, caller.context)
         open_source = job.source == AUTO
         parts = await apart(caller, self._planner.parts, job) if open_source else []
-        jobs = [(part.job, part) for part in parts] or [(job, None)]
-        legs = [_leg_of(asked, limit, self._planner.between(asked), part) for asked, part in jobs]
+        between = self._planner.between
+        legs = [_leg_of(part.job, limit, between(part.job), part) for part in parts]
+        legs = legs or [_leg_of(job, limit, between(job))]
         begun = await self._pipeline.begin(caller, lambda: self._chosen(legs, caller))
         caller = replace(caller, loads=False)
         if not parts:
