@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from serving.server.http.settings import Settings
 from serving.server.work.batches import desk
-from tests.unit.serving.echo import EchoTranslator, served, wait_until
+from tests.unit.serving.echo import EchoTranslator, served, several, wait_until
 
 KEY, OTHER = "first-key-1234", "second-key-1234"
 TEXTS = {"q": "Hallo", "source": "de", "target": "en"}
@@ -311,3 +311,17 @@ def test_a_line_of_many_texts_leaves_room_for_clients_and_is_answered_as_a_reque
         [found] = content(client, client.batches.retrieve(batch.id).output_file_id)
         asked = http.post("/translate", json=body, headers=head).json()
     assert found["response"]["body"]["translatedText"] == asked["translatedText"]
+
+
+def test_a_line_of_texts_in_several_languages_is_answered_as_a_request_is(tmp_path: Path) -> None:
+    """Its texts take two models' routes, and all of them are kept back for clients that wait."""
+    many = EchoTranslator(languages=several("en-de", "fr-en"))
+    texts = ["Je ne sais pas où il habite.", "I have no time today, my friend.", "Où est la gare ?"]
+    body = {"q": texts, "source": "auto", "target": "de"}
+    with served(many, settings=settings(tmp_path)) as (http, _):
+        client, head = asking(http, KEY), {"Authorization": f"Bearer {KEY}"}
+        batch = ended(client, begun(client, [line(1, body)]).id)
+        [found] = content(client, batch.output_file_id)
+        asked = http.post("/translate", json=body, headers=head).json()
+    assert found["response"]["body"]["translatedText"] == asked["translatedText"]
+    assert [each["language"] for each in asked["detectedLanguage"]] == ["fr", "en", "fr"]
