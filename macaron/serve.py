@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -16,8 +17,8 @@ import serving
 _NEEDED = ("bentoml", "onnxruntime")
 """Checked before BentoML is started, which would end with a traceback."""
 _PATHS = ("MACARON_BUNDLES", "MACARON_API_KEYS_FILE", "MACARON_DOCUMENTS", "MACARON_FILES")
-_SQLITE = "sqlite:///"
-"""What a store's address begins with before the path of its file."""
+_SQLITE = re.compile(r"(sqlite(?:\+\w+)?:///)(?!:memory:)(.+)")
+"""Pattern of a store's address that names a file."""
 
 
 def main(arguments: list[str], prog: str) -> NoReturn:
@@ -77,9 +78,9 @@ def server_environment(environment: Mapping[str, str], bundles: Path | None) -> 
         value = made.get(name, "").strip()
         if value and "://" not in value:  # files may be kept in a bucket
             made[name] = str(Path(value).expanduser().absolute())
-    store = made.get("MACARON_STORE", "").strip()
-    if store.startswith(_SQLITE) and store not in (_SQLITE, f"{_SQLITE}:memory:"):
-        made["MACARON_STORE"] = f"{_SQLITE}{Path(store.removeprefix(_SQLITE)).absolute()}"
+    store = _SQLITE.fullmatch(made.get("MACARON_STORE", "").strip())
+    if store:
+        made["MACARON_STORE"] = f"{store[1]}{Path(store[2]).absolute()}"
     return made
 
 

@@ -77,7 +77,8 @@ inline int64_t score_room(int64_t places) { return (places + kLanes - 1) / kLane
 
 // The attention of one query [H,E] to the places in `seen`, in their order. Each head of keys and
 // values serves `shared` consecutive heads of the query. Scores are soft-capped unless `cap` is 0,
-// and get the numbers of `bias`. `vectors` are added to keys and values. `scores` has room for the scores of all heads.
+// and get the numbers of `bias`. `vectors` are added to keys and values. `scores` has room for the
+// scores of all heads.
 inline void attend(const float* query, const float* keys, const float* values, Layout layout,
                    const std::vector<int64_t>& seen, int64_t heads, int64_t shared, int64_t width,
                    float scale, float cap, QueryBias bias, QueryVectors vectors, float* scores,

@@ -18,6 +18,7 @@ from serving.server.models.served import (
     ServedTranslator,
     StoredTranslator,
 )
+from serving.text.detection import detect_among
 from serving.text.languages import language_name
 
 AUTO = "auto"
@@ -249,6 +250,12 @@ class Catalogue(ABC):
             for source in _languages(model.manifest.languages.source for model in models)
             if self.pivot(source, target, name)
         ]
+
+    def detected(self, text: str, target: str, name: str | None = None) -> str:
+        """The language of a text, detected among those that reach the target, directly or through
+        a third language; raises as `sources` does."""
+        direct, around = self.sources(target, name), self.roundabout_sources(target, name)
+        return detect_among(text, [*direct, *around], target)[0]
 
     def sources(self, target: str, name: str | None = None) -> list[str]:
         """Source languages of direct translation into the target, with the named model or any;

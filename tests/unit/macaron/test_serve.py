@@ -107,6 +107,7 @@ def test_the_folder_is_the_options_else_the_variables_else_models_here(
         ("MACARON_FILES", "s3://bucket/files", "s3://bucket/files"),
         ("MACARON_STORE", "sqlite:///store.db", "sqlite:///{here}/store.db"),
         ("MACARON_STORE", " sqlite:////srv/store.db ", "sqlite:////srv/store.db"),
+        ("MACARON_STORE", "sqlite+pysqlite:///a.db", "sqlite+pysqlite:///{here}/a.db"),
         ("MACARON_STORE", "sqlite:///:memory:", "sqlite:///:memory:"),
         ("MACARON_STORE", "postgresql://db/macaron", "postgresql://db/macaron"),
     ],

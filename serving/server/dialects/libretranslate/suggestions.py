@@ -26,7 +26,6 @@ from serving.server.http.wire import json_response
 from serving.server.models.catalogue import AUTO
 from serving.server.work.backend import Backend
 from serving.server.work.stored.glossaries import named_pair
-from serving.text.detection import detect_among
 
 _TMX = "application/x-tmx+xml"
 _NOT_XML = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\ufffe\\uffff\\ud800-\\udfff]")
@@ -86,8 +85,7 @@ class _SuggestionEndpoints:
         target."""
         registry = self._backend.registry
         _, target = registry.codes(AUTO, target)
-        sources = [*registry.sources(target), *registry.roundabout_sources(target)]
-        return detect_among(text, sources, target)[0]
+        return registry.detected(text, target)
 
     def _pair(self, source: str, target: str) -> tuple[str, str]:
         """The stored codes of the languages; raises RequestError for unsupported languages."""

@@ -41,7 +41,7 @@ from serving.server.work.translating.sentences import DocumentSentences
 from serving.store.records.key import KeyLimits
 from serving.text.alignment import Link
 from serving.text.characters import counted_characters
-from serving.text.detection import MAX_CHARS, detect_among
+from serving.text.detection import MAX_CHARS
 
 if TYPE_CHECKING:
     from serving.store.store import Store
@@ -173,9 +173,7 @@ class DocumentTranslation:
         if record.source != AUTO:
             return self._catalogue.codes(record.source, record.target, record.model)[0]
         sample = "\n".join(unit.text for unit in units[:1000])[: 4 * MAX_CHARS]
-        direct = self._catalogue.sources(record.target, record.model)
-        around = self._catalogue.roundabout_sources(record.target, record.model)
-        return detect_among(sample, [*direct, *around], record.target)[0]
+        return self._catalogue.detected(sample, record.target, record.model)
 
     async def _with_fitting_memory(
         self, record: DocumentRecord, source: str, *, direct: bool
