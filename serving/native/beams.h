@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -213,6 +214,33 @@ inline void pack(const Beams& all) {
 
 }  // namespace macaron
 
+namespace macaron {
+
+// A step graph that is a program (program.h), with its tensors. `run` returns whether it failed.
+struct StepGraph {
+  bool (*run)(void* program, const void* inputs, const void* outputs);
+  void* program;
+  const void *inputs, *outputs;
+};
+
+constexpr int64_t kFailedStep = std::numeric_limits<int64_t>::min();
+
+// Takes up to `most` steps and records them from `place` on, as long as each goes on and no more
+// than `nanoseconds` have passed. Returns their number n, or -1 - n if the graph has run once more
+// and that step does not simply go on, or `kFailedStep`.
+inline int64_t take_steps(const Beams& all, const StepGraph& graph, int64_t place, int64_t most,
+                          int64_t nanoseconds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(nanoseconds);
+  for (int64_t taken = 0;;) {
+    put_inputs(all);
+    if (graph.run(graph.program, graph.inputs, graph.outputs)) return kFailedStep;
+    if (!go_on(all, place + taken)) return -1 - taken;
+    if (++taken == most || std::chrono::steady_clock::now() >= end) return taken;
+  }
+}
+
+}  // namespace macaron
+
 // The functions that serving/runtime/native_steps.py calls.
 #define MACARON_SEEN extern "C" __attribute__((visibility("default")))
 
@@ -220,6 +248,11 @@ MACARON_SEEN void macaron_put_inputs(const macaron::Beams* all) { macaron::put_i
 
 MACARON_SEEN bool macaron_go_on(const macaron::Beams* all, int64_t place) {
   return macaron::go_on(*all, place);
+}
+
+MACARON_SEEN int64_t macaron_take_steps(const macaron::Beams* all, const macaron::StepGraph* graph,
+                                        int64_t place, int64_t most, int64_t nanoseconds) {
+  return macaron::take_steps(*all, *graph, place, most, nanoseconds);
 }
 
 MACARON_SEEN void macaron_grow(const macaron::Beams* all, const int32_t* parents) {

@@ -37,7 +37,7 @@ static Entry* best_level() {
 
 #endif
 
-// The function that `SessionOptions.register_custom_ops_library` calls.
+// The function that `SessionOptions.register_custom_ops_library` calls; see operators.cpp.
 extern "C" __attribute__((visibility("default"))) void* RegisterCustomOps(
     void* options, const macaron::RuntimeBase* base) {
   return best_level()(options, base);

@@ -13,7 +13,11 @@
 
 namespace macaron {
 
-inline const Runtime* runtime = nullptr;  // set by RegisterCustomOps
+inline const Runtime* sessions_runtime = nullptr;  // set by RegisterCustomOps
+inline thread_local const Runtime* program_runtime = nullptr;  // set while a program works
+
+// What kernels get their tensors from: ONNX Runtime, or the program that this thread works for.
+inline const Runtime& runtime() { return program_runtime ? *program_runtime : *sessions_runtime; }
 
 struct Attributes {
   int64_t heads = 1, reach = 0;
@@ -97,7 +101,7 @@ Status guarded(const Operator& self, Work work) {
   } catch (const std::exception& error) {
     std::array<char, 640> message;  // not on the heap: memory may have run out
     std::snprintf(message.data(), message.size(), "%s: %s", self.name, error.what());
-    return runtime->call(Runtime::kCreateStatus, kFailed,
+    return runtime().call(Runtime::kCreateStatus, kFailed,
                          static_cast<const char*>(message.data()));
   }
 }
@@ -107,7 +111,7 @@ Status guarded(const Operator& self, Work work) {
 template <typename Work>
 Status guarded_run(const Operator& self, void* context, Work work) {
   return guarded(self, [&] {
-    const Context given(*runtime, context);
+    const Context given(runtime(), context);
     try {
       work(given);
     } catch (const std::invalid_argument& error) {
@@ -123,8 +127,8 @@ Status guarded_run(const Operator& self, void* context, Work work) {
 inline const void* constant_input(const void* info, size_t input, const char* what) {
   int constant = 0;
   const void* found = nullptr;
-  runtime->ignore(
-      runtime->call(Runtime::kGetConstantInput, info, input, &constant, &found));
+  runtime().ignore(
+      runtime().call(Runtime::kGetConstantInput, info, input, &constant, &found));
   require(constant, what);
   return found;
 }
@@ -153,11 +157,11 @@ inline OperatorTable make_table() {
   table.create_v2 = [](const OperatorTable* t, const void*, const void* info, void** kernel) {
     return guarded(of(t), [&] {
       Attributes found;  // an attribute that an operator does not have keeps its default
-      runtime->attribute(Runtime::kGetAttributeInt, info, "num_heads", &found.heads);
-      runtime->attribute(Runtime::kGetAttributeInt, info, "reach", &found.reach);
-      runtime->attribute(Runtime::kGetAttributeFloat, info, "scale", &found.scale);
-      runtime->attribute(Runtime::kGetAttributeFloat, info, "epsilon", &found.epsilon);
-      runtime->attribute(Runtime::kGetAttributeFloat, info, "cap", &found.cap);
+      runtime().attribute(Runtime::kGetAttributeInt, info, "num_heads", &found.heads);
+      runtime().attribute(Runtime::kGetAttributeInt, info, "reach", &found.reach);
+      runtime().attribute(Runtime::kGetAttributeFloat, info, "scale", &found.scale);
+      runtime().attribute(Runtime::kGetAttributeFloat, info, "epsilon", &found.epsilon);
+      runtime().attribute(Runtime::kGetAttributeFloat, info, "cap", &found.cap);
       *kernel = new Kernel{of(t), found};
     });
   };

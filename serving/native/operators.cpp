@@ -11,6 +11,7 @@
 #include "kernels.h"
 #include "operator.h"
 #include "product_operator.h"
+#include "program.h"
 #include "shortlist.h"
 
 namespace macaron {
@@ -763,8 +764,8 @@ OperatorTable lookup_table() {
   table.create_v2 = [](const OperatorTable* t, const void*, const void* info, void** kernel) {
     return guarded(of(t), [&] {
       const void* weight = constant_input(info, 0, "the table must be a constant");
-      const int64_t size = size_of(shape_of(*runtime, weight));
-      *kernel = new LookupKernel{of(t), {data_of<int8_t>(*runtime, weight), size}};
+      const int64_t size = size_of(shape_of(runtime(), weight));
+      *kernel = new LookupKernel{of(t), {data_of<int8_t>(runtime(), weight), size}};
     });
   };
   table.compute_v2 = [](void* kernel, void* context) {
@@ -987,19 +988,87 @@ std::array<Operator, 40>& operators() {
 
 Status make_domain(const char* name, const std::vector<Operator*>& members, void*& domain) {
   void* made = nullptr;
-  if (Status failed = runtime->call(Runtime::kCreateCustomOpDomain, name, &made)) return failed;
+  if (Status failed = runtime().call(Runtime::kCreateCustomOpDomain, name, &made)) return failed;
   for (Operator* each : members)
-    if (Status failed = runtime->call(Runtime::kCustomOpDomainAdd, made, &each->table))
+    if (Status failed = runtime().call(Runtime::kCustomOpDomainAdd, made, &each->table))
       return failed;
   domain = made;
   return Status{};
 }
 
+// Finds the operator that a program names: one of this project's, a product, or a standard one.
+void find_operator(const std::string& name, Node& node, size_t& least, size_t& most) {
+  const auto take = [&](const Operator& found) {
+    node.table = &found.table;
+    node.input_types = found.inputs;
+    node.output_types = found.outputs;
+    most = found.inputs.size();
+    while (least < most && !found.table.input_kind(&found.table, least)) ++least;
+  };
+  for (const Operator& each : operators())
+    if (name == each.name) return take(each);
+#ifdef MACARON_PRODUCTS
+  if (products_work()) {
+    if (name == product().name) return take(product());
+    for (const Operator& each : own_products())
+      if (name == each.name) return take(each);
+  }
+#endif
+  for (const Standard& each : standards())
+    if (name == each.op.name) {
+      take(each.op);
+      least = each.least;
+      most = each.most;
+      node.view = each.view;
+      node.any_number = most > each.op.inputs.size();
+    }
+}
+
+thread_local std::string program_error;
+
+// Calls `work`; returns whether it failed, and keeps the reason for `ProgramFunctions::reason`.
+template <typename Work>
+bool failed(Work work) {
+  try {
+    work();
+    return false;
+  } catch (const std::exception& error) {
+    program_error = error.what();
+    return true;
+  }
+}
+
+// What serving/runtime/programs.py calls, in its order.
+struct ProgramFunctions {
+  // Null if it failed. `mapped` and `size` are the place of the mapped file with weights.
+  void* (*make)(const char* text, const Tensor* constants, uintptr_t mapped, uintptr_t size);
+  bool (*run)(void* program, const Tensor* inputs, const Tensor* outputs);  // whether it failed
+  void (*free)(void* program);
+  const char* (*reason)();  // of this thread's last failure
+};
+
+constexpr ProgramFunctions program_functions{
+    [](const char* text, const Tensor* constants, uintptr_t mapped, uintptr_t size) -> void* {
+      std::unique_ptr<Program> made;
+      const MappedFile before = mapped_file;
+      mapped_file = {mapped, size};
+      failed([&] { made = std::make_unique<Program>(text, constants, find_operator); });
+      mapped_file = before;
+      return made.release();
+    },
+    [](void* program, const Tensor* inputs, const Tensor* outputs) {
+      return failed([&] { static_cast<Program*>(program)->run(inputs, outputs); });
+    },
+    [](void* program) { delete static_cast<Program*>(program); },
+    [] { return program_error.c_str(); },
+};
+
 }  // namespace
 }  // namespace macaron
 
 // The function that `SessionOptions.register_custom_ops_library` calls; in a library of several
-// levels, levels.cpp has that, and this is the entry of one level.
+// levels, levels.cpp has that, and this is the entry of one level. Without options, it returns the
+// functions of programs.
 #ifndef MACARON_ENTRY
 #include "beams.h"
 #define MACARON_ENTRY RegisterCustomOps
@@ -1007,10 +1076,11 @@ Status make_domain(const char* name, const std::vector<Operator*>& members, void
 extern "C" __attribute__((visibility("default"))) void* MACARON_ENTRY(
     void* options, const macaron::RuntimeBase* base) {
   using macaron::Runtime;
+  if (!options) return const_cast<macaron::ProgramFunctions*>(&macaron::program_functions);
   static std::mutex one_at_a_time;  // several threads may make sessions
   const std::lock_guard<std::mutex> guard(one_at_a_time);
   static const Runtime runtime(base);
-  macaron::runtime = &runtime;
+  macaron::sessions_runtime = &runtime;
   static void* own = nullptr;  // the domain, one for all sessions
   if (!own) {
     std::vector<macaron::Operator*> members;

@@ -194,11 +194,11 @@ OperatorTable weight_table() {
   table.create_v2 = [](const OperatorTable* t, const void*, const void* info, void** kernel) {
     return guarded(of(t), [&] {
       const void* weight = constant_input(info, kWeight, "weights must be constants");
-      const Shape shape = shape_of(*runtime, weight);
+      const Shape shape = shape_of(runtime(), weight);
       require(shape.size() == 2 && size_of(shape) > 0,
               "weights must be [K,N], or [N,K] of a table, neither of them 0");
       auto made = std::make_unique<ProductKernel>(ProductKernel{of(t), PackedWeight(panel_order())});
-      const int8_t* numbers = data_of<int8_t>(*runtime, weight);
+      const int8_t* numbers = data_of<int8_t>(runtime(), weight);
       ReadOnce reading(numbers, size_of(shape));
       const auto read = [&](const int8_t* end, bool last) { reading.until(end, last); };
       if constexpr (order == WeightOrder::kTable) {

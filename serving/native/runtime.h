@@ -63,7 +63,8 @@ struct OperatorTable {
 
 class Runtime {
  public:
-  explicit Runtime(const RuntimeBase* base) : table_(base->table(kVersion)) {}
+  explicit Runtime(const RuntimeBase* base) : Runtime(base->table(kVersion)) {}
+  explicit Runtime(void* const* table) : table_(table) {}
 
   template <typename... Arguments>
   Status call(int place, Arguments... arguments) const {
@@ -91,6 +92,8 @@ class Runtime {
     kGetTensorMutableData = 51,
     kGetAttributeFloat = 85,
     kGetAttributeInt = 86,
+    kGetInputCount = 88,
+    kGetOutputCount = 89,
     kGetInput = 90,
     kGetOutput = 91,
     kReleaseStatus = 93,
@@ -100,6 +103,7 @@ class Runtime {
     kGetConstantInput = 249,
     kParallelFor = 274,
     kGetTypeAndShapeReference = 414,
+    kPlaces = 415,
   };
 
  private:
@@ -177,6 +181,19 @@ class Context {
 
   Shape shape(size_t index) const { return shape_of(runtime_, value(index)); }
 
+  // The type of the numbers of an input, an `ElementType`.
+  int type(size_t index) const {
+    int found = 0;
+    const int64_t* axes = nullptr;
+    size_t count = 0;
+    runtime_.call(Runtime::kGetTypeAndShapeReference, value(index), &found, &axes, &count);
+    return found;
+  }
+
+  // The numbers of inputs and of outputs of the node.
+  size_t count() const { return number(Runtime::kGetInputCount); }
+  size_t outputs() const { return number(Runtime::kGetOutputCount); }
+
   // The axes of an input as text, also if there are more than `Shape` can hold.
   std::string axes(size_t index) const {
     const void* found = value(index);
@@ -222,6 +239,12 @@ class Context {
   }
 
  private:
+  size_t number(int place) const {
+    size_t found = 0;
+    runtime_.ignore(runtime_.call(place, static_cast<const void*>(context_), &found));
+    return found;
+  }
+
   const void* value(size_t index) const {
     const void* found = nullptr;
     runtime_.ignore(

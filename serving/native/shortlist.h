@@ -279,10 +279,10 @@ OperatorTable shortlist_table() {
   table.create_v2 = [](const OperatorTable* t, const void*, const void* info, void** kernel) {
     return guarded(of(t), [&] {
       const void* weight = constant_input(info, kTable, "the table must be a constant");
-      const Shape shape = shape_of(*runtime, weight);
+      const Shape shape = shape_of(runtime(), weight);
       require(shape.size() == 2, "the table must be [V,D]");
       require_few_inputs(shape[1]);
-      const int8_t* from = data_of<int8_t>(*runtime, weight);
+      const int8_t* from = data_of<int8_t>(runtime(), weight);
       auto made = std::make_unique<ShortlistKernel>(ShortlistKernel{of(t), {}});
       for (int64_t v = 0; v < shape[0]; ++v, from += shape[1])
         made->sums.push_back(std::accumulate(from, from + shape[1], int32_t{0}));

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from serving.arrays import Floats, Int32s
 from serving.runtime.kernels import native_library
 from serving.runtime.ort import CpuBinding
+from serving.runtime.programs import BoundProgram
 from serving.search.stepper import BeamArrays
 
 _COUNTS = ("rows", "beams", "slots", "lookback", "candidates", "repack_every", "reach", "caches")
@@ -52,6 +53,10 @@ _OUTPUTS = (
     ("candidate_token", "int32"),
     ("candidate_parent", "int32"),
 )
+_STRETCH_NS = 2_000_000
+"""Time in nanoseconds after which no further step is taken before Python looks again: whether
+sentences wait to join, or were cancelled."""
+_FAILED = -(2**63)
 _CACHES = (("cache_data", "int64"), ("cache_rows", "int64"), ("slot_bytes", "int64"))
 _KEPT = (("tokens", "int32"), ("parents", "int32"), ("scores", "float32"))
 
@@ -89,11 +94,20 @@ def _library() -> ctypes.PyDLL | None:
     return library
 
 
+@functools.cache
+def _take_steps() -> Callable[..., int]:
+    """The native function that takes several steps, without Python's lock."""
+    take = ctypes.CDLL(str(native_library())).macaron_take_steps
+    take.argtypes = (ctypes.c_void_p, ctypes.c_void_p, *(ctypes.c_int64,) * 3)
+    take.restype = ctypes.c_int64
+    return take
+
+
 class NativeSteps:
     """The `BoundSteps` of a binding on the CPU.
 
-    `is_current`, `go_on` and `pack` are functions of other objects: they are called at every step,
-    and a method that only forwards a call would take as long as the call.
+    `is_current` and `pack` are functions of other objects: they are called at every step, and a
+    method that only forwards a call would take as long as the call.
     """
 
     found: tuple[Floats, Int32s, Int32s]
@@ -149,13 +163,32 @@ class NativeSteps:
         self._put = functools.partial(library.macaron_put_inputs, at)
         self._grow = functools.partial(library.macaron_grow, at)
         self._plan = functools.partial(library.macaron_plan, at)
-        self.go_on: Callable[[int], bool] = functools.partial(library.macaron_go_on, at)
+        self._go_on: Callable[[int], bool] = functools.partial(library.macaron_go_on, at)
+        self._take: Callable[[int, int, int], int] | None = None
+        if isinstance(binding.run, BoundProgram):
+            self._graph = (ctypes.c_void_p * 4)(*binding.run.addresses)
+            graph = ctypes.addressof(self._graph)
+            self._take = functools.partial(_take_steps(), at, graph)
         self.pack: Callable[[], None] = functools.partial(library.macaron_pack, at)
 
     def run(self) -> None:
         """Give each query its slot, and run the graph."""
         self._put()
         self._run()
+
+    def go_on(self, place: int, most: int) -> tuple[int, bool]:
+        """Take up to `most` steps; see `BoundSteps`. Without a program it is one."""
+        if self._take is None:
+            self.run()
+            gone = self._go_on(place)
+            return int(gone), not gone
+        taken = self._take(place, most, _STRETCH_NS)
+        if taken >= 0:
+            return taken, False
+        if taken == _FAILED:
+            assert isinstance(self._run, BoundProgram)
+            self._run.fail()
+        return -1 - taken, True
 
     def grow(self, parents_BK: Int32s) -> None:
         """Move the tree to beams that descend from these queries."""

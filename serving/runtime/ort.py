@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,9 @@ from serving.bundle.graph import DType, Graph, Tensor
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
 from serving.runtime.cache_tensors import BlockPool, CacheGroups, Caches, Sources
+from serving.runtime.graph_file import Value
 from serving.runtime.kernels import native_library
+from serving.runtime.programs import load_program
 from serving.runtime.session import Binding, DeviceUse
 from serving.runtime.weights import MappedWeights
 
@@ -64,20 +66,15 @@ class CpuBinding:
 
     def __init__(
         self,
-        session: onnxruntime.InferenceSession,
+        run: Callable[[], None],
         inputs: dict[str, NDArray[Any]],
         outputs: dict[str, NDArray[Any]],
         caches: Sequence[Floats],
-        held: Sequence[NDArray[Any]],
     ) -> None:
-        """`caches` and `held` are arrays of which the binding knows only the addresses, so they
-        must live as long as it does."""
-        self.io = session.io_binding()
         self.inputs, self.outputs, self.caches = inputs, outputs, caches
-        self._held = held
-        self.run: Callable[[], None] = functools.partial(session.run_with_iobinding, self.io)
-        """Run the graph on the contents of `inputs`. It is the session's own function, because each
-        step calls it."""
+        self.run = run
+        """Run the graph on the contents of `inputs`. It is a function of the graph's own, because
+        each step calls it."""
 
 
 def load_library() -> None:
@@ -91,14 +88,65 @@ def check_int8(folder: Path, manifest: Manifest) -> None:
         _probe_int8(load_graph(folder, manifest.probe_file, 1, int8=True), folder)
 
 
+class CpuGraph(Protocol):
+    """A graph that runs on the CPU: in ONNX Runtime, or as a program."""
+
+    @property
+    def inputs(self) -> Sequence[Value]: ...
+
+    @property
+    def outputs(self) -> Sequence[Value]: ...
+
+    def bind(
+        self, reads: Mapping[str, NDArray[Any]], writes: Mapping[str, NDArray[Any]]
+    ) -> Callable[[], None]:
+        """A function that runs the graph on arrays for its inputs and outputs, by name. Outputs
+        that are not named are not wanted. The function keeps the arrays alive."""
+        ...
+
+    def call(
+        self, reads: Mapping[str, NDArray[Any]], shapes: Mapping[str, Sequence[int]]
+    ) -> list[NDArray[Any]]:
+        """Run the graph once; returns new arrays of these shapes, by the names of outputs."""
+        ...
+
+
+class OrtGraph:
+    """A graph in a session of ONNX Runtime."""
+
+    def __init__(self, session: onnxruntime.InferenceSession) -> None:
+        self._session = session
+        self.inputs = list(map(_value, session.get_inputs()))
+        self.outputs = list(map(_value, session.get_outputs()))
+
+    def bind(
+        self, reads: Mapping[str, NDArray[Any]], writes: Mapping[str, NDArray[Any]]
+    ) -> Callable[[], None]:
+        """See `CpuGraph`."""
+        import onnxruntime
+
+        # On a CPU a value is the array's own memory; `bind_input` with an address is slower.
+        value_of = onnxruntime.OrtValue.ortvalue_from_numpy
+        io = self._session.io_binding()
+        for name, array in reads.items():
+            io.bind_ortvalue_input(name, value_of(array))
+        for name, array in writes.items():
+            io.bind_ortvalue_output(name, value_of(array))
+        return functools.partial(self._session.run_with_iobinding, io)
+
+    def call(
+        self, reads: Mapping[str, NDArray[Any]], shapes: Mapping[str, Sequence[int]]
+    ) -> list[NDArray[Any]]:
+        """See `CpuGraph`."""
+        found: list[NDArray[Any]] = self._session.run(list(shapes), reads)
+        return found
+
+
 class CpuSession:
     """A graph on the CPU, whose tensors are NumPy arrays."""
 
-    def __init__(self, session: onnxruntime.InferenceSession, graph: Graph) -> None:
+    def __init__(self, session: CpuGraph, graph: Graph) -> None:
         self._session, self._graph = session, graph
-        self._names = names_by_role(graph)
-        tensors = (*graph.inputs, *graph.outputs)
-        self._cached = frozenset(tensor.name for tensor in tensors if tensor.is_cache)
 
     def bind(
         self,
@@ -109,52 +157,48 @@ class CpuSession:
         unwanted: Collection[str] = (),
     ) -> CpuBinding:
         """Bind an array to every input and output; see `GraphSession`."""
-        import onnxruntime
-
-        others = dict(given or {})
+        waiting = {role: iter(arrays) for role, arrays in (given or {}).items()}
         if sources is not None:
-            others["source"] = sources.tensors
-        held = [array for arrays in others.values() for array in arrays]
-        arrays = caches.arrays
-        binding = CpuBinding(self._session, {}, {}, list(arrays), held)
-        io, waiting = binding.io, {role: iter(arrays) for role, arrays in others.items()}
-        # On a CPU these values are the arrays' own memory; `bind_input` with an address is slower.
-        tensors = [tensor for tensor in self._graph.inputs if tensor.name in self._cached]
-        cache_values = [
-            onnxruntime.OrtValue.ortvalue_from_numpy(array.reshape(_shape(tensor.axes, sizes)))
-            for tensor, array in zip(tensors, arrays, strict=True)
-        ]
-        read, written = iter(cache_values), iter(cache_values)
-        for tensor in self._graph.inputs:
-            if tensor.name in self._cached:
-                io.bind_ortvalue_input(tensor.name, next(read))
-            elif tensor.role in waiting:
-                io.bind_cpu_input(tensor.name, next(waiting[tensor.role]))
-            else:
+            waiting["source"] = iter(sources.tensors)
+        graph = self._graph
+        inputs, outputs = dict[str, NDArray[Any]](), dict[str, NDArray[Any]]()
+        reads, writes = dict[str, NDArray[Any]](), dict[str, NDArray[Any]]()
+        for tensors, named in ((graph.inputs, reads), (graph.outputs, writes)):
+            cached = [tensor for tensor in tensors if tensor.is_cache]
+            for tensor, array in zip(cached, caches.arrays, strict=True):
+                named[tensor.name] = array.reshape(_shape(tensor.axes, sizes))
+        for tensor in graph.inputs:
+            if tensor.role in waiting:
+                reads[tensor.name] = next(waiting[tensor.role])
+            elif not tensor.is_cache:
                 array = np.zeros(_shape(tensor.axes, sizes), tensor.dtype)
-                binding.inputs[tensor.role] = array
-                io.bind_cpu_input(tensor.name, array)
-        for tensor in self._graph.outputs:
-            if tensor.name in self._cached:
-                io.bind_ortvalue_output(tensor.name, next(written))
-            elif tensor.role not in unwanted:
+                reads[tensor.name] = inputs[tensor.role] = array
+        for tensor in graph.outputs:
+            if not tensor.is_cache and tensor.role not in unwanted:
                 array = np.zeros(_shape(tensor.axes, sizes), tensor.dtype)
-                binding.outputs[tensor.role] = array
-                value = onnxruntime.OrtValue.ortvalue_from_numpy(array)
-                io.bind_ortvalue_output(tensor.name, value)
-        return binding
+                writes[tensor.name] = outputs[tensor.role] = array
+        run = self._session.bind(reads, writes)
+        return CpuBinding(run, inputs, outputs, list(caches.arrays))
 
     def encode(self, ids_BS: Ints, mask_BS: Floats) -> Sources:
         """Run an encoder's graph."""
-        names = self._names
-        inputs = {names["token"][0]: ids_BS, names["source_mask"][0]: mask_BS}
-        return Sources(self._session.run(names["source"], inputs), mask_BS)
+        return Sources(self._call({"token": ids_BS, "source_mask": mask_BS}), mask_BS)
 
     def read(self, packed: Mapping[str, NDArray[Any]]) -> Floats:
         """Run the graph of an encoder alone; see `GraphSession`."""
-        inputs = {self._names[role][0]: array for role, array in packed.items()}
-        found_BW: Floats = self._session.run([self._graph.outputs[0].name], inputs)[0]
+        found_BW: Floats = self._call(packed)[0]
         return found_BW
+
+    def _call(self, given: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """Run the graph once, on arrays by role; returns the outputs."""
+        reads, sizes = dict[str, NDArray[Any]](), dict[str, int]()
+        for tensor in self._graph.inputs:
+            reads[tensor.name] = given[tensor.role]
+            for axis, size in zip(tensor.axes, given[tensor.role].shape, strict=True):
+                if isinstance(axis, str):
+                    sizes[axis] = size
+        shapes = {tensor.name: _shape(tensor.axes, sizes) for tensor in self._graph.outputs}
+        return self._session.call(reads, shapes)
 
 
 class CpuDevice:
@@ -174,10 +218,17 @@ class CpuDevice:
     ) -> CpuSession:
         """Load a graph with this many intra-op threads; see `load_graph`. Raises BundleError, too,
         if its inputs or outputs are not those that the manifest names."""
-        session = load_graph(folder, graph.file, threads, int8=int8, profile_prefix=profile_prefix)
-        _check_tensors(folder / graph.file, graph.inputs, session.get_inputs(), "inputs")
-        _check_tensors(folder / graph.file, graph.outputs, session.get_outputs(), "outputs")
-        return CpuSession(session, graph)
+        file, library = folder / graph.file, native_library()
+        loaded: CpuGraph | None = None
+        if threads == 1 and library is not None and profile_prefix is None:
+            loaded = load_program(library, file)
+        if loaded is None:
+            loaded = OrtGraph(
+                load_graph(folder, graph.file, threads, int8=int8, profile_prefix=profile_prefix)
+            )
+        _check_tensors(file, graph.inputs, loaded.inputs, "inputs")
+        _check_tensors(file, graph.outputs, loaded.outputs, "outputs")
+        return CpuSession(loaded, graph)
 
     def memory(self, dtype: DType) -> BlockPool:
         """A pool of blocks of that type."""
@@ -296,9 +347,7 @@ def trying_out(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _check_tensors(
-    path: Path, named: Sequence[Tensor], found: Sequence[onnxruntime.NodeArg], kind: str
-) -> None:
+def _check_tensors(path: Path, named: Sequence[Tensor], found: Sequence[Value], kind: str) -> None:
     """Raise BundleError if the inputs or outputs of a graph are not those that are named."""
     wanted, there = {each.name: each for each in named}, {each.name: each for each in found}
     if wanted.keys() != there.keys() or len(wanted) < len(named):
@@ -308,13 +357,17 @@ def _check_tensors(
             "bundle again, or export it again"
         )
     for name, tensor in wanted.items():
-        dtype, axes = _TYPES.get(there[name].type), there[name].shape
+        _, dtype, axes = there[name]
         fits = dtype == tensor.dtype and len(axes) == len(tensor.axes)
         if not fits or not all(map(_agree, tensor.axes, axes)):
             raise BundleError(
-                f"{path}: {name!r} is {dtype} {axes}, and the manifest says {tensor.dtype} "
+                f"{path}: {name!r} is {dtype} {list(axes)}, and the manifest says {tensor.dtype} "
                 f"{list(tensor.axes)}; copy the bundle again, or export it again"
             )
+
+
+def _value(found: onnxruntime.NodeArg) -> Value:
+    return Value(found.name, _TYPES.get(found.type), found.shape)
 
 
 def _agree(named: str | int, found: str | int | None) -> bool:

@@ -273,12 +273,12 @@ class PrefixTree:
             self.ancestors[queries_B == 0] = -1  # idle rows start again at each step
         self.used += queries_B
         self._next += queries_B > 0
-        self.went_on()
+        self.went_on(1)
 
-    def went_on(self) -> None:
-        """Count a step whose move native code has already made in the arrays."""
-        self.num_steps += 1
-        self._wait -= 1
+    def went_on(self, steps: int) -> None:
+        """Count steps whose moves native code has already made in the arrays."""
+        self.num_steps += steps
+        self._wait -= steps
 
     def repack_bound(self, bound: BoundTree) -> bool:
         """Let the bound steps do what `repack` does for all rows, and move the slots of the caches.

@@ -101,11 +101,13 @@ class BoundSteps(BoundTree, Protocol):
         """Give each query its slot (`PrefixTree.write`), and run the graph."""
         ...
 
-    def go_on(self, place: int) -> bool:
-        """Take the best candidates as the next beams, as most steps do, move the tree, and record
-        the beams at `place`. Returns False, and changes nothing, if something happens in a row: an
-        id among the next beams ends a hypothesis, a score is not finite, or it was the last
-        step."""
+    def go_on(self, place: int, most: int) -> tuple[int, bool]:
+        """Run up to `most` steps, one after another for a short while, and continue after each with
+        its best candidates as the next beams; record the beams from `place` on.
+
+        Returns the number of steps that went on, and whether a last run's candidates wait in
+        `found`, because something happens in a row: an id among the next beams ends a hypothesis, a
+        score is not finite, or it is the last step."""
         ...
 
     def grow(self, parents_BK: Int32s) -> None:

@@ -118,13 +118,13 @@ class BeamSearch:
                 return
 
     def step(self) -> list[Finished]:
-        """Generate one token of every live sentence; returns the finished ones."""
+        """Generate a token of every live sentence, or several, while nothing happens in any;
+        returns the finished ones."""
         rows = self._rows
         constrained, attended = rows.constrained(), rows.attended()
         alone = self._begins_alone() and not constrained
         bound = None if constrained or attended or alone else self._bind()
         if bound is not None:
-            bound.run()
             if rows.go_on(bound):
                 return self._let_go([], bound)
             return self._advance(Candidates(*bound.found), bound)

@@ -213,15 +213,15 @@ class Rows:
         )
 
     def go_on(self, bound: BoundSteps) -> bool:
-        """Continue with the best candidates of the bound steps. If a hypothesis of a row may end,
-        nothing changes and the result is False."""
-        if not bound.go_on(self._kept):
-            return False
-        self.tree.went_on()
-        self._kept += 1
+        """Run bound steps until dead slots are to be dropped or the beams recorded. If something
+        happens in a row before, the last run's candidates wait, and the result is False."""
+        most = min(_KEPT - self._kept, self.tree.steps_left)
+        gone, waiting = bound.go_on(self._kept, max(most, 1))
+        self.tree.went_on(gone)
+        self._kept += gone
         if self._kept == _KEPT:
             self.note()
-        return True
+        return not waiting
 
     def note(self) -> None:
         """Give the searches the steps that the bound steps have recorded."""
@@ -243,7 +243,7 @@ class Rows:
             beams.scores_BK[idle_B] = -np.inf
         if bound:
             bound.grow(beams.parents_BK)
-            self.tree.went_on()
+            self.tree.went_on(1)
             self.tokens_BK[:], self.scores_BK[:] = beams.tokens_BK, beams.scores_BK
             self.queries_B[:] = beams.queries_B
             self.positions_BK += self.running_B[:, None]

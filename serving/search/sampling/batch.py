@@ -172,7 +172,7 @@ class GenerationBatch:
         if bound is not None:
             bound.steps.run()
             bound.steps.grow(standing.parents_B1)
-            self._tree.went_on()
+            self._tree.went_on(1)
             return self._draw(bound.found, standing)
         inputs = step_inputs(self._tree, standing.tokens_B1[:, 0])
         found = self._stepper.next(self._state, inputs, standing.top)

@@ -1,0 +1,213 @@
+"""The nodes and constants of an ONNX file, as far as a program needs them
+(`serving.runtime.programs`)."""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.runtime.protobuf import Field, fields, varints
+
+DTYPES: dict[int, type[np.generic]] = {
+    1: np.float32,
+    2: np.uint8,
+    3: np.int8,
+    6: np.int32,
+    7: np.int64,
+}
+"""Types of numbers by their number in onnx.proto."""
+# Fields of onnx.proto.
+_MODEL_GRAPH, _MODEL_OPSET = 7, 8
+_NODE, _INITIALIZER, _INPUT, _OUTPUT = 1, 5, 11, 12
+_NODE_INPUT, _NODE_OUTPUT, _NODE_OP, _NODE_ATTRIBUTE, _NODE_DOMAIN = 1, 2, 4, 5, 7
+_ATTRIBUTE_NAME, _ATTRIBUTE_FLOAT, _ATTRIBUTE_INT, _ATTRIBUTE_TYPE = 1, 2, 3, 20
+_FLOAT_TYPE, _INT_TYPE = 1, 2
+_DIMS, _DATA_TYPE, _TENSOR_NAME, _RAW_DATA, _EXTERNAL_DATA = 1, 2, 8, 9, 13
+_KEY, _VALUE = 1, 2
+_VALUE_NAME, _VALUE_TYPE = 1, 2
+_TENSOR_TYPE, _ELEMENT, _SHAPE, _DIM, _DIM_VALUE, _DIM_NAME = 1, 1, 2, 1, 1, 2
+_OPSET_DOMAIN, _OPSET_VERSION = 1, 2
+
+
+class Node(NamedTuple):
+    """A call of an operator; an input that is missing is an empty name."""
+
+    domain: str
+    operator: str
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    attributes: dict[str, float | None]
+    """Numbers by name; None for an attribute that is not a number."""
+
+
+class Value(NamedTuple):
+    """An input or output of the graph."""
+
+    name: str
+    dtype: str | None
+    """The name of the type of its numbers; None for types that are not known."""
+    shape: Sequence[int | str | None]
+
+
+@dataclass
+class GraphFile:
+    """An ONNX file, with its larger constants mapped."""
+
+    opsets: dict[str, int] = field(default_factory=dict)
+    """Versions by domain."""
+    nodes: list[Node] = field(default_factory=list)
+    """In an order in which they can run."""
+    constants: dict[str, NDArray[Any]] = field(default_factory=dict)
+    """By name. Those of one byte per number stay in the mapped file."""
+    inputs: list[Value] = field(default_factory=list)
+    outputs: list[Value] = field(default_factory=list)
+    maps: list[mmap.mmap] = field(default_factory=list)
+    """The mapped files: first the ONNX file, then those that it refers to."""
+
+    def place(self) -> tuple[int, int]:
+        """The address of the mapped ONNX file, and its size in bytes."""
+        whole = np.frombuffer(self.maps[0], np.uint8)
+        return whole.ctypes.data, whole.size
+
+    def release(self) -> None:
+        """Let the system release the pages that have been read; they are read again when they are
+        needed."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            for each in self.maps:
+                each.madvise(mmap.MADV_DONTNEED)
+
+
+def read_graph(file: Path) -> GraphFile:
+    """Read an ONNX file with one graph.
+
+    Raises OSError if it or a file that it refers to cannot be read, and ValueError or IndexError if
+    it is damaged or has constants of other kinds.
+    """
+    return _Reader(file).graph
+
+
+class _Reader:
+    def __init__(self, file: Path) -> None:
+        self._folder, self.graph = file.parent, GraphFile()
+        self._data = self._mapped(file)
+        self._others: dict[str, mmap.mmap] = {}
+        for each in fields(self._data, 0, len(self._data)):
+            if each.number == _MODEL_GRAPH:
+                self._read_graph(each)
+            elif each.number == _MODEL_OPSET:
+                inner = self._inner(each)
+                domain = self._text(inner.get(_OPSET_DOMAIN))
+                self.graph.opsets[domain] = inner[_OPSET_VERSION].begin
+
+    def _mapped(self, file: Path) -> mmap.mmap:
+        with file.open("rb") as opened:
+            made = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+        self.graph.maps.append(made)
+        return made
+
+    def _fields(self, outer: Field) -> Iterator[Field]:
+        return fields(self._data, outer.begin, outer.end)
+
+    def _inner(self, outer: Field) -> dict[int, Field]:
+        """The fields of a message, of which each number is there once at most."""
+        return {each.number: each for each in self._fields(outer)}
+
+    def _text(self, each: Field | None) -> str:
+        return "" if each is None else self._data[each.begin : each.end].decode()
+
+    def _read_graph(self, graph: Field) -> None:
+        if self.graph.nodes:
+            raise ValueError("the file has several graphs")
+        for each in self._fields(graph):
+            if each.number == _NODE:
+                self.graph.nodes.append(self._node(each))
+            elif each.number == _INITIALIZER:
+                name, array = self._constant(each)
+                self.graph.constants[name] = array
+            elif each.number == _INPUT:
+                self.graph.inputs.append(self._value(each))
+            elif each.number == _OUTPUT:
+                self.graph.outputs.append(self._value(each))
+
+    def _node(self, node: Field) -> Node:
+        inputs, outputs, attributes = list[str](), list[str](), dict[str, float | None]()
+        operator = domain = ""
+        for each in self._fields(node):
+            if each.number == _NODE_INPUT:
+                inputs.append(self._text(each))
+            elif each.number == _NODE_OUTPUT:
+                outputs.append(self._text(each))
+            elif each.number == _NODE_OP:
+                operator = self._text(each)
+            elif each.number == _NODE_DOMAIN:
+                domain = self._text(each)
+            elif each.number == _NODE_ATTRIBUTE:
+                inner = self._inner(each)
+                attributes[self._text(inner.get(_ATTRIBUTE_NAME))] = self._number(inner)
+        return Node(domain, operator, inputs, outputs, attributes)
+
+    def _number(self, attribute: dict[int, Field]) -> float | None:
+        kind = attribute[_ATTRIBUTE_TYPE].begin
+        if kind == _INT_TYPE:
+            value = attribute[_ATTRIBUTE_INT].begin if _ATTRIBUTE_INT in attribute else 0
+            return value - (1 << 64) if value >= 1 << 63 else value
+        if kind == _FLOAT_TYPE:
+            if _ATTRIBUTE_FLOAT not in attribute:
+                return 0.0
+            found: float = struct.unpack_from("<f", self._data, attribute[_ATTRIBUTE_FLOAT].begin)[
+                0
+            ]
+            return found
+        return None
+
+    def _constant(self, tensor: Field) -> tuple[str, NDArray[Any]]:
+        dims, inner, entries = list[int](), dict[int, Field](), dict[str, str]()
+        for each in self._fields(tensor):
+            inner[each.number] = each
+            if each.number == _DIMS:
+                dims += varints(self._data, each)
+            elif each.number == _EXTERNAL_DATA:
+                pair = self._inner(each)
+                entries[self._text(pair.get(_KEY))] = self._text(pair.get(_VALUE))
+        dtype = np.dtype(DTYPES.get(inner[_DATA_TYPE].begin))
+        if inner[_DATA_TYPE].begin not in DTYPES:
+            raise ValueError("a constant has another type of numbers")
+        count = int(np.prod(dims, dtype=np.int64))
+        data, begin, size = self._data, 0, 0
+        if entries:
+            data = self._other(entries["location"])
+            begin, size = int(entries.get("offset", "0")), int(entries["length"])
+        elif _RAW_DATA in inner:
+            begin, size = inner[_RAW_DATA].begin, inner[_RAW_DATA].end - inner[_RAW_DATA].begin
+        if size != count * dtype.itemsize:
+            raise ValueError("a constant is not stored as plain bytes")
+        array = np.frombuffer(data, dtype, count, begin).reshape(dims)
+        # Longer numbers may lie at any address in the file, where no kernel may read them.
+        return self._text(inner.get(_TENSOR_NAME)), array if dtype.itemsize == 1 else array.copy()
+
+    def _other(self, name: str) -> mmap.mmap:
+        """A file of the same folder that has constants."""
+        if name not in self._others:
+            if Path(name).name != name:
+                raise ValueError("constants must lie in a file of the same folder")
+            self._others[name] = self._mapped(self._folder / name)
+        return self._others[name]
+
+    def _value(self, value: Field) -> Value:
+        inner = self._inner(value)
+        kind = self._inner(self._inner(inner[_VALUE_TYPE])[_TENSOR_TYPE])
+        shape: list[int | str | None] = []
+        for dim in self._fields(kind[_SHAPE]):
+            size = self._inner(dim)
+            named = self._text(size[_DIM_NAME]) if _DIM_NAME in size else None
+            shape.append(size[_DIM_VALUE].begin if _DIM_VALUE in size else named)
+        dtype = DTYPES.get(kind[_ELEMENT].begin)
+        named = None if dtype is None else dtype.__name__
+        return Value(self._text(inner[_VALUE_NAME]), named, shape)

@@ -1,0 +1,194 @@
+"""Programs: graphs that run in one call of native code, without ONNX Runtime
+(serving/native/program.h).
+
+A graph becomes a program if it consists of operators that native code has; any other graph runs in
+ONNX Runtime. Both give the same numbers to the bit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.runtime.graph_file import DTYPES, GraphFile, Node, read_graph
+
+_LEAST_OPSET = 18
+"""The first version of ONNX's operators whose Split has a number of outputs."""
+_AXES = 6
+"""Most axes of a tensor."""
+_MISSING = (0,) * (3 + _AXES)
+_NUMBERS = {np.dtype(dtype): number for number, dtype in DTYPES.items()}
+_STANDARD: dict[str, frozenset[str]] = {
+    "Concat": frozenset({"axis"}),
+    "Expand": frozenset(),
+    "Mul": frozenset(),
+    "QuantizeLinear": frozenset(),
+    "Range": frozenset(),
+    "Relu": frozenset(),
+    "Reshape": frozenset(),
+    "Shape": frozenset({"start", "end"}),
+    "Split": frozenset({"axis", "num_outputs"}),
+    "Squeeze": frozenset(),
+    "Unsqueeze": frozenset(),
+}
+"""ONNX's operators that native code has (serving/native/standard.h), and the attributes that it
+knows. Those of this project's own operators are all known."""
+_PRODUCT = ("com.microsoft", "MatMulIntegerToFloat")
+
+logger = logging.getLogger(__name__)
+
+
+class _Functions(NamedTuple):
+    """The functions of the struct `ProgramFunctions` of serving/native/operators.cpp."""
+
+    make: Callable[..., int | None]
+    run: Callable[..., bool]
+    free: Callable[..., None]
+    reason: Callable[[], bytes]
+    run_address: int
+
+
+@functools.cache
+def _functions(path: Path) -> _Functions:
+    """The native functions of a library."""
+    library = ctypes.CDLL(str(path))
+    library.RegisterCustomOps.restype = ctypes.POINTER(ctypes.c_void_p * 4)
+    library.RegisterCustomOps.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+    make, run, free, reason = library.RegisterCustomOps(None, None).contents
+    pointer = ctypes.c_void_p
+    return _Functions(
+        ctypes.CFUNCTYPE(pointer, ctypes.c_char_p, pointer, ctypes.c_size_t, ctypes.c_size_t)(make),
+        ctypes.CFUNCTYPE(ctypes.c_bool, pointer, pointer, pointer)(run),
+        ctypes.CFUNCTYPE(None, pointer)(free),
+        ctypes.CFUNCTYPE(ctypes.c_char_p)(reason),
+        run,
+    )
+
+
+class Program:
+    """A graph that native code runs on the calling thread."""
+
+    def __init__(self, functions: _Functions, graph: GraphFile) -> None:
+        """Raises ValueError if native code refuses the graph."""
+        self.inputs, self.outputs = graph.inputs, graph.outputs
+        self.functions, self._graph = functions, graph
+        table = _table(list(graph.constants.values()))
+        made = functions.make(_text(graph).encode(), table.ctypes.data, *graph.place())
+        if not made:
+            raise ValueError(functions.reason().decode())
+        self.made: int = made
+        graph.release()
+
+    def __del__(self) -> None:
+        if hasattr(self, "made"):
+            self.functions.free(self.made)
+
+    def bind(
+        self, reads: Mapping[str, NDArray[Any]], writes: Mapping[str, NDArray[Any]]
+    ) -> BoundProgram:
+        """Bind contiguous arrays to its inputs and outputs, by name. Outputs that are not named are
+        not wanted."""
+        given = _table([reads[value.name] for value in self.inputs])
+        wanted = _table([writes.get(value.name) for value in self.outputs])
+        return BoundProgram(self, given, wanted, (reads, writes))
+
+    def call(
+        self, reads: Mapping[str, NDArray[Any]], shapes: Mapping[str, Sequence[int]]
+    ) -> list[NDArray[Any]]:
+        """Run the program once; returns new arrays of these shapes, by the names of outputs."""
+        dtypes = {value.name: value.dtype for value in self.outputs}
+        writes = {name: np.empty(shape, dtypes[name]) for name, shape in shapes.items()}
+        given = {name: np.ascontiguousarray(array) for name, array in reads.items()}
+        self.bind(given, writes)()
+        return list(writes.values())
+
+
+class BoundProgram:
+    """A program with arrays for its inputs and outputs. A call runs it."""
+
+    def __init__(
+        self, program: Program, given: NDArray[np.int64], wanted: NDArray[np.int64], held: object
+    ) -> None:
+        """`held` are the arrays that the tables have the addresses of."""
+        functions = program.functions
+        self._held = program, given, wanted, held
+        self._reason = functions.reason
+        arguments = program.made, given.ctypes.data, wanted.ctypes.data
+        self.addresses = (functions.run_address, *arguments)
+        """The struct `StepGraph` of serving/native/beams.h."""
+        self._run: Callable[[], bool] = functools.partial(functions.run, *arguments)
+
+    def __call__(self) -> None:
+        """Raises RuntimeError if an operator refuses its inputs."""
+        if self._run():
+            self.fail()
+
+    def fail(self) -> NoReturn:
+        """Raise RuntimeError with the reason for which the last run on this thread has failed."""
+        raise RuntimeError(self._reason().decode())
+
+
+def load_program(library: Path, file: Path) -> Program | None:
+    """The program of an ONNX file. None if it has an operator that the library of native code does
+    not know, or if the file is damaged, which ONNX Runtime reports."""
+    try:
+        graph = read_graph(file)
+        if graph.opsets.get("", 0) < _LEAST_OPSET or not all(map(_known, graph.nodes)):
+            return None
+        return Program(_functions(library), graph)
+    except (OSError, IndexError, KeyError, ValueError) as error:
+        logger.debug("%s is not run as a program: %s", file, error)
+        return None
+
+
+def _known(node: Node) -> bool:
+    if None in node.attributes.values():
+        return False
+    if node.domain == "macaron" or (node.domain, node.operator) == _PRODUCT:
+        return True
+    return node.domain == "" and node.attributes.keys() <= _STANDARD.get(node.operator, set())
+
+
+def _text(graph: GraphFile) -> str:
+    """The program in the form that native code reads (serving/native/program.h)."""
+    names = [*(value.name for value in graph.inputs), *graph.constants]
+    names += [output for node in graph.nodes for output in node.outputs if output]
+    number = {name: place for place, name in enumerate(names)}
+    if len(number) < len(names):
+        raise ValueError("two values have the same name")
+    number[""] = -1
+    outputs = [str(number[value.name]) for value in graph.outputs]
+    head = len(graph.inputs), len(graph.constants), len(names), len(outputs), *outputs
+    lines = [" ".join(map(str, head))]
+    for node in graph.nodes:
+        words: list[object] = [node.operator]
+        for values in (node.inputs, node.outputs):
+            words += [len(values), *(number[name] for name in values)]
+        words.append(len(node.attributes))
+        for name, value in node.attributes.items():
+            words += [name, value.hex() if isinstance(value, float) else value]
+        lines.append(" ".join(map(str, words)))
+    return "\n".join(lines)
+
+
+def _table(arrays: Sequence[NDArray[Any] | None]) -> NDArray[np.int64]:
+    """The structs `Tensor` of serving/native/program.h for these arrays: address, type, number of
+    axes, axes."""
+    numbers: list[int] = []
+    for array in arrays:
+        if array is None:
+            numbers += _MISSING
+            continue
+        shape = array.shape
+        if not array.flags.c_contiguous or len(shape) > _AXES:
+            raise ValueError(f"arrays must be contiguous and have at most {_AXES} axes")
+        numbers += array.__array_interface__["data"][0], _NUMBERS[array.dtype], len(shape)
+        numbers += shape + (0,) * (_AXES - len(shape))
+    return np.array(numbers, np.int64)
