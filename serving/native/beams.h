@@ -43,6 +43,7 @@ struct Beams {
   const int64_t *cache_data, *cache_rows, *slot_bytes;
   float* room;  // working memory for [K,C] floats, at least [K,2W]
   int64_t* places;  // [B,C], the new places of slots, as `plan` finds them
+  int64_t* eventful;  // [B], the rows that `choose` lists
 };
 
 template <typename T>
@@ -82,12 +83,11 @@ inline bool eventful(const Beams& all, int64_t row) {
   return false;
 }
 
-// Moves the prefix tree to the next step: beam k of row b descends from query
-// `parents[b * apart + k]`.
-inline void grow(const Beams& all, const int32_t* parents, int64_t apart) {
+// Moves the prefix tree to the next step: beam k of row b descends from query `parents[b, k]`.
+inline void grow(const Beams& all, const int32_t* parents) {
   const int64_t beams = all.beams, slots = all.slots, lookback = all.lookback;
   for (int64_t b = 0; b < all.rows; ++b) {
-    const int32_t* own = parents + b * apart;
+    const int32_t* own = parents + b * beams;
     float* visible = all.visible + b * beams * slots;
     int64_t* ancestors = all.ancestors + b * beams * lookback;
     bool stay = true;
@@ -112,35 +112,73 @@ inline void grow(const Beams& all, const int32_t* parents, int64_t apart) {
   }
 }
 
+// Records the best candidates of each row as its beams, as step `place`. A parent that is no beam
+// becomes the first one; a step with such a parent is never simple.
+inline void record(const Beams& all, int64_t place) {
+  const int64_t beams = all.beams;
+  for (int64_t b = 0; b < all.rows; ++b) {
+    const int64_t from = b * all.candidates, kept = (place * all.rows + b) * beams;
+    for (int64_t k = 0; k < beams; ++k) {
+      const int32_t parent = all.found_parents[from + k];
+      all.kept_tokens[kept + k] = all.found_tokens[from + k];
+      all.kept_parents[kept + k] = parent < 0 || parent >= beams ? 0 : parent;
+      all.kept_scores[kept + k] = all.found_scores[from + k];
+    }
+  }
+}
+
+// Moves to the beams that are recorded as step `place`; dead ones have the score -inf.
+inline void move(const Beams& all, int64_t place) {
+  constexpr float kDead = -std::numeric_limits<float>::infinity();
+  const int64_t beams = all.beams, first = place * all.rows * beams;
+  grow(all, all.kept_parents + first);
+  for (int64_t b = 0; b < all.rows; ++b) {
+    all.queries[b] = 0;
+    for (int64_t k = 0; k < beams; ++k) {
+      const int64_t to = b * beams + k;
+      const float score = all.kept_scores[first + to];
+      if (all.running[b] && score > kDead) all.queries[b] = k + 1;
+      all.tokens[to] = all.running[b] ? all.kept_tokens[first + to] : 0;
+      all.scores[to] = all.running[b] ? score : kDead;
+      all.positions[to] += all.running[b];
+    }
+  }
+}
+
+// Whether every candidate that may become a beam of a row continues one.
+inline bool sound(const Beams& all, int64_t row) {
+  for (int64_t n = 0; n < all.candidates; ++n) {
+    const int32_t parent = all.found_parents[row * all.candidates + n];
+    if (parent < 0 || parent >= all.beams) return false;
+  }
+  return true;
+}
+
 // Continues with the best candidates of each row as its next beams, and records these as step
 // `place`. If a running row is eventful or a parent is not a beam, nothing changes and the result
 // is false.
 inline bool go_on(const Beams& all, int64_t place) {
-  const int64_t beams = all.beams;
-  for (int64_t b = 0; b < all.rows; ++b) {
-    if (all.running[b] && eventful(all, b)) return false;
-    for (int64_t k = 0; k < beams; ++k) {
-      const int32_t parent = all.found_parents[b * all.candidates + k];
-      if (parent < 0 || parent >= beams) return false;
-    }
-  }
-  grow(all, all.found_parents, all.candidates);
-  for (int64_t b = 0; b < all.rows; ++b) {
-    const int64_t to = b * beams, from = b * all.candidates, kept = place * all.rows * beams + to;
-    --all.steps_left[b];
-    all.queries[b] = all.running[b] ? beams : 0;
-    for (int64_t k = 0; k < beams; ++k) {
-      const int32_t token = all.found_tokens[from + k];
-      const float score = all.found_scores[from + k];
-      all.kept_tokens[kept + k] = token;
-      all.kept_parents[kept + k] = all.found_parents[from + k];
-      all.kept_scores[kept + k] = score;
-      all.tokens[to + k] = all.running[b] ? token : 0;
-      all.scores[to + k] = all.running[b] ? score : -std::numeric_limits<float>::infinity();
-      all.positions[to + k] += all.running[b];
-    }
-  }
+  for (int64_t b = 0; b < all.rows; ++b)
+    if (all.running[b] && (eventful(all, b) || !sound(all, b))) return false;
+  record(all, place);
+  for (int64_t b = 0; b < all.rows; ++b) --all.steps_left[b];
+  move(all, place);
   return true;
+}
+
+// Begins a step that is not simple: records the best candidates as step `place`, and returns the
+// number of eventful rows, which it lists. Whatever their beams become instead is recorded by the
+// caller before `move`. The result is negative if a parent is not a beam.
+inline int64_t choose(const Beams& all, int64_t place) {
+  int64_t count = 0;
+  for (int64_t b = 0; b < all.rows; ++b) {
+    if (!all.running[b]) continue;
+    if (!sound(all, b)) return -1;
+    if (eventful(all, b)) all.eventful[count++] = b;
+  }
+  record(all, place);
+  for (int64_t b = 0; b < all.rows; ++b) --all.steps_left[b];
+  return count;
 }
 
 // Whether a slot of a row is needed: a beam descends from it and it is not out of reach.
@@ -250,13 +288,21 @@ MACARON_SEEN bool macaron_go_on(const macaron::Beams* all, int64_t place) {
   return macaron::go_on(*all, place);
 }
 
+MACARON_SEEN int64_t macaron_choose(const macaron::Beams* all, int64_t place) {
+  return macaron::choose(*all, place);
+}
+
+MACARON_SEEN void macaron_move(const macaron::Beams* all, int64_t place) {
+  macaron::move(*all, place);
+}
+
 MACARON_SEEN int64_t macaron_take_steps(const macaron::Beams* all, const macaron::StepGraph* graph,
                                         int64_t place, int64_t most, int64_t nanoseconds) {
   return macaron::take_steps(*all, *graph, place, most, nanoseconds);
 }
 
 MACARON_SEEN void macaron_grow(const macaron::Beams* all, const int32_t* parents) {
-  macaron::grow(*all, parents, all->beams);
+  macaron::grow(*all, parents);
 }
 
 MACARON_SEEN void macaron_plan(const macaron::Beams* all, int64_t steps, int64_t* found) {

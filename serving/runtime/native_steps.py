@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from serving.arrays import Floats, Int32s
+from serving.arrays import Floats, Int32s, Ints
 from serving.runtime.kernels import native_library
 from serving.runtime.ort import CpuBinding
 from serving.runtime.programs import BoundProgram
@@ -71,7 +71,7 @@ class _Arrays(ctypes.Structure):
         + [(f"found_{name}", ctypes.c_void_p) for name, _ in _OUTPUTS]
         + [(f"kept_{name}", ctypes.c_void_p) for name, _ in _KEPT]
         + [(name, ctypes.c_void_p) for name, _ in _CACHES]
-        + [("room", ctypes.c_void_p), ("places", ctypes.c_void_p)]
+        + [(name, ctypes.c_void_p) for name in ("room", "places", "eventful")]
     )
 
 
@@ -89,6 +89,11 @@ def _library() -> ctypes.PyDLL | None:
     library.macaron_plan.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
     library.macaron_pack.argtypes = (ctypes.c_void_p,)
     library.macaron_go_on.restype = ctypes.c_bool
+    library.macaron_choose.argtypes = library.macaron_move.argtypes = (
+        ctypes.c_void_p,
+        ctypes.c_int64,
+    )
+    library.macaron_choose.restype, library.macaron_move.restype = ctypes.c_int64, None
     library.macaron_plan.restype = library.macaron_pack.restype = None
     library.macaron_put_inputs.restype = library.macaron_grow.restype = None
     return library
@@ -106,8 +111,8 @@ def _take_steps() -> Callable[..., int]:
 class NativeSteps:
     """The `BoundSteps` of a binding on the CPU.
 
-    `is_current` and `pack` are functions of other objects: they are called at every step, and a
-    method that only forwards a call would take as long as the call.
+    `is_current`, `move` and `pack` are functions of other objects: they are called at every step,
+    and a method that only forwards a call would take as long as the call.
     """
 
     found: tuple[Floats, Int32s, Int32s]
@@ -146,7 +151,9 @@ class NativeSteps:
             np.array([cache.itemsize * cache.shape[2] for cache in caches], dtype=np.int64),
             np.zeros(width * max(slots, 2 * lookback), dtype=np.float32),
             np.zeros((rows, slots), dtype=np.int64),
+            eventful := np.zeros(rows, dtype=np.int64),
         ]
+        self._eventful: Ints = eventful
         self._arrays = _Arrays(
             rows,
             width,
@@ -169,6 +176,8 @@ class NativeSteps:
             self._graph = (ctypes.c_void_p * 4)(*binding.run.addresses)
             graph = ctypes.addressof(self._graph)
             self._take = functools.partial(_take_steps(), at, graph)
+        self._choose = functools.partial(library.macaron_choose, at)
+        self.move: Callable[[int], None] = functools.partial(library.macaron_move, at)
         self.pack: Callable[[], None] = functools.partial(library.macaron_pack, at)
 
     def run(self) -> None:
@@ -189,6 +198,11 @@ class NativeSteps:
             assert isinstance(self._run, BoundProgram)
             self._run.fail()
         return -1 - taken, True
+
+    def choose(self, place: int) -> list[int] | None:
+        """Begin a step in which something happens; see `BoundSteps`."""
+        count = self._choose(place)
+        return None if count < 0 else self._eventful[:count].tolist()
 
     def grow(self, parents_BK: Int32s) -> None:
         """Move the tree to beams that descend from these queries."""

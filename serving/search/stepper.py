@@ -110,6 +110,16 @@ class BoundSteps(BoundTree, Protocol):
         score is not finite, or it is the last step."""
         ...
 
+    def choose(self, place: int) -> list[int] | None:
+        """Begin the step that waits: record the best candidates at `place` as the next beams, and
+        return the rows in which something happens. None, without any change, if a candidate
+        continues what is no beam."""
+        ...
+
+    def move(self, place: int) -> None:
+        """Move the tree to the beams recorded at `place`; those with the score -inf are dead."""
+        ...
+
     def grow(self, parents_BK: Int32s) -> None:
         """Move the tree to beams that descend from these queries (`PrefixTree.advance`)."""
         ...

@@ -127,7 +127,7 @@ class BeamSearch:
         if bound is not None:
             if rows.go_on(bound):
                 return self._let_go([], bound)
-            return self._advance(Candidates(*bound.found), bound)
+            return self._settle_bound(bound)
         outputs = self._stepper.step(
             self._state,
             rows.inputs(1 if alone else self._beam_size),
@@ -213,20 +213,35 @@ class BeamSearch:
             search = self._rows.searches[row]
             search.attention.append(attention_KS[:, : len(search.sentence.source)].copy())
 
-    def _advance(self, candidates: Candidates, bound: BoundSteps | None = None) -> list[Finished]:
+    def _settle_bound(self, bound: BoundSteps) -> list[Finished]:
+        """Do the bound steps' waiting step: native code moves all beams but those of the rows in
+        which something happens. Returns the finished sentences, whose rows become idle."""
+        rows, candidates = self._rows, Candidates(*bound.found)
+        chosen = rows.choose(bound)
+        if chosen is None:
+            raise DecodingError("the model gave a candidate that continues no hypothesis")
+        eventful, beams = chosen
+        finished = self._settle_rows(eventful, candidates, beams)
+        rows.move(bound)
+        return self._let_go(finished, bound)
+
+    def _advance(self, candidates: Candidates) -> list[Finished]:
         """Continue with the beams of the candidates, and free what no live sentence needs. Returns
         the finished sentences, whose rows become idle."""
-        rows, by_row = self._rows, candidates.by_row()
+        rows = self._rows
         rows.note()
         rows.steps_left_B -= 1
-        beams = NextBeams.best(candidates, by_row, self._beam_size)
-        finished: list[Finished] = []
-        for row in self._eventful(candidates, by_row):
-            done = self._settle(row, by_row[row], beams)
-            if done is not None:
-                finished.append(done)
-        rows.advance(beams, bound)
-        return self._let_go(finished, bound)
+        beams = NextBeams.best(candidates, self._beam_size)
+        finished = self._settle_rows(self._eventful(candidates), candidates, beams)
+        rows.advance(beams)
+        return self._let_go(finished, None)
+
+    def _settle_rows(
+        self, eventful: Sequence[int], candidates: Candidates, beams: NextBeams
+    ) -> list[Finished]:
+        """Settle the rows in which something happens; returns their finished sentences."""
+        settled = (self._settle(row, candidates.of(row), beams) for row in eventful)
+        return [finished for finished in settled if finished is not None]
 
     def _let_go(self, finished: list[Finished], bound: BoundSteps | None) -> list[Finished]:
         """Free what no live sentence needs: padding of sources, idle rows, dead cache slots.
@@ -243,21 +258,17 @@ class BeamSearch:
             self._stepper.repack(self._state, repack)
         return finished
 
-    def _eventful(self, candidates: Candidates, by_row: Sequence[RowCandidates]) -> list[int]:
+    def _eventful(self, candidates: Candidates) -> list[int]:
         """The rows whose best candidates are not simply the next beams, because a hypothesis ends,
         it is the sentence's last step, or a score is not finite."""
         rows, beam_size = self._rows, self._beam_size
-        all_finite = bool(np.isfinite(candidates.scores_BN).all())
-        state = zip(rows.running_B.tolist(), rows.steps_left_B.tolist(), by_row, strict=True)
+        plain_B = rows.steps_left_B > 0
+        plain_B &= np.isfinite(candidates.scores_BN).all(axis=1)
+        tokens_BK = candidates.tokens_BN[:, :beam_size].tolist()
         return [
             row
-            for row, (running, steps_left, (scores, tokens, _)) in enumerate(state)
-            if running
-            and (
-                not rows.searches[row].ends.isdisjoint(tokens[:beam_size])
-                or not steps_left
-                or not (all_finite or all(map(math.isfinite, scores)))
-            )
+            for row, (running, plain) in enumerate(zip(rows.running_B, plain_B, strict=True))
+            if running and not (plain and rows.searches[row].ends.isdisjoint(tokens_BK[row]))
         ]
 
     def _settle(self, row: int, candidates: RowCandidates, beams: NextBeams) -> Finished | None:

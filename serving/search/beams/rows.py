@@ -6,8 +6,7 @@ Shape letters: B rows, K beams, Q queries, N candidates.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,48 +41,46 @@ class Candidates(NamedTuple):
             target_BN[row, : len(values)] = values
             target_BN[row, len(values) :] = filler
 
-    def by_row(self) -> list[RowCandidates]:
-        """The candidates of each row as plain lists."""
-        return list(zip(*(array.tolist() for array in self), strict=True))
+    def of(self, row: int) -> RowCandidates:
+        """The candidates of a row as plain lists."""
+        scores, tokens, parents = self
+        return scores[row].tolist(), tokens[row].tolist(), parents[row].tolist()
 
 
-@dataclass
-class NextBeams:
+class NextBeams(NamedTuple):
     """The beams of the next step: the token of each, the beam that it continues and its cumulative
-    score, which is -inf for a dead beam."""
+    score, which is -inf for a dead beam. Dead beams may stand between live ones."""
 
-    tokens_BK: Ints
+    tokens_BK: Int32s
     parents_BK: Int32s
     scores_BK: Floats
-    queries_B: Ints
-    """Beams of each row up to the last live one. Dead beams may stand between live ones."""
-    steps: list[Step]
-    """The same by row, as plain lists."""
 
     @staticmethod
-    def best(candidates: Candidates, by_row: Sequence[RowCandidates], beam_size: int) -> NextBeams:
-        """The best candidates of each row in order. They are its beams unless one of them ends.
-        `by_row` has the same candidates as lists."""
+    def best(candidates: Candidates, beam_size: int) -> NextBeams:
+        """The best candidates of each row in order. They are its beams unless one of them ends."""
         return NextBeams(
-            candidates.tokens_BN[:, :beam_size].astype(np.int64),
+            candidates.tokens_BN[:, :beam_size].copy(),
             candidates.parents_BN[:, :beam_size].copy(),
             candidates.scores_BN[:, :beam_size].copy(),
-            np.full(len(by_row), beam_size, dtype=np.int64),
-            [(t[:beam_size], p[:beam_size], s[:beam_size]) for s, t, p in by_row],
         )
 
     def choose(self, row: int, candidates: RowCandidates, chosen: Sequence[int]) -> None:
         """Give these candidates to the beams of a row instead. -1 makes a beam dead; at least one
         must live."""
         scores, tokens, parents = candidates
-        self.steps[row] = next_tokens, next_parents, next_scores = (
-            [tokens[place] if place >= 0 else 0 for place in chosen],
-            [parents[max(place, 0)] for place in chosen],
-            [scores[place] if place >= 0 else -math.inf for place in chosen],
-        )
-        self.tokens_BK[row], self.parents_BK[row] = next_tokens, next_parents
-        self.scores_BK[row] = next_scores
-        self.queries_B[row] = [beam for beam, place in enumerate(chosen) if place >= 0][-1] + 1
+        self.tokens_BK[row] = [tokens[place] if place >= 0 else 0 for place in chosen]
+        self.parents_BK[row] = [parents[max(place, 0)] for place in chosen]
+        self.scores_BK[row] = [scores[place] if place >= 0 else -math.inf for place in chosen]
+
+    def steps(self) -> Iterator[Step]:
+        """The beams of each row as plain lists."""
+        yield from zip(*(array.tolist() for array in self), strict=True)
+
+    def queries(self) -> Ints:
+        """Beams of each row up to the last live one; 0 if none lives."""
+        live_BK = self.scores_BK > -np.inf
+        last_B: Ints = live_BK.shape[1] - live_BK[:, ::-1].argmax(axis=1)
+        return np.where(live_BK.any(axis=1), last_B, 0)
 
 
 class Rows:
@@ -233,26 +230,36 @@ class Rows:
                 search.steps.append(tuple(beams))
         self._kept = 0
 
-    def advance(self, beams: NextBeams, bound: BoundSteps | None = None) -> None:
-        """Continue with these beams in the running rows; in place if steps are bound to the
-        arrays."""
+    def choose(self, bound: BoundSteps) -> tuple[list[int], NextBeams] | None:
+        """Begin the bound steps' waiting step. Returns the rows in which something happens, and the
+        beams as they are recorded, which may be changed before `move`. None, without any change, if
+        a candidate continues what is no beam."""
         self.note()
+        eventful = bound.choose(0)
+        if eventful is None:
+            return None
+        tokens, parents, scores = (each[0] for each in self._kept_SBK)
+        return eventful, NextBeams(tokens, parents, scores)
+
+    def move(self, bound: BoundSteps) -> None:
+        """Continue with the beams that `choose` returned."""
+        bound.move(0)
+        self.tree.went_on(1)
+        self._kept = 1
+
+    def advance(self, beams: NextBeams) -> None:
+        """Continue with these beams in the running rows."""
+        self.note()
+        queries_B = beams.queries()
         if self.num_live < len(self.searches):
             idle_B = ~self.running_B
-            beams.tokens_BK[idle_B], beams.queries_B[idle_B] = 0, 0
+            beams.tokens_BK[idle_B], queries_B[idle_B] = 0, 0
             beams.scores_BK[idle_B] = -np.inf
-        if bound:
-            bound.grow(beams.parents_BK)
-            self.tree.went_on(1)
-            self.tokens_BK[:], self.scores_BK[:] = beams.tokens_BK, beams.scores_BK
-            self.queries_B[:] = beams.queries_B
-            self.positions_BK += self.running_B[:, None]
-        else:
-            self.tree.advance(beams.parents_BK, self.queries_B)
-            self.tokens_BK, self.scores_BK = beams.tokens_BK, beams.scores_BK
-            self.queries_B = beams.queries_B
-            self.positions_BK = self.positions_BK + self.running_B[:, None]
-        for search, step in zip(self.searches, beams.steps, strict=True):
+        self.tree.advance(beams.parents_BK, self.queries_B)
+        self.tokens_BK, self.scores_BK = beams.tokens_BK.astype(np.int64), beams.scores_BK
+        self.queries_B = queries_B
+        self.positions_BK = self.positions_BK + self.running_B[:, None]
+        for search, step in zip(self.searches, beams.steps(), strict=True):
             search.steps.append(step)
 
     def fill(self, others: Rows, idle: Ints) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from serving.errors import DecodingError
 from serving.runtime.kernels import native_library
 from serving.runtime.native_steps import NativeSteps, native_steps
-from serving.search.beams.beam import BeamSearch
+from serving.runtime.programs import BoundProgram
+from serving.search.beams.beam import BeamSearch, decode
 from serving.search.beams.sentence import Finished, Sentence
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
@@ -36,12 +39,36 @@ class FakeBinding:
     run: Callable[[], None]
 
 
+class CalledBack(BoundProgram):
+    """A program whose graph is a function in Python, which native code calls."""
+
+    def __init__(self, run: Callable[[], None]) -> None:
+        self.errors: list[Exception] = []
+
+        def called(*_: object) -> bool:
+            try:
+                run()
+            except Exception as error:
+                self.errors.append(error)
+            return bool(self.errors)
+
+        self._callback = ctypes.CFUNCTYPE(ctypes.c_bool, *(ctypes.c_void_p,) * 3)(called)
+        address = ctypes.cast(self._callback, ctypes.c_void_p).value
+        assert address is not None
+        self.addresses = (address, 0, 0, 0)
+
+    def fail(self) -> NoReturn:
+        raise self.errors.pop()
+
+
 class BoundStepper(FakeStepper):
     """Counts the steps that went through bound arrays."""
 
-    def __init__(self, model: FakeModel, spare_slots: int) -> None:
+    def __init__(self, model: FakeModel, spare_slots: int, *, in_a_row: bool = False) -> None:
+        """`in_a_row` is whether native code calls the graph, for several steps."""
         super().__init__(model)
-        self.spare_slots, self.bound_calls = spare_slots, 0
+        self.spare_slots, self.bound_calls, self._in_a_row = spare_slots, 0, in_a_row
+        self.parent_offset = 0
 
     def bind(self, state: FakeState, beams: BeamArrays) -> NativeSteps | None:
         rows, count, slots = beams.visible_BKC.shape
@@ -77,9 +104,11 @@ class BoundStepper(FakeStepper):
             assert state.cache_BC2 is cache
             for array, values in zip(outputs.values(), found[:3], strict=True):
                 array[:] = values
+            outputs["candidate_parent"] += self.parent_offset
 
         # Positions and tokens of slots lie beside each other, as numbers of a cache tensor do.
-        binding: Any = FakeBinding(inputs, outputs, [cache], run)
+        called = CalledBack(run) if self._in_a_row else run
+        binding: Any = FakeBinding(inputs, outputs, [cache], called)
         return native_steps(beams, binding, lambda: state.cache_BC2 is cache)
 
 
@@ -150,6 +179,69 @@ def test_a_search_says_the_same_as_in_numpy(
     bound, plain = BoundStepper(model, spare_slots), FakeStepper(model)
     plain.spare_slots = spare_slots
     assert searched(bound, seed, count, beam_size) == searched(plain, seed, count, beam_size)
+
+
+@property_test
+@given(
+    seed=st.integers(0, 10**6),
+    count=st.integers(1, 9),
+    beam_size=st.sampled_from([1, 2, 5]),
+    eos_bias=st.sampled_from([-4.0, -1.0, 1.0]),
+    spare_slots=st.sampled_from([0, 48]),
+    broken=st.booleans(),
+)
+def test_steps_in_a_row_are_the_same_as_one_by_one(
+    seed: int, count: int, beam_size: int, eos_bias: float, spare_slots: int, broken: bool
+) -> None:
+    model = FakeModel(vocab_size=30, seed=seed, eos_bias=eos_bias)
+    if broken:
+        model.broken = lambda source, slots: source[0] % 5 == 0 and slots[-1][0] >= 6
+    found = []
+    for stepper in (BoundStepper(model, spare_slots, in_a_row=True), FakeStepper(model)):
+        stepper.spare_slots = spare_slots
+        rng = np.random.default_rng(seed)
+        done = decode(stepper, random_sentences(rng, count, beam_size))
+        found.append([(f.index, f.hypotheses, str(f.error), f.peak_slots) for f in done])
+    assert found[0] == found[1]
+
+
+def test_few_calls_take_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the next repack, unless time is up."""
+    options = SearchOptions(beam_size=5, max_length=200)
+
+    def calls() -> int:
+        stepper = BoundStepper(FakeModel(vocab_size=40, eos_bias=-50.0), 0, in_a_row=True)
+        search, count = BeamSearch(stepper, [Sentence((5, EOS_ID), options)]), 0
+        while search.live:
+            search.step()
+            count += 1
+        assert stepper.bound_calls == 200
+        return count
+
+    monkeypatch.setattr("serving.runtime.native_steps._STRETCH_NS", 10**12)
+    assert calls() <= 200 // FakeStepper(FakeModel()).repack_every + 2
+    monkeypatch.setattr("serving.runtime.native_steps._STRETCH_NS", 0)
+    assert calls() == 200
+
+
+def test_a_graph_that_fails_between_steps_is_reported() -> None:
+    def broken(source: object, slots: object) -> bool:
+        raise RuntimeError("no such graph")
+
+    model = FakeModel()
+    model.broken = broken
+    stepper = BoundStepper(model, 0, in_a_row=True)
+    search = BeamSearch(stepper, [Sentence((5, EOS_ID), SearchOptions(beam_size=2))])
+    with pytest.raises(RuntimeError, match="no such graph"):
+        search.step()
+
+
+def test_a_candidate_of_no_beam_is_refused() -> None:
+    stepper = BoundStepper(FakeModel(), 0)
+    stepper.parent_offset = 9
+    search = BeamSearch(stepper, [Sentence((5, EOS_ID), SearchOptions(beam_size=2))])
+    with pytest.raises(DecodingError, match="continues no hypothesis"):
+        search.step()
 
 
 @pytest.mark.parametrize("beam_size", [1, 5])

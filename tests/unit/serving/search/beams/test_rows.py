@@ -119,9 +119,9 @@ class RowsAndList:
         queries_B1 = np.array([max(1, entry["queries"]) for entry in self.wanted])[:, None]
         parents_BN = (self.generator.integers(0, 99, shape) % queries_B1).astype(np.int32)
         candidates = Candidates(scores_BN, tokens_BN, parents_BN)
-        by_row = candidates.by_row()
+        by_row = list(map(candidates.of, range(count)))
         self.rows.inputs(BEAMS)
-        beams = NextBeams.best(candidates, by_row, BEAMS)
+        beams = NextBeams.best(candidates, BEAMS)
         for row in range(count):
             entry = self.wanted[row]
             places = list(range(BEAMS))
