@@ -29,7 +29,7 @@ from serving.runtime.translation_stepper import OnnxState, OnnxStepper
 from serving.search.beams.sentence import Sentence
 from serving.search.options import SearchOptions
 from serving.search.prefix_tree import ALIGNMENT
-from serving.search.stepper import StepInputs, StepOutputs
+from serving.search.stepper import BeamArrays, StepInputs, StepOutputs
 from serving.translation.offline import decode_in_batches
 
 TIED = ("TiedProduct", "BiasedTiedProduct")
@@ -202,6 +202,10 @@ class _Recorder(OnnxStepper):
             size = BatchSize(rows, length, inputs.token_ids_BQ.shape[1])
             self._begun[id(state)] = (state, size)
         return super().step(state, inputs, want_logits=want_logits, attention_rows=attention_rows)
+
+    def bind(self, state: OnnxState, beams: BeamArrays) -> None:
+        """Has no bound steps, so that every step goes through `step`."""
+        return
 
     def decode(
         self, call: Sequence[Sequence[int]], options: SearchOptions, workers: int

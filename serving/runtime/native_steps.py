@@ -53,9 +53,9 @@ _OUTPUTS = (
     ("candidate_token", "int32"),
     ("candidate_parent", "int32"),
 )
-_STRETCH_NS = 2_000_000
-"""Time in nanoseconds after which no further step is taken before Python looks again: whether
-sentences wait to join, or were cancelled."""
+_STRETCH_NS = 1_000_000
+"""Time in nanoseconds after which no further step is taken before Python looks whether sentences
+wait to join or were cancelled."""
 _FAILED = -(2**63)
 _CACHES = (("cache_data", "int64"), ("cache_rows", "int64"), ("slot_bytes", "int64"))
 _KEPT = (("tokens", "int32"), ("parents", "int32"), ("scores", "float32"))

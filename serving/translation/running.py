@@ -83,7 +83,7 @@ class RunningBatches:
                     del self._batches[group]
 
     def advance(self) -> None:
-        """Decode one token of every sentence."""
+        """Decode a token of every sentence, or several for a millisecond."""
         for group in list(self._batches):
             self._step(group)
 
@@ -93,7 +93,7 @@ class RunningBatches:
         return progress
 
     def step(self) -> SentenceProgress:
-        """Decode one token of every sentence; returns the results and news."""
+        """Decode a token of every sentence, or several; returns the results and news."""
         self.advance()
         return self.collect()
 
@@ -165,9 +165,13 @@ class _Batch:
             self._forget(number)
 
     def step(self) -> list[tuple[Sentence, Finished]]:
-        """Decode one token of every sentence; returns the finished ones by number."""
-        done = [replace(f, index=self._numbers[f.index]) for f in self._search.step()]
-        self.steps_since_join += 1
+        """Decode a token of every sentence, or several for a millisecond; returns the finished ones
+        by number."""
+        search = self._search
+        before, resting = search.num_steps, JOIN_EVERY - self.steps_since_join
+        done = search.step(resting) if resting > 0 else search.step()
+        self.steps_since_join += search.num_steps - before
+        done = [replace(finished, index=self._numbers[finished.index]) for finished in done]
         return [(self._forget(finished.index), finished) for finished in done]
 
     def news(self) -> list[tuple[int, list[int]]]:

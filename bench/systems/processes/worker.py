@@ -206,7 +206,7 @@ def _slots(system: Any, sources: list[Any], request: dict[str, Any]) -> dict[str
     search = BeamSearch(system.stepper, prepared)
     counts: dict[int, list[tuple[int, int]]] = {}
     for step in range(1, steps + 1):
-        search.step()
+        search.step(most=1)
         if step in SLOT_STEPS:
             peaks = search.peak_slots.items()
             counts[step] = [(peak, len(prepared[index].source)) for index, peak in peaks]

@@ -20,7 +20,7 @@ import numpy as np
 
 from serving.arrays import Floats
 from serving.errors import DecodingError
-from serving.search.beams.rows import Candidates, NextBeams, RowCandidates, Rows
+from serving.search.beams.rows import MOST_STEPS, Candidates, NextBeams, RowCandidates, Rows
 from serving.search.beams.sentence import Finished, Sentence
 from serving.search.beams.sentence_search import SentenceSearch
 from serving.search.stepper import BoundSteps, State, Stepper
@@ -92,6 +92,11 @@ class BeamSearch:
         return self._rows.num_live > 0
 
     @property
+    def num_steps(self) -> int:
+        """Number of steps that the running batch has done."""
+        return self._rows.tree.num_steps
+
+    @property
     def peak_slots(self) -> dict[int, int]:
         """The most cache slots that each sentence of the batch has used so far, by number."""
         if self._state is None:
@@ -117,15 +122,15 @@ class BeamSearch:
                     self._free()  # the next sentence starts a new batch
                 return
 
-    def step(self) -> list[Finished]:
-        """Generate a token of every live sentence, or several, while nothing happens in any;
+    def step(self, most: int = MOST_STEPS) -> list[Finished]:
+        """Generate a token of every live sentence, or up to `most`, while nothing happens in any;
         returns the finished ones."""
         rows = self._rows
         constrained, attended = rows.constrained(), rows.attended()
         alone = self._begins_alone() and not constrained
         bound = None if constrained or attended or alone else self._bind()
         if bound is not None:
-            if rows.go_on(bound):
+            if rows.go_on(bound, most):
                 return self._let_go([], bound)
             return self._settle_bound(bound)
         outputs = self._stepper.step(

@@ -17,8 +17,8 @@ from serving.search.logits import Best
 from serving.search.prefix_tree import PrefixTree, Repack, fill_rows
 from serving.search.stepper import BeamArrays, BoundSteps, StepInputs, Stepper
 
-_KEPT = 64
-"""Number of bound steps that are recorded together."""
+MOST_STEPS = 64
+"""Most bound steps that are recorded together, and so taken in one call."""
 
 RowCandidates = tuple[list[float], list[int], list[int]]
 """Scores, tokens and parents of the candidates of one row, best first."""
@@ -188,7 +188,7 @@ class Rows:
     def arrays(self) -> BeamArrays:
         """The arrays that bound steps read and write, as long as `layout` stays."""
         self.note()
-        shape = (_KEPT, *self.tokens_BK.shape)
+        shape = (MOST_STEPS, *self.tokens_BK.shape)
         tree = self.tree
         self._kept_SBK = (
             np.zeros(shape, np.int32),
@@ -209,14 +209,15 @@ class Rows:
             self._kept_SBK,
         )
 
-    def go_on(self, bound: BoundSteps) -> bool:
-        """Run bound steps until dead slots are to be dropped or the beams recorded. If something
-        happens in a row before, the last run's candidates wait, and the result is False."""
-        most = min(_KEPT - self._kept, self.tree.steps_left)
+    def go_on(self, bound: BoundSteps, most: int) -> bool:
+        """Run up to `most` bound steps, until dead slots are to be dropped or the beams recorded.
+        If something happens in a row before, the last run's candidates wait, and the result is
+        False."""
+        most = min(most, MOST_STEPS - self._kept, self.tree.steps_left)
         gone, waiting = bound.go_on(self._kept, max(most, 1))
         self.tree.went_on(gone)
         self._kept += gone
-        if self._kept == _KEPT:
+        if self._kept == MOST_STEPS:
             self.note()
         return not waiting
 
