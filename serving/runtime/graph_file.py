@@ -202,12 +202,14 @@ class _Reader:
 
     def _value(self, value: Field) -> Value:
         inner = self._inner(value)
+        name = self._text(inner.get(_VALUE_NAME))
+        if _VALUE_TYPE not in inner:
+            return Value(name, None, ())
         kind = self._inner(self._inner(inner[_VALUE_TYPE])[_TENSOR_TYPE])
+        dtype = DTYPES.get(kind[_ELEMENT].begin)
         shape: list[int | str | None] = []
-        for dim in self._fields(kind[_SHAPE]):
+        for dim in self._fields(kind[_SHAPE]) if _SHAPE in kind else ():
             size = self._inner(dim)
             named = self._text(size[_DIM_NAME]) if _DIM_NAME in size else None
             shape.append(size[_DIM_VALUE].begin if _DIM_VALUE in size else named)
-        dtype = DTYPES.get(kind[_ELEMENT].begin)
-        named = None if dtype is None else dtype.__name__
-        return Value(self._text(inner[_VALUE_NAME]), named, shape)
+        return Value(name, None if dtype is None else dtype.__name__, shape)

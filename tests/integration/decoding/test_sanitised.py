@@ -56,11 +56,34 @@ inline bool tiles_work() { return !std::getenv("WITHOUT_TILES") && tiles_there()
 }
 #include "operators.cpp"
 """
-# Every tensor has memory of its own, so that the sanitiser sees where it ends.
+# Every tensor has memory of its own, so that the sanitiser sees where it ends. Each call is made in
+# ONNX Runtime and as a program, which must give or refuse the same.
 CHILD = """
 import pickle, sys
+from pathlib import Path
 import numpy, onnxruntime
-found, sessions = [], {}
+from serving.runtime.programs import load_program
+found, sessions, programs = [], {}, {}
+def check_program(model, feed, wanted):
+    if model not in programs:
+        file = Path(sys.argv[3] + ".onnx")
+        file.write_bytes(model)
+        programs[model] = load_program(Path(sys.argv[1]), file)
+    program = programs[model]
+    refused = isinstance(wanted, str)
+    assert refused or program is not None, "no program"
+    if program is None:
+        return
+    try:
+        arrays = [] if refused else map(numpy.empty_like, wanted)
+        writes = dict(zip([value.name for value in program.outputs], arrays))
+        program.bind(feed, writes)()
+    except (RuntimeError, ValueError) as error:  # no tensor of a program has seven axes
+        assert refused or any(array.ndim > 6 for array in feed.values()), error
+    else:
+        assert not refused, f"only ONNX Runtime refuses it: {wanted}"
+        for one, other in zip(writes.values(), wanted, strict=True):
+            assert one.tobytes() == other.tobytes(), "other numbers in a program"
 for name, model, feed in pickle.load(open(sys.argv[2], "rb")):
     print(name, flush=True)
     try:
@@ -75,7 +98,17 @@ for name, model, feed in pickle.load(open(sys.argv[2], "rb")):
         found.append(sessions[model].run(None, feed))
     except Exception as error:
         found.append(str(error))
+    check_program(model, feed, found[-1])
 pickle.dump(found, open(sys.argv[3], "wb"))
+"""
+PROGRAMS = """
+import sys
+from pathlib import Path
+from serving.runtime import kernels
+kernels.native_library = lambda: Path(sys.argv[1])  # before other modules take it by its name
+import pytest
+file = "tests/integration/decoding/test_programs.py"
+sys.exit(pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", "--basetemp", sys.argv[2], file]))
 """
 SHAPES = ((0, 2, 5), (1, 1, 1), (2, 3, 8), (3, 2, 16), (1, 17, 33), (5, 6, 40))
 """Rows, queries and capacity: none, one, and those around vectors, tiles and panels."""
@@ -142,10 +175,22 @@ def run_sanitised(
     sanitised: tuple[Path, dict[str, str]], calls: list[Call], folder: Path
 ) -> list[list[NDArray[Any]] | str]:
     """The outputs of each call, or the message with which it was refused."""
-    library, environment = sanitised
     (folder / "calls").write_bytes(pickle.dumps(calls))
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, library, folder / "calls", folder / "found"],
+    done = run_child(sanitised, CHILD, folder / "calls", folder / "found")
+    last = done.stdout.splitlines()[-1:]
+    assert done.returncode == 0, f"{last}: {done.stderr[:3000]}"
+    found: list[list[NDArray[Any]] | str] = pickle.loads((folder / "found").read_bytes())
+    assert len(found) == len(calls)
+    return found
+
+
+def run_child(
+    sanitised: tuple[Path, dict[str, str]], source: str, *words: Path
+) -> subprocess.CompletedProcess[str]:
+    """A process of this source; its first word is the library."""
+    library, environment = sanitised
+    return subprocess.run(
+        [sys.executable, "-c", source, library, *words],
         env=os.environ
         | environment
         | {
@@ -158,11 +203,6 @@ def run_sanitised(
         text=True,
         timeout=600,
     )
-    last = done.stdout.splitlines()[-1:]
-    assert done.returncode == 0, f"{last}: {done.stderr[:3000]}"
-    found: list[list[NDArray[Any]] | str] = pickle.loads((folder / "found").read_bytes())
-    assert len(found) == len(calls)
-    return found
 
 
 def case(name: str, shape: tuple[int, int, int]) -> tuple[list[NDArray[Any]], dict[str, Any]]:
@@ -292,3 +332,12 @@ def test_bad_inputs_are_refused_or_well_defined(
     assert len(refused) > len(calls) / 4
     for label, message in refused:
         assert label.partition(":")[0] in message, f"{label}: {message}"
+
+
+def test_whole_programs_stay_within_their_tensors(
+    sanitised: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    """Those of shipped bundles, and calls of standard operators, right and wrong ones."""
+    done = run_child(sanitised, PROGRAMS, tmp_path / "base")
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[:3000]
+    assert re.search(r"\d+ passed", done.stdout)
