@@ -25,7 +25,7 @@
 
 namespace macaron {
 
-// A tensor, in the layout of serving/runtime/programs.py. `data` is null for an output that is not
+// A tensor, in the layout of serving/runtime/graphs/programs.py. `data` is null for an output that is not
 // wanted.
 struct Tensor {
   void* data = nullptr;

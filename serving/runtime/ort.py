@@ -17,11 +17,11 @@ from serving.bundle.graph import DType, Graph, Tensor
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
 from serving.runtime.cache_tensors import BlockPool, CacheGroups, Caches, Sources
-from serving.runtime.graph_file import Value
+from serving.runtime.graphs.file import Value
+from serving.runtime.graphs.programs import load_program
+from serving.runtime.graphs.weights import MappedWeights
 from serving.runtime.kernels import native_library
-from serving.runtime.programs import load_program
 from serving.runtime.session import Binding, DeviceUse
-from serving.runtime.weights import MappedWeights
 
 if TYPE_CHECKING:  # imported later, so that processes without sessions do not load it
     import onnxruntime

@@ -19,7 +19,7 @@ from serving import Translator
 from serving.bundle.folder import read_manifest
 from serving.bundle.graph import Graph
 from serving.runtime import kernels, ort
-from serving.runtime.programs import Program, load_program
+from serving.runtime.graphs.programs import Program, load_program
 from serving.search.options import SearchOptions
 
 ROOT = Path(__file__).resolve().parents[3]

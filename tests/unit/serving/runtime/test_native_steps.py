@@ -13,9 +13,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from serving.errors import DecodingError
+from serving.runtime.graphs.programs import BoundProgram
 from serving.runtime.kernels import native_library
 from serving.runtime.native_steps import NativeSteps, native_steps
-from serving.runtime.programs import BoundProgram
 from serving.search.beams.beam import BeamSearch, decode
 from serving.search.beams.sentence import Finished, Sentence
 from serving.search.ids import EOS_ID

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
-from serving.runtime.weights import MappedWeights
+from serving.runtime.graphs.weights import MappedWeights
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from serving.runtime.graph_file import DTYPES, GraphFile, Node, read_graph
+from serving.runtime.graphs.file import DTYPES, GraphFile, Node, read_graph
 
 _LEAST_OPSET = 18
 """The first version of ONNX's operators whose Split has a number of outputs."""

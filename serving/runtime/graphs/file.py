@@ -1,5 +1,5 @@
 """The nodes and constants of an ONNX file, as far as a program needs them
-(`serving.runtime.programs`)."""
+(`serving.runtime.graphs.programs`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serving.runtime.protobuf import Field, fields, varints
+from serving.runtime.graphs.protobuf import Field, fields, varints
 
 DTYPES: dict[int, type[np.generic]] = {
     1: np.float32,

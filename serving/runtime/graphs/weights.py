@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serving.runtime.protobuf import VARINT, Field, fields, message, number, varints
+from serving.runtime.graphs.protobuf import VARINT, Field, fields, message, number, varints
 
 _LEAST_BYTES = 65536
 """Size in bytes below which mapping a weight is not worth it."""
