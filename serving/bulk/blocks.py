@@ -59,7 +59,9 @@ class Row:
     texts: tuple[str, ...] | None = None
     """The texts of the named columns; None if the row is not decoded."""
     value: Any = None
-    """The whole JSONL object or the cells of the table row; they are written back."""
+    """The whole JSONL object or the cells of the table row; the cells are written back."""
+    line: str = ""
+    """The JSONL object as it was written; it is written back with the result."""
     error: str = ""
     """The reason why the row cannot be read; empty if it can."""
 
@@ -217,18 +219,20 @@ def _json_row(line: str, columns: Sequence[str], into: str) -> Row:
     if not isinstance(value, dict):
         return Row(value={}, error=f"a row must be a JSON object, got {type(value).__name__}")
     if into in value:
-        return Row(value=value, error=f"there is a member {into!r} already; choose another --into")
+        error = f"there is a member {into!r} already; choose another --into"
+        return Row(value=value, error=error, line=line)
     texts = []
     for column in columns:
         if column not in value:
-            return Row(value=value, error=f"no {column!r} in it; name another with --column")
+            error = f"no {column!r} in it; name another with --column"
+            return Row(value=value, error=error, line=line)
         if value[column] is None:
-            return Row(value=value)
+            return Row(value=value, line=line)
         if not isinstance(value[column], str):
             kind = type(value[column]).__name__
-            return Row(value=value, error=f"{column!r} must be a string, got {kind}")
+            return Row(value=value, error=f"{column!r} must be a string, got {kind}", line=line)
         texts.append(value[column])
-    return Row(tuple(texts), value)
+    return Row(tuple(texts), value, line=line)
 
 
 def written(
@@ -253,12 +257,7 @@ def written(
         pq.write_table(table.append_column(into, column), buffer)
         return buffer.getvalue()
     if kind == "jsonl":
-        lines = []
-        for row, result in zip(rows, results, strict=True):
-            value = row.value or {}
-            # The row has a member with this name itself, which is an error of the row.
-            member = _json_line(value if into in value else value | {into: result})
-            lines.append(member if row.value is not None or row.error else "")
+        lines = [_json_line(row, result, into) for row, result in zip(rows, results, strict=True)]
     elif kind in ("csv", "tsv"):
         return _table_lines(path, block, rows, results, into)
     else:
@@ -281,7 +280,19 @@ def _table_lines(
     return "".join(lines).encode()
 
 
-def _json_line(value: dict[str, Any]) -> str:
+def _json_line(row: Row, result: Result, into: str) -> str:
+    """The object of a row as it was written, with the result as its last member: numbers, escapes
+    and members that stand twice would not survive being read and written."""
+    value = row.value or {}
+    if into in value:  # the row has a member with this name itself, which is an error of the row
+        return row.line.strip()
+    if row.value is None and not row.error:
+        return ""
+    before = row.line.strip().removesuffix("}").rstrip() if row.line else "{"
+    return f"{before}{', ' if value else ''}{_json(into)}: {_json(result)}}}"
+
+
+def _json(value: Result) -> str:
     text = json.dumps(value, ensure_ascii=False)
     try:
         text.encode()

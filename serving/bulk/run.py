@@ -88,6 +88,8 @@ def _check(task: BulkTask, out: Path, workers: int | None, *, force: bool) -> No
         raise BulkError(f"{out} is the input, which is read to the end; write to another file")
     if task.n_best and kind_of(out) not in ("jsonl", "parquet"):
         raise BulkError(f"--n-best needs a .jsonl or .parquet file, got {out}")
+    if out.is_dir():
+        raise BulkError(f"{out} is a folder; name the file to write")
     if out.exists() and not force:
         raise BulkError(f"{out} exists already; give --force to replace it")
     if not out.parent.is_dir():

@@ -92,6 +92,41 @@ def test_a_tsv_table_has_no_quotes_and_names_its_columns(tmp_path: Path) -> None
     ]
 
 
+def test_no_row_is_lost_where_a_cell_of_a_csv_table_has_odd_signs(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    long = "x" * 200_000
+    rows = ['5" pipe,a', 'say "hi",b', '"q"r"",c', "d\re,d", f'"{long}",e', '"f\ng",f', "h,g"]
+    path.write_bytes("\n".join(["text,id", *rows]).encode())
+    out = upper(path, tmp_path, 2).decode()
+    assert out.count(long) == out.count(long.upper()) == 1
+    short = out.replace(long, "").replace(long.upper(), "")
+    found = list(csv.reader(io.StringIO(short, newline="")))
+    assert [row[1] for row in found] == ["id", *"abcdefg"]
+    texts = ['5" pipe', 'say "hi"', 'qr""', "d\re", "", "f\ng", "h"]
+    assert [row[0] for row in found] == ["text", *texts]
+
+
+def test_a_csv_table_whose_last_quotes_are_open_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text('text\na\n"b\nc\n')
+    with pytest.raises(InvalidTextError, match=r"row 3 .* not closed"):
+        cut(path, 10)
+
+
+def test_cells_of_a_tsv_table_keep_signs_that_elsewhere_end_lines(tmp_path: Path) -> None:
+    path = tmp_path / "in.tsv"
+    path.write_text("id\ttext\nx\u2028y\x0c\ta\x85\n", encoding="utf-8")
+    out = upper(path, tmp_path, 1).decode()
+    assert out == "id\ttext\tcapitals\nx\u2028y\x0c\ta\x85\tA\x85\n"
+
+
+def test_an_object_is_written_back_to_the_letter(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b'{"n":1.10, "n":1e400,"u":"\\u00e4","text":"a"  } \r\n')
+    out = upper(path, tmp_path, 1)
+    assert out == b'{"n":1.10, "n":1e400,"u":"\\u00e4","text":"a", "capitals": "A"}\n'
+
+
 @pytest.mark.parametrize(
     ("content", "columns", "message"),
     [
