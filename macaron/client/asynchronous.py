@@ -120,8 +120,8 @@ class AsyncClient:
                 if not response.is_success:
                     await response.aread()
                     raise api_error(response)
-                async for line in response.aiter_lines():
-                    for found in reader.read(line):
+                async for chunk in response.aiter_text():
+                    for found in reader.read(chunk):
                         yield found[0] if isinstance(found, list) else found
         except httpx.TransportError as error:
             raise ConnectionLostError(f"{self._http.base_url}: {error}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -71,7 +71,7 @@ def translation_body(
     texts: Sequence[str], source: str, target: str, options: TranslationOptions
 ) -> dict[str, Any]:
     """The body of a translation request; default values are left out."""
-    body: dict[str, Any] = {"q": list(texts), "source": source, "target": target}
+    body: dict[str, Any] = {"q": _listed("texts", texts), "source": source, "target": target}
     for name in (*_PLAIN, *_STORED):
         if (value := getattr(options, name)) != getattr(DEFAULTS, name):
             body[name] = value
@@ -79,7 +79,7 @@ def translation_body(
         body["glossary"] = [{"source": s, "target": t} for s, t in options.glossary.items()]
     for name in ("required", "forbidden"):
         if value := getattr(options, name):
-            body[name] = list(value)
+            body[name] = _listed(name, value)
     if options.decoding:
         body["options"] = dict(options.decoding)
     return body
@@ -87,7 +87,7 @@ def translation_body(
 
 def embed(texts: Sequence[str], model: str | None) -> RemoteCall[RemoteVectors]:
     """The vectors of texts."""
-    body = _with_model({"input": list(texts)}, model)
+    body = _with_model({"input": _listed("texts", texts)}, model)
 
     def read(answer: Any) -> RemoteVectors:
         rows = sorted(answer["data"], key=lambda row: row["index"])
@@ -98,7 +98,7 @@ def embed(texts: Sequence[str], model: str | None) -> RemoteCall[RemoteVectors]:
 
 def rerank(query: str, texts: Sequence[str], model: str | None) -> RemoteCall[list[Ranked]]:
     """Rank texts by how well they answer a query, best first."""
-    body = _with_model({"query": query, "texts": list(texts)}, model)
+    body = _with_model({"query": query, "texts": _listed("texts", texts)}, model)
     return RemoteCall(
         "POST", "/rerank", lambda found: [Ranked(e["index"], e["score"]) for e in found], body
     )
@@ -108,9 +108,9 @@ def classify(
     texts: Sequence[str], pairs: Sequence[str] | None, model: str | None
 ) -> RemoteCall[list[Label]]:
     """The classes of texts, or of pairs of texts."""
-    body = _with_model({"q": list(texts)}, model)
+    body = _with_model({"q": _listed("texts", texts)}, model)
     if pairs is not None:
-        body["pair"] = list(pairs)
+        body["pair"] = _listed("pairs", pairs)
 
     def read(answer: Any) -> list[Label]:
         return [
@@ -144,7 +144,8 @@ def document_fields(
             fields[name] = "true"
     if document_options.columns:
         row = io.StringIO()
-        csv.writer(row, lineterminator="").writerow(document_options.columns)
+        columns = _listed("columns", document_options.columns)
+        csv.writer(row, lineterminator="").writerow(columns)
         fields["columns"] = row.getvalue()
     return fields
 
@@ -200,15 +201,21 @@ def ready() -> RemoteCall[bool]:
 
 
 class EventReader:
-    """Parses the lines of a server-sent stream of a translation."""
+    """Parses a server-sent stream of a translation."""
 
     def __init__(self) -> None:
-        self._event = ""
+        self._begun = self._event = ""
         self._ended = False
 
-    def read(self, line: str) -> Iterator[RemotePartial | list[RemoteTranslation]]:
-        """Parse a line: a partial text, the translations of all texts, or None. Raises ApiError for
-        an event `error`."""
+    def read(self, chunk: str) -> Iterator[RemotePartial | list[RemoteTranslation]]:
+        """Parse the next characters of the stream: yields partial texts, and the translations of
+        all texts. Raises ApiError for an event `error`."""
+        # Only a line feed ends a line: httpx's own lines also end at signs that texts contain.
+        *lines, self._begun = (self._begun + chunk).split("\n")
+        for line in lines:
+            yield from self._line(line.removesuffix("\r"))
+
+    def _line(self, line: str) -> Iterator[RemotePartial | list[RemoteTranslation]]:
         if line.startswith("event: "):
             self._event = line.removeprefix("event: ")
         elif line.startswith("data: "):
@@ -267,6 +274,14 @@ def _translation(each: Mapping[str, Any]) -> RemoteTranslation:
 def _document(answer: Any) -> RemoteDocument:
     names = (field.name for field in fields(RemoteDocument))
     return RemoteDocument(**{name: answer[name] for name in names})
+
+
+def _listed(name: str, texts: Iterable[str]) -> list[str]:
+    """Several texts as a list. Raises TypeError for one text, whose letters would be taken for
+    texts."""
+    if isinstance(texts, str):
+        raise TypeError(f"{name} must be a list of texts, got one text; write [{texts[:40]!r}]")
+    return list(texts)
 
 
 def _with_model(body: dict[str, Any], model: str | None) -> dict[str, Any]:

@@ -125,8 +125,8 @@ class Client:
                 if not response.is_success:
                     response.read()
                     raise api_error(response)
-                for line in response.iter_lines():
-                    for found in reader.read(line):
+                for chunk in response.iter_text():
+                    for found in reader.read(chunk):
                         yield found[0] if isinstance(found, list) else found
         except httpx.TransportError as error:
             raise ConnectionLostError(f"{self._http.base_url}: {error}") from error

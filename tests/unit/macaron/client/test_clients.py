@@ -111,6 +111,41 @@ def test_a_stream_grows_to_the_translation(url: str) -> None:
         assert last.text.startswith(part.text)
 
 
+def test_a_streamed_text_may_contain_signs_that_elsewhere_end_lines(url: str) -> None:
+    text = "ab\u2028cd\x85ef\x0bgh\x1cij"
+
+    async def later() -> str:
+        async with AsyncClient(url) as client:
+            return [event.text async for event in client.stream(text, "en", "de")][-1]
+
+    with Client(url) as client:
+        *_, last = client.stream(text, "en", "de")
+        assert last.text == client.translate(text, "en", "de").text
+    assert asyncio.run(later()) == last.text
+    assert "\u2028" in last.text
+
+
+@pytest.mark.parametrize(
+    ("act", "name"),
+    [
+        (lambda client: client.translate_all("abc", "en"), "texts"),
+        (lambda client: client.embed("abc"), "texts"),
+        (lambda client: client.rerank("query", "abc"), "texts"),
+        (lambda client: client.classify("abc"), "texts"),
+        (lambda client: client.classify(["abc"], "abc"), "pairs"),
+        (
+            lambda client: client.translate("a", "en", options=TranslationOptions(required="abc")),
+            "required",
+        ),
+    ],
+)
+def test_one_text_is_not_taken_for_a_list_of_its_letters(
+    act: Callable[[Client], object], name: str
+) -> None:
+    with Client("http://there") as client, pytest.raises(TypeError, match=rf"{name} .*\['abc'\]"):
+        act(client)
+
+
 def test_a_file_comes_back_translated(url: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("Guten Morgen\n")
     seen: list[RemoteDocument] = []
