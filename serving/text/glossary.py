@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from serving.errors import InvalidOptionError
 from serving.text.alignment import Span
 from serving.text.inflection import stem
 
@@ -14,7 +15,7 @@ MOST_IN_SENTENCE = 64
 _ALONE = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 """Letters of scripts without spaces between words: each is a token."""
 _LETTERS = rf"(?:(?![{_ALONE}])[\w\u0300-\u036f])+"
-_TOKEN = re.compile(rf"[{_ALONE}]|{_LETTERS}(?:-{_LETTERS})*|[^\w\s]")
+_TOKEN = re.compile(rf"[{_ALONE}]|{_LETTERS}(?:[-\u2010\u2011]{_LETTERS})*|[^\w\s]")
 """A hyphenated word is one token: `Mail` does not match within `E-Mail`."""
 
 
@@ -43,11 +44,12 @@ class TermIndex:
     """The entries of a glossary for one language pair, indexed for lookup; immutable."""
 
     def __init__(self, entries: Iterable[tuple[str, str]], source: str, target: str) -> None:
-        """`entries` are pairs of term and translation; `source` and `target` are language codes."""
+        """`entries` are pairs of term and translation; `source` and `target` are language codes.
+        Raises InvalidOptionError for what is no such pair, and for a blank translation."""
         self.source, self.target = source, target
         self._entries: dict[tuple[str, ...], list[tuple[str, str]]] = {}
         lengths: dict[str, set[int]] = {}
-        for term, translation in entries:
+        for term, translation in map(_checked, entries):
             key = tuple(token.stem for token in tokens(term, source))
             if key:
                 self._entries.setdefault(key, []).append((term, translation))
@@ -74,6 +76,24 @@ class TermIndex:
                 if entry is not None:
                     matches.append((start, length, Match(span, *entry)))
         return matches
+
+
+def _checked(entry: tuple[str, str]) -> tuple[str, str]:
+    """An entry without surrounding spaces."""
+    texts = isinstance(entry, tuple | list) and all(isinstance(each, str) for each in entry)
+    if not texts or len(entry) != 2:
+        raise InvalidOptionError(
+            "a glossary must have pairs of a term and its translation, got "
+            f"{entry!r}; of a dict give its items()",
+            parameter="glossary",
+        )
+    term, translation = map(str.strip, entry)
+    if not translation:
+        raise InvalidOptionError(
+            f"a term must have a translation, got none of {term!r}; leave it out",
+            parameter="glossary",
+        )
+    return term, translation
 
 
 def tokens(text: str, language: str) -> list[TermWord]:

@@ -43,7 +43,14 @@ _ALGORITHMS = {
 }
 _REMEMBERED = 100_000
 """Number of words whose stems are cached."""
+_SAME_SIGNS = str.maketrans({"\u2019": "'", "\u2010": "-", "\u2011": "-"})
 _own = threading.local()
+
+
+def plain(text: str) -> str:
+    """A text in which letters and signs that look the same are the same: accents (NFC), apostrophes
+    and hyphens."""
+    return unicodedata.normalize("NFC", text).translate(_SAME_SIGNS)
 
 
 @functools.lru_cache(_REMEMBERED)
@@ -52,7 +59,7 @@ def stem(word: str, language: str) -> str:
 
     For a language without a stemmer it is the word itself in small letters.
     """
-    small = unicodedata.normalize("NFC", word).lower()
+    small = plain(word).lower()
     algorithm = _ALGORITHMS.get(language.lower().partition("-")[0])
     if algorithm is None:
         return small.casefold()

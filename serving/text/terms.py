@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from serving.bundle.tokenizer import TextTokenizer
 from serving.errors import InvalidOptionError
 from serving.search.beams.constraints import Constraints, Ids
+from serving.text.inflection import plain
 
 _SIGN = "("
 _REMEMBERED = 4
@@ -25,6 +27,22 @@ class Terms:
     glossary: tuple[tuple[str, str], ...] = ()
     """Pairs of source and target term: if the source contains the first, in any case, the target
     must contain the second."""
+
+    def __post_init__(self) -> None:
+        """Raise InvalidOptionError for one text in place of several, whose letters would be taken
+        for terms, and for what is no pair."""
+        for name in ("required", "forbidden"):
+            if isinstance(getattr(self, name), str):
+                raise InvalidOptionError(
+                    f"{name} must be a sequence of terms, got one text; put it into a tuple",
+                    parameter=name,
+                )
+        if isinstance(self.glossary, (str, Mapping)):
+            raise InvalidOptionError(
+                "glossary must be a sequence of pairs of a term and its translation, got "
+                f"{type(self.glossary).__name__}; of a dict give tuple(its items())",
+                parameter="glossary",
+            )
 
 
 NO_TERMS = Terms()
@@ -105,5 +123,6 @@ def _check_consistent(terms: Terms) -> None:
 
 def _occurs(term: str, text: str) -> bool:
     """Whether a text contains a term as whole words."""
-    found = re.search(rf"(?<!\w){re.escape(term.strip())}(?!\w)", text, re.IGNORECASE)
+    pattern = rf"(?<!\w){re.escape(plain(term.strip()))}(?!\w)"
+    found = re.search(pattern, plain(text), re.IGNORECASE)
     return bool(term.strip()) and found is not None

@@ -18,6 +18,7 @@ from serving.translation.results import TextHypothesis, Translation
 _MISSING = "constraints"
 """Warning for a translation that lacks a required term."""
 _INDEFINITE = re.compile(r"\b([Aa])n? $")
+_SIGNS_BEFORE, _SIGNS_AFTER = re.compile(r"[^\w\s.]+"), re.compile(r"[^\w\s.]+\Z")
 _SMALL_WORDS = {
     "de": "der die das den dem des ein eine einen einem einer eines von zu",
     "en": "the a an of to have has had is are was were be been",
@@ -65,6 +66,8 @@ def _put(
     edits = []
     for term in lacking:
         span = _linked(term.span, large) or _linked(term.span, links)
+        if span is not None:
+            span = _with_signs(span, hypothesis.text, text[slice(*term.span)])
         if span is None or not taken.claim([span]):
             continue
         edits.append(_edit(hypothesis.text, span, text, term))
@@ -129,14 +132,30 @@ def _linked(source: Span, links: Sequence[Link]) -> Span | None:
     return best
 
 
+def _with_signs(span: Span, output: str, form: str) -> Span:
+    """A span of the output with the signs next to it that begin or end the term in the source, as
+    in `C++`. A full stop is left to the sentence."""
+    before, after = _SIGNS_BEFORE.match(form), _SIGNS_AFTER.search(form)
+    begin, end = span
+    if before and output[:begin].endswith(before[0]):
+        begin -= len(before[0])
+    if after and output[end:].startswith(after[0]):
+        end += len(after[0])
+    return begin, end
+
+
 def _edit(output: str, span: Span, text: str, term: Match) -> Edit:
     """Replace a span of the output by the term: in capitals if its source is, and with a capital
-    first if it begins the sentence in place of another word."""
+    first if it begins the sentence in place of another word. The full stop of an abbreviation also
+    ends the sentence, and a word with a capital inside (`iPhone`) stays as it is."""
     form, target = text[slice(*term.span)], term.target
+    if target.endswith(".") and re.match(r"\.(?!\.)", output[span[1] :]):
+        target = target[:-1]
     if form.isupper() and len(form) > 1 and not term.source.isupper():
         return Edit(span, target.upper())
     first = output[span[0]]
-    if first.isupper() and not any(map(str.isalnum, output[: span[0]])):
+    inside = any(map(str.isupper, target.partition(" ")[0][1:]))
+    if first.isupper() and not inside and not any(map(str.isalnum, output[: span[0]])):
         target = target[:1].upper() + target[1:]
     return Edit(span, target)
 

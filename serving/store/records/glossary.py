@@ -65,6 +65,7 @@ def entries_of(text: str, format: Format) -> Iterator[tuple[str, str]]:
 
     Raises RequestError, which names the line.
     """
+    text = text.removeprefix("\ufeff")
     return _of_csv(text) if format == "csv" else _of_tsv(text)
 
 
@@ -142,7 +143,7 @@ def _of_tsv(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _of_csv(text: str) -> Iterator[tuple[str, str]]:
-    rows = csv.reader(text.removeprefix("\ufeff").splitlines(keepends=True), strict=True)
+    rows = csv.reader(text.splitlines(keepends=True), strict=True)
     try:
         for row in rows:
             if not row:

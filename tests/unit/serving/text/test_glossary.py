@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from serving.errors import InvalidOptionError
 from serving.text.glossary import TermIndex, matched_terms
 from serving.text.inflection import stem
 
@@ -18,6 +21,7 @@ GERMAN = TermIndex(
         ("C++", "C plus plus"),
         ("Mail", "letter"),
         ("E-Mail", "message"),
+        ("Rock'n'Roll", "rock"),
     ],
     "de",
     "en",
@@ -38,6 +42,8 @@ GERMAN = TermIndex(
         ("STRASSEN, Straßen", ["STRASSEN: road", "Straßen: road"]),
         ("in C++ und C", ["C++: C plus plus"]),
         ("E-Mails und Mails, E-Mail-Adresse", ["E-Mails: message", "Mails: letter"]),
+        ("E\u2011Mail-Adresse, E\u2011Mail", ["E\u2011Mail: message"]),
+        ("Rock\u2019n\u2019Roll", ["Rock\u2019n\u2019Roll: rock"]),
         ("", []),
         ("C+", []),
     ],
@@ -45,6 +51,25 @@ GERMAN = TermIndex(
 def test_terms_in_all_their_forms(text: str, found: list[str]) -> None:
     matches = matched_terms([GERMAN], text)
     assert [f"{text[slice(*match.span)]}: {match.target}" for match in matches] == found
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ([("Haus", " ")], "must have a translation, got none of 'Haus'"),
+        ({"ab": "cd"}, "pairs of a term and its translation, got 'ab'"),
+        ([("Haus", "home", "house")], "pairs of a term"),
+        ([("Haus", None)], "pairs of a term"),
+    ],
+)
+def test_what_is_no_entry_is_refused(entries: Any, message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
+        TermIndex(entries, "de", "en")
+
+
+def test_spaces_around_a_term_are_no_part_of_it() -> None:
+    (match,) = matched_terms([TermIndex([(" Haus ", " home\n")], "de", "en")], "Haus")
+    assert (match.source, match.target) == ("Haus", "home")
 
 
 def test_the_longest_wins_whichever_glossary_it_is_of() -> None:

@@ -37,6 +37,10 @@ ENTRIES = [
     ("schnell", "swiftly"),
     ("Vertrag", "covenant"),
     ("US", "USA"),
+    ("C++", "Cpp"),
+    ("(netto)", "[net]"),
+    ("GmbH", "Ltd."),
+    ("Hof", "iYard court"),
 ]
 
 
@@ -58,6 +62,13 @@ ENTRIES = [
         ("Pumpe", "a pump house", "0 0 0", "impeller"),
         ("Pumpe und Ventil", "Valve and pump", "2 1 0", "Stopcock and impeller"),
         ("Pumpe an Pumpe", "Pump to pump", "0 1 2", "Impeller to impeller"),
+        # Signs of the source's term belong to the words that translate it.
+        ("Er mag C++ nicht", "He likes C++ not", "0 1 2 3 4 5", "He likes Cpp not"),
+        ("Preise (netto)", "Prices (net)", "0 1 2 3", "Prices [net]"),
+        # A full stop ends both an abbreviation and the sentence.
+        ("Die GmbH.", "The company.", "0 1 2", "The Ltd."),
+        ("Die GmbH...", "The company...", "0 1 2 3 4", "The Ltd...."),
+        ("Hof und Pumpe", "Yard and pump", "0 1 2", "iYard court and impeller"),
     ],
 )
 def test_a_term_takes_the_place_of_the_words_that_translate_its_source(
