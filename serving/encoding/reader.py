@@ -18,7 +18,7 @@ from serving.bundle.manifest import Manifest, Reading
 from serving.errors import BundleError, DeviceMemoryError, InvalidOptionError, RequestError
 from serving.runtime.device import batches_at_once, open_device
 from serving.runtime.text_encoder import TextEncoder, batch_bytes
-from serving.text.characters import check_text
+from serving.text.characters import check_text, listed, token_ids
 from serving.threads import default_threads
 
 Input = str | tuple[str, str]
@@ -32,6 +32,8 @@ class TextReader:
         """Load a bundle for `encode` or `classify`, given by path or model name. `threads` defaults
         to the number of processors. `workers` is the number of batches that a server reads at the
         same time; on a GPU there are no more than it has streams for. Raises BundleError."""
+        if threads is not None and threads < 1:
+            raise InvalidOptionError(f"threads must be >= 1, got {threads}", parameter="threads")
         from serving.hub.pull import bundle_folder
 
         folder = bundle_folder(folder)
@@ -72,15 +74,24 @@ class TextReader:
                 parameter="prompt_name",
             )
         if isinstance(given, tuple):
+            if len(given) != 2:
+                raise RequestError(
+                    f"a pair must have two texts, got {len(given)}", parameter="input"
+                )
             for text, parameter in zip(given, ("first", "pair"), strict=True):
                 _check(text, parameter)
             return self.tokenizer.encode(*given, truncate=truncate)
-        if not given:
+        ids = token_ids(given, "input")
+        if not ids:
             raise RequestError("a text must not be empty, got no token", parameter="input")
-        return self.tokenizer.complete(given, truncate=truncate)
+        return self.tokenizer.complete(ids, truncate=truncate)
 
     def read(
-        self, texts: Sequence[Input], *, truncate: bool = False, prompt_name: str | None = None
+        self,
+        texts: str | Sequence[Input],
+        *,
+        truncate: bool = False,
+        prompt_name: str | None = None,
     ) -> Floats:
         """Read inputs: vectors [B,D] by a bundle for `encode`, logits [B,C] by one for `classify`.
 
@@ -88,7 +99,10 @@ class TextReader:
         for a text that does not fit alone.
         """
         return self._read(
-            [self.encode(text, truncate=truncate, prompt_name=prompt_name) for text in texts]
+            [
+                self.encode(text, truncate=truncate, prompt_name=prompt_name)
+                for text in listed(texts)
+            ]
         )
 
     def _read(self, texts: Sequence[EncodedText]) -> Floats:
@@ -124,8 +138,7 @@ class Embedder(TextReader):
         Raises RequestError for a text that cannot be read and for an unknown prompt. With
         `truncate` a text that is too long is cut at its end.
         """
-        given = [texts] if isinstance(texts, str) else texts
-        vectors_BD = self.read(given, truncate=truncate, prompt_name=prompt_name)
+        vectors_BD = self.read(texts, truncate=truncate, prompt_name=prompt_name)
         if isinstance(texts, str):
             vector_D: Floats = vectors_BD[0]
             return vector_D

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import SupportsIndex, cast
 
 from serving.bundle.manifest import Manifest
 from serving.bundle.tokenizer import TextTokenizer
@@ -19,6 +20,7 @@ from serving.search.beams.sentence import Finished
 from serving.search.sampling.batch import GenerationBatch, SampledOutput
 from serving.search.sampling.prompts import chunks
 from serving.search.sampling_options import GenerationOptions
+from serving.text.characters import listed
 from serving.threads import default_threads
 
 _MAX_ROWS = 64
@@ -89,12 +91,14 @@ class Generator:
         `progress` is called with the number of prompts just finished. Raises RequestError for a
         prompt that cannot be read, and DecodingError if the model fails on one.
         """
-        many = isinstance(prompts, Sequence) and not isinstance(prompts, str)
-        if many and prompts and isinstance(prompts[0], int):
-            many = False
-        listed: list[Prompt] = list(prompts) if many else [prompts]  # type: ignore[arg-type, list-item]
+        if options is not None and not isinstance(options, GenerationOptions):
+            raise InvalidOptionError(
+                f"options must be GenerationOptions, got {type(options).__name__}; write "
+                "GenerationOptions(max_length=20)",
+                parameter="options",
+            )
         options = options or self.default_options
-        encoded = [self.encode(prompt) for prompt in listed]
+        encoded = [self.encode(prompt) for prompt in _several(prompts)]
         self.prompts.check_options(options)
         for ids in encoded:
             self.prompts.check_length(ids, options)
@@ -102,14 +106,19 @@ class Generator:
             return [self._search(ids, options, progress) for ids in encoded]
         return self._sample(encoded, options, progress)
 
-    def score(self, prompts: Sequence[Prompt], num_logprobs: int = 0) -> list[list[TokenScore]]:
+    def score(
+        self, prompts: Prompt | Sequence[Prompt], num_logprobs: int = 0
+    ) -> list[list[TokenScore]]:
         """The tokens of each prompt with their log-probabilities, without eos.
 
         Raises RequestError for a prompt that cannot be read.
         """
+        prompts = _several(prompts)
+        options = GenerationOptions(max_length=0, num_logprobs=num_logprobs)
+        self.prompts.check_options(options)
         encoded = [self.encode(prompt) for prompt in prompts]
         for ids in encoded:
-            self.prompts.check_length(ids, GenerationOptions(max_length=0))
+            self.prompts.check_length(ids, options)
         results: dict[int, list[TokenScore]] = {}
         order = sorted(range(len(prompts)), key=lambda index: len(encoded[index]))
         while order:
@@ -188,3 +197,11 @@ class Generator:
         finally:
             batch.close()
         return [best_choices([other.finished() for other in own], options) for own in builders]
+
+
+def _several(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    """Prompts as a list; a text or a sequence of token ids is one prompt."""
+    found = listed(cast("str | Sequence[Prompt]", prompts), "prompts")
+    if found and isinstance(found[0], SupportsIndex):
+        return [cast("Sequence[int]", found)]
+    return [*found]

@@ -33,7 +33,7 @@ from serving.search.sampling.batch import Generated, SampledOutput
 from serving.search.sampling.drawing import Uniforms
 from serving.search.sampling.prompts import PromptScores
 from serving.search.sampling_options import GenerationOptions, parse_generation_options
-from serving.text.characters import check_text
+from serving.text.characters import check_text, token_ids
 
 if TYPE_CHECKING:
     from serving.generation.chat import ChatTemplate, Message
@@ -63,13 +63,14 @@ class PromptProcessor:
             ids = [*self.tokenizer.beginning, *self.tokenizer.encode(prompt)]
             return ids or [self.manifest.decoding_ids.bos]
         size = self.manifest.sizes.vocab_size
-        for place, token in enumerate(prompt):
+        ids = token_ids(prompt, "prompt")
+        for place, token in enumerate(ids):
             if not 0 <= token < size:
                 raise RequestError(
                     f"token ids must be in [0, {size - 1}] for this model, got {token} at {place}",
                     parameter="prompt",
                 )
-        return list(prompt) or [self.tokenizer.eos_id]
+        return ids or [self.tokenizer.eos_id]
 
     def encode_chat(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of a prompt after which the assistant's next message follows.

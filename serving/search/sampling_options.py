@@ -130,7 +130,9 @@ class GenerationOptions:
 
     def _check_lists(self) -> None:
         if not isinstance(self.stop, tuple) or len(self.stop) > MAX_STOPS:
-            raise InvalidOptionError(f"stop must be at most {MAX_STOPS} strings", parameter="stop")
+            raise InvalidOptionError(
+                f"stop must be a tuple of at most {MAX_STOPS} strings", parameter="stop"
+            )
         for text in self.stop:
             if not isinstance(text, str) or not 1 <= len(text) <= MAX_STOP_CHARS:
                 raise InvalidOptionError(

@@ -5,11 +5,11 @@ Shape letters: B pairs, P tokens of the longest target and its end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from serving.errors import DecodingError
+from serving.errors import DecodingError, RequestError
 from serving.queue.limits import BatchLimits, Demand
 from serving.runtime.cache_tensors import round_up
 from serving.search.ids import SpecialIds
@@ -42,7 +42,7 @@ def score_pairs(
             texts.encode_source(source, *languages),
             [*first, *texts.encode_target(target, "target")],
         )
-        for source, target in pairs
+        for source, target in map(_pair, pairs)
     ]
     demands = {}
     for index, (source, target) in enumerate(encoded):
@@ -57,7 +57,17 @@ def score_pairs(
         for index, token_scores in zip(batch, scores, strict=True):
             pieces = texts.target.pieces(encoded[index][1][len(first) :])
             results[index] = Score(tuple(pieces), token_scores[len(first) :])
-    return [results[index] for index in range(len(pairs))]
+    return [results[index] for index in range(len(encoded))]
+
+
+def _pair(given: object) -> tuple[str, str]:
+    """A source and its translation; raises RequestError for anything else."""
+    texts = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []
+    if len(texts) != 2:
+        raise RequestError(
+            f"pairs must be of a source and its translation, got {given!r:.60}", parameter="pairs"
+        )
+    return texts[0], texts[1]
 
 
 def _token_scores(

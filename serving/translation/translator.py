@@ -22,7 +22,7 @@ from serving.runtime.translation_stepper import Encoder, OnnxStepper
 from serving.search.beams.sentence import Finished, Sentence
 from serving.search.options import SearchOptions
 from serving.search.stepper import Stepper
-from serving.text.characters import check_text
+from serving.text.characters import check_text, listed
 from serving.text.document import Document, Format
 from serving.text.glossary import TermIndex
 from serving.text.memory.segments import Draft, MemoryUse
@@ -73,6 +73,14 @@ class Wishes:
     memory: MemoryUse | None = None
     """A memory of these languages. Its sentences are not decoded, or begin as in the memory;
     prefixes and terms do not apply to its translations. `translate_sentences` ignores it."""
+
+    def __post_init__(self) -> None:
+        """Raise InvalidOptionError for one glossary in place of a sequence."""
+        if isinstance(self.glossary, TermIndex):
+            raise InvalidOptionError(
+                "glossary must be a sequence of TermIndex, got one; put it into a list",
+                parameter="glossary",
+            )
 
 
 NO_WISHES = Wishes()
@@ -130,6 +138,16 @@ class ModelTranslator:
         """The bundle's default search options."""
         return self.texts.default_options
 
+    def _options(self, options: SearchOptions | None) -> SearchOptions:
+        """The given options, or the bundle's. Raises InvalidOptionError for what is none."""
+        if options is not None and not isinstance(options, SearchOptions):
+            raise InvalidOptionError(
+                f"options must be SearchOptions, got {type(options).__name__}; write "
+                "SearchOptions(beam_size=4)",
+                parameter="options",
+            )
+        return options or self.default_options
+
     def engine(self) -> Engine[Sentence, list[int], SentenceOutcome]:
         """The engine that decodes on the calling thread."""
         return RunningBatches(self.texts, self.steppers)
@@ -169,7 +187,7 @@ class ModelTranslator:
         number of texts just finished. Raises RequestError for a text that cannot be read or is too
         long, and DecodingError if the model fails on one.
         """
-        options = options or self.default_options
+        options = self._options(options)
         read = [
             self.read(
                 text, options, source=source, target=target, format=format, split=split, wishes=own
@@ -317,7 +335,7 @@ class ModelTranslator:
         """
         from serving.documents.files import NO_FILE_WISHES, translate_file
 
-        options = options or self.default_options
+        options = self._options(options)
         source, target = self.direction(source, target)
         out = Path(target_path)
         asked = wishes or NO_FILE_WISHES
@@ -363,7 +381,7 @@ class ModelTranslator:
         Models are measured with this. Results are in input order; parameters and errors are those
         of `translate`.
         """
-        options = dataclasses.replace(options or self.default_options, verify=False)
+        options = dataclasses.replace(self._options(options), verify=False)
         source, target = self.direction(source, target)
         prepared = [
             self._prepare(text, options, source, target, own)
@@ -440,11 +458,25 @@ class ModelTranslator:
 
 
 def _with_wishes(texts: str | Sequence[str], wishes: Wishes) -> Iterator[tuple[str, Wishes]]:
-    """Each text with its own wishes; one prefix may apply to all texts."""
-    every = [texts] if isinstance(texts, str) else list(texts)
+    """Each text with its own wishes; one prefix may apply to all texts. Raises RequestError for
+    what is no text, no `Wishes`, and for prefixes that are not one for each text."""
+    every = listed(texts)
+    if not isinstance(wishes, Wishes):
+        raise InvalidOptionError(
+            f"wishes must be Wishes, got {type(wishes).__name__}", parameter="wishes"
+        )
     if isinstance(wishes.target_prefix, str):
         return ((text, wishes) for text in every)
-    each = [replace(wishes, target_prefix=prefix) for prefix in wishes.target_prefix]
+    prefixes = listed(wishes.target_prefix, "target_prefix")
+    if len(prefixes) != len(every):
+        raise InvalidOptionError(
+            f"target_prefix must be one text, or one for each of the {len(every)} texts, got "
+            f"{len(prefixes)}",
+            parameter="target_prefix",
+        )
+    for prefix in prefixes:
+        check_text(prefix, "target_prefix")
+    each = [replace(wishes, target_prefix=prefix) for prefix in prefixes]
     return zip(every, each, strict=True)
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -108,6 +109,41 @@ def test_ids_and_text_are_the_same_prompt(generator: Generator) -> None:
     ids = [EOS_ID, *generator.tokenizer.encode("the old man")]
     assert generator.generate([ids], options) == generator.generate("the old man", options)
     assert generator.generate(ids, options) == generator.generate("the old man", options)
+
+
+def test_one_prompt_alone_is_scored_as_in_a_list(generator: Generator) -> None:
+    assert generator.score("the old man") == generator.score(["the old man"])
+    prompts = np.array(["the old", "a man"])
+    assert generator.score(prompts) == generator.score(list(map(str, prompts)))  # type: ignore[arg-type]
+    options = GenerationOptions(max_length=3, temperature=0)
+    alike = [prompts, iter(prompts), tuple(map(str, prompts))]
+    first, *others = [generator.generate(given, options) for given in alike]  # type: ignore[arg-type]
+    assert [first, first] == others
+    assert generator.generate(np.array([5, 6]), options) == generator.generate([5, 6], options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (None, "prompts must be a text or a list of texts, got NoneType"),
+        (b"the", "prompts must be a text or a list of texts, got bytes"),
+        ([b"the"], "prompt must be a text or a list of token ids, got b'the'"),
+        (["the", 3], "prompt must be a text or a list of token ids, got 3"),
+    ],
+)
+def test_what_is_no_prompt_is_refused(generator: Generator, given: Any, message: str) -> None:
+    for call in (generator.generate, generator.score):
+        with pytest.raises(RequestError, match=message):
+            call(given)
+
+
+def test_options_of_another_kind_are_named(generator: Generator) -> None:
+    with pytest.raises(InvalidOptionError, match="options must be GenerationOptions, got dict"):
+        generator.generate("the", {"max_length": 3})  # type: ignore[arg-type]
+    with pytest.raises(InvalidOptionError, match="num_logprobs must be"):
+        generator.score(["the"], num_logprobs=-1)
+    with pytest.raises(InvalidOptionError, match="stop must be a tuple of at most"):
+        GenerationOptions(stop="the")  # type: ignore[arg-type]
 
 
 def test_scores_are_those_of_generation_and_of_training(

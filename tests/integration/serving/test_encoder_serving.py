@@ -106,6 +106,37 @@ def test_one_text_alone_gets_one_vector_or_its_classes(
     assert classifier.classify("the cat") == classifier.classify(["the cat"])[0]
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (None, "texts must be a text or a list of texts, got NoneType"),
+        (b"the", "texts must be a text or a list of texts, got bytes"),
+        ([None], "a text or a list of token ids, got None"),
+        ([b"the"], "a text or a list of token ids, got b'the'"),
+        ([["the", "cat"]], r"a text or a list of token ids, got \['the', 'cat'\]"),
+        ([[1.5]], r"a text or a list of token ids, got \[1.5\]"),
+        ([("a", "b", "c")], "a pair must have two texts, got 3"),
+    ],
+)
+def test_what_is_no_text_is_not_read(
+    embedder: Embedder, classifier: Classifier, given: Any, message: str
+) -> None:
+    for read in (embedder.embed, classifier.classify):
+        with pytest.raises(RequestError, match=message):
+            read(given)
+
+
+def test_numbers_of_numpy_are_token_ids(embedder: Embedder) -> None:
+    ids = np.array([5, 6])
+    np.testing.assert_array_equal(embedder.read([ids]), embedder.read([[5, 6]]))  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+def test_an_encoder_needs_a_thread(bundles: Path, threads: int) -> None:
+    with pytest.raises(InvalidOptionError, match="threads must be >= 1"):
+        Embedder(bundles / "tiny-embedder", threads)
+
+
 # OpenAI
 
 

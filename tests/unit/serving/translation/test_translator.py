@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import re
 import threading
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.errors import DecodingError, InvalidTextError, TooLongError
+from serving.errors import (
+    DecodingError,
+    InvalidOptionError,
+    InvalidTextError,
+    RequestError,
+    TooLongError,
+)
 from serving.queue.limits import BatchLimits
 from serving.search.options import SearchOptions
 from serving.text.characters import check_text
+from serving.text.glossary import TermIndex
 from serving.translation.results import Translation
 from serving.translation.texts import ends_in_loop
 from serving.translation.translator import Wishes
@@ -66,7 +74,7 @@ def test_target_prefix_is_one_for_all_or_one_a_text(translator: EchoTranslator) 
         ["abcd", "efgh"], options, wishes=Wishes(target_prefix="z")
     )
     assert [result.text for result in results] == ["zbcd", "zfgh"]
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(InvalidOptionError, match="one for each of the 2 texts, got 1"):
         translator.translate_sentences(
             ["abcd", "efgh"], options, wishes=Wishes(target_prefix=["x"])
         )
@@ -122,7 +130,7 @@ def test_unreadable_text_is_refused_wherever_it_stands(
     assert translator.stepper.states == []
 
 
-@pytest.mark.parametrize("given", [["a", "b"], 3])
+@pytest.mark.parametrize("given", [["a", "b"], 3, None, b""])
 def test_what_is_no_text_is_refused(translator: EchoTranslator, given: object) -> None:
     for call in (
         lambda: translator.translate_sentences(["fine", given]),  # type: ignore[list-item]
@@ -132,6 +140,50 @@ def test_what_is_no_text_is_refused(translator: EchoTranslator, given: object) -
         with pytest.raises(InvalidTextError, match="text must be a string, got "):
             call()
     assert translator.stepper.states == []
+
+
+@pytest.mark.parametrize("given", [None, 3, b"abc"])
+def test_what_is_neither_a_text_nor_several_is_named(
+    translator: EchoTranslator, given: object
+) -> None:
+    with pytest.raises(InvalidTextError, match=r"texts must be .*, got (None|int|bytes)"):
+        translator.translate(given)  # type: ignore[arg-type]
+
+
+def test_texts_may_come_one_after_the_other(translator: EchoTranslator) -> None:
+    found = translator.translate_sentences(text for text in ("ab", "cd"))  # type: ignore[arg-type]
+    assert [each.text for each in found] == ["ab", "cd"]
+    pairs = (pair for pair in [("ab", "cd"), ("ef", "gh")])
+    assert len(translator.score(pairs)) == 2  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("pair", ["ab", ("a",), ("a", "b", "c"), None])
+def test_what_is_no_pair_has_no_score(translator: EchoTranslator, pair: object) -> None:
+    with pytest.raises(RequestError, match="pairs must be of a source and its translation"):
+        translator.score([pair])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"options": {"beam_size": 4}}, "options must be SearchOptions, got dict"),
+        ({"wishes": {"target_prefix": "a"}}, "wishes must be Wishes, got dict"),
+        ({"wishes": Wishes(target_prefix=["a"])}, "one for each of the 2 texts, got 1"),
+        ({"wishes": Wishes(target_prefix=["a", None])}, "a string, got NoneType"),  # type: ignore[list-item]
+        ({"wishes": Wishes(target_prefix=3)}, "target_prefix must be a text"),  # type: ignore[arg-type]
+    ],
+)
+def test_options_of_another_kind_are_named(
+    translator: EchoTranslator, asked: dict[str, Any], message: str
+) -> None:
+    for call in (translator.translate, translator.translate_sentences):
+        with pytest.raises(RequestError, match=message):
+            call(["ab", "cd"], **asked)
+
+
+def test_one_glossary_is_no_list_of_them() -> None:
+    with pytest.raises(InvalidOptionError, match="put it into a list"):
+        Wishes(glossary=TermIndex([("Haus", "home")], "de", "en"))  # type: ignore[arg-type]
 
 
 @property_test
