@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from macaron.client import AsyncClient, Client
-    from serving import Classifier, Embedder, FileWishes, Generator, Translator, Wishes
+    from serving import (
+        Classifier,
+        Embedder,
+        FileWishes,
+        GenerationOptions,
+        Generator,
+        SearchOptions,
+        TermIndex,
+        Terms,
+        Translator,
+        Wishes,
+    )
 
 __all__ = [
     "AsyncClient",
@@ -19,7 +30,11 @@ __all__ = [
     "Client",
     "Embedder",
     "FileWishes",
+    "GenerationOptions",
     "Generator",
+    "SearchOptions",
+    "TermIndex",
+    "Terms",
     "Translator",
     "Wishes",
 ]

@@ -129,6 +129,8 @@ def test_the_documented_names_are_those_of_serving() -> None:
     assert set(macaron.__all__) == {*serving.__all__, *clients}
     assert macaron.Translator is serving.Translator
     assert macaron.Generator is serving.Generator
+    asked = {"GenerationOptions", "SearchOptions", "TermIndex", "Terms", "Wishes"}
+    assert asked <= set(macaron.__all__)  # an installed package has no other name for them
     with pytest.raises(AttributeError, match="'macaron' has no attribute 'Other'"):
         _ = macaron.Other
 
