@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from serving.errors import InvalidOptionError
 from serving.text.alignment import Link, Span
@@ -38,6 +38,17 @@ from serving.text.placing.placement import (
 from serving.text.splitting.sentences import divided, has_words, sentence_spans, stripped
 
 Format = Literal["text", "html", "markdown", "xml"]
+
+
+class Kept(NamedTuple):
+    """A kept object of a sentence."""
+
+    given: Span
+    """Where it stands in the sentence as it was given."""
+    mask: Span
+    """Where its mask stands in the sentence as it is read."""
+    written: str
+    """What a translation has in its place: its mask, or `and` for `&`."""
 
 
 class Document:
@@ -167,6 +178,24 @@ class Document:
             parts += [passage.text[begin : thing.begin], thing.opening]
             begin = thing.end
         return "".join([*parts, passage.text[begin:end]])
+
+    def with_kept(self, number: int) -> tuple[str, list[Kept]]:
+        """A sentence as it is read, but with its kept objects in place of their masks, and these
+        objects in order. Those that are read as they are given are none."""
+        passage, (first, _) = self._places[number]
+        sentence, parts, kept = self.sentences[number], list[str](), list[Kept]()
+        done = length = 0
+        for thing in self._things(number):
+            begin, end = thing.begin - first, thing.end - first
+            if passage.text[thing.begin : thing.end] == thing.opening:
+                continue
+            parts += [sentence[done:begin], thing.opening]
+            length += begin - done
+            given = (length, length + len(thing.opening))
+            written = min(thing.found_as, default=passage.text[thing.begin : thing.end])
+            kept.append(Kept(given, (begin, end), written))
+            done, length = end, given[1]
+        return "".join([*parts, sentence[done:]]), kept
 
     def take(self, number: int, translation: str) -> str | None:
         """Accept an existing translation of `as_given`; returns it with masks in place of the kept

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from serving.errors import InvalidOptionError
 from serving.text.alignment import Span
+from serving.text.document import Document, Kept
 from serving.text.inflection import stem
 
 MOST_IN_SENTENCE = 64
@@ -123,6 +124,38 @@ def matched_terms(glossary: Sequence[TermIndex], text: str) -> tuple[Match, ...]
             taken.update(places)
             chosen.append(match)
     return tuple(sorted(chosen, key=lambda match: match.span))
+
+
+def terms_of(glossary: Sequence[TermIndex], document: Document, number: int) -> tuple[Match, ...]:
+    """The terms of a sentence of a document, with their places in the sentence as it is read.
+
+    Nothing within a kept object is a term, nor is the mask that is read in its place. A term that
+    contains one has its mask in the translation, too; where that lacks the object, which would be
+    put in again, the term has no place, and its span is empty.
+    """
+    if not glossary:
+        return ()
+    text, kept = document.with_kept(number)
+    found = []
+    for match in matched_terms(glossary, text):
+        begin, end = match.span
+        touched = [thing for thing in kept if thing.given[0] < end and begin < thing.given[1]]
+        if any(thing.given[0] < begin or end < thing.given[1] for thing in touched):
+            continue
+        first, last = _as_read(begin, kept), _as_read(end, kept)
+        target = match.target
+        for thing in touched:
+            word = text[slice(*thing.given)]
+            last = last if word in target else first
+            target = target.replace(word, thing.written, 1)
+        found.append(replace(match, span=(first, last), target=target))
+    return tuple(found)
+
+
+def _as_read(place: int, kept: Sequence[Kept]) -> int:
+    """Where a place outside all kept objects is in the sentence as it is read."""
+    before = [thing for thing in kept if thing.given[1] <= place]
+    return place - before[-1].given[1] + before[-1].mask[1] if before else place
 
 
 def _likest(form: str, entries: Sequence[tuple[str, str]]) -> tuple[str, str] | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from serving.search.beams.sentence import Sentence
 from serving.text.document import Document
-from serving.text.glossary import TermIndex, matched_terms
+from serving.text.glossary import TermIndex, terms_of
 from serving.text.memory.segments import Draft, MemoryUse, draft_of
 from serving.translation.glossing import with_terms
 from serving.translation.results import Translation, join_translations
@@ -41,7 +41,9 @@ class TextInSentences:
         ordered = [
             Translation(self.known[n])
             if n in self.known
-            else with_terms(translations[n], text, matched_terms(self.glossary, text), self.target)
+            else with_terms(
+                translations[n], text, terms_of(self.glossary, self.document, n), self.target
+            )
             for n, text in enumerate(self.document.sentences)
         ]
         return join_translations(self.document, ordered, alignments=self.alignments)

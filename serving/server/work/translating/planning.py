@@ -24,7 +24,7 @@ from serving.server.work.translating.pivot import Part, check_pivot, split_by_ro
 from serving.text.characters import check_text
 from serving.text.detection import detect_among
 from serving.text.document import Document
-from serving.text.glossary import Match, TermIndex, matched_terms
+from serving.text.glossary import Match, TermIndex, terms_of
 from serving.text.memory.segments import MemoryUse, Recalled, draft_of
 from serving.translation.results import Translation, check_single
 from serving.translation.ticket import Completed, Request
@@ -206,7 +206,7 @@ def _check_memory(job: TranslationJob) -> None:
 
 def _terms(glossary: Sequence[TermIndex], document: Document) -> dict[int, Sequence[Match]]:
     """The terms of sentences that contain any, by sentence number."""
-    found = (matched_terms(glossary, sentence) for sentence in document.sentences)
+    found = (terms_of(glossary, document, n) for n in range(len(document.sentences)))
     return {number: terms for number, terms in enumerate(found) if terms}
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from serving.errors import InvalidOptionError
-from serving.text.glossary import TermIndex, matched_terms
+from serving.text.document import Document
+from serving.text.glossary import TermIndex, matched_terms, terms_of
 from serving.text.inflection import stem
 
 GERMAN = TermIndex(
@@ -65,6 +66,33 @@ def test_terms_in_all_their_forms(text: str, found: list[str]) -> None:
 def test_what_is_no_entry_is_refused(entries: Any, message: str) -> None:
     with pytest.raises(InvalidOptionError, match=message):
         TermIndex(entries, "de", "en")
+
+
+@pytest.mark.parametrize(
+    ("text", "entry", "found"),
+    [
+        ("Siehe https://haus.de/Haus heute.", ("Tom", "Thomas"), []),
+        ("Siehe https://haus.de/Haus heute.", ("Haus", "home"), []),
+        ("Bei https://x.de das Haus.", ("Haus", "home"), [("Haus", "home")]),
+        ("Er mag C# sehr.", ("C#", "C#"), [("Tom", "Tom")]),
+        ("Er mag C# sehr.", ("C#", "C Sharp"), [("", "C Sharp")]),
+        ("Der AT&T Laden ist neu.", ("AT&T Laden", "AT&T shop"), [("Tom Laden", "Tom shop")]),
+        (
+            "Die GmbH & Co. KG zahlt.",
+            ("GmbH & Co. KG", "Ltd. & Co."),
+            [("GmbH und Co. KG", "Ltd. and Co.")],
+        ),
+        ("Die GmbH & Co. KG zahlt.", ("GmbH & Co. KG", "LP"), [("", "LP")]),
+    ],
+)
+def test_terms_are_those_of_the_given_text_not_of_the_masks_in_it(
+    text: str, entry: tuple[str, str], found: list[tuple[str, str]]
+) -> None:
+    document = Document(text, "text")
+    document.divide("de", lambda _: True, target="en")
+    (sentence,) = document.sentences
+    matches = terms_of([TermIndex([entry], "de", "en")], document, 0)
+    assert [(sentence[slice(*match.span)], match.target) for match in matches] == found
 
 
 def test_spaces_around_a_term_are_no_part_of_it() -> None:

@@ -112,3 +112,19 @@ def test_a_translator_takes_glossaries(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.hypotheses[0].alignment is None
     (plain,) = EchoTranslator().translate(text)
     assert plain.text == text
+
+
+def test_what_is_kept_stays_whatever_is_read_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def diagonal(_: FakeModel, source: tuple[int, ...], slots: Slots) -> Floats:
+        return np.eye(len(source), dtype=np.float32)[min(len(slots), len(source)) - 1]
+
+    monkeypatch.setattr(FakeModel, "attention", diagonal)
+    entries = [*ENTRIES, ("Tom", "Thomas"), ("C#", "C Sharp"), ("AT&T Laden", "AT&T shop")]
+    wishes = Wishes(glossary=[TermIndex(entries, "de", "en")])
+    for text, wanted, warnings in (
+        ("Siehe https://x.de/Pumpe heute.", "Siehe https://x.de/Pumpe heute.", ()),
+        ("Der AT&T Laden tropft.", "Der AT&T shop tropft.", ()),
+        ("Wir mögen C# sehr.", "Wir mögen C# sehr.", ("constraints",)),
+    ):
+        (found,) = EchoTranslator().translate(text, wishes=wishes)
+        assert (found.text, found.warnings) == (wanted, warnings)
