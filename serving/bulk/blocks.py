@@ -219,13 +219,13 @@ def _json_row(line: str, columns: Sequence[str], into: str) -> Row:
     if not isinstance(value, dict):
         return Row(value={}, error=f"a row must be a JSON object, got {type(value).__name__}")
     if into in value:
-        error = f"there is a member {into!r} already; choose another --into"
-        return Row(value=value, error=error, line=line)
+        reason = f"there is a member {into!r} already; choose another --into"
+        return Row(value=value, error=reason, line=line)
     texts = []
     for column in columns:
         if column not in value:
-            error = f"no {column!r} in it; name another with --column"
-            return Row(value=value, error=error, line=line)
+            reason = f"no {column!r} in it; name another with --column"
+            return Row(value=value, error=reason, line=line)
         if value[column] is None:
             return Row(value=value, line=line)
         if not isinstance(value[column], str):

@@ -74,10 +74,7 @@ class TextReader:
                 parameter="prompt_name",
             )
         if isinstance(given, tuple):
-            if len(given) != 2:
-                raise RequestError(
-                    f"a pair must have two texts, got {len(given)}", parameter="input"
-                )
+            _check_two(given)
             for text, parameter in zip(given, ("first", "pair"), strict=True):
                 _check(text, parameter)
             return self.tokenizer.encode(*given, truncate=truncate)
@@ -196,6 +193,11 @@ def probabilities(logits_BC: Floats) -> Floats:
     raised_BC = np.exp(logits_BC - logits_BC.max(axis=1, keepdims=True))
     result: Floats = raised_BC / raised_BC.sum(axis=1, keepdims=True)
     return result
+
+
+def _check_two(pair: tuple[object, ...]) -> None:
+    if len(pair) != 2:
+        raise RequestError(f"a pair must have two texts, got {len(pair)}", parameter="input")
 
 
 def _check(text: str, parameter: str = "input") -> None:

@@ -323,9 +323,9 @@ class TextProcessor:
     def encode_target(self, text: str, name: str) -> list[int]:
         """Piece ids of a target; raises as `encode_source` does and calls the text by its
         `name`."""
-        check_text(text, name)
-        if not text:
+        if text == "":  # None is no text
             return []
+        check_text(text, name)
         target, limit = self.target.encode(text), self._max_source
         if len(target) > limit:
             raise TooLongError(
