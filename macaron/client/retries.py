@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import TypeVar
 
 import httpx
 
+from macaron.client.calls import RemoteCall
 from macaron.client.errors import ApiError
+
+T = TypeVar("T")
 
 _AGAIN = (429, 502, 503)
 """Too many requests; a proxy without a server; a full queue, or a server that starts or stops. A
@@ -64,6 +68,21 @@ def api_error(response: httpx.Response) -> ApiError:
         request_id=response.headers.get("x-request-id", ""),
         retry_after_s=after,
     )
+
+
+def read_answer(call: RemoteCall[T], response: httpx.Response) -> T:
+    """What an answer says; its body must have been read. Raises ApiError for the answer of another
+    server than Macaron, or of a proxy's own page."""
+    try:
+        if call.answer == "json":
+            return call.read(response.json())
+        return call.read(response.content if call.answer == "bytes" else None)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ApiError(
+            f"{response.url} does not answer as a Macaron server does, got "
+            f"{response.text.strip()[:100]!r}; check the address",
+            status=response.status_code,
+        ) from error
 
 
 def headers(api_key: str | None) -> dict[str, str]:

@@ -26,7 +26,7 @@ from macaron.client.records import (
     RemoteVectors,
     TranslationOptions,
 )
-from macaron.client.retries import Retries, api_error, headers
+from macaron.client.retries import Retries, api_error, headers, read_answer
 from macaron.client.stored import (
     RemoteBatches,
     RemoteGlossaries,
@@ -232,10 +232,4 @@ class Client:
         )
         if not response.is_success:
             raise api_error(response)
-        return call.read(_content(call, response))
-
-
-def _content(call: RemoteCall[T], response: httpx.Response) -> object:
-    if call.answer == "json":
-        return response.json()
-    return response.content if call.answer == "bytes" else None
+        return read_answer(call, response)

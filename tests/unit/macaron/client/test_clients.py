@@ -252,6 +252,18 @@ def test_only_what_may_pass_is_tried_again(status: int, tries: int, waited: list
     assert len(waited) == tries - 1
 
 
+@pytest.mark.parametrize(
+    "answered", [{"text": "<html>a page</html>"}, {"json": []}, {"json": {"other": 1}}], ids=str
+)
+def test_the_answer_of_another_server_is_named(answered: dict[str, Any]) -> None:
+    def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, **answered)
+
+    for act in (lambda client: client.models(), lambda client: client.translate("a", "en")):
+        with pytest.raises(ApiError, match=r"there/\w+ does not answer as a Macaron server does"):
+            both(answer, act)
+
+
 def test_a_wait_of_an_hour_is_left_to_the_caller(waited: list[float]) -> None:
     def answer(_: httpx.Request) -> httpx.Response:
         return httpx.Response(429, text="{}", headers={"retry-after": "3600"})
