@@ -6,17 +6,11 @@ import os
 from pathlib import Path
 
 from serving.bundle.manifest import Manifest
-from serving.errors import BundleError, SettingsError
+from serving.errors import BundleError
+from serving.runtime.device_switch import SWITCH, wanted
 from serving.runtime.gpu.cuda_switches import streams_wanted
 from serving.runtime.ort import CpuDevice
 from serving.runtime.session import ON_CPU, Device, DeviceUse
-
-SWITCH = "MACARON_DEVICE"
-"""The environment variable that selects where bundles run. `auto`: on the device for which they
-were exported, with their engines if they have any; `cpu`: on the CPU, whatever they were exported
-for; `cuda`: on a GPU without engines; `tensorrt`: on a GPU with engines. A GPU refuses bundles for
-the CPU."""
-_SWITCHES = ("auto", "cpu", "cuda", "tensorrt")
 
 
 def runs_on_cpu(precision: str) -> bool:
@@ -25,14 +19,6 @@ def runs_on_cpu(precision: str) -> bool:
     It runs all except bf16, for which ONNX Runtime's CPU provider has no attention.
     """
     return precision != "bf16"
-
-
-def wanted() -> str:
-    """The value of the switch; raises SettingsError for an invalid one."""
-    switch = os.environ.get(SWITCH, "").strip().lower() or "auto"
-    if switch not in _SWITCHES:
-        raise SettingsError(f"{SWITCH} must be {', '.join(_SWITCHES)}, got {switch!r}")
-    return switch
 
 
 def computes_on_cpu(manifest: Manifest) -> bool:

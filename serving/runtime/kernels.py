@@ -63,7 +63,7 @@ def native_library() -> Path | None:
     made from everything that it depends on. Raises SettingsError if the switch is neither on nor
     off.
     """
-    if not _wanted() or sys.platform != "linux":
+    if not kernels_wanted() or sys.platform != "linux":
         return None
     shipped = shipped_library(SHIPPED)
     if shipped is not None:
@@ -164,7 +164,7 @@ def shipped_library(folder: Path, sources: Path = SOURCES) -> Path | None:
     return library
 
 
-def _wanted() -> bool:
+def kernels_wanted() -> bool:
     """Whether the switch is on. Raises SettingsError if it is neither on nor off."""
     switch = os.environ.get(SWITCH, "").strip().lower() or "on"
     if switch not in ("on", "off"):
@@ -255,7 +255,7 @@ def main(words: list[str] | None = None) -> int:
     It goes into the folder that `words` names, or else to where this package looks for it.
     """
     words = sys.argv[1:] if words is None else words
-    if not _wanted():
+    if not kernels_wanted():
         print(f"no library is made: {SWITCH} is off")
         return 0
     compiler = find_compiler(os.environ)

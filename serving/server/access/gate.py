@@ -26,7 +26,6 @@ from serving.errors import (
     NoAdminError,
     RateLimitedError,
     ServingError,
-    SettingsError,
     UnauthorizedError,
 )
 from serving.server.access.keys import Keys
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from serving.server.access.usage import UsageMeter
     from serving.store.rates import StoredRates
 
-_LEAST_ADMIN_LENGTH = 16
 ADMIN = "admin"
 """Name of the admin key's holder in log lines."""
 _WRONG_KEYS_PER_MINUTE = 60
@@ -182,7 +180,7 @@ class Gatekeeper:
         self.keys = Keys(settings)
         self._accounts, self._meter = accounts, meter
         self._character_limit = settings.character_limit
-        self._admin = _admin_digest(settings, self.keys)
+        self._admin = self.keys.admin
         self.required = required or bool(self.keys.owners)
         """Whether requests need a key."""
         self._asked_at = -math.inf
@@ -386,20 +384,3 @@ def presented_key(headers: Headers, schemes: Sequence[str]) -> str | None:
     if scheme.lower() in schemes and credentials.strip():
         return credentials.strip()
     return headers.get("x-api-key") or None
-
-
-def _admin_digest(settings: Settings, keys: Keys) -> bytes | None:
-    """The digest of the admin key; None if there is none."""
-    key = settings.admin_key.get_secret_value()
-    if not key:
-        return None
-    if len(key) < _LEAST_ADMIN_LENGTH:
-        raise SettingsError(
-            f"{variable('admin_key')} must have at least {_LEAST_ADMIN_LENGTH} characters, got "
-            f"{len(key)}; `openssl rand -hex 24` makes one"
-        )
-    if keys.owner(digest_of(key)):
-        raise SettingsError(
-            f"{variable('admin_key')} must be a key of its own, got one of {variable('api_keys')}"
-        )
-    return digest_of(key)

@@ -1,4 +1,4 @@
-"""The API keys that are set by the settings."""
+"""The API keys and the admin key that are set by the settings."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from serving.server.http.settings import Settings, variable
 from serving.store.records.key import digest_of
 
 _LEAST_LENGTH = 8
+_LEAST_ADMIN_LENGTH = 16
 
 
 class Keys:
     """The keys of the settings, stored as digests."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises SettingsError for an unreadable file or a key that is too short."""
+        """Raises SettingsError for an unreadable file, a key that is too short, and an admin key
+        that is one of the others."""
         keys = re.split(r"[\s,]+", settings.api_keys.get_secret_value())
         if settings.api_keys_file is not None:
             keys += _read(settings)
@@ -26,6 +28,24 @@ class Keys:
                 f"{variable('api_keys')} must hold keys of at least {_LEAST_LENGTH} characters, "
                 "got a shorter one"
             )
+        self.admin = self._admin_digest(settings)
+        """The digest of the admin key; None if there is none."""
+
+    def _admin_digest(self, settings: Settings) -> bytes | None:
+        key = settings.admin_key.get_secret_value()
+        if not key:
+            return None
+        if len(key) < _LEAST_ADMIN_LENGTH:
+            raise SettingsError(
+                f"{variable('admin_key')} must have at least {_LEAST_ADMIN_LENGTH} characters, got "
+                f"{len(key)}; `openssl rand -hex 24` makes one"
+            )
+        if self.owner(digest_of(key)):
+            raise SettingsError(
+                f"{variable('admin_key')} must be a key of its own, got one of "
+                f"{variable('api_keys')}"
+            )
+        return digest_of(key)
 
     @property
     def owners(self) -> list[str]:

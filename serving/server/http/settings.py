@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -27,6 +28,17 @@ PREFIX = "MACARON_"
 BENTOMLS_OWN = ("BENTOML_CONFIG", "BENTOML_CONFIG_OPTIONS")
 """Variables with BentoML's own settings, such as exporters of traces, which need BentoML's own
 worker."""
+_EXPECTED = {
+    "bool_parsing": "must be on or off",
+    "string_pattern_mismatch": "must be empty or a path such as /macaron, without a slash at its "
+    "end",
+}
+"""What is allowed, by the type of pydantic's error, where its own message does not tell an
+operator."""
+_FOLLOWS = "default_factory_not_called"
+"""The type of pydantic's error that follows from another one: a default needs the wrong value."""
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]+|null")
+"""What a browser sends as `Origin`."""
 _CHECKOUT = Path(__file__).resolve().parents[3]
 ROOT = Path.cwd() if "." in serving.__name__ else _CHECKOUT
 """Where relative paths begin: the repository, or the source folder of a built Bento. For an
@@ -243,6 +255,12 @@ class Settings(BaseModel):
                     f"{variable(low)} = {getattr(self, low)} must be at most "
                     f"{variable(high)} = {getattr(self, high)}"
                 )
+        for origin in re.split(r"[\s,]+", self.cors_origins.strip()):
+            if origin not in ("", "*") and not _ORIGIN.fullmatch(origin):
+                raise ValueError(
+                    f"{variable('cors_origins')} must be * or origins such as https://example.org, "
+                    f"without a path or a slash at their end, got {origin!r}"
+                )
         if self.model_imports and not self.admin_key.get_secret_value():
             raise ValueError(f"{variable('model_imports')} needs {variable('admin_key')}")
         return self
@@ -277,7 +295,8 @@ class Settings(BaseModel):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            raise SettingsError("; ".join(map(_describe, error.errors()))) from error
+            found = [each for each in error.errors() if each["type"] != _FOLLOWS]
+            raise SettingsError("; ".join(map(_describe, found))) from error
 
 
 def variable(field: str) -> str:
@@ -290,7 +309,8 @@ def _describe(error: Mapping[str, object]) -> str:
     assert isinstance(location, tuple)
     if not location:  # a rule on several fields names them itself
         return str(error["msg"]).removeprefix("Value error, ")
-    message = str(error["msg"]).replace("Input should be", "must be", 1)
+    message = _EXPECTED.get(str(error["type"]), str(error["msg"]))
+    message = message.replace("Input should be", "must be", 1)
     return (
         f"{variable(str(location[0]))} {message[:1].lower()}{message[1:]}, got {error['input']!r}"
     )

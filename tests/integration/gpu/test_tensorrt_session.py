@@ -21,7 +21,8 @@ from serving.bundle.folder import file_hash, read_manifest, write_manifest
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
 from serving.queue.limits import BatchLimits
-from serving.runtime.device import SWITCH, open_device
+from serving.runtime.device import open_device
+from serving.runtime.device_switch import SWITCH
 from serving.runtime.gpu.cuda_driver import Gpu, Stream
 from serving.runtime.gpu.cuda_memory import on_gpu
 from serving.runtime.gpu.cuda_switches import GRAPHS_SWITCH, STREAMS_SWITCH

@@ -71,8 +71,15 @@ def test_a_bundle_that_is_bad_is_refused(
     [
         ({"max_beam_size": 1}, SettingsError, "MACARON_MAX_BEAM_SIZE must be at least"),
         ({"api_keys": "short"}, SettingsError, "MACARON_API_KEYS must hold keys of at least"),
+        ({"admin_key": "short"}, SettingsError, "MACARON_ADMIN_KEY must have at least 16"),
         ({"store": "mysql://there"}, SettingsError, "MACARON_STORE must be"),
-        ({"store": "sqlite:////nowhere/at/all"}, StoreUnavailableError, "does not answer"),
+        (
+            {"store": "sqlite:////nowhere/at/all"},
+            StoreUnavailableError,
+            "MACARON_STORE: the store does not answer",
+        ),
+        ({"documents": __file__}, SettingsError, "MACARON_DOCUMENTS must be a folder that this"),
+        ({"documents": "/proc/there"}, SettingsError, "got /proc/there"),
     ],
 )
 def test_settings_that_cannot_be_served_are_refused(
@@ -80,3 +87,37 @@ def test_settings_that_cannot_be_served_are_refused(
 ) -> None:
     with pytest.raises(kind, match=message):
         check(Settings.model_validate({"bundles": models, **settings}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MACARON_DEVICE", "tpu"),
+        ("MACARON_NATIVE_KERNELS", "0"),
+        ("MACARON_CUDA_GRAPHS", "yes"),
+        ("MACARON_CUDA_STREAMS", "0"),
+    ],
+)
+def test_variables_of_the_runtime_are_read_before_anything_listens(
+    models: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsError, match=f"{name} must be .*, got '{value}'"):
+        check(Settings(bundles=models))
+
+
+def test_a_folder_of_documents_is_made_and_left_empty(models: Path, tmp_path: Path) -> None:
+    check(Settings(bundles=models, documents=tmp_path / "of/documents"))
+    assert list((tmp_path / "of/documents").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [(__file__, "MACARON_FILES must be a folder that this"), ("no://there", "fsspec knows")],
+)
+def test_files_of_batches_must_have_a_place(
+    models: Path, tmp_path: Path, files: str, message: str
+) -> None:
+    settings = {"bundles": models, "store": f"sqlite:///{tmp_path / 'store.db'}", "files": files}
+    with pytest.raises(SettingsError, match=message):
+        check(Settings.model_validate(settings))

@@ -51,6 +51,11 @@ def test_an_empty_variable_is_not_set() -> None:
         ("MACARON_MAX_TIMEOUT_S", "nan", "MACARON_MAX_TIMEOUT_S must be .*, got 'nan'"),
         ("MACARON_MAX_TIMEOUT_S", "5", "DEFAULT_TIMEOUT_S = 30.0 must be at most .*MAX_TIMEOUT_S"),
         ("MACARON_MAX_QUEUE", "5", "MACARON_MAX_TEXTS = 128 must be at most MACARON_MAX_QUEUE = 5"),
+        ("MACARON_ZERO_SHOT", "maybe", "^MACARON_ZERO_SHOT must be on or off, got 'maybe'$"),
+        ("MACARON_ROOT_PATH", "macaron/", "MACARON_ROOT_PATH must be empty or a path such as /mac"),
+        ("MACARON_WORKERS", "0", "^MACARON_WORKERS must be greater than or equal to 1, got '0'$"),
+        ("MACARON_CORS_ORIGINS", "https://a.org b.org", "must be .*https://example.*got 'b.org'"),
+        ("MACARON_CORS_ORIGINS", "https://a.org/", "MACARON_CORS_ORIGINS must be .*got 'https://a"),
         ("MACARON_MAX_BEEM_SIZE", "5", "MACARON_MAX_BEEM_SIZE; did you mean MACARON_MAX_BEAM_SIZE"),
     ],
 )
