@@ -31,6 +31,8 @@ VOCABULARIES = {
     "wordpiece": "tokenizer.json",
 }
 """The file of a run that holds the vocabulary, by `tokenizer.kind`."""
+MOST_SEED = 2**64 - 1
+"""The largest seed that PyTorch's generator takes."""
 _RESERVED = ("<s>", "<pad>", "<unk>")  # every vocabulary has these pieces
 _TABLES = (".tsv", ".tsv.gz", ".tsv.zst", ".parquet")
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]{2,8})?")
@@ -433,7 +435,7 @@ class TokenizerConfig:
     def __post_init__(self) -> None:
         check_choice("tokenizer.kind", self.kind, tuple(VOCABULARIES))
         check_choice("tokenizer.model_type", self.model_type, ("unigram", "bpe", "char", "word"))
-        check_range("tokenizer.character_coverage", self.character_coverage, 0.9, 1)
+        check_range("tokenizer.character_coverage", self.character_coverage, 0.98, 1)
         check_range("tokenizer.max_sentences", self.max_sentences, 1)
 
 
@@ -540,8 +542,9 @@ class LoopConfig:
             "keep_checkpoints",
         ):
             check_range(f"loop.{name}", getattr(self, name), 1)
-        for name in ("keep_best", "patience", "bleu_sentences", "seed"):
+        for name in ("keep_best", "patience", "bleu_sentences"):
             check_range(f"loop.{name}", getattr(self, name), 0)
+        check_range("loop.seed", self.seed, 0, MOST_SEED)
         check_choice("loop.best_by", self.best_by, BEST_BY)
         if self.best_by in DECODED_SCORES and not self.bleu_sentences:
             raise ConfigError(

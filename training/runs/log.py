@@ -50,16 +50,30 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
     """The records of a run, oldest first; an incomplete last line, left by a killed process, is
     ignored.
 
-    Raises CheckpointError if the folder has none.
+    Raises CheckpointError if the folder has none, or if another line is no record.
     """
     try:
-        text = (run / METRICS_FILE).read_text()
+        text = (run / METRICS_FILE).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise CheckpointError(
             f"{run / METRICS_FILE}: cannot be read: {reason_of(error)}; give the folder of a run"
         ) from error
     whole, _, _ = text.rpartition("\n")
-    return [json.loads(line) for line in whole.splitlines()]
+    lines = whole.split("\n") if whole else []
+    return [_record(run, number, line) for number, line in enumerate(lines, 1)]
+
+
+def _record(run: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError:
+        record = None
+    if not (isinstance(record, dict) and "kind" in record):
+        raise CheckpointError(
+            f"{run / METRICS_FILE}:{number}: not a record of a run; remove that line, then run the "
+            "same command again"
+        )
+    return record
 
 
 def lowest_validation_loss(run: Path) -> float:

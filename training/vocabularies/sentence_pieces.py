@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import sentencepiece
 from serving.search.ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from training.errors import ConfigError
 from training.runs.checkpoint import write_atomically
+
+_TOO_MANY = re.compile(r"Vocabulary size too high .* value <= (\d+)")
+_TOO_FEW = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 
 
 def train_tokenizer(
@@ -53,5 +57,20 @@ def train_tokenizer(
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise ConfigError(f"SentencePiece, vocab_size={vocab_size}: {error}") from error
+        raise ConfigError(_refusal(vocab_size, str(error))) from error
     write_atomically(path, buffer.getvalue())
+
+
+def _refusal(vocab_size: int, error: str) -> str:
+    """An error of SentencePiece in terms of a recipe, whose keys are not its options."""
+    if found := _TOO_MANY.search(error):
+        return (
+            f"model.vocab_size must be at most {found[1]}, as this text has no more pieces, got "
+            f"{vocab_size}; lower it or add text"
+        )
+    if found := _TOO_FEW.search(error):
+        return (
+            f"model.vocab_size must be at least {found[1]}, a piece for each byte and character of "
+            f"this text, got {vocab_size}; raise it or lower tokenizer.character_coverage"
+        )
+    return f"SentencePiece, model.vocab_size={vocab_size}: {error}"

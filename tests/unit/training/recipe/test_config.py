@@ -171,6 +171,10 @@ def test_overrides(recipe_file: str, override: str, attribute: str, value: objec
         ("optim.accumulation=0", "optim.accumulation must be >= 1"),
         ("optim.ema_decay=1", r"optim.ema_decay must be in \[0, 0.999999\], got 1.0"),
         ("loop.best_by=blue", r"unknown loop.best_by 'blue'; did you mean 'bleu'\?"),
+        ("loop.seed=-1", r"loop.seed must be in \[0, 18446744073709551615\], got -1"),
+        ("loop.seed=18446744073709551616", r"loop.seed must be in .* got 18446744073709551616"),
+        # SentencePiece takes no less.
+        ("tokenizer.character_coverage=0.97", r"must be in \[0.98, 1\], got 0.97"),
         ("loop.keep_best=-1", "loop.keep_best must be >= 0"),
         ("data.train=[]", "data.train must name at least one corpus"),
         ("data.train=[{source: a}]", r"missing key 'data.train\[0\].target'"),

@@ -42,6 +42,15 @@ def test_a_line_that_a_kill_cut_short_is_left_out(tmp_path: Path) -> None:
     assert (tmp_path / "metrics.jsonl").read_text().endswith("\n")
 
 
+@pytest.mark.parametrize("line", ['{"kind": "train", "st', "[1]", '{"step": 3}', "", "\x00\x00"])
+def test_a_line_in_the_middle_that_is_no_record_is_named(tmp_path: Path, line: str) -> None:
+    MetricsLog(tmp_path, 0).log("train", 5, {"loss": 1.0})
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(CheckpointError, match=r"jsonl:2: not a record .* remove that line"):
+        MetricsLog(tmp_path, 5)
+
+
 def write_records(run: Path, records: list[dict[str, Any]]) -> None:
     (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
 

@@ -38,11 +38,20 @@ def test_equal_arguments_give_equal_files(tmp_path: Path) -> None:
     assert contents[0] != contents[2]
 
 
-@pytest.mark.parametrize("vocab_size", [200, 30_000])
-def test_a_size_that_the_text_cannot_have_is_an_error(tmp_path: Path, vocab_size: int) -> None:
-    with pytest.raises(ConfigError, match=f"vocab_size={vocab_size}"):
+@pytest.mark.parametrize(("vocab_size", "bound"), [(200, "at least"), (30_000, "at most")])
+def test_a_size_that_the_text_cannot_have_is_an_error_that_names_the_bound(
+    tmp_path: Path, vocab_size: int, bound: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"model.vocab_size must be {bound}.*{vocab_size}") as no:
         train_tokenizer(TEXTS, tmp_path / "toy.model", vocab_size=vocab_size)
     assert list(tmp_path.iterdir()) == []
+    allowed = int(str(no.value).partition(f"{bound} ")[2].partition(",")[0])
+    train_tokenizer(TEXTS, tmp_path / "toy.model", vocab_size=allowed)
+
+
+def test_another_refusal_of_sentencepiece_keeps_its_words(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"model.vocab_size=300: .*character_coverage"):
+        train_tokenizer(TEXTS, tmp_path / "toy.model", vocab_size=300, character_coverage=0.5)
 
 
 def test_a_file_that_is_no_model_is_an_error(tmp_path: Path) -> None:
