@@ -16,12 +16,13 @@ def main(arguments: list[str] | None = None, prog: str = _PROG) -> int:
     """Run one verb; returns the exit status."""
     options = _parse(arguments, prog)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    from serving.errors import ServingError
     from training import commands
     from training.errors import TrainingError
 
     try:
         return int(getattr(commands, options.verb)(options))
-    except TrainingError as error:
+    except (ServingError, TrainingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

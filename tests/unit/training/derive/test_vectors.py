@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from serving.arrays import Floats
+from training.__main__ import main
 from training.corpora.teacher_vectors import TeacherVectors
 from training.derive.vectors import MadeVectors, make_vectors
 from training.errors import ConfigError, CorpusError
@@ -90,3 +91,10 @@ def test_what_cannot_be_made_is_reported(file: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("\n \n")
     with pytest.raises(CorpusError, match=r"empty\.txt: these files hold no text"):
         make_vectors(teacher, [tmp_path / "empty.txt"], out, force=True)
+
+
+def test_a_teacher_that_is_none_is_one_line(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["vectors", str(tmp_path / "none"), str(file), str(tmp_path / "v.npz")]) == 1
+    assert "none: there is no such file or folder" in capsys.readouterr().err
