@@ -11,7 +11,8 @@ from typing import Any
 from serving.bundle.engines import ANY_GPU
 from serving.bundle.folder import write_manifest
 from serving.bundle.manifest import CARD, Manifest
-from serving.runtime.device import SWITCH, runs_on_cpu
+from serving.runtime.device import runs_on_cpu
+from serving.runtime.device_switch import SWITCH
 
 
 def finish(folder: Path, manifest: Manifest) -> None:

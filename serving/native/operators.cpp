@@ -1038,7 +1038,7 @@ bool failed(Work work) {
   }
 }
 
-// What serving/runtime/graphs/programs.py calls, in its order.
+// What serving/runtime/cpu_graphs.py calls, in its order.
 struct ProgramFunctions {
   // Null if it failed. `mapped` and `size` are the place of the mapped file with weights.
   void* (*make)(const char* text, const Tensor* constants, uintptr_t mapped, uintptr_t size);

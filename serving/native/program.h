@@ -25,7 +25,7 @@
 
 namespace macaron {
 
-// A tensor, in the layout of serving/runtime/graphs/programs.py. `data` is null for an output that is not
+// A tensor, in the layout of serving/runtime/cpu_graphs.py. `data` is null for an output that is not
 // wanted.
 struct Tensor {
   void* data = nullptr;
@@ -48,8 +48,6 @@ class Buffer {
     }
     return memory_.get();
   }
-
-  int64_t size() const { return size_; }
 
  private:
   struct Free {
@@ -304,12 +302,8 @@ class Program {
     return space;
   }
 
-  // Keeps the memory of a run for the next one, unless it is large.
+  // Keeps the memory of a run for the next one.
   void give(std::unique_ptr<Workspace> space) {
-    constexpr int64_t kMost = 32 << 20;
-    int64_t size = 0;
-    for (const Buffer& slot : space->slots) size += slot.size();
-    if (size > kMost) return;
     const std::lock_guard<std::mutex> guard(lock_);
     spaces_.push_back(std::move(space));
   }

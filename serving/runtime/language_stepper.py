@@ -18,10 +18,11 @@ from serving.arrays import Floats, Int32s, Ints
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
 from serving.runtime.cache_tensors import Bindings, CacheSizes, StepMemory, round_up
+from serving.runtime.cpu_graphs import CpuBinding
 from serving.runtime.device import open_device
 from serving.runtime.kernels import native_library
 from serving.runtime.native_steps import native_steps
-from serving.runtime.ort import CpuBinding, check_int8, trying_out, write_positions, write_visible
+from serving.runtime.ort import check_int8, trying_out, write_positions, write_visible
 from serving.runtime.session import Binding, CacheMemory, Device
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import ALIGNMENT, Repack, chain, round_capacity

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.arrays import Floats, Int32s, Ints
-from serving.runtime.graphs.programs import BoundProgram
+from serving.runtime.cpu_graphs import BoundProgram, CpuBinding
 from serving.runtime.kernels import native_library
-from serving.runtime.ort import CpuBinding
 from serving.search.stepper import BeamArrays
 
 _COUNTS = ("rows", "beams", "slots", "lookback", "candidates", "repack_every", "reach", "caches")

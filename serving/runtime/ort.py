@@ -1,13 +1,13 @@
-"""ONNX Runtime on the CPU: loading graphs, and binding arrays to their inputs and outputs."""
+"""ONNX Runtime on the CPU: loading graphs, unless they are programs, and running those it has."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,9 @@ from serving.arrays import Floats, Ints
 from serving.bundle.graph import DType, Graph, Tensor
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
-from serving.runtime.cache_tensors import BlockPool, CacheGroups, Caches, Sources
-from serving.runtime.graphs.file import Value
-from serving.runtime.graphs.programs import load_program
+from serving.runtime.cache_tensors import BlockPool, Sources
+from serving.runtime.cpu_graphs import CpuGraph, CpuSession, load_program
+from serving.runtime.graphs.file import ValueInfo
 from serving.runtime.graphs.weights import MappedWeights
 from serving.runtime.kernels import native_library
 from serving.runtime.session import Binding, DeviceUse
@@ -61,22 +61,6 @@ processor when it is 1, but slower without VNNI. serving/native/operators.cpp se
 has no product of this project's own."""
 
 
-class CpuBinding:
-    """Arrays that are bound to a graph's inputs and outputs: a run reads and writes these."""
-
-    def __init__(
-        self,
-        run: Callable[[], None],
-        inputs: dict[str, NDArray[Any]],
-        outputs: dict[str, NDArray[Any]],
-        caches: Sequence[Floats],
-    ) -> None:
-        self.inputs, self.outputs, self.caches = inputs, outputs, caches
-        self.run = run
-        """Run the graph on the contents of `inputs`. It is a function of the graph's own, because
-        each step calls it."""
-
-
 def load_library() -> None:
     """Load ONNX Runtime now rather than with the first graph; it takes a while."""
     import onnxruntime  # noqa: F401
@@ -86,29 +70,6 @@ def check_int8(folder: Path, manifest: Manifest) -> None:
     """Raise BundleError if a bundle needs exact int8 products and this machine has none."""
     if manifest.probe_file is not None:
         _probe_int8(load_graph(folder, manifest.probe_file, 1, int8=True), folder)
-
-
-class CpuGraph(Protocol):
-    """A graph that runs on the CPU: in ONNX Runtime, or as a program."""
-
-    @property
-    def inputs(self) -> Sequence[Value]: ...
-
-    @property
-    def outputs(self) -> Sequence[Value]: ...
-
-    def bind(
-        self, reads: Mapping[str, NDArray[Any]], writes: Mapping[str, NDArray[Any]]
-    ) -> Callable[[], None]:
-        """A function that runs the graph on arrays for its inputs and outputs, by name. Outputs
-        that are not named are not wanted. The function keeps the arrays alive."""
-        ...
-
-    def call(
-        self, reads: Mapping[str, NDArray[Any]], shapes: Mapping[str, Sequence[int]]
-    ) -> list[NDArray[Any]]:
-        """Run the graph once; returns new arrays of these shapes, by the names of outputs."""
-        ...
 
 
 class OrtGraph:
@@ -140,65 +101,6 @@ class OrtGraph:
         """See `CpuGraph`."""
         found: list[NDArray[Any]] = self._session.run(list(shapes), reads)
         return found
-
-
-class CpuSession:
-    """A graph on the CPU, whose tensors are NumPy arrays."""
-
-    def __init__(self, session: CpuGraph, graph: Graph) -> None:
-        self._session, self._graph = session, graph
-
-    def bind(
-        self,
-        sizes: Mapping[str, int],
-        caches: Caches | CacheGroups,
-        sources: Sources | None = None,
-        given: Mapping[str, Sequence[NDArray[Any]]] | None = None,
-        unwanted: Collection[str] = (),
-    ) -> CpuBinding:
-        """Bind an array to every input and output; see `GraphSession`."""
-        waiting = {role: iter(arrays) for role, arrays in (given or {}).items()}
-        if sources is not None:
-            waiting["source"] = iter(sources.tensors)
-        graph = self._graph
-        inputs, outputs = dict[str, NDArray[Any]](), dict[str, NDArray[Any]]()
-        reads, writes = dict[str, NDArray[Any]](), dict[str, NDArray[Any]]()
-        for tensors, named in ((graph.inputs, reads), (graph.outputs, writes)):
-            cached = [tensor for tensor in tensors if tensor.is_cache]
-            for tensor, array in zip(cached, caches.arrays, strict=True):
-                named[tensor.name] = array.reshape(_shape(tensor.axes, sizes))
-        for tensor in graph.inputs:
-            if tensor.role in waiting:
-                reads[tensor.name] = next(waiting[tensor.role])
-            elif not tensor.is_cache:
-                array = np.zeros(_shape(tensor.axes, sizes), tensor.dtype)
-                reads[tensor.name] = inputs[tensor.role] = array
-        for tensor in graph.outputs:
-            if not tensor.is_cache and tensor.role not in unwanted:
-                array = np.zeros(_shape(tensor.axes, sizes), tensor.dtype)
-                writes[tensor.name] = outputs[tensor.role] = array
-        run = self._session.bind(reads, writes)
-        return CpuBinding(run, inputs, outputs, list(caches.arrays))
-
-    def encode(self, ids_BS: Ints, mask_BS: Floats) -> Sources:
-        """Run an encoder's graph."""
-        return Sources(self._call({"token": ids_BS, "source_mask": mask_BS}), mask_BS)
-
-    def read(self, packed: Mapping[str, NDArray[Any]]) -> Floats:
-        """Run the graph of an encoder alone; see `GraphSession`."""
-        found_BW: Floats = self._call(packed)[0]
-        return found_BW
-
-    def _call(self, given: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        """Run the graph once, on arrays by role; returns the outputs."""
-        reads, sizes = dict[str, NDArray[Any]](), dict[str, int]()
-        for tensor in self._graph.inputs:
-            reads[tensor.name] = given[tensor.role]
-            for axis, size in zip(tensor.axes, given[tensor.role].shape, strict=True):
-                if isinstance(axis, str):
-                    sizes[axis] = size
-        shapes = {tensor.name: _shape(tensor.axes, sizes) for tensor in self._graph.outputs}
-        return self._session.call(reads, shapes)
 
 
 class CpuDevice:
@@ -260,10 +162,6 @@ def names_by_role(graph: Graph) -> dict[str, list[str]]:
     for tensor in (*graph.inputs, *graph.outputs):
         names.setdefault(tensor.role, []).append(tensor.name)
     return names
-
-
-def _shape(axes: Sequence[str | int], sizes: Mapping[str, int]) -> list[int]:
-    return [axis if isinstance(axis, int) else sizes[axis] for axis in axes]
 
 
 def has_kernels() -> bool:
@@ -347,7 +245,9 @@ def trying_out(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _check_tensors(path: Path, named: Sequence[Tensor], found: Sequence[Value], kind: str) -> None:
+def _check_tensors(
+    path: Path, named: Sequence[Tensor], found: Sequence[ValueInfo], kind: str
+) -> None:
     """Raise BundleError if the inputs or outputs of a graph are not those that are named."""
     wanted, there = {each.name: each for each in named}, {each.name: each for each in found}
     if wanted.keys() != there.keys() or len(wanted) < len(named):
@@ -366,8 +266,8 @@ def _check_tensors(path: Path, named: Sequence[Tensor], found: Sequence[Value], 
             )
 
 
-def _value(found: onnxruntime.NodeArg) -> Value:
-    return Value(found.name, _TYPES.get(found.type), found.shape)
+def _value(found: onnxruntime.NodeArg) -> ValueInfo:
+    return ValueInfo(found.name, _TYPES.get(found.type), found.shape)
 
 
 def _agree(named: str | int, found: str | int | None) -> bool:

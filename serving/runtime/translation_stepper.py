@@ -20,10 +20,10 @@ from serving.bundle.graph import Graph
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
 from serving.runtime.cache_tensors import Bindings, CacheSizes, StepMemory, round_up
+from serving.runtime.cpu_graphs import CpuBinding
 from serving.runtime.device import open_device
 from serving.runtime.native_steps import native_steps
 from serving.runtime.ort import (
-    CpuBinding,
     check_int8,
     has_kernels,
     trying_out,

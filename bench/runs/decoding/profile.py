@@ -260,8 +260,8 @@ class _ClockedSteps:
 
     def __init__(self, steps: BoundSteps, stepper: _Clocked) -> None:
         self._steps, self._stepper = steps, stepper
-        self.grow, self.plan = steps.grow, steps.plan
-        self.is_current = steps.is_current
+        self.grow, self.plan, self.move = steps.grow, steps.plan, steps.move
+        self.choose, self.is_current = steps.choose, steps.is_current
 
     @property
     def found(self) -> tuple[Floats, Int32s, Int32s]:

@@ -1,5 +1,5 @@
 """The nodes and constants of an ONNX file, as far as a program needs them
-(`serving.runtime.graphs.programs`)."""
+(`serving.runtime.cpu_graphs`)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Node(NamedTuple):
     """Numbers by name; None for an attribute that is not a number."""
 
 
-class Value(NamedTuple):
+class ValueInfo(NamedTuple):
     """An input or output of the graph."""
 
     name: str
@@ -66,8 +66,8 @@ class GraphFile:
     """In an order in which they can run."""
     constants: dict[str, NDArray[Any]] = field(default_factory=dict)
     """By name. Those of one byte per number stay in the mapped file."""
-    inputs: list[Value] = field(default_factory=list)
-    outputs: list[Value] = field(default_factory=list)
+    inputs: list[ValueInfo] = field(default_factory=list)
+    outputs: list[ValueInfo] = field(default_factory=list)
     maps: list[mmap.mmap] = field(default_factory=list)
     """The mapped files: first the ONNX file, then those that it refers to."""
 
@@ -200,11 +200,11 @@ class _Reader:
             self._others[name] = self._mapped(self._folder / name)
         return self._others[name]
 
-    def _value(self, value: Field) -> Value:
+    def _value(self, value: Field) -> ValueInfo:
         inner = self._inner(value)
         name = self._text(inner.get(_VALUE_NAME))
         if _VALUE_TYPE not in inner:
-            return Value(name, None, ())
+            return ValueInfo(name, None, ())
         kind = self._inner(self._inner(inner[_VALUE_TYPE])[_TENSOR_TYPE])
         dtype = DTYPES.get(kind[_ELEMENT].begin)
         shape: list[int | str | None] = []
@@ -212,4 +212,4 @@ class _Reader:
             size = self._inner(dim)
             named = self._text(size[_DIM_NAME]) if _DIM_NAME in size else None
             shape.append(size[_DIM_VALUE].begin if _DIM_VALUE in size else named)
-        return Value(name, None if dtype is None else dtype.__name__, shape)
+        return ValueInfo(name, None if dtype is None else dtype.__name__, shape)

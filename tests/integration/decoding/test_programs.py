@@ -19,7 +19,7 @@ from serving import Translator
 from serving.bundle.folder import read_manifest
 from serving.bundle.graph import Graph
 from serving.runtime import kernels, ort
-from serving.runtime.graphs.programs import Program, load_program
+from serving.runtime.cpu_graphs import CpuGraph, Program, load_program
 from serving.search.options import SearchOptions
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -69,7 +69,7 @@ def drawn(graph: Graph, sizes: Mapping[str, int], seed: int) -> Arrays:
 
 
 def outputs_of(
-    graph: ort.CpuGraph,
+    graph: CpuGraph,
     shapes: Mapping[str, Sequence[int]],
     kinds: Mapping[str, str],
     reads: Arrays,

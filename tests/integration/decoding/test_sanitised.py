@@ -62,7 +62,7 @@ CHILD = """
 import pickle, sys
 from pathlib import Path
 import numpy, onnxruntime
-from serving.runtime.graphs.programs import load_program
+from serving.runtime.cpu_graphs import load_program
 found, sessions, programs = [], {}, {}
 def check_program(model, feed, wanted):
     if model not in programs:

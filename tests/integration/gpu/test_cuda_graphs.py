@@ -25,8 +25,8 @@ from export.passes.cuda_operators import check_operators, cuda_table
 from export.passes.mixed_precision import MASK_FILL
 from serving.bundle.graph import Graph
 from serving.bundle.manifest import Manifest
+from serving.runtime.cpu_graphs import CpuSession
 from serving.runtime.language_stepper import LanguageStepper
-from serving.runtime.ort import CpuSession
 from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.beams.beam import decode
 from serving.search.options import SearchOptions

@@ -13,7 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from serving.errors import DecodingError
-from serving.runtime.graphs.programs import BoundProgram
+from serving.runtime.cpu_graphs import BoundProgram
 from serving.runtime.kernels import native_library
 from serving.runtime.native_steps import NativeSteps, native_steps
 from serving.search.beams.beam import BeamSearch, decode

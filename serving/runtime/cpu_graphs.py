@@ -1,8 +1,8 @@
-"""Programs: graphs that run in one call of native code, without ONNX Runtime
-(serving/native/program.h).
+"""Graphs on the CPU, with arrays bound to their inputs and outputs.
 
-A graph becomes a program if it consists of operators that native code has; any other graph runs in
-ONNX Runtime. Both give the same numbers to the bit.
+A graph becomes a program if it consists of operators that native code has: it runs in one call of
+that code (serving/native/program.h). Any other graph runs in ONNX Runtime (`serving.runtime.ort`).
+Both give the same numbers to the bit.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ from __future__ import annotations
 import ctypes
 import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serving.runtime.graphs.file import DTYPES, GraphFile, Node, read_graph
+from serving.arrays import Floats, Ints
+from serving.bundle.graph import Graph
+from serving.runtime.cache_tensors import CacheGroups, Caches, Sources
+from serving.runtime.graphs.file import DTYPES, GraphFile, Node, ValueInfo, read_graph
 
 _LEAST_OPSET = 18
 """The first version of ONNX's operators whose Split has a number of outputs."""
@@ -70,6 +73,106 @@ def _functions(path: Path) -> _Functions:
         ctypes.CFUNCTYPE(ctypes.c_char_p)(reason),
         run,
     )
+
+
+class CpuBinding:
+    """Arrays that are bound to a graph's inputs and outputs: a run reads and writes these."""
+
+    def __init__(
+        self,
+        run: Callable[[], None],
+        inputs: dict[str, NDArray[Any]],
+        outputs: dict[str, NDArray[Any]],
+        caches: Sequence[Floats],
+    ) -> None:
+        self.inputs, self.outputs, self.caches = inputs, outputs, caches
+        self.run = run
+        """Run the graph on the contents of `inputs`. It is a function of the graph's own, because
+        each step calls it."""
+
+
+class CpuGraph(Protocol):
+    """A graph that runs on the CPU: in ONNX Runtime, or as a program."""
+
+    @property
+    def inputs(self) -> Sequence[ValueInfo]: ...
+
+    @property
+    def outputs(self) -> Sequence[ValueInfo]: ...
+
+    def bind(
+        self, reads: Mapping[str, NDArray[Any]], writes: Mapping[str, NDArray[Any]]
+    ) -> Callable[[], None]:
+        """A function that runs the graph on arrays for its inputs and outputs, by name. Outputs
+        that are not named are not wanted. The function keeps the arrays alive."""
+        ...
+
+    def call(
+        self, reads: Mapping[str, NDArray[Any]], shapes: Mapping[str, Sequence[int]]
+    ) -> list[NDArray[Any]]:
+        """Run the graph once; returns new arrays of these shapes, by the names of outputs."""
+        ...
+
+
+class CpuSession:
+    """A graph on the CPU, whose tensors are NumPy arrays."""
+
+    def __init__(self, session: CpuGraph, graph: Graph) -> None:
+        self._session, self._graph = session, graph
+        tensors = (*graph.inputs, *graph.outputs)
+        self._cached = frozenset(tensor.name for tensor in tensors if tensor.is_cache)
+
+    def bind(
+        self,
+        sizes: Mapping[str, int],
+        caches: Caches | CacheGroups,
+        sources: Sources | None = None,
+        given: Mapping[str, Sequence[NDArray[Any]]] | None = None,
+        unwanted: Collection[str] = (),
+    ) -> CpuBinding:
+        """Bind an array to every input and output; see `GraphSession`."""
+        waiting = {role: iter(arrays) for role, arrays in (given or {}).items()}
+        if sources is not None:
+            waiting["source"] = iter(sources.tensors)
+        graph = self._graph
+        inputs, outputs = dict[str, NDArray[Any]](), dict[str, NDArray[Any]]()
+        reads, writes = dict[str, NDArray[Any]](), dict[str, NDArray[Any]]()
+        for tensors, named in ((graph.inputs, reads), (graph.outputs, writes)):
+            cached = [tensor for tensor in tensors if tensor.name in self._cached]
+            for tensor, array in zip(cached, caches.arrays, strict=True):
+                named[tensor.name] = array.reshape(_shape(tensor.axes, sizes))
+        for tensor in graph.inputs:
+            if tensor.role in waiting:
+                reads[tensor.name] = next(waiting[tensor.role])
+            elif tensor.name not in self._cached:
+                array = np.zeros(_shape(tensor.axes, sizes), tensor.dtype)
+                reads[tensor.name] = inputs[tensor.role] = array
+        for tensor in graph.outputs:
+            if tensor.name not in self._cached and tensor.role not in unwanted:
+                array = np.zeros(_shape(tensor.axes, sizes), tensor.dtype)
+                writes[tensor.name] = outputs[tensor.role] = array
+        run = self._session.bind(reads, writes)
+        return CpuBinding(run, inputs, outputs, list(caches.arrays))
+
+    def encode(self, ids_BS: Ints, mask_BS: Floats) -> Sources:
+        """Run an encoder's graph."""
+        return Sources(self._call({"token": ids_BS, "source_mask": mask_BS}), mask_BS)
+
+    def read(self, packed: Mapping[str, NDArray[Any]]) -> Floats:
+        """Run the graph of an encoder alone; see `GraphSession`."""
+        found_BW: Floats = self._call(packed)[0]
+        return found_BW
+
+    def _call(self, given: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """Run the graph once, on arrays by role; returns the outputs."""
+        reads, sizes = dict[str, NDArray[Any]](), dict[str, int]()
+        for tensor in self._graph.inputs:
+            reads[tensor.name] = given[tensor.role]
+            for axis, size in zip(tensor.axes, given[tensor.role].shape, strict=True):
+                if isinstance(axis, str):
+                    sizes[axis] = size
+        shapes = {tensor.name: _shape(tensor.axes, sizes) for tensor in self._graph.outputs}
+        return self._session.call(reads, shapes)
 
 
 class Program:
@@ -192,3 +295,7 @@ def _table(arrays: Sequence[NDArray[Any] | None]) -> NDArray[np.int64]:
         numbers += array.__array_interface__["data"][0], _NUMBERS[array.dtype], len(shape)
         numbers += shape + (0,) * (_AXES - len(shape))
     return np.array(numbers, np.int64)
+
+
+def _shape(axes: Sequence[str | int], sizes: Mapping[str, int]) -> list[int]:
+    return [axis if isinstance(axis, int) else sizes[axis] for axis in axes]
