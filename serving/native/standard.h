@@ -120,6 +120,8 @@ inline Shape reshaped(const Context& context) {
   return Shape(axes.data(), count);
 }
 
+inline Shape unchanged(const Context& context) { return context.shape(0); }
+
 // data -> its axes from `start` to `end`
 inline void shape_op(const StandardAttributes& attributes, const Context& context) {
   const Shape shape = context.shape(0);
@@ -314,8 +316,9 @@ inline OperatorTable standard_table() {
   return table;
 }
 
-inline std::array<Standard, 11>& standards() {
-  static std::array<Standard, 11> all{{
+inline std::array<Standard, 12>& standards() {
+  static std::array<Standard, 12> all{{
+      {{standard_table(), "Identity", {kAny}, {kAny}, nullptr}, 1, 1, unchanged, nullptr},
       {{standard_table(), "Reshape", {kAny, kInt64}, {kAny}, nullptr}, 2, 2, reshaped, nullptr},
       {{standard_table(), "Squeeze", {kAny, kInt64}, {kAny}, nullptr}, 1, 2, squeezed, nullptr},
       {{standard_table(), "Unsqueeze", {kAny, kInt64}, {kAny}, nullptr}, 2, 2, unsqueezed, nullptr},

@@ -31,6 +31,7 @@ _NUMBERS = {np.dtype(dtype): number for number, dtype in DTYPES.items()}
 _STANDARD: dict[str, frozenset[str]] = {
     "Concat": frozenset({"axis"}),
     "Expand": frozenset(),
+    "Identity": frozenset(),
     "Mul": frozenset(),
     "QuantizeLinear": frozenset(),
     "Range": frozenset(),

@@ -61,15 +61,10 @@ processor when it is 1, but slower without VNNI. serving/native/operators.cpp se
 has no product of this project's own."""
 
 
-def load_library() -> None:
-    """Load ONNX Runtime now rather than with the first graph; it takes a while."""
-    import onnxruntime  # noqa: F401
-
-
 def check_int8(folder: Path, manifest: Manifest) -> None:
     """Raise BundleError if a bundle needs exact int8 products and this machine has none."""
     if manifest.probe_file is not None:
-        _probe_int8(load_graph(folder, manifest.probe_file, 1, int8=True), folder)
+        _probe_int8(_open(folder, manifest.probe_file, 1, int8=True), folder)
 
 
 class OrtGraph:
@@ -120,14 +115,8 @@ class CpuDevice:
     ) -> CpuSession:
         """Load a graph with this many intra-op threads; see `load_graph`. Raises BundleError, too,
         if its inputs or outputs are not those that the manifest names."""
-        file, library = folder / graph.file, native_library()
-        loaded: CpuGraph | None = None
-        if threads == 1 and library is not None and profile_prefix is None:
-            loaded = load_program(library, file)
-        if loaded is None:
-            loaded = OrtGraph(
-                load_graph(folder, graph.file, threads, int8=int8, profile_prefix=profile_prefix)
-            )
+        file = folder / graph.file
+        loaded = _open(folder, graph.file, threads, int8=int8, profile_prefix=profile_prefix)
         _check_tensors(file, graph.inputs, loaded.inputs, "inputs")
         _check_tensors(file, graph.outputs, loaded.outputs, "outputs")
         return CpuSession(loaded, graph)
@@ -182,6 +171,19 @@ def register_kernels(options: onnxruntime.SessionOptions, *, int8: bool) -> None
     if int8:
         options.add_session_config_entry(_INT8_PRODUCTS, "1")
     options.register_custom_ops_library(str(library))
+
+
+def _open(
+    folder: Path, file: str, threads: int, *, int8: bool, profile_prefix: Path | None = None
+) -> CpuGraph:
+    """A graph as a program if it can be one on one thread, else in ONNX Runtime; see
+    `load_graph`."""
+    library = native_library()
+    if threads == 1 and library is not None and profile_prefix is None:
+        program = load_program(library, folder / file)
+        if program is not None:
+            return program
+    return OrtGraph(load_graph(folder, file, threads, int8=int8, profile_prefix=profile_prefix))
 
 
 def load_graph(
@@ -276,13 +278,14 @@ def _agree(named: str | int, found: str | int | None) -> bool:
     return named == found if isinstance(named, int) else True
 
 
-def _probe_int8(session: onnxruntime.InferenceSession, folder: Path) -> None:
+def _probe_int8(probe: CpuGraph, folder: Path) -> None:
     """Compare an int8 product of extreme values with its exact result, stored in the graph.
 
     x86 processors without VNNI would saturate sums of two u8 x s8 products at 16 bits, were it not
     for what `register_kernels` does.
     """
-    found, wanted = session.run(None, {})
+    shapes = {value.name: [int(size or 0) for size in value.shape] for value in probe.outputs}
+    found, wanted = probe.call({}, shapes)
     if not np.array_equal(found, wanted):
         import onnxruntime
 

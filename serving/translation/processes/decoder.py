@@ -20,7 +20,6 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 from serving.resident import give_back
-from serving.runtime.ort import load_library
 from serving.runtime.session import DeviceUse
 from serving.translation.processes.loop import DecodingLoop, portable
 from serving.translation.processes.orders import DropOrder, LoadOrder, ServeOrder
@@ -35,7 +34,6 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     channel = _Channel(int(sys.argv[1]))
-    load_library()  # so that the first model need not wait for it
     if sys.argv[2] == "forks":
         _fork_for(channel)
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -113,6 +115,20 @@ def test_a_graph_is_the_same_in_a_program(name: str, part: str) -> None:
                 assert made.tobytes() == array.tobytes()
 
 
+def test_a_translator_of_int8_graphs_needs_no_onnx_runtime() -> None:
+    """Neither its memory nor the time to load it."""
+    source = (
+        "import sys; from serving import Translator; "
+        "print(Translator(sys.argv[1], threads=1).translate('Guten Morgen!')[0].text); "
+        "assert 'onnxruntime' not in sys.modules"
+    )
+    folder = ROOT / "models/macaron-de-en"
+    done = subprocess.run(
+        [sys.executable, "-c", source, folder], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, "Good morning!\n"), done.stderr
+
+
 @pytest.mark.parametrize("batch", [1, len(TEXTS)])
 def test_texts_and_scores_are_the_same(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole translations: steps in a row by native code, beside steps one by one."""
@@ -211,6 +227,7 @@ def test_layouts_equal_those_of_onnx_runtime(
     flat = counted((1,), dtype)
     axis = data.draw(st.integers(-rank, rank - 1))
     start, end = data.draw(st.integers(-5, 5)), data.draw(st.integers(-5, 5))
+    check_call(folder, "Identity", [array], [array])
     check_call(folder, "Shape", [array], [ints(0)], start=start, end=end)
     if array.size:
         check_call(folder, "Reshape", [array, ints(-1)], [flat])

@@ -64,7 +64,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("wrong", "right", "says"),
     [
-        (["model.vocab_size=3000"], ["model.vocab_size=330"], "vocab_size=3000"),
+        (["model.vocab_size=3000"], ["model.vocab_size=330"], "no more pieces, got 3000"),
         (["data.held_out_pairs=300"], ["data.held_out_pairs=9"], "lower it or add text"),
         (["data.train=[{source: /nowhere.de, target: x}]"], [], "/nowhere.de: cannot be read"),
         (["data.max_pieces=1"], [], "no training pair is left"),

@@ -594,7 +594,7 @@ def test_a_recipe_of_other_norms_vectors_and_activations_trains_and_is_read_back
         (["tokenizer.file=/nowhere.model"], "nowhere.model: no usable SentencePiece model"),
         (["data.train=[{source: /nowhere.de, target: x}]"], "nowhere.de: cannot be read"),
         (["data.held_out_pairs=120"], "held_out_pairs = 120 leaves none"),
-        (["model.vocab_size=30000"], "vocab_size=30000"),
+        (["model.vocab_size=30000"], "no more pieces, got 30000"),
         (["data.max_pieces=1"], "no training pair is left"),
     ],
 )
