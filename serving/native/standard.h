@@ -147,6 +147,19 @@ inline void range_op(const StandardAttributes&, const Context& context) {
   for (int64_t i = 0; i < count; ++i) out[i] = start + i * delta;
 }
 
+// numbers, lowest, highest -> the numbers, cut off at these, either of which may be missing
+inline void clip_op(const StandardAttributes&, const Context& context) {
+  const char* what = "the lowest and the highest must be single numbers";
+  const Shape shape = context.shape(0);
+  const int64_t least =
+      context.has(1) ? number_of<int64_t>(context, 1, what) : std::numeric_limits<int64_t>::min();
+  const int64_t most =
+      context.has(2) ? number_of<int64_t>(context, 2, what) : std::numeric_limits<int64_t>::max();
+  const int64_t* x = context.input<int64_t>(0);
+  int64_t* out = context.output<int64_t>(0, shape);
+  for (int64_t i = 0; i < size_of(shape); ++i) out[i] = std::min(std::max(x[i], least), most);
+}
+
 // Tensors -> one, in which they lie behind one another along an axis
 inline void concat_op(const StandardAttributes& attributes, const Context& context) {
   const char* what = "tensors must have the same shape but for the axis";
@@ -316,14 +329,15 @@ inline OperatorTable standard_table() {
   return table;
 }
 
-inline std::array<Standard, 12>& standards() {
-  static std::array<Standard, 12> all{{
+inline std::array<Standard, 13>& standards() {
+  static std::array<Standard, 13> all{{
       {{standard_table(), "Identity", {kAny}, {kAny}, nullptr}, 1, 1, unchanged, nullptr},
       {{standard_table(), "Reshape", {kAny, kInt64}, {kAny}, nullptr}, 2, 2, reshaped, nullptr},
       {{standard_table(), "Squeeze", {kAny, kInt64}, {kAny}, nullptr}, 1, 2, squeezed, nullptr},
       {{standard_table(), "Unsqueeze", {kAny, kInt64}, {kAny}, nullptr}, 2, 2, unsqueezed, nullptr},
       {{standard_table(), "Shape", {kAny}, {kInt64}, nullptr}, 1, 1, nullptr, shape_op},
       {{standard_table(), "Range", {kInt64, kInt64, kInt64}, {kInt64}, nullptr}, 3, 3, nullptr, range_op},
+      {{standard_table(), "Clip", {kInt64, kInt64, kInt64}, {kInt64}, nullptr}, 1, 3, nullptr, clip_op},
       {{standard_table(), "Concat", {kAny}, {kAny}, nullptr}, 1, SIZE_MAX, nullptr, concat_op},
       {{standard_table(), "Expand", {kAny, kInt64}, {kAny}, nullptr}, 2, 2, nullptr, expand_op},
       {{standard_table(), "Mul", {kFloat, kFloat}, {kFloat}, nullptr}, 2, 2, nullptr, mul_op},

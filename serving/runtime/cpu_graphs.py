@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from serving.arrays import Floats, Ints
 from serving.bundle.graph import Graph
 from serving.runtime.cache_tensors import CacheGroups, Caches, Sources
-from serving.runtime.graphs.file import DTYPES, GraphFile, Node, ValueInfo, read_graph
+from serving.runtime.graphs.file import DTYPES, GraphFile, Node, ValueInfo
 
 _LEAST_OPSET = 18
 """The first version of ONNX's operators whose Split has a number of outputs."""
@@ -29,6 +29,7 @@ _AXES = 6
 _MISSING = (0,) * (3 + _AXES)
 _NUMBERS = {np.dtype(dtype): number for number, dtype in DTYPES.items()}
 _STANDARD: dict[str, frozenset[str]] = {
+    "Clip": frozenset(),
     "Concat": frozenset({"axis"}),
     "Expand": frozenset(),
     "Identity": frozenset(),
@@ -243,11 +244,11 @@ def load_program(library: Path, file: Path) -> Program | None:
     """The program of an ONNX file. None if it has an operator that the library of native code does
     not know, or if the file is damaged, which ONNX Runtime reports."""
     try:
-        graph = read_graph(file)
+        graph = GraphFile(file)
         if graph.opsets.get("", 0) < _LEAST_OPSET or not all(map(_known, graph.nodes)):
             return None
         return Program(_functions(library), graph)
-    except (OSError, IndexError, KeyError, ValueError) as error:
+    except (OSError, ArithmeticError, LookupError, ValueError) as error:
         logger.debug("%s is not run as a program: %s", file, error)
         return None
 
@@ -257,7 +258,9 @@ def _known(node: Node) -> bool:
         return False
     if node.domain == "macaron" or (node.domain, node.operator) == _PRODUCT:
         return True
-    return node.domain == "" and node.attributes.keys() <= _STANDARD.get(node.operator, set())
+    if node.domain or node.operator not in _STANDARD:
+        return False
+    return node.attributes.keys() <= _STANDARD[node.operator]
 
 
 def _text(graph: GraphFile) -> str:

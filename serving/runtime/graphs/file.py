@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
+import functools
 import mmap
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,61 +56,56 @@ class ValueInfo(NamedTuple):
     shape: Sequence[int | str | None]
 
 
-@dataclass
 class GraphFile:
-    """An ONNX file, with its larger constants mapped."""
+    """An ONNX file with one graph, mapped; its constants are read when they are asked for."""
 
-    opsets: dict[str, int] = field(default_factory=dict)
-    """Versions by domain."""
-    nodes: list[Node] = field(default_factory=list)
-    """In an order in which they can run."""
-    constants: dict[str, NDArray[Any]] = field(default_factory=dict)
-    """By name. Those of one byte per number stay in the mapped file."""
-    inputs: list[ValueInfo] = field(default_factory=list)
-    outputs: list[ValueInfo] = field(default_factory=list)
-    maps: list[mmap.mmap] = field(default_factory=list)
-    """The mapped files: first the ONNX file, then those that it refers to."""
-
-    def place(self) -> tuple[int, int]:
-        """The address of the mapped ONNX file, and its size in bytes."""
-        whole = np.frombuffer(self.maps[0], np.uint8)
-        return whole.ctypes.data, whole.size
-
-    def release(self) -> None:
-        """Let the system release the pages that have been read; they are read again when they are
-        needed."""
-        if hasattr(mmap, "MADV_DONTNEED"):
-            for each in self.maps:
-                each.madvise(mmap.MADV_DONTNEED)
-
-
-def read_graph(file: Path) -> GraphFile:
-    """Read an ONNX file with one graph.
-
-    Raises OSError if it or a file that it refers to cannot be read, and ValueError or IndexError if
-    it is damaged or has constants of other kinds.
-    """
-    return _Reader(file).graph
-
-
-class _Reader:
     def __init__(self, file: Path) -> None:
-        self._folder, self.graph = file.parent, GraphFile()
-        self._data = self._mapped(file)
-        self._others: dict[str, mmap.mmap] = {}
+        """Raises OSError if the file cannot be read, and ValueError, KeyError or IndexError if it
+        is damaged."""
+        self.opsets: dict[str, int] = {}
+        """Versions by domain."""
+        self.nodes: list[Node] = []
+        """In an order in which they can run."""
+        self.inputs: list[ValueInfo] = []
+        self.outputs: list[ValueInfo] = []
+        self._folder, self._tensors = file.parent, list[Field]()
+        self._maps: dict[str, mmap.mmap] = {}
+        """The mapped files by name: first the ONNX file, then those that it refers to."""
+        self._data = self._mapped(file.name)
         for each in fields(self._data, 0, len(self._data)):
             if each.number == _MODEL_GRAPH:
                 self._read_graph(each)
             elif each.number == _MODEL_OPSET:
                 inner = self._inner(each)
                 domain = self._text(inner.get(_OPSET_DOMAIN))
-                self.graph.opsets[domain] = inner[_OPSET_VERSION].begin
+                self.opsets[domain] = inner[_OPSET_VERSION].begin
 
-    def _mapped(self, file: Path) -> mmap.mmap:
-        with file.open("rb") as opened:
-            made = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
-        self.graph.maps.append(made)
-        return made
+    @functools.cached_property
+    def constants(self) -> dict[str, NDArray[Any]]:
+        """By name. Those of one byte per number stay in the mapped file, the others are copied.
+
+        Raises OSError if a file that they lie in cannot be read, and ValueError or KeyError if one
+        is of another kind or damaged.
+        """
+        return dict(map(self._constant, self._tensors))
+
+    def place(self) -> tuple[int, int]:
+        """The address of the mapped ONNX file, and its size in bytes."""
+        whole = np.frombuffer(self._data, np.uint8)
+        return whole.ctypes.data, whole.size
+
+    def release(self) -> None:
+        """Let the system release the pages that have been read; they are read again when they are
+        needed."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            for each in self._maps.values():
+                each.madvise(mmap.MADV_DONTNEED)
+
+    def _mapped(self, name: str) -> mmap.mmap:
+        if name not in self._maps:
+            with (self._folder / name).open("rb") as opened:
+                self._maps[name] = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+        return self._maps[name]
 
     def _fields(self, outer: Field) -> Iterator[Field]:
         return fields(self._data, outer.begin, outer.end)
@@ -123,18 +118,17 @@ class _Reader:
         return "" if each is None else self._data[each.begin : each.end].decode()
 
     def _read_graph(self, graph: Field) -> None:
-        if self.graph.nodes:
+        if self.nodes:
             raise ValueError("the file has several graphs")
         for each in self._fields(graph):
             if each.number == _NODE:
-                self.graph.nodes.append(self._node(each))
+                self.nodes.append(self._node(each))
             elif each.number == _INITIALIZER:
-                name, array = self._constant(each)
-                self.graph.constants[name] = array
+                self._tensors.append(each)
             elif each.number == _INPUT:
-                self.graph.inputs.append(self._value(each))
+                self.inputs.append(self._value(each))
             elif each.number == _OUTPUT:
-                self.graph.outputs.append(self._value(each))
+                self.outputs.append(self._value(each))
 
     def _node(self, node: Field) -> Node:
         inputs, outputs, attributes = list[str](), list[str](), dict[str, float | None]()
@@ -182,7 +176,9 @@ class _Reader:
         count = int(np.prod(dims, dtype=np.int64))
         data, begin, size = self._data, 0, 0
         if entries:
-            data = self._other(entries["location"])
+            if Path(entries["location"]).name != entries["location"]:
+                raise ValueError("constants must lie in a file of the same folder")
+            data = self._mapped(entries["location"])
             begin, size = int(entries.get("offset", "0")), int(entries["length"])
         elif _RAW_DATA in inner:
             begin, size = inner[_RAW_DATA].begin, inner[_RAW_DATA].end - inner[_RAW_DATA].begin
@@ -191,14 +187,6 @@ class _Reader:
         array = np.frombuffer(data, dtype, count, begin).reshape(dims)
         # Longer numbers may lie at any address in the file, where no kernel may read them.
         return self._text(inner.get(_TENSOR_NAME)), array if dtype.itemsize == 1 else array.copy()
-
-    def _other(self, name: str) -> mmap.mmap:
-        """A file of the same folder that has constants."""
-        if name not in self._others:
-            if Path(name).name != name:
-                raise ValueError("constants must lie in a file of the same folder")
-            self._others[name] = self._mapped(self._folder / name)
-        return self._others[name]
 
     def _value(self, value: Field) -> ValueInfo:
         inner = self._inner(value)

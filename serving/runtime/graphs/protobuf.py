@@ -27,10 +27,9 @@ class Field(NamedTuple):
 
 
 def fields(data: mmap.mmap | bytes, begin: int, end: int) -> Iterator[Field]:
-    """Yield each field of a message, except numbers of eight bytes.
+    """Yield each field of a message; of a number of four or eight bytes the content is these bytes.
 
-    Of a number of four bytes the content is these bytes. Raises ValueError or IndexError if the
-    bytes are no message.
+    Raises ValueError or IndexError if the bytes are no message.
     """
     while begin < end:
         key = begin
@@ -45,11 +44,12 @@ def fields(data: mmap.mmap | bytes, begin: int, end: int) -> Iterator[Field]:
                 raise ValueError("a field ends after the message that contains it")
             yield Field(tag >> 3, key, begin, begin + size)
             begin += size
-        elif wire == _FIXED64:
-            begin += 8
         else:
-            yield Field(tag >> 3, key, begin, begin + 4)
-            begin += 4
+            size = 8 if wire == _FIXED64 else 4
+            if begin + size > end:
+                raise ValueError("a number ends after the message that contains it")
+            yield Field(tag >> 3, key, begin, begin + size)
+            begin += size
 
 
 def varints(data: mmap.mmap | bytes, field: Field) -> list[int]:

@@ -85,7 +85,7 @@ def test_only_the_entries_are_seen(shipped_kernels: Path) -> None:
     seen = {line.split()[-1] for line in done.stdout.splitlines()}
     # Those that serving/runtime/native_steps.py calls are the same on every level.
     steps = re.findall(r"MACARON_SEEN \w+ (\w+)\(", (kernels.SOURCES / "beams.h").read_text())
-    assert len(steps) == 5
+    assert len(steps) == 8
     assert seen == {"RegisterCustomOps", *map(kernels.entry_of, LEVELS), *steps}
 
 

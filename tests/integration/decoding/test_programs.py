@@ -267,6 +267,18 @@ def test_numbers_equal_those_of_onnx_runtime(
     check_call(folder, "QuantizeLinear", inputs, [counted((1,), np.uint8)])
 
 
+@given(
+    numbers=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5),
+    ends=st.tuples(*[st.none() | st.integers(-9, 9)] * 2),
+)
+@settings(max_examples=40, deadline=None)
+def test_numbers_are_cut_off_as_by_onnx_runtime(
+    numbers: list[int], ends: tuple[int | None, int | None], folder: Path
+) -> None:
+    arrays = [None if end is None else np.array(end, np.int64) for end in ends]
+    check_call(folder, "Clip", [np.array(numbers, np.int64), *arrays], [ints(0)])
+
+
 @given(start=st.integers(-9, 9), limit=st.integers(-9, 9), delta=st.sampled_from([-3, -1, 1, 2]))
 @settings(max_examples=40, deadline=None)
 def test_ranges_equal_those_of_onnx_runtime(
@@ -297,6 +309,8 @@ BAD: dict[str, tuple[str, list[NDArray[Any]], list[NDArray[Any]], dict[str, int]
         [counted((3,)), counted((3,))],
         {"axis": 0},
     ),
+    "several ends": ("Clip", [ints(1, 2), ints(1, 2)], [ints(1, 2)], {}),
+    "no whole numbers": ("Clip", [counted((3,)), counted(())], [counted((3,))], {}),
     "no step": ("Range", [np.array(n, np.int64) for n in (0, 3, 0)], [ints(0, 1, 2)], {}),
     "several scales": (
         "QuantizeLinear",

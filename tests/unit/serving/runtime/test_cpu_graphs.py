@@ -99,6 +99,7 @@ def test_a_bound_program_keeps_what_it_needs(tmp_path: Path) -> None:
         [DOUBLE, helper.make_node("Mul", ["y", "two", "two"], ["z"])],
         [DOUBLE, helper.make_node("Mul", ["y", ""], ["z"])],
         [DOUBLE, helper.make_node("Mul", ["y", "two"], ["z"], domain="elsewhere")],
+        [DOUBLE, helper.make_node("Tanh", ["y"], ["z"])],
         [DOUBLE, helper.make_node("NoSuch", ["y", "two"], ["z"], domain="macaron")],
         [helper.make_node("Mul", ["x", "two"], ["x"]), DOUBLE, FOURFOLD],
     ],

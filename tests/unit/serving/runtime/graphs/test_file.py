@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from serving.runtime.graphs.file import ValueInfo, read_graph
+from serving.runtime.graphs.file import GraphFile, ValueInfo
 
-WEIGHTS = {
+WEIGHTS: dict[str, NDArray[Any]] = {
     "floats": np.linspace(-1, 1, 7, dtype=np.float32).reshape(7, 1),
     "bytes": np.arange(-5, 5, dtype=np.int8),
     "levels": np.arange(250, 256, dtype=np.uint8).reshape(2, 3),
@@ -41,7 +42,7 @@ def saved(folder: Path, *constants: onnx.TensorProto, **attributes: Any) -> Path
 
 def test_everything_is_as_it_was_written(tmp_path: Path) -> None:
     tensors = [numpy_helper.from_array(array, name) for name, array in WEIGHTS.items()]
-    found = read_graph(saved(tmp_path, *tensors, axis=-2, epsilon=1e-6, words="few", parts=0))
+    found = GraphFile(saved(tmp_path, *tensors, axis=-2, epsilon=1e-6, words="few", parts=0))
     (node,) = found.nodes
     assert (node.domain, node.operator) == ("macaron", "Split")
     assert (node.inputs, node.outputs) == (["x", "", "y"], ["a", "b"])
@@ -61,7 +62,7 @@ def test_everything_is_as_it_was_written(tmp_path: Path) -> None:
 def test_bytes_stay_in_the_mapped_file_and_can_be_read_after_their_release(tmp_path: Path) -> None:
     tensors = [numpy_helper.from_array(array, name) for name, array in WEIGHTS.items()]
     file = saved(tmp_path, *tensors)
-    found = read_graph(file)
+    found = GraphFile(file)
     begin, size = found.place()
     assert size == file.stat().st_size
     for name in ("bytes", "levels"):
@@ -69,6 +70,14 @@ def test_bytes_stay_in_the_mapped_file_and_can_be_read_after_their_release(tmp_p
         assert begin <= address < begin + size
     found.release()
     np.testing.assert_array_equal(found.constants["bytes"], WEIGHTS["bytes"])
+
+
+def test_nodes_are_read_without_the_constants(tmp_path: Path) -> None:
+    """A graph that cannot be a program may have gigabytes of them."""
+    found = GraphFile(saved(tmp_path, external("first", "missing.bin", 0, WEIGHTS["bytes"])))
+    assert [node.operator for node in found.nodes] == ["Split"]
+    with pytest.raises(FileNotFoundError):
+        assert found.constants
 
 
 def external(name: str, location: str, offset: int, array: Any) -> onnx.TensorProto:
@@ -84,7 +93,7 @@ def external(name: str, location: str, offset: int, array: Any) -> onnx.TensorPr
 def test_constants_may_lie_in_a_file_beside(tmp_path: Path) -> None:
     first, second = WEIGHTS["bytes"], WEIGHTS["floats"]
     (tmp_path / "shared.bin").write_bytes(b"123" + first.tobytes() + second.tobytes())
-    found = read_graph(
+    found = GraphFile(
         saved(
             tmp_path,
             external("first", "shared.bin", 3, first),
@@ -93,34 +102,33 @@ def test_constants_may_lie_in_a_file_beside(tmp_path: Path) -> None:
     )
     np.testing.assert_array_equal(found.constants["first"], first)
     np.testing.assert_array_equal(found.constants["second"], second)
-    assert len(found.maps) == 2
 
 
 @pytest.mark.parametrize("location", ["../shared.bin", "/etc/hostname", "a/b"])
 def test_constants_elsewhere_are_refused(location: str, tmp_path: Path) -> None:
     file = saved(tmp_path, external("first", location, 0, WEIGHTS["bytes"]))
     with pytest.raises(ValueError, match="a file of the same folder"):
-        read_graph(file)
+        assert GraphFile(file).constants
 
 
 def test_constants_that_end_after_their_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "shared.bin").write_bytes(b"1234")
     file = saved(tmp_path, external("first", "shared.bin", 0, WEIGHTS["bytes"]))
     with pytest.raises(ValueError, match="buffer is smaller"):
-        read_graph(file)
+        assert GraphFile(file).constants
 
 
 def test_constants_of_other_kinds_are_refused(tmp_path: Path) -> None:
     file = saved(tmp_path, numpy_helper.from_array(np.zeros(3, np.float16), "half"))
     with pytest.raises(ValueError, match="another type of numbers"):
-        read_graph(file)
+        assert GraphFile(file).constants
     listed = helper.make_tensor("listed", TensorProto.FLOAT, [2], [1.0, 2.0])
     with pytest.raises(ValueError, match="not stored as plain bytes"):
-        read_graph(saved(tmp_path, listed))
+        assert GraphFile(saved(tmp_path, listed)).constants
 
 
 def test_a_file_with_two_graphs_is_refused(tmp_path: Path) -> None:
     file = saved(tmp_path)
     file.write_bytes(file.read_bytes() * 2)
     with pytest.raises(ValueError, match="several graphs"):
-        read_graph(file)
+        GraphFile(file)

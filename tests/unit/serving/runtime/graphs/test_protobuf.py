@@ -36,13 +36,17 @@ def test_a_number_alone_is_a_field_of_its_own_kind() -> None:
 
 def test_numbers_of_eight_bytes_are_passed_over() -> None:
     data = number(3 << 3 | 1) + b"12345678" + message(4, b"next")
-    (found,) = fields(data, 0, len(data))
-    assert found.number == 4
+    eight, after = fields(data, 0, len(data))
+    assert data[eight.begin : eight.end] == b"12345678"
+    assert after.number == 4
 
 
 def test_what_is_cut_off_is_refused() -> None:
     data = message(5, b"some words")
     with pytest.raises(ValueError, match="ends after the message"):
         list(fields(data[:-1], 0, len(data) - 1))
+    data = number(3 << 3 | 5) + b"abc"
+    with pytest.raises(ValueError, match="ends after the message"):
+        list(fields(data, 0, len(data)))
     with pytest.raises(IndexError):
         list(fields(b"\xff\xff", 0, 2))
