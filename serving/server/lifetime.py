@@ -15,7 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from serving.errors import BundleError
-from serving.server.worker import SETTINGS, app, registry
+from serving.server.worker import FAILED, SETTINGS, app, registry
 
 if TYPE_CHECKING:
     from serving.server.models.registry import Registry
@@ -78,6 +78,8 @@ def _load(models: Registry) -> None:
         if isinstance(error, BundleError):
             # Its hashes are right, so another worker would fail like this one: the server ends.
             print(f"macaron: error: {error}", file=sys.stderr, flush=True)
+            if FAILED in os.environ:
+                os.write(int(os.environ[FAILED]), b"!")
             os.kill(os.getppid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
         return

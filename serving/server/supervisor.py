@@ -6,6 +6,7 @@ after it has imported what it needs for any service.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -18,7 +19,7 @@ from circus.watcher import Watcher
 import serving
 from serving.errors import ServingError
 from serving.server.check import check, decoded_by_forks, refuse
-from serving.server.worker import SETTINGS
+from serving.server.worker import FAILED, SETTINGS
 from serving.translation.processes.loader import AHEAD, environment
 
 WORKER = f"{serving.__name__}.worker"
@@ -38,9 +39,22 @@ def serve(host: str, port: int, folder: str) -> None:
     """Check the settings and bundles, and serve them with workers, which are imported from a
     folder, until a signal ends them.
 
-    Ends the process if something cannot be served. Raises OSError if the address cannot be bound.
+    Ends the process with status 1 if something cannot be served, or if a worker finds that a
+    bundle cannot be loaded. Raises OSError if the address cannot be bound.
     """
     prepare()
+    told, tell = os.pipe()
+    os.set_blocking(told, False)
+    os.set_inheritable(tell, True)
+    os.environ[FAILED] = str(tell)
+    _watch(host, port, folder)
+    with contextlib.suppress(BlockingIOError):  # nobody has told anything
+        if os.read(told, 1):
+            raise SystemExit(1)
+
+
+def _watch(host: str, port: int, folder: str) -> None:
+    """Start workers, and replace those that end, until a signal ends them all."""
     watcher = Watcher(
         name="service",
         cmd=sys.executable,

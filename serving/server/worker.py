@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
     from serving.server.models.registry import Registry
 
+FAILED = "_MACARON_FAILED"
+"""Variable with the descriptor that a worker writes to if a bundle cannot be loaded, so that the
+process that watches it ends with a failure. BentoML's own process sets none, and ends as by a
+signal."""
 _WORKER = "_bentoml_impl.worker.service"
 """The module that BentoML runs as a worker."""
 

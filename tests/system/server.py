@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import signal
 import socket
@@ -141,3 +143,11 @@ def is_ready(server: Server) -> bool:
         return httpx.get(f"{server.url}/readyz", timeout=5).status_code == 200
     except httpx.TransportError:
         return False
+
+
+def unloadable(bundle: Path) -> None:
+    """Its hashes are right, so that only whoever loads it finds out."""
+    (bundle / "step.onnx").write_bytes(b"no graph")
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    manifest["files"]["step.onnx"] = hashlib.sha256(b"no graph").hexdigest()
+    (bundle / "manifest.json").write_text(json.dumps(manifest))

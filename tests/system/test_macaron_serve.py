@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from tests.system.faults import seconds_until, worker_pids
-from tests.system.server import ROOT, Server, environment, free_port, started
+from tests.system.server import ROOT, Server, environment, free_port, started, unloadable
 
 BUNDLE = ROOT / "models" / "macaron-de-en"
 
@@ -37,16 +37,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").is_file(), reason="needs /proc")
-def test_only_who_decodes_has_onnx_runtime_in_memory(server: Server) -> None:
-    """So no model is loaded twice: neither who watches nor who answers could load one."""
+def test_only_who_decodes_has_the_kernels_in_memory(server: Server) -> None:
+    """So no model is loaded twice: neither who watches nor who answers could load one. Programs
+    need no ONNX Runtime."""
     assert server.ask("Guten Morgen!").status_code == 200
 
-    def holds(pid: int) -> bool:
-        return "onnxruntime" in Path(f"/proc/{pid}/maps").read_text()
+    def holds(pid: int, library: str) -> bool:
+        return library in Path(f"/proc/{pid}/maps").read_text()
 
     (worker,) = worker_pids(server)
     loading = [child.pid for child in psutil.Process(worker).children()]
-    assert [holds(pid) for pid in (server.process.pid, worker, *loading)] == [False, False, True]
+    pids = (server.process.pid, worker, *loading)
+    assert [holds(pid, "/kernels-") for pid in pids] == [False, False, True]
+    assert not any(holds(pid, "onnxruntime") for pid in pids)
 
 
 def test_a_log_line_has_the_trace_of_the_caller(server: Server) -> None:
@@ -117,3 +120,19 @@ def test_an_address_that_is_taken_is_named(server: Server, tmp_path: Path) -> No
     line = done.stderr.splitlines()[-1]  # behind Circus' own
     assert f"127.0.0.1:{server.port}" in line
     assert "in use" in line
+
+
+def test_a_bundle_that_cannot_be_loaded_ends_the_server_with_a_failure(tmp_path: Path) -> None:
+    shutil.copytree(BUNDLE, tmp_path / "models" / BUNDLE.name)
+    unloadable(tmp_path / "models" / BUNDLE.name)
+    done = subprocess.run(
+        command(free_port()),
+        cwd=ROOT,
+        env=environment(tmp_path / "models", tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("macaron: error: ")]
+    assert BUNDLE.name in line

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import socket
@@ -25,6 +24,7 @@ from tests.system.server import (
     environment,
     free_port,
     running,
+    unloadable,
 )
 
 LONG = {"beam_size": 8, "min_length": 200, "max_length": 256}
@@ -165,14 +165,6 @@ def test_termination_finishes_what_was_accepted(bundles: Path, tmp_path: Path) -
 def damaged(bundle: Path) -> None:
     with (bundle / "step.onnx").open("ab") as file:
         file.write(b"x")
-
-
-def unloadable(bundle: Path) -> None:
-    """Its hashes are right, so that only whoever loads it finds out."""
-    (bundle / "step.onnx").write_bytes(b"no graph")
-    manifest = json.loads((bundle / "manifest.json").read_text())
-    manifest["files"]["step.onnx"] = hashlib.sha256(b"no graph").hexdigest()
-    (bundle / "manifest.json").write_text(json.dumps(manifest))
 
 
 def newer(bundle: Path) -> None:
