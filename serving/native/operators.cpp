@@ -1009,7 +1009,10 @@ void find_operator(const std::string& name, Node& node, size_t& least, size_t& m
     if (name == each.name) return take(each);
 #ifdef MACARON_PRODUCTS
   if (products_work()) {
-    if (name == product().name) return take(product());
+    if (name == product().name) {
+      node.unread = 5;  // a zero point of the weights
+      return take(product());
+    }
     for (const Operator& each : own_products())
       if (name == each.name) return take(each);
   }
@@ -1021,6 +1024,7 @@ void find_operator(const std::string& name, Node& node, size_t& least, size_t& m
       most = each.most;
       node.view = each.view;
       node.any_number = most > each.op.inputs.size();
+      node.any_outputs = each.run == split_op;
     }
 }
 

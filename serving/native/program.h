@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <locale>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -57,7 +58,14 @@ class Buffer {
   std::unique_ptr<void, Free> memory_;
 };
 
-using Numbers = std::map<std::string, double>;  // attributes by name
+// An attribute. A real number comes as the bits of a double: how digits are read depends on the
+// process's locale.
+struct Number {
+  bool real = false;
+  int64_t bits = 0;
+};
+
+using Numbers = std::map<std::string, Number>;  // attributes by name
 
 // An operator of a program, with its kernel. Values have numbers; -1 is an input that is missing.
 struct Node {
@@ -65,6 +73,8 @@ struct Node {
   Shape (*view)(const Context&) = nullptr;
   std::vector<ElementType> input_types, output_types;
   bool any_number = false;  // of inputs, all of the same type
+  bool any_outputs = false;
+  int unread = -1;  // an input that must be missing
   std::unique_ptr<void, void (*)(void*)> kernel{nullptr, [](void*) {}};
   std::vector<int> inputs, outputs;
 };
@@ -94,19 +104,21 @@ struct Call {
 
 class Program {
  public:
-  // Reads a program. `text` has the numbers of inputs, constants, values and outputs, then the
-  // numbers of the values that are the outputs. Each further line is a node: the name of its
-  // operator; how many inputs it has, and their values; the same for its outputs; how many
-  // attributes it has, and the name and number of each. Values are numbered from 0: inputs,
-  // constants, others. `find` gives the operator of a name.
+  // Reads a program. `text` has the numbers of inputs, constants, values and outputs, then the types
+  // of the inputs and the numbers of the values that are the outputs. Each further line is a node:
+  // the name of its operator; how many inputs it has, and their values; the same for its outputs;
+  // how many attributes it has, and of each the name, whether it is real, and its bits. Values are
+  // numbered from 0: inputs, constants, others. `find` gives the operator of a name.
   template <typename Find>
   Program(const char* text, const Tensor* constants, Find find) {
     std::istringstream in(text);
+    in.imbue(std::locale::classic());
     size_t count = 0, outputs = 0, values = 0;
     in >> inputs_ >> count >> values >> outputs;
     require(in && inputs_ + count <= values, "the program has no head");
     values_.resize(values);
     std::copy(constants, constants + count, values_.begin() + inputs_);
+    for (size_t i = 0; i < inputs_; ++i) in >> values_[i].type;
     constants_to_ = inputs_ + count;
     made_.assign(constants_to_, true);
     made_.resize(values, false);
@@ -130,11 +142,12 @@ class Program {
   // shapes given.
   void run(const Tensor* inputs, const Tensor* wanted) {
     std::unique_ptr<Workspace> space = take();
+    for (size_t i = 0; i < inputs_; ++i)
+      require(inputs[i].type == values_[i].type, "an input has another type of numbers than it had");
     std::copy(inputs, inputs + inputs_, space->values.begin());
     const Within within(table());
     for (const Node& node : nodes_) {
       Call call{*this, *space, wanted, node};
-      check(call);
       if (node.view)
         look(call);
       else
@@ -170,9 +183,17 @@ class Program {
     for (size_t i = 0; in && i < count; ++i) {
       node.inputs.push_back(read_value(in));
       const int value = node.inputs.back();
-      require(value < 0 ? i >= least : bool(made_[value]), "an input is missing");
+      require(value < 0 ? i >= least && !node.any_number : bool(made_[value]),
+              "an input is missing");
+      require(value < 0 || node.unread != int(i), "an operator cannot read one of its inputs");
     }
     require(count >= least && count <= most, "an operator has too few or too many inputs");
+    for (size_t i = 0; i < count; ++i) {
+      const int wanted = node.input_types[node.any_number ? 0 : i];
+      const int value = node.inputs[i];
+      require(value < 0 || wanted == kAny || wanted == values_[value].type,
+              "an input has another type of numbers than its operator expects");
+    }
     in >> count;
     for (size_t i = 0; in && i < count; ++i) {
       const int value = read_value(in);
@@ -187,12 +208,17 @@ class Program {
       made_.push_back(true);
       place_.push_back(-1);
     }
+    require(node.outputs.size() == node.output_types.size() || node.any_outputs,
+            "an operator has too many outputs");
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      values_[node.outputs[i]].type = type_of(node, i);
     Numbers numbers;
     in >> count;
     for (size_t i = 0; in && i < count; ++i) {
-      std::string key, value;
-      in >> key >> value;
-      numbers[key] = std::strtod(value.c_str(), nullptr);
+      std::string key;
+      Number value;
+      in >> key >> value.real >> value.bits;
+      numbers[key] = value;
     }
     require(bool(in), "the program ends too early");
     const NodeInfo info{node, numbers, values_, inputs_, constants_to_};
@@ -203,6 +229,12 @@ class Program {
       node.kernel = {made, node.table->destroy};
     }
     nodes_.push_back(std::move(node));
+  }
+
+  // The type of an output of a node.
+  int type_of(const Node& node, size_t output) const {
+    const int type = node.output_types[std::min(output, node.output_types.size() - 1)];
+    return type == kAny ? values_[node.inputs.at(0)].type : type;
   }
 
   // Gives each value that a node makes a slot of memory, which a later value gets when no node
@@ -236,17 +268,6 @@ class Program {
   // Whether the output of a node is its input's memory. An output of the program has its own.
   bool is_view(const Node& node) const { return node.view && place_[node.outputs[0]] < 0; }
 
-  // Refuses inputs of other types than an operator expects: it would read out of bounds.
-  void check(const Call& call) const {
-    const Node& node = call.node;
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] < 0) continue;
-      const int wanted = node.input_types[node.any_number ? 0 : i];
-      require(wanted == kAny || wanted == call.space.values[node.inputs[i]].type,
-              "an input has another type of numbers than its operator expects");
-    }
-  }
-
   // The output of a view is its input with another shape.
   void look(Call& call) {
     const Context context(table(), &call);
@@ -270,8 +291,7 @@ class Program {
     const Shape shape(axes, count);
     const int value = call.node.outputs.at(index);
     Tensor& to = call.space.values[value];
-    const int type = call.node.output_types[std::min(index, call.node.output_types.size() - 1)];
-    to.type = type == kAny ? call.space.values[call.node.inputs.at(0)].type : type;
+    to.type = values_[value].type;
     to.count = count;
     std::copy(shape.begin(), shape.end(), to.axes.begin());
     const int place = place_[value];
@@ -385,15 +405,17 @@ inline const Runtime& Program::table() {
     set(Runtime::kGetAttributeInt, +[](const void* info, const char* name, int64_t* found) -> Status {
       const Numbers& numbers = static_cast<const NodeInfo*>(info)->numbers;
       const auto own = numbers.find(name);
-      if (own == numbers.end()) return new std::string("no such attribute");
-      *found = static_cast<int64_t>(own->second);
+      if (own == numbers.end() || own->second.real) return new std::string("no such attribute");
+      *found = own->second.bits;
       return nullptr;
     });
     set(Runtime::kGetAttributeFloat, +[](const void* info, const char* name, float* found) -> Status {
       const Numbers& numbers = static_cast<const NodeInfo*>(info)->numbers;
       const auto own = numbers.find(name);
-      if (own == numbers.end()) return new std::string("no such attribute");
-      *found = static_cast<float>(own->second);
+      if (own == numbers.end() || !own->second.real) return new std::string("no such attribute");
+      double value;
+      std::memcpy(&value, &own->second.bits, sizeof value);
+      *found = static_cast<float>(value);
       return nullptr;
     });
     return all;

@@ -302,6 +302,15 @@ inline void split_op(const StandardAttributes& attributes, const Context& contex
   require(done == whole, what);
 }
 
+// Refuses a constant input that is not a single number, before the first run.
+inline void require_single(const void* info, size_t input) {
+  int constant = 0;
+  const void* found = nullptr;
+  runtime().ignore(runtime().call(Runtime::kGetConstantInput, info, input, &constant, &found));
+  require(!constant || size_of(shape_of(runtime(), found)) == 1,
+          "scale and zero point must be single numbers");
+}
+
 struct StandardKernel {
   const Standard& made_by;
   StandardAttributes attributes;
@@ -317,6 +326,10 @@ inline OperatorTable standard_table() {
       runtime().attribute(Runtime::kGetAttributeInt, info, "start", &found.start);
       runtime().attribute(Runtime::kGetAttributeInt, info, "end", &found.end);
       runtime().attribute(Runtime::kGetAttributeInt, info, "num_outputs", &found.parts);
+      if (standard.run == quantize_op) {
+        require_single(info, 1);
+        require_single(info, 2);
+      }
       *kernel = new StandardKernel{standard, found};
     });
   };

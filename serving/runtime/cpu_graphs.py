@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import logging
+import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -45,6 +46,8 @@ _STANDARD: dict[str, frozenset[str]] = {
 }
 """ONNX's operators that native code has (serving/native/standard.h), and the attributes that it
 knows. Those of this project's own operators are all known."""
+_DEFAULTS = {"allowzero": 0}
+"""Attributes that may be written out."""
 _PRODUCT = ("com.microsoft", "MatMulIntegerToFloat")
 
 logger = logging.getLogger(__name__)
@@ -260,7 +263,8 @@ def _known(node: Node) -> bool:
         return True
     if node.domain or node.operator not in _STANDARD:
         return False
-    return node.attributes.keys() <= _STANDARD[node.operator]
+    default = {name for name, value in node.attributes.items() if _DEFAULTS.get(name) == value}
+    return node.attributes.keys() - default <= _STANDARD[node.operator]
 
 
 def _text(graph: GraphFile) -> str:
@@ -272,7 +276,10 @@ def _text(graph: GraphFile) -> str:
         raise ValueError("two values have the same name")
     number[""] = -1
     outputs = [str(number[value.name]) for value in graph.outputs]
-    head = len(graph.inputs), len(graph.constants), len(names), len(outputs), *outputs
+    types = [_NUMBERS[np.dtype(value.dtype)] for value in graph.inputs if value.dtype]
+    if len(types) < len(graph.inputs):
+        raise ValueError("an input has an unknown type of numbers")
+    head = len(graph.inputs), len(graph.constants), len(names), len(outputs), *types, *outputs
     lines = [" ".join(map(str, head))]
     for node in graph.nodes:
         words: list[object] = [node.operator]
@@ -280,7 +287,9 @@ def _text(graph: GraphFile) -> str:
             words += [len(values), *(number[name] for name in values)]
         words.append(len(node.attributes))
         for name, value in node.attributes.items():
-            words += [name, value.hex() if isinstance(value, float) else value]
+            real = isinstance(value, float)
+            bits = struct.unpack("<q", struct.pack("<d", value))[0] if real else value
+            words += [name, int(real), bits]
         lines.append(" ".join(map(str, words)))
     return "\n".join(lines)
 

@@ -4,6 +4,7 @@ ends."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -79,7 +80,8 @@ def _load(models: Registry) -> None:
             # Its hashes are right, so another worker would fail like this one: the server ends.
             print(f"macaron: error: {error}", file=sys.stderr, flush=True)
             if FAILED in os.environ:
-                os.write(int(os.environ[FAILED]), b"!")
+                with contextlib.suppress(OSError):  # of a server around this one
+                    os.write(int(os.environ[FAILED]), b"!")
             os.kill(os.getppid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
         return

@@ -29,6 +29,7 @@ _NODE, _INITIALIZER, _INPUT, _OUTPUT = 1, 5, 11, 12
 _NODE_INPUT, _NODE_OUTPUT, _NODE_OP, _NODE_ATTRIBUTE, _NODE_DOMAIN = 1, 2, 4, 5, 7
 _ATTRIBUTE_NAME, _ATTRIBUTE_FLOAT, _ATTRIBUTE_INT, _ATTRIBUTE_TYPE = 1, 2, 3, 20
 _FLOAT_TYPE, _INT_TYPE = 1, 2
+_FLOAT_BYTES = 4
 _DIMS, _DATA_TYPE, _TENSOR_NAME, _RAW_DATA, _EXTERNAL_DATA = 1, 2, 8, 9, 13
 _KEY, _VALUE = 1, 2
 _VALUE_NAME, _VALUE_TYPE = 1, 2
@@ -155,9 +156,10 @@ class GraphFile:
         if kind == _FLOAT_TYPE:
             if _ATTRIBUTE_FLOAT not in attribute:
                 return 0.0
-            found: float = struct.unpack_from("<f", self._data, attribute[_ATTRIBUTE_FLOAT].begin)[
-                0
-            ]
+            written = attribute[_ATTRIBUTE_FLOAT]
+            if written.end - written.begin != _FLOAT_BYTES:
+                raise ValueError("a number of an attribute has another form")
+            found: float = struct.unpack_from("<f", self._data, written.begin)[0]
             return found
         return None
 

@@ -103,7 +103,7 @@ class _Place:
         return bool(self.orders) or self.engine.busy
 
     def turn(self) -> None:
-        """Carry out the orders, decode for about a millisecond, and report the results. Raises
+        """Carry out the orders, decode a token of every sentence or several, and report. Raises
         OSError if the other end is closed."""
         engine = self.engine
         while self.orders:

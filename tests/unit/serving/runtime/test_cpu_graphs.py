@@ -100,12 +100,48 @@ def test_a_bound_program_keeps_what_it_needs(tmp_path: Path) -> None:
         [DOUBLE, helper.make_node("Mul", ["y", ""], ["z"])],
         [DOUBLE, helper.make_node("Mul", ["y", "two"], ["z"], domain="elsewhere")],
         [DOUBLE, helper.make_node("Tanh", ["y"], ["z"])],
+        [DOUBLE, helper.make_node("Concat", ["y", ""], ["z"], axis=0)],
+        [DOUBLE, helper.make_node("Relu", ["y"], ["z", "more"])],
+        [DOUBLE, helper.make_node("Shape", ["y"], ["s"]), helper.make_node("Relu", ["s"], ["z"])],
         [DOUBLE, helper.make_node("NoSuch", ["y", "two"], ["z"], domain="macaron")],
         [helper.make_node("Mul", ["x", "two"], ["x"]), DOUBLE, FOURFOLD],
     ],
 )
 def test_a_graph_that_cannot_run_is_no_program(nodes: list[onnx.NodeProto], tmp_path: Path) -> None:
     assert loaded(tmp_path, *nodes) is None
+
+
+def test_numbers_of_attributes_are_passed_on_exactly(tmp_path: Path) -> None:
+    """Whole ones of 64 bits; real ones without a sign that a locale could change."""
+    most = 2**63 - 1
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"], end=most),
+        helper.make_node("Expand", ["two", "s"], ["y"]),
+        helper.make_node("Reshape", ["y", "s"], ["z"], allowzero=0),
+    ]
+    program = loaded(tmp_path, *nodes)
+    assert program is not None
+    y, z = program.call({"x": X}, {"y": (5,), "z": (5,)})
+    assert y.tolist() == z.tolist() == [2.0] * 5
+
+
+def test_scales_of_several_numbers_are_left_to_onnx_runtime(tmp_path: Path) -> None:
+    levels = helper.make_tensor_value_info("levels", TensorProto.UINT8, ["N", 2])
+    rows = helper.make_tensor_value_info("rows", TensorProto.FLOAT, ["N", 2])
+    graph = helper.make_graph(
+        [helper.make_node("QuantizeLinear", ["rows", "scales", "zeros"], ["levels"])],
+        "columns",
+        [rows],
+        [levels],
+        [
+            numpy_helper.from_array(np.ones(2, np.float32), "scales"),
+            numpy_helper.from_array(np.zeros(2, np.uint8), "zeros"),
+        ],
+    )
+    opsets = [helper.make_opsetid("", 24)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets), tmp_path / "columns.onnx")
+    assert LIBRARY is not None
+    assert load_program(LIBRARY, tmp_path / "columns.onnx") is None
 
 
 def test_a_graph_of_earlier_operators_is_no_program(tmp_path: Path) -> None:

@@ -127,6 +127,15 @@ def test_constants_of_other_kinds_are_refused(tmp_path: Path) -> None:
         assert GraphFile(saved(tmp_path, listed)).constants
 
 
+def test_an_attribute_of_another_form_is_refused(tmp_path: Path) -> None:
+    file = saved(tmp_path, epsilon=0.5)
+    data, written = file.read_bytes(), b"\x15" + np.float32(0.5).tobytes()
+    assert data.count(written) == 1
+    file.write_bytes(data.replace(written, b"\x10\x80\x80\x80\x00"))  # a number in its place
+    with pytest.raises(ValueError, match="another form"):
+        GraphFile(file)
+
+
 def test_a_file_with_two_graphs_is_refused(tmp_path: Path) -> None:
     file = saved(tmp_path)
     file.write_bytes(file.read_bytes() * 2)
