@@ -125,13 +125,13 @@ class Program {
     place_.assign(values, -1);
     for (size_t i = 0; i < outputs; ++i) {
       const int value = read_value(in);
-      require(place_[value] < 0, "an output must be named once");
-      place_[value] = outputs_.size();
-      outputs_.push_back(value);
+      require(value >= int(constants_to_) && place_[value] < 0,
+              "an output must be named once, and be that of a node");
+      place_[value] = i;
     }
     for (std::string name; in >> name;) add(in, name, find);
-    for (int value : outputs_)
-      require(made_[value] && size_t(value) >= constants_to_, "an output is not that of a node");
+    for (size_t value = 0; value < place_.size(); ++value)
+      require(place_[value] < 0 || made_[value], "no node makes an output");
     assign_slots();
   }
 
@@ -340,7 +340,7 @@ class Program {
   size_t inputs_ = 0, constants_to_ = 0, slots_ = 0;
   std::vector<Tensor> values_;  // with the constants
   std::vector<bool> made_;
-  std::vector<int> outputs_, place_, slot_;
+  std::vector<int> place_, slot_;
   std::vector<Node> nodes_;
   std::mutex lock_;
   std::vector<std::unique_ptr<Workspace>> spaces_;

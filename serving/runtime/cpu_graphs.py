@@ -122,8 +122,8 @@ class CpuGraph(Protocol):
 class CpuSession:
     """A graph on the CPU, whose tensors are NumPy arrays."""
 
-    def __init__(self, session: CpuGraph, graph: Graph) -> None:
-        self._session, self._graph = session, graph
+    def __init__(self, loaded: CpuGraph, graph: Graph) -> None:
+        self._loaded, self._graph = loaded, graph
         tensors = (*graph.inputs, *graph.outputs)
         self._cached = frozenset(tensor.name for tensor in tensors if tensor.is_cache)
 
@@ -156,7 +156,7 @@ class CpuSession:
             if tensor.name not in self._cached and tensor.role not in unwanted:
                 array = np.zeros(_shape(tensor.axes, sizes), tensor.dtype)
                 writes[tensor.name] = outputs[tensor.role] = array
-        run = self._session.bind(reads, writes)
+        run = self._loaded.bind(reads, writes)
         return CpuBinding(run, inputs, outputs, list(caches.arrays))
 
     def encode(self, ids_BS: Ints, mask_BS: Floats) -> Sources:
@@ -177,7 +177,7 @@ class CpuSession:
                 if isinstance(axis, str):
                     sizes[axis] = size
         shapes = {tensor.name: _shape(tensor.axes, sizes) for tensor in self._graph.outputs}
-        return self._session.call(reads, shapes)
+        return self._loaded.call(reads, shapes)
 
 
 class Program:

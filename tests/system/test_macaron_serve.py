@@ -89,18 +89,23 @@ def test_a_worker_that_dies_is_replaced(server: Server) -> None:
     assert server.ask("Guten Morgen!").status_code == 200
 
 
-def test_a_damaged_bundle_is_refused_with_one_line(tmp_path: Path) -> None:
-    shutil.copytree(BUNDLE, tmp_path / "models" / BUNDLE.name)
-    with (tmp_path / "models" / BUNDLE.name / "step.onnx").open("ab") as file:
-        file.write(b"x")
-    done = subprocess.run(
-        command(free_port()),
+def ended(bundles: Path, scratch: Path, port: int) -> subprocess.CompletedProcess[str]:
+    """A server that ends by itself."""
+    return subprocess.run(
+        command(port),
         cwd=ROOT,
-        env=environment(tmp_path / "models", tmp_path),
+        env=environment(bundles, scratch),
         capture_output=True,
         text=True,
         timeout=120,
     )
+
+
+def test_a_damaged_bundle_is_refused_with_one_line(tmp_path: Path) -> None:
+    shutil.copytree(BUNDLE, tmp_path / "models" / BUNDLE.name)
+    with (tmp_path / "models" / BUNDLE.name / "step.onnx").open("ab") as file:
+        file.write(b"x")
+    done = ended(tmp_path / "models", tmp_path, free_port())
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("macaron: error: ")
@@ -108,14 +113,7 @@ def test_a_damaged_bundle_is_refused_with_one_line(tmp_path: Path) -> None:
 
 
 def test_an_address_that_is_taken_is_named(server: Server, tmp_path: Path) -> None:
-    done = subprocess.run(
-        command(server.port),
-        cwd=ROOT,
-        env=environment(BUNDLE.parent, tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = ended(BUNDLE.parent, tmp_path, server.port)
     assert done.returncode == 1
     line = done.stderr.splitlines()[-1]  # behind Circus' own
     assert f"127.0.0.1:{server.port}" in line
@@ -125,14 +123,7 @@ def test_an_address_that_is_taken_is_named(server: Server, tmp_path: Path) -> No
 def test_a_bundle_that_cannot_be_loaded_ends_the_server_with_a_failure(tmp_path: Path) -> None:
     shutil.copytree(BUNDLE, tmp_path / "models" / BUNDLE.name)
     unloadable(tmp_path / "models" / BUNDLE.name)
-    done = subprocess.run(
-        command(free_port()),
-        cwd=ROOT,
-        env=environment(tmp_path / "models", tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = ended(tmp_path / "models", tmp_path, free_port())
     assert done.returncode == 1
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("macaron: error: ")]
     assert BUNDLE.name in line

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import mmap
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,14 +24,15 @@ DTYPES: dict[int, type[np.generic]] = {
 }
 """Types of numbers by their number in onnx.proto."""
 # Fields of onnx.proto.
-_MODEL_GRAPH, _MODEL_OPSET = 7, 8
-_NODE, _INITIALIZER, _INPUT, _OUTPUT = 1, 5, 11, 12
+GRAPH, _MODEL_OPSET = 7, 8
+_NODE, INITIALIZER, _INPUT, _OUTPUT = 1, 5, 11, 12
 _NODE_INPUT, _NODE_OUTPUT, _NODE_OP, _NODE_ATTRIBUTE, _NODE_DOMAIN = 1, 2, 4, 5, 7
 _ATTRIBUTE_NAME, _ATTRIBUTE_FLOAT, _ATTRIBUTE_INT, _ATTRIBUTE_TYPE = 1, 2, 3, 20
 _FLOAT_TYPE, _INT_TYPE = 1, 2
 _FLOAT_BYTES = 4
-_DIMS, _DATA_TYPE, _TENSOR_NAME, _RAW_DATA, _EXTERNAL_DATA = 1, 2, 8, 9, 13
-_KEY, _VALUE = 1, 2
+_DIMS, _DATA_TYPE, _TENSOR_NAME, RAW_DATA = 1, 2, 8, 9
+EXTERNAL_DATA, DATA_LOCATION = 13, 14
+KEY, VALUE = 1, 2
 _VALUE_NAME, _VALUE_TYPE = 1, 2
 _TENSOR_TYPE, _ELEMENT, _SHAPE, _DIM, _DIM_VALUE, _DIM_NAME = 1, 1, 2, 1, 1, 2
 _OPSET_DOMAIN, _OPSET_VERSION = 1, 2
@@ -57,6 +58,41 @@ class ValueInfo(NamedTuple):
     shape: Sequence[int | str | None]
 
 
+class StoredTensor(NamedTuple):
+    """What a message of onnx.proto says of a constant."""
+
+    name: str
+    data_type: int
+    dims: Sequence[int]
+    raw: Field | None
+    """The numbers as bytes, if they are in the message."""
+    elsewhere: Mapping[str, str]
+    """Where the numbers are, if they are in another file."""
+
+
+def read_tensor(data: mmap.mmap, tensor: Field) -> StoredTensor:
+    """Read the message of a constant, without its numbers.
+
+    Raises ValueError, KeyError or IndexError if it is damaged.
+    """
+    dims, data_type, name = list[int](), 0, ""
+    raw, elsewhere = None, dict[str, str]()
+    for each in fields(data, tensor.begin, tensor.end):
+        if each.number == _DIMS:
+            dims += varints(data, each)
+        elif each.number == _DATA_TYPE:
+            data_type = each.begin
+        elif each.number == _TENSOR_NAME:
+            name = data[each.begin : each.end].decode()
+        elif each.number == RAW_DATA:
+            raw = each
+        elif each.number == EXTERNAL_DATA:
+            pair = {part.number: part for part in fields(data, each.begin, each.end)}
+            key, value = (data[pair[part].begin : pair[part].end].decode() for part in (KEY, VALUE))
+            elsewhere[key] = value
+    return StoredTensor(name, data_type, dims, raw, elsewhere)
+
+
 class GraphFile:
     """An ONNX file with one graph, mapped; its constants are read when they are asked for."""
 
@@ -74,7 +110,7 @@ class GraphFile:
         """The mapped files by name: first the ONNX file, then those that it refers to."""
         self._data = self._mapped(file.name)
         for each in fields(self._data, 0, len(self._data)):
-            if each.number == _MODEL_GRAPH:
+            if each.number == GRAPH:
                 self._read_graph(each)
             elif each.number == _MODEL_OPSET:
                 inner = self._inner(each)
@@ -124,7 +160,7 @@ class GraphFile:
         for each in self._fields(graph):
             if each.number == _NODE:
                 self.nodes.append(self._node(each))
-            elif each.number == _INITIALIZER:
+            elif each.number == INITIALIZER:
                 self._tensors.append(each)
             elif each.number == _INPUT:
                 self.inputs.append(self._value(each))
@@ -163,32 +199,26 @@ class GraphFile:
             return found
         return None
 
-    def _constant(self, tensor: Field) -> tuple[str, NDArray[Any]]:
-        dims, inner, entries = list[int](), dict[int, Field](), dict[str, str]()
-        for each in self._fields(tensor):
-            inner[each.number] = each
-            if each.number == _DIMS:
-                dims += varints(self._data, each)
-            elif each.number == _EXTERNAL_DATA:
-                pair = self._inner(each)
-                entries[self._text(pair.get(_KEY))] = self._text(pair.get(_VALUE))
-        dtype = np.dtype(DTYPES.get(inner[_DATA_TYPE].begin))
-        if inner[_DATA_TYPE].begin not in DTYPES:
+    def _constant(self, field: Field) -> tuple[str, NDArray[Any]]:
+        tensor = read_tensor(self._data, field)
+        if tensor.data_type not in DTYPES:
             raise ValueError("a constant has another type of numbers")
-        count = int(np.prod(dims, dtype=np.int64))
+        dtype = np.dtype(DTYPES[tensor.data_type])
+        count = int(np.prod(tensor.dims, dtype=np.int64))
         data, begin, size = self._data, 0, 0
-        if entries:
-            if Path(entries["location"]).name != entries["location"]:
+        if tensor.elsewhere:
+            location = tensor.elsewhere["location"]
+            if Path(location).name != location:
                 raise ValueError("constants must lie in a file of the same folder")
-            data = self._mapped(entries["location"])
-            begin, size = int(entries.get("offset", "0")), int(entries["length"])
-        elif _RAW_DATA in inner:
-            begin, size = inner[_RAW_DATA].begin, inner[_RAW_DATA].end - inner[_RAW_DATA].begin
+            data = self._mapped(location)
+            begin, size = int(tensor.elsewhere.get("offset", "0")), int(tensor.elsewhere["length"])
+        elif tensor.raw is not None:
+            begin, size = tensor.raw.begin, tensor.raw.end - tensor.raw.begin
         if size != count * dtype.itemsize:
             raise ValueError("a constant is not stored as plain bytes")
-        array = np.frombuffer(data, dtype, count, begin).reshape(dims)
+        array = np.frombuffer(data, dtype, count, begin).reshape(tensor.dims)
         # Longer numbers may lie at any address in the file, where no kernel may read them.
-        return self._text(inner.get(_TENSOR_NAME)), array if dtype.itemsize == 1 else array.copy()
+        return tensor.name, array if dtype.itemsize == 1 else array.copy()
 
     def _value(self, value: Field) -> ValueInfo:
         inner = self._inner(value)

@@ -15,18 +15,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serving.runtime.graphs.protobuf import VARINT, Field, fields, message, number, varints
+from serving.runtime.graphs.file import (
+    DATA_LOCATION,
+    DTYPES,
+    EXTERNAL_DATA,
+    GRAPH,
+    INITIALIZER,
+    KEY,
+    VALUE,
+    read_tensor,
+)
+from serving.runtime.graphs.protobuf import VARINT, Field, fields, message, number
 
 _LEAST_BYTES = 65536
 """Size in bytes below which mapping a weight is not worth it."""
-_DTYPES = {2: np.uint8, 3: np.int8}
-"""Types whose numbers have one byte each, and so may lie at any address, by their numbers in
-onnx.proto."""
-# Fields of onnx.proto.
-_GRAPH, _INITIALIZER = 7, 5
-_DIMS, _DATA_TYPE, _NAME, _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 1, 2, 8, 9, 13, 14
-_KEY, _VALUE = 1, 2
+_ONE_BYTE = [number for number, dtype in DTYPES.items() if np.dtype(dtype).itemsize == 1]
+"""Types whose numbers have one byte each, and so may lie at any address."""
 _EXTERNAL = 1
+"""The value of `DATA_LOCATION` for numbers in another file."""
 
 
 class _Cut(NamedTuple):
@@ -51,7 +57,7 @@ class MappedWeights:
             self._map = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
         try:
             self._find()
-        except (IndexError, ValueError, UnicodeDecodeError):  # ONNX Runtime will report it
+        except (LookupError, ValueError):  # ONNX Runtime will report it
             self.arrays.clear()
 
     def release(self) -> None:
@@ -82,40 +88,33 @@ class MappedWeights:
                 "length": raw.end - raw.begin,
             }
             reference = b"".join(_entry(key, str(value)) for key, value in places.items())
-            located = number(_DATA_LOCATION << 3 | VARINT) + number(_EXTERNAL)
+            located = number(DATA_LOCATION << 3 | VARINT) + number(_EXTERNAL)
             kept = data[tensor.begin : raw.key] + data[raw.end : tensor.end]
-            parts += [data[at : tensor.key], message(_INITIALIZER, kept + reference + located)]
+            parts += [data[at : tensor.key], message(INITIALIZER, kept + reference + located)]
             at = tensor.end
         parts.append(data[at : graph.end])
-        return data[: graph.key] + message(_GRAPH, b"".join(parts)) + data[graph.end :]
+        return data[: graph.key] + message(GRAPH, b"".join(parts)) + data[graph.end :]
 
     def _find(self) -> None:
         for field in fields(self._map, 0, len(self._map)):
-            if field.number == _GRAPH:
+            if field.number == GRAPH:
                 self._graphs.append(field)
                 for inner in fields(self._map, field.begin, field.end):
-                    if inner.number == _INITIALIZER:
+                    if inner.number == INITIALIZER:
                         self._note(inner)
 
-    def _note(self, tensor: Field) -> None:
-        dims: list[int] = []
-        data_type, name, raw = 0, "", Field(_RAW_DATA, 0, 0, 0)
-        for field in fields(self._map, tensor.begin, tensor.end):
-            if field.number == _DIMS:
-                dims += varints(self._map, field)
-            elif field.number == _DATA_TYPE:
-                data_type = field.begin
-            elif field.number == _NAME:
-                name = self._map[field.begin : field.end].decode()
-            elif field.number == _RAW_DATA:
-                raw = field
+    def _note(self, field: Field) -> None:
+        tensor = read_tensor(self._map, field)
+        raw = tensor.raw
+        if raw is None or tensor.data_type not in _ONE_BYTE:
+            return
         size = raw.end - raw.begin
-        if data_type in _DTYPES and size >= _LEAST_BYTES and size == math.prod(dims):
-            array = np.frombuffer(self._map, _DTYPES[data_type], size, raw.begin)
-            self.arrays[name] = array.reshape(dims)
-            self._cuts.append(_Cut(tensor, raw))
+        if size >= _LEAST_BYTES and size == math.prod(tensor.dims):
+            array = np.frombuffer(self._map, DTYPES[tensor.data_type], size, raw.begin)
+            self.arrays[tensor.name] = array.reshape(tensor.dims)
+            self._cuts.append(_Cut(field, raw))
 
 
 def _entry(key: str, value: str) -> bytes:
     """One entry of the external data that say where a tensor's numbers are."""
-    return message(_EXTERNAL_DATA, message(_KEY, key.encode()) + message(_VALUE, value.encode()))
+    return message(EXTERNAL_DATA, message(KEY, key.encode()) + message(VALUE, value.encode()))

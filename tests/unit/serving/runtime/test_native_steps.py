@@ -29,6 +29,17 @@ property_test = settings(
 )
 
 
+SEARCHES: dict[str, Any] = {
+    "seed": st.integers(0, 10**6),
+    "count": st.integers(1, 9),
+    "beam_size": st.sampled_from([1, 2, 5]),
+    "eos_bias": st.sampled_from([-4.0, -1.0, 1.0]),
+    "spare_slots": st.sampled_from([0, 48]),
+    "broken": st.booleans(),
+}
+"""Sizes and tendencies of a search."""
+
+
 @dataclass
 class FakeBinding:
     """Arrays of a step graph; a run computes what the `FakeStepper` does."""
@@ -154,15 +165,7 @@ def searched(stepper: FakeStepper, seed: int, count: int, beam_size: int) -> lis
 
 
 @property_test
-@given(
-    seed=st.integers(0, 10**6),
-    count=st.integers(1, 9),
-    beam_size=st.sampled_from([1, 2, 5]),
-    eos_bias=st.sampled_from([-4.0, -1.0, 1.0]),
-    spare_slots=st.sampled_from([0, 48]),
-    scale=st.sampled_from([2.0, 0.0]),
-    broken=st.booleans(),
-)
+@given(**SEARCHES, scale=st.sampled_from([2.0, 0.0]))
 def test_a_search_says_the_same_as_in_numpy(
     seed: int,
     count: int,
@@ -182,14 +185,7 @@ def test_a_search_says_the_same_as_in_numpy(
 
 
 @property_test
-@given(
-    seed=st.integers(0, 10**6),
-    count=st.integers(1, 9),
-    beam_size=st.sampled_from([1, 2, 5]),
-    eos_bias=st.sampled_from([-4.0, -1.0, 1.0]),
-    spare_slots=st.sampled_from([0, 48]),
-    broken=st.booleans(),
-)
+@given(**SEARCHES)
 def test_steps_in_a_row_are_the_same_as_one_by_one(
     seed: int, count: int, beam_size: int, eos_bias: float, spare_slots: int, broken: bool
 ) -> None:
