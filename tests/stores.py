@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,8 @@ from pathlib import Path
 
 import psycopg
 
+from bench.systems.processes.http_server import free_port
+
 _numbers = itertools.count()
 
 
@@ -27,7 +28,7 @@ class PostgreSQL:
 
     def __init__(self, programs: Path, folder: Path) -> None:
         self._pg_ctl, self._folder, self._data = programs / "pg_ctl", folder, folder / "data"
-        self._port = _free_port()
+        self._port = free_port()
         self.url = f"postgresql://macaron@127.0.0.1:{self._port}/postgres"
         _run(programs / "initdb", "-D", self._data, "-U", "macaron", "-A", "trust", "--no-sync")
 
@@ -102,9 +103,3 @@ def _run(*command: object) -> None:
     if done.returncode:
         sys.stderr.buffer.write(done.stdout)
         raise RuntimeError(f"{words[-1]}: {done.stdout.decode(errors='replace')}")
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

@@ -19,6 +19,8 @@ from typing import Any
 import httpx
 import psutil
 
+from bench.systems.processes.http_server import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 PAIR = {"source": "de", "target": "en"}
 
@@ -79,12 +81,6 @@ def environment(bundles: Path, scratch: Path, **settings: str) -> dict[str, str]
 def command(port: int, target: str = ".") -> list[str]:
     bentoml = Path(sys.executable).with_name("bentoml")
     return [str(bentoml), "serve", "--host", "127.0.0.1", "--port", str(port), target]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

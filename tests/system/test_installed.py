@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.systems.processes.http_server import free_port
 from serving.runtime import kernels
-from tests.system.server import ROOT, environment, free_port, started
+from tests.system.server import ROOT, environment, started
 from tests.toy.recipe import write_toy_recipe
 
 pytestmark = pytest.mark.slow

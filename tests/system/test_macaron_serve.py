@@ -15,8 +15,9 @@ import httpx
 import psutil
 import pytest
 
+from bench.systems.processes.http_server import free_port
 from tests.system.faults import seconds_until, worker_pids
-from tests.system.server import ROOT, Server, environment, free_port, started, unloadable
+from tests.system.server import ROOT, Server, environment, started, unloadable
 
 BUNDLE = ROOT / "models" / "macaron-de-en"
 

@@ -10,9 +10,10 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
+from bench.systems.processes.http_server import free_port
 from tests.system.browser import NAMES, chromium, find_chromium, visit
 from tests.system.proxy import NGINX, running_nginx
-from tests.system.server import ROOT, Server, free_port, running
+from tests.system.server import ROOT, Server, running
 
 if find_chromium() is None or NGINX is None:
     pytest.skip(

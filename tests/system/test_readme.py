@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from docx import Document
 
-from tests.system.server import ROOT, environment, free_port, started
+from bench.systems.processes.http_server import free_port
+from tests.system.server import ROOT, environment, started
 from tests.toy.checkpoints import write_opus
 from tests.toy.hub import environment as hub_environment
 from tests.toy.hub import toy_hub

@@ -21,11 +21,12 @@ import psutil
 import pytest
 import yaml
 
+from bench.systems.processes.http_server import free_port
 from tests.days import today
 from tests.stores import fresh_database
 from tests.system.conftest import MODELS
 from tests.system.proxy import NGINX, running_nginx
-from tests.system.server import PAIR, ROOT, Server, command, environment, free_port, started
+from tests.system.server import PAIR, ROOT, Server, command, environment, started
 from tests.unit.serving.echo import wait_until
 
 pytestmark = pytest.mark.slow

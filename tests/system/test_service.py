@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from bench.systems.processes.http_server import free_port
 from serving import Translator
 from tests.system.server import (
     PAIR,
@@ -22,7 +23,6 @@ from tests.system.server import (
     Server,
     command,
     environment,
-    free_port,
     running,
     unloadable,
 )

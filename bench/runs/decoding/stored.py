@@ -9,7 +9,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -24,6 +23,7 @@ import psutil
 
 from bench.errors import BenchError
 from bench.reports.report import Machine, head_lines, table_head, table_line
+from bench.systems.processes.http_server import free_port
 from bench.systems.processes.repetitions import Progress
 
 _START_S = 120.0
@@ -149,9 +149,7 @@ def _processor_s(process: psutil.Process) -> float:
 @contextmanager
 def _running(where: Path, env: dict[str, str], log: Path) -> Iterator[tuple[psutil.Process, int]]:
     """Start the server of a working tree; yields it and its port once it is ready."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     bentoml = Path(sys.executable).with_name("bentoml")
     command = [str(bentoml), "serve", "--host", "127.0.0.1", "--port", str(port), "."]
     own = {name: value for name, value in os.environ.items() if not name.startswith("MACARON_")}

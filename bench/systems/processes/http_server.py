@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -33,15 +34,23 @@ _HOME = {
 """Variables by which programs find where to keep files, with folders below the server's own."""
 _SETTINGS = ("MACARON_", "ARGOS_", "LT_", "CT2_")
 """How variables begin that set options of the servers; the caller's are not handed on."""
+_PORTS = range(20_000, 32_768)
+"""Where servers listen: below the ports that Linux gives to connections (ip_local_port_range)."""
 _LOG_CHARACTERS = 400
 """Characters of a server's last output that an error shows."""
 
 
 def free_port() -> int:
-    """A port of this machine on which nothing listens now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of this machine on which nothing listens, and which no connection is given meanwhile.
+
+    A server takes seconds before it listens. Of the ports that the system gives to connections,
+    and to the sockets of BentoML itself, some other program would take one now and then.
+    """
+    while True:
+        port = secrets.choice(_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):  # somebody listens there
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class HttpServer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from bench.systems.processes.http_server import free_port
 from tests.toy.recipe import write_toy_recipe
 from training.__main__ import main
 from training.runs.checkpoint import list_checkpoints
@@ -114,9 +114,7 @@ def assert_same(one: Path, other: Path) -> None:
 
 def together(*commands: list[str], places: tuple[str, ...] = ()) -> list[tuple[int, str]]:
     """Run commands as the ranks of one run; returns the status and stderr of each."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
     ranks = []
     for rank, command in enumerate(commands):
         own = {"RANK": str(rank), "WORLD_SIZE": str(len(commands)), "MASTER_PORT": port}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import time
 from contextlib import AbstractContextManager
@@ -51,6 +52,26 @@ def serving(
 
 def value(server: HttpServer, name: str) -> str:
     return server.translate({"q": name})
+
+
+def test_a_port_is_free_and_none_that_connections_are_given() -> None:
+    for _ in range(20):
+        with socket.socket() as listener, socket.socket() as given:
+            listener.bind(("127.0.0.1", free_port()))
+            listener.listen()
+            given.bind(("127.0.0.1", 0))
+            assert listener.getsockname()[1] < given.getsockname()[1]
+
+
+def test_a_taken_port_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", free_port()))
+        listener.listen()
+        taken = listener.getsockname()[1]
+        ports = iter([taken, taken, free_port()])
+        monkeypatch.setattr("secrets.choice", lambda _: next(ports))
+        assert free_port() != taken
+        assert not list(ports)
 
 
 def test_a_server_is_ready_where_it_answers_and_its_files_are_in_its_folder(
