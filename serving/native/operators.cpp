@@ -1045,18 +1045,20 @@ bool failed(Work work) {
 // What serving/runtime/cpu_graphs.py calls, in its order.
 struct ProgramFunctions {
   // Null if it failed. `mapped` and `size` are the place of the mapped file with weights.
-  void* (*make)(const char* text, const Tensor* constants, uintptr_t mapped, uintptr_t size);
+  void* (*make)(const char* text, const Tensor* constants, size_t threads, uintptr_t mapped,
+                uintptr_t size);
   bool (*run)(void* program, const Tensor* inputs, const Tensor* outputs);  // whether it failed
   void (*free)(void* program);
   const char* (*reason)();  // of this thread's last failure
 };
 
 constexpr ProgramFunctions program_functions{
-    [](const char* text, const Tensor* constants, uintptr_t mapped, uintptr_t size) -> void* {
+    [](const char* text, const Tensor* constants, size_t threads, uintptr_t mapped,
+       uintptr_t size) -> void* {
       std::unique_ptr<Program> made;
       const MappedFile before = mapped_file;
       mapped_file = {mapped, size};
-      failed([&] { made = std::make_unique<Program>(text, constants, find_operator); });
+      failed([&] { made = std::make_unique<Program>(text, constants, threads, find_operator); });
       mapped_file = before;
       return made.release();
     },

@@ -1,5 +1,5 @@
 // A program: a whole graph that runs in one call, by the same operators as in ONNX Runtime and
-// without its work between them. It runs on the calling thread.
+// without its work between them.
 //
 // The operators get their tensors from a table of functions, as from ONNX Runtime (runtime.h); a
 // program has a table of its own.
@@ -22,6 +22,7 @@
 
 #include "mapped.h"
 #include "operator.h"
+#include "pool.h"
 #include "standard.h"
 
 namespace macaron {
@@ -70,7 +71,7 @@ using Numbers = std::map<std::string, Number>;  // attributes by name
 // An operator of a program, with its kernel. Values have numbers; -1 is an input that is missing.
 struct Node {
   const OperatorTable* table = nullptr;
-  Shape (*view)(const Context&) = nullptr;
+  Shape (*view)(const StandardAttributes&, const Context&) = nullptr;
   std::vector<ElementType> input_types, output_types;
   bool any_number = false;  // of inputs, all of the same type
   bool any_outputs = false;
@@ -108,9 +109,11 @@ class Program {
   // of the inputs and the numbers of the values that are the outputs. Each further line is a node:
   // the name of its operator; how many inputs it has, and their values; the same for its outputs;
   // how many attributes it has, and of each the name, whether it is real, and its bits. Values are
-  // numbered from 0: inputs, constants, others. `find` gives the operator of a name.
+  // numbered from 0: inputs, constants, others. `find` gives the operator of a name. Runs share
+  // their work out to `threads` threads, of which the calling one is the first.
   template <typename Find>
-  Program(const char* text, const Tensor* constants, Find find) {
+  Program(const char* text, const Tensor* constants, size_t threads, Find find)
+      : threads_(threads) {
     std::istringstream in(text);
     in.imbue(std::locale::classic());
     size_t count = 0, outputs = 0, values = 0;
@@ -188,10 +191,18 @@ class Program {
       require(value < 0 || node.unread != int(i), "an operator cannot read one of its inputs");
     }
     require(count >= least && count <= most, "an operator has too few or too many inputs");
+    int shared = 0;  // the type of the inputs that must have the same
     for (size_t i = 0; i < count; ++i) {
-      const int wanted = node.input_types[node.any_number ? 0 : i];
       const int value = node.inputs[i];
-      require(value < 0 || wanted == kAny || wanted == values_[value].type,
+      if (value < 0) continue;
+      int wanted = node.input_types[node.any_number ? 0 : i];
+      const int type = values_[value].type;
+      if (wanted == kNumber) {
+        if (!shared && (type == kFloat || type == kInt64)) shared = type;
+        wanted = shared;
+        require(shared, "an input has no numbers that its operator knows");
+      }
+      require(wanted == kAny || wanted == type,
               "an input has another type of numbers than its operator expects");
     }
     in >> count;
@@ -211,7 +222,7 @@ class Program {
     require(node.outputs.size() == node.output_types.size() || node.any_outputs,
             "an operator has too many outputs");
     for (size_t i = 0; i < node.outputs.size(); ++i)
-      values_[node.outputs[i]].type = type_of(node, i);
+      values_[node.outputs[i]].type = type_of(node, i, shared);
     Numbers numbers;
     in >> count;
     for (size_t i = 0; in && i < count; ++i) {
@@ -232,9 +243,9 @@ class Program {
   }
 
   // The type of an output of a node.
-  int type_of(const Node& node, size_t output) const {
+  int type_of(const Node& node, size_t output, int shared) const {
     const int type = node.output_types[std::min(output, node.output_types.size() - 1)];
-    return type == kAny ? values_[node.inputs.at(0)].type : type;
+    return type == kAny ? values_[node.inputs.at(0)].type : type == kNumber ? shared : type;
   }
 
   // Gives each value that a node makes a slot of memory, which a later value gets when no node
@@ -271,7 +282,8 @@ class Program {
   // The output of a view is its input with another shape.
   void look(Call& call) {
     const Context context(table(), &call);
-    const Shape shape = call.node.view(context);
+    const auto& kernel = *static_cast<const StandardKernel*>(call.node.kernel.get());
+    const Shape shape = call.node.view(kernel.attributes, context);
     const Tensor& from = call.space.values[call.node.inputs[0]];
     const int value = call.node.outputs[0];
     if (!is_view(call.node)) {
@@ -337,7 +349,7 @@ class Program {
   // The table of functions by which operators get the tensors of a program.
   static const Runtime& table();
 
-  size_t inputs_ = 0, constants_to_ = 0, slots_ = 0;
+  size_t threads_, inputs_ = 0, constants_to_ = 0, slots_ = 0;
   std::vector<Tensor> values_;  // with the constants
   std::vector<bool> made_;
   std::vector<int> place_, slot_;
@@ -389,9 +401,9 @@ inline const Runtime& Program::table() {
           *count = tensor.count;
           return nullptr;
         });
-    set(Runtime::kParallelFor, +[](const void*, void (*work)(void*, size_t), size_t count, size_t,
-                                   void* all) -> Status {
-      for (size_t i = 0; i < count; ++i) work(all, i);
+    set(Runtime::kParallelFor, +[](const void* context, void (*work)(void*, size_t), size_t count,
+                                   size_t, void* all) -> Status {
+      share(static_cast<const Call*>(context)->program.threads_, count, work, all);
       return nullptr;
     });
     set(Runtime::kGetConstantInput,

@@ -26,7 +26,7 @@ struct RuntimeBase {
   const char* (*version)();
 };
 
-enum ElementType { kFloat = 1, kUint8 = 2, kInt8 = 3, kInt32 = 6, kInt64 = 7 };
+enum ElementType : int { kFloat = 1, kUint8 = 2, kInt8 = 3, kInt32 = 6, kInt64 = 7, kBool = 9 };
 
 using Status = void*;  // null is success
 constexpr int kFailed = 1;

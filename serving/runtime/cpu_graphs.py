@@ -30,23 +30,57 @@ _AXES = 6
 _MISSING = (0,) * (3 + _AXES)
 _NUMBERS = {np.dtype(dtype): number for number, dtype in DTYPES.items()}
 _STANDARD: dict[str, frozenset[str]] = {
-    "Clip": frozenset(),
-    "Concat": frozenset({"axis"}),
-    "Expand": frozenset(),
-    "Identity": frozenset(),
-    "Mul": frozenset(),
-    "QuantizeLinear": frozenset(),
-    "Range": frozenset(),
-    "Relu": frozenset(),
-    "Reshape": frozenset(),
-    "Shape": frozenset({"start", "end"}),
-    "Split": frozenset({"axis", "num_outputs"}),
-    "Squeeze": frozenset(),
-    "Unsqueeze": frozenset(),
+    name: frozenset(attributes)
+    for name, *attributes in (
+        ("Add",),
+        ("And",),
+        ("Cast", "to"),
+        ("Clip",),
+        ("Concat", "axis"),
+        ("ConstantOfShape",),
+        ("Cos",),
+        ("Div",),
+        ("Equal",),
+        ("Expand",),
+        ("Gather", "axis"),
+        ("GatherElements", "axis"),
+        ("GatherND", "batch_dims"),
+        ("Gelu",),
+        ("Greater",),
+        ("GreaterOrEqual",),
+        ("Identity",),
+        ("LayerNormalization", "axis", "epsilon"),
+        ("Less",),
+        ("Mul",),
+        ("Not",),
+        ("Or",),
+        ("Pow",),
+        ("QuantizeLinear",),
+        ("RMSNormalization", "axis", "epsilon"),
+        ("Range",),
+        ("ReduceL2", "keepdims"),
+        ("ReduceMean", "keepdims"),
+        ("ReduceSum", "keepdims"),
+        ("Relu",),
+        ("Reshape", "allowzero"),
+        ("Shape", "start", "end"),
+        ("Sigmoid",),
+        ("Sin",),
+        ("Slice",),
+        ("Softmax", "axis"),
+        ("Split", "axis", "num_outputs"),
+        ("Sqrt",),
+        ("Squeeze",),
+        ("Sub",),
+        ("Tanh",),
+        ("TensorScatter", "axis"),
+        ("Unsqueeze",),
+        ("Where",),
+    )
 }
 """ONNX's operators that native code has (serving/native/standard.h), and the attributes that it
 knows. Those of this project's own operators are all known."""
-_DEFAULTS = {"allowzero": 0}
+_DEFAULTS = {"noop_with_empty_axes": 0, "stash_type": 1}
 """Attributes that may be written out."""
 _PRODUCT = ("com.microsoft", "MatMulIntegerToFloat")
 
@@ -72,7 +106,7 @@ def _functions(path: Path) -> _Functions:
     make, run, free, reason = library.RegisterCustomOps(None, None).contents
     pointer = ctypes.c_void_p
     return _Functions(
-        ctypes.CFUNCTYPE(pointer, ctypes.c_char_p, pointer, ctypes.c_size_t, ctypes.c_size_t)(make),
+        ctypes.CFUNCTYPE(pointer, ctypes.c_char_p, pointer, *[ctypes.c_size_t] * 3)(make),
         ctypes.CFUNCTYPE(ctypes.c_bool, pointer, pointer, pointer)(run),
         ctypes.CFUNCTYPE(None, pointer)(free),
         ctypes.CFUNCTYPE(ctypes.c_char_p)(reason),
@@ -181,14 +215,17 @@ class CpuSession:
 
 
 class Program:
-    """A graph that native code runs on the calling thread."""
+    """A graph that native code runs."""
 
-    def __init__(self, functions: _Functions, graph: GraphFile) -> None:
-        """Raises ValueError if native code refuses the graph."""
+    def __init__(self, functions: _Functions, graph: GraphFile, threads: int) -> None:
+        """Runs share their work out to so many threads, of which the calling one is the first.
+
+        Raises ValueError if native code refuses the graph.
+        """
         self.inputs, self.outputs = graph.inputs, graph.outputs
         self.functions, self._graph = functions, graph
         table = _table(list(graph.constants.values()))
-        made = functions.make(_text(graph).encode(), table.ctypes.data, *graph.place())
+        made = functions.make(_text(graph).encode(), table.ctypes.data, threads, *graph.place())
         if not made:
             raise ValueError(functions.reason().decode())
         self.made: int = made
@@ -213,7 +250,7 @@ class Program:
         """Run the program once; returns new arrays of these shapes, by the names of outputs."""
         dtypes = {value.name: value.dtype for value in self.outputs}
         writes = {name: np.empty(shape, dtypes[name]) for name, shape in shapes.items()}
-        given = {name: np.ascontiguousarray(array) for name, array in reads.items()}
+        given = {name: np.asarray(array, order="C") for name, array in reads.items()}
         self.bind(given, writes)()
         return list(writes.values())
 
@@ -243,14 +280,14 @@ class BoundProgram:
         raise RuntimeError(self._reason().decode())
 
 
-def load_program(library: Path, file: Path) -> Program | None:
-    """The program of an ONNX file. None if it has an operator that the library of native code does
+def load_program(library: Path, file: Path, threads: int) -> Program | None:
+    """The program of an ONNX file, which runs on so many threads. None if it has an operator that the library of native code does
     not know, or if the file is damaged, which ONNX Runtime reports."""
     try:
         graph = GraphFile(file)
         if graph.opsets.get("", 0) < _LEAST_OPSET or not all(map(_known, graph.nodes)):
             return None
-        return Program(_functions(library), graph)
+        return Program(_functions(library), graph, threads)
     except (OSError, ArithmeticError, LookupError, ValueError) as error:
         logger.debug("%s is not run as a program: %s", file, error)
         return None

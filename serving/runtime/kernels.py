@@ -38,7 +38,7 @@ SOURCES = Path(__file__).parents[1] / "native"
 _OPERATORS = SOURCES / "operators.cpp"
 _COMPILERS = ("c++", "g++", "clang++")
 # Hidden symbols; a process with two libraries would otherwise share their inline functions.
-_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden")
+_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-pthread")
 _ARITHMETIC = ("-fno-math-errno", "-fno-trapping-math")  # neither changes a result
 # Of one level of several in a library: all that is inline goes into the object for good, and is not
 # unique, or the linker would give every level that of the first.

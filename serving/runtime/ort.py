@@ -176,11 +176,10 @@ def register_kernels(options: onnxruntime.SessionOptions, *, int8: bool) -> None
 def _open(
     folder: Path, file: str, threads: int, *, int8: bool, profile_prefix: Path | None = None
 ) -> CpuGraph:
-    """A graph as a program if it can be one on one thread, else in ONNX Runtime; see
-    `load_graph`."""
+    """A graph as a program if it can be one, else in ONNX Runtime; see `load_graph`."""
     library = native_library()
-    if threads == 1 and library is not None and profile_prefix is None:
-        program = load_program(library, folder / file)
+    if library is not None and profile_prefix is None:
+        program = load_program(library, folder / file, threads)
         if program is not None:
             return program
     return OrtGraph(load_graph(folder, file, threads, int8=int8, profile_prefix=profile_prefix))

@@ -68,7 +68,7 @@ def check_program(model, feed, wanted):
     if model not in programs:
         file = Path(sys.argv[3] + ".onnx")
         file.write_bytes(model)
-        programs[model] = load_program(Path(sys.argv[1]), file)
+        programs[model] = load_program(Path(sys.argv[1]), file, 2)
     program = programs[model]
     refused = isinstance(wanted, str)
     assert refused or program is not None, "no program"
@@ -107,10 +107,11 @@ from pathlib import Path
 from serving.runtime import kernels
 kernels.native_library = lambda: Path(sys.argv[1])  # before other modules take it by its name
 import pytest
-file = "tests/integration/decoding/test_programs.py"
+files = ["tests/integration/decoding/test_programs.py"]
+files += ["tests/integration/decoding/test_standard_operators.py"]
 words = ["-q", "-n", "0", "-p", "no:cacheprovider", "--basetemp", sys.argv[2]]
 # Translations load much beside, and processes of their own would have other kernels.
-sys.exit(pytest.main([*words, "-k", "not translat and not texts_and_scores", file]))
+sys.exit(pytest.main([*words, "-k", "not translat and not texts_and_scores", *files]))
 """
 SHAPES = ((0, 2, 5), (1, 1, 1), (2, 3, 8), (3, 2, 16), (1, 17, 33), (5, 6, 40))
 """Rows, queries and capacity: none, one, and those around vectors, tiles and panels."""
