@@ -31,8 +31,8 @@ _KEPT = "threads.json"
 _MOST_KEPT = 1000
 _KEPT_S = 30 * 24 * 3600
 """Seconds after which a stored number is discarded, because the machine may have been busy."""
-_SESSIONS = "threads sleep after a millisecond"
-"""How sessions use their threads. Numbers that were found with another way are tried anew."""
+_SESSIONS = "programs share work, threads sleep after a millisecond"
+"""How graphs use their threads. Numbers that were found with another way are tried anew."""
 _MANIFEST = "manifest.json"
 
 

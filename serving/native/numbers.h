@@ -258,6 +258,25 @@ void reduce_op(const StandardAttributes& attributes, const Context& context) {
   for (int64_t i = 0; i < stride; ++i) out[i] = static_cast<float>(Of::total(totals[i], terms));
 }
 
+// x [M,K], weight [N,K], and maybe bias [N] -> their products [M,N]
+inline void gemm_op(const StandardAttributes&, const Context& context) {
+  const char* what = "x, weight and bias must be [M,K], [N,K] and [N]";
+  const Shape rows = context.shape(0), weights = context.shape(1);
+  require(rows.size() == 2 && weights.size() == 2 && rows[1] == weights[1], what);
+  const int64_t count = rows[0], inputs = rows[1], outputs = weights[0];
+  require(!context.has(2) || context.shape(2) == Shape{outputs}, what);
+  const float* x = context.input<float>(0);
+  const float* weight = context.input<float>(1);
+  const float* bias = context.has(2) ? context.input<float>(2) : nullptr;
+  float* out = context.output<float>(0, {count, outputs});
+  share_out(context, outputs, count * inputs, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n)
+      for (int64_t m = 0; m < count; ++m)
+        out[m * outputs + n] =
+            dot(x + m * inputs, weight + n * inputs, inputs) + (bias ? bias[n] : 0.0f);
+  });
+}
+
 // Calls `work` with the numbers and the place of each row of the first input.
 template <typename Work>
 void each_norm(const Context& context, const char* what, Work work) {

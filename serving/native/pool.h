@@ -87,8 +87,9 @@ class Pool {
   static constexpr uint64_t kOpen = 1, kEntered = 2, kInside = 0xfffe;
   static constexpr int kTurnBit = 16, kSpins = 1 << 12;
   static constexpr size_t kMostThreads = 256;
-  // Longer than the operators between two that are shared out take, and than the search between two
-  // steps. A thread that spins for longer costs its processor, and may slow down the one that works.
+  // As in serving/runtime/ort.py: longer than the operators between two that are shared out take, and
+  // than the search between two steps. A thread that spins costs its processor, and may slow down the
+  // one that works.
   static constexpr std::chrono::microseconds kAwake{1000};
 
   // Starts threads until there are so many.

@@ -51,6 +51,10 @@ inline void check_cast(const StandardAttributes& attributes, const void*) {
   require(attributes.to == kFloat, "numbers become real numbers of 32 bits");
 }
 
+inline void check_gemm(const StandardAttributes& attributes, const void*) {
+  require(attributes.turned, "the weight must have a row for each output");
+}
+
 struct StandardKernel {
   const Standard& made_by;
   StandardAttributes attributes;
@@ -74,6 +78,7 @@ inline OperatorTable standard_table() {
       read("batch_dims", &found.batches);
       read("keepdims", &found.keep_axes);
       read("to", &found.to);
+      read("transB", &found.turned);
       runtime().attribute(Runtime::kGetAttributeFloat, info, "epsilon", &found.epsilon);
       if (standard.check) standard.check(found, info);
       *kernel = new StandardKernel{standard, found};
@@ -155,6 +160,7 @@ inline const std::vector<Standard>& standards() {
                     check_last_axis),
         standard_of("RMSNormalization", 2, {kFloat, kFloat}, kFloat, rms_norm_op, -1,
                     check_last_axis),
+        standard_of("Gemm", 2, {kFloat, kFloat, kFloat}, kFloat, gemm_op, 0, check_gemm),
         standard_of("QuantizeLinear", 3, {kFloat, kFloat, kUint8}, kUint8, quantize_op, 0,
                     check_scales),
     };

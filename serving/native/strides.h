@@ -15,7 +15,7 @@ namespace macaron {
 
 struct StandardAttributes {
   int64_t axis = 0, start = 0, end = std::numeric_limits<int64_t>::max(), parts = 0;
-  int64_t allow_zero = 0, batches = 0, keep_axes = 1, to = 0;
+  int64_t allow_zero = 0, batches = 0, keep_axes = 1, to = 0, turned = 0;
   float epsilon = 1e-5f;
 };
 

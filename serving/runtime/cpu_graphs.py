@@ -2,7 +2,7 @@
 
 A graph becomes a program if it consists of operators that native code has: it runs in one call of
 that code (serving/native/program.h). Any other graph runs in ONNX Runtime (`serving.runtime.ort`).
-Both give the same numbers to the bit.
+Both give the same numbers but for the rounding of norms, sums and functions.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ _STANDARD: dict[str, frozenset[str]] = {
         ("GatherElements", "axis"),
         ("GatherND", "batch_dims"),
         ("Gelu",),
+        ("Gemm", "transB"),
         ("Greater",),
         ("GreaterOrEqual",),
         ("Identity",),
@@ -80,8 +81,11 @@ _STANDARD: dict[str, frozenset[str]] = {
 }
 """ONNX's operators that native code has (serving/native/standard.h), and the attributes that it
 knows. Those of this project's own operators are all known."""
-_DEFAULTS = {"noop_with_empty_axes": 0, "stash_type": 1}
+_DEFAULTS = {"alpha": 1.0, "beta": 1.0, "noop_with_empty_axes": 0, "stash_type": 1, "transA": 0}
 """Attributes that may be written out."""
+_MOST_GEMMS = 2
+"""Products of real numbers that a program may have, as the head of a classifier does. Where there
+are more, ONNX Runtime is faster."""
 _PRODUCT = ("com.microsoft", "MatMulIntegerToFloat")
 
 logger = logging.getLogger(__name__)
@@ -281,11 +285,16 @@ class BoundProgram:
 
 
 def load_program(library: Path, file: Path, threads: int) -> Program | None:
-    """The program of an ONNX file, which runs on so many threads. None if it has an operator that the library of native code does
-    not know, or if the file is damaged, which ONNX Runtime reports."""
+    """The program of an ONNX file, which runs on so many threads.
+
+    None if it has an operator that the library of native code does not know, or more products of
+    real numbers than a head has, or if the file is damaged, which ONNX Runtime reports.
+    """
     try:
         graph = GraphFile(file)
         if graph.opsets.get("", 0) < _LEAST_OPSET or not all(map(_known, graph.nodes)):
+            return None
+        if sum(node.operator == "Gemm" for node in graph.nodes) > _MOST_GEMMS:
             return None
         return Program(_functions(library), graph, threads)
     except (OSError, ArithmeticError, LookupError, ValueError) as error:

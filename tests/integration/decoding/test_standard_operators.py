@@ -72,7 +72,8 @@ def check_file(
         assert (one.dtype, one.shape) == (other.dtype, other.shape)
         assert one.tobytes() == same.tobytes()
         if tolerance:
-            np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+            largest = float(np.abs(other).max(initial=1))  # terms of opposite signs are rounded so
+            np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance * largest)
         else:
             assert one.tobytes() == other.tobytes()
 
@@ -232,6 +233,17 @@ def test_functions_are_near_those_of_onnx_runtime(
             check_file(file, [array, ints(-1)], [array[0]], tolerance=1e-5)
 
 
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(1, 5, 3), (0, 5, 3), (40, 256, 300)])
+def test_products_of_real_numbers_are_near_those_of_onnx_runtime(
+    rows: int, inputs: int, outputs: int, folder: Path
+) -> None:
+    random = np.random.default_rng(rows)
+    x, weight = random.standard_normal((rows, inputs)), random.standard_normal((outputs, inputs))
+    arrays = [each.astype(np.float32) for each in (x, weight, weight[:, 0])]
+    check_near(folder, "Gemm", arrays, transB=1)
+    check_near(folder, "Gemm", arrays[:2], transB=1, alpha=1.0, transA=0)
+
+
 def test_rows_of_norms_are_shared_out_to_threads(folder: Path) -> None:
     array = np.random.default_rng(3).standard_normal((700, 256)).astype(np.float32)
     check_near(folder, "LayerNormalization", [array, array[0], array[1]])
@@ -329,6 +341,18 @@ BAD: dict[str, tuple[str, list[NDArray[Any]], list[NDArray[Any]], dict[str, int]
         [counted((1, 4, 1))],
         {"axis": 1},
     ),
+    "inputs of another number": (
+        "Gemm",
+        [counted((2, 3)), counted((4, 2))],
+        [counted((2, 4))],
+        {"transB": 1},
+    ),
+    "a shorter bias": (
+        "Gemm",
+        [counted((2, 3)), counted((4, 3)), counted((3,))],
+        [counted((2, 4))],
+        {"transB": 1},
+    ),
     "a negative size of zeros": ("ConstantOfShape", [ints(-2)], [counted((2,))], {}),
     "several powers": ("Pow", [counted((2,)), counted((2,))], [counted((2,))], {}),
     "an axis summed twice": ("ReduceSum", [counted((2, 3)), ints(0, 0)], [counted((1, 3))], {}),
@@ -384,13 +408,15 @@ def test_an_output_of_another_shape_is_refused(folder: Path) -> None:
         ("Erf", [counted((2, 3))], {}),
         # Attributes that native code does not know.
         ("Cast", [counted((2, 3), np.int64)], {"to": 11}),
+        ("Gemm", [counted((2, 3)), counted((3, 3))], {"transB": 0}),
+        ("Gemm", [counted((2, 3)), counted((3, 3))], {"transB": 1, "alpha": 0.5}),
         ("Softmax", [counted((2, 3))], {"axis": 0}),
         ("LayerNormalization", [counted((2, 3)), counted((2, 3))], {"axis": 0}),
         ("ReduceSum", [counted((2, 3)), ints(0)], {"noop_with_empty_axes": 1}),
     ],
 )
 def test_a_graph_with_other_operators_is_no_program(
-    operator: str, inputs: list[NDArray[Any]], attributes: dict[str, int], folder: Path
+    operator: str, inputs: list[NDArray[Any]], attributes: dict[str, float], folder: Path
 ) -> None:
     library = kernels.native_library()
     assert library is not None
