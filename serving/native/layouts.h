@@ -150,6 +150,27 @@ inline void slice_op(const StandardAttributes&, const Context& context) {
   copy_strided(context, shape, strides, first);
 }
 
+// data -> the same with its axes in another order, the opposite one if none is given
+inline void transpose_op(const StandardAttributes& attributes, const Context& context) {
+  const char* what = "the order must name each axis once";
+  const Shape shape = context.shape(0);
+  const Strides own = strides_of(shape);
+  const size_t count = shape.size();
+  const bool given = count && attributes.order[0] >= 0;
+  Shape turned = shape;
+  Strides strides{};
+  std::array<bool, 6> seen{};
+  for (size_t axis = 0; axis < count; ++axis) {
+    const int64_t from = given ? attributes.order[axis] : int64_t(count - 1 - axis);
+    require(from >= 0 && from < int64_t(count) && !seen[from], what);
+    seen[from] = true;
+    turned.axis(axis) = shape[from];
+    strides[axis] = own[from];
+  }
+  require(count == seen.size() || attributes.order[count] < 0, what);
+  copy_strided(context, turned, strides, 0);
+}
+
 // A place of an axis, counted from its end if it is negative.
 inline int64_t place_of(int64_t at, int64_t size) {
   require(at >= -size && at < size, "an index is out of the axis");

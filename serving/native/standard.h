@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "layouts.h"
@@ -79,6 +80,8 @@ inline OperatorTable standard_table() {
       read("keepdims", &found.keep_axes);
       read("to", &found.to);
       read("transB", &found.turned);
+      for (size_t axis = 0; axis < found.order.size(); ++axis)
+        read(("perm." + std::to_string(axis)).c_str(), &found.order[axis]);
       runtime().attribute(Runtime::kGetAttributeFloat, info, "epsilon", &found.epsilon);
       if (standard.check) standard.check(found, info);
       *kernel = new StandardKernel{standard, found};
@@ -121,6 +124,7 @@ inline const std::vector<Standard>& standards() {
         standard_of("Shape", 1, {kAny}, kInt64, shape_op),
         standard_of("Expand", 2, {kAny, kInt64}, kAny, expand_op),
         standard_of("Slice", 3, {kAny, kInt64, kInt64, kInt64, kInt64}, kAny, slice_op),
+        standard_of("Transpose", 1, {kAny}, kAny, transpose_op),
         standard_of("Split", 1, {kAny, kInt64}, kAny, split_op),
         {{standard_table(), "Concat", {kAny}, {kAny}, nullptr}, 1, SIZE_MAX, nullptr, concat_op,
          nullptr, 0},

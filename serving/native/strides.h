@@ -17,6 +17,7 @@ struct StandardAttributes {
   int64_t axis = 0, start = 0, end = std::numeric_limits<int64_t>::max(), parts = 0;
   int64_t allow_zero = 0, batches = 0, keep_axes = 1, to = 0, turned = 0;
   float epsilon = 1e-5f;
+  std::array<int64_t, 6> order{-1, -1, -1, -1, -1, -1};  // of axes
 };
 
 // Types of inputs and outputs that are not one type of numbers. As outputs they are the type of the

@@ -75,6 +75,7 @@ _STANDARD: dict[str, frozenset[str]] = {
         ("Sub",),
         ("Tanh",),
         ("TensorScatter", "axis"),
+        ("Transpose", *(f"perm.{axis}" for axis in range(_AXES))),
         ("Unsqueeze",),
         ("Where",),
     )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serving.runtime.graphs.protobuf import Field, fields, varints
+from serving.runtime.graphs.protobuf import Field, fields, signed, varints
 
 DTYPES: dict[int, type[np.generic]] = {
     1: np.float32,
@@ -27,8 +27,8 @@ DTYPES: dict[int, type[np.generic]] = {
 GRAPH, _MODEL_OPSET = 7, 8
 _NODE, INITIALIZER, _INPUT, _OUTPUT = 1, 5, 11, 12
 _NODE_INPUT, _NODE_OUTPUT, _NODE_OP, _NODE_ATTRIBUTE, _NODE_DOMAIN = 1, 2, 4, 5, 7
-_ATTRIBUTE_NAME, _ATTRIBUTE_FLOAT, _ATTRIBUTE_INT, _ATTRIBUTE_TYPE = 1, 2, 3, 20
-_FLOAT_TYPE, _INT_TYPE = 1, 2
+_ATTRIBUTE_NAME, _ATTRIBUTE_FLOAT, _ATTRIBUTE_INT, _ATTRIBUTE_INTS, _ATTRIBUTE_TYPE = 1, 2, 3, 8, 20
+_FLOAT_TYPE, _INT_TYPE, _INTS_TYPE = 1, 2, 7
 _FLOAT_BYTES = 4
 _DIMS, _DATA_TYPE, _TENSOR_NAME, RAW_DATA = 1, 2, 8, 9
 EXTERNAL_DATA, DATA_LOCATION = 13, 14
@@ -46,7 +46,8 @@ class Node(NamedTuple):
     inputs: Sequence[str]
     outputs: Sequence[str]
     attributes: dict[str, float | None]
-    """Numbers by name; None for an attribute that is not a number."""
+    """Numbers by name; None for an attribute that is not a number. Those of a list `perm` have the
+    names `perm.0`, `perm.1` and so on."""
 
 
 class ValueInfo(NamedTuple):
@@ -180,15 +181,22 @@ class GraphFile:
             elif each.number == _NODE_DOMAIN:
                 domain = self._text(each)
             elif each.number == _NODE_ATTRIBUTE:
-                inner = self._inner(each)
-                attributes[self._text(inner.get(_ATTRIBUTE_NAME))] = self._number(inner)
+                attributes |= self._attribute(each)
         return Node(domain, operator, inputs, outputs, attributes)
+
+    def _attribute(self, attribute: Field) -> dict[str, float | None]:
+        listed = [each for each in self._fields(attribute) if each.number == _ATTRIBUTE_INTS]
+        inner = self._inner(attribute)
+        name = self._text(inner.get(_ATTRIBUTE_NAME))
+        if inner[_ATTRIBUTE_TYPE].begin != _INTS_TYPE:
+            return {name: self._number(inner)}
+        numbers = [signed(number) for each in listed for number in varints(self._data, each)]
+        return {f"{name}.{place}": number for place, number in enumerate(numbers)}
 
     def _number(self, attribute: dict[int, Field]) -> float | None:
         kind = attribute[_ATTRIBUTE_TYPE].begin
         if kind == _INT_TYPE:
-            value = attribute[_ATTRIBUTE_INT].begin if _ATTRIBUTE_INT in attribute else 0
-            return value - (1 << 64) if value >= 1 << 63 else value
+            return signed(attribute[_ATTRIBUTE_INT].begin) if _ATTRIBUTE_INT in attribute else 0
         if kind == _FLOAT_TYPE:
             if _ATTRIBUTE_FLOAT not in attribute:
                 return 0.0

@@ -63,6 +63,11 @@ def varints(data: mmap.mmap | bytes, field: Field) -> list[int]:
     return found
 
 
+def signed(value: int) -> int:
+    """The number of 64 bits that is written as this one without a sign."""
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
 def _varint(data: mmap.mmap | bytes, begin: int) -> tuple[int, int]:
     value = shift = 0
     while True:

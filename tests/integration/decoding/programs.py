@@ -32,7 +32,7 @@ def file_of(
     operator: str,
     inputs: Sequence[NDArray[Any] | None],
     outputs: Sequence[NDArray[Any]],
-    **attributes: float,
+    **attributes: float | Sequence[int],
 ) -> Path:
     """A model of one call, whose inputs and outputs have the types and axes of these arrays."""
     names = ["" if array is None else f"i{place}" for place, array in enumerate(inputs)]

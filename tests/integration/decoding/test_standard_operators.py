@@ -40,7 +40,7 @@ def check_call(
     operator: str,
     inputs: Sequence[NDArray[Any] | None],
     outputs: Sequence[NDArray[Any]],
-    **attributes: int,
+    **attributes: int | Sequence[int],
 ) -> None:
     """One call in a program and in ONNX Runtime; `outputs` have the types and numbers of axes."""
     check_file(file_of(folder, operator, inputs, outputs, **attributes), inputs, outputs)
@@ -148,6 +148,9 @@ def test_parts_equal_those_of_onnx_runtime(
     chosen = data.draw(st.lists(st.integers(0, rank - 1), max_size=rank, unique=True))
     cuts = [ints(*(data.draw(cut) for _ in chosen)) for _ in range(2)]
     check_call(folder, "Slice", [array, *cuts, ints(*chosen)], [array])
+    order = data.draw(st.permutations(range(rank)))
+    check_call(folder, "Transpose", [array], [array], perm=order)
+    check_call(folder, "Transpose", [array], [array])
     steps = ints(*(data.draw(cut.filter(bool)) for _ in chosen))
     check_call(folder, "Slice", [array, *cuts, ints(*chosen), steps], [array])
 
