@@ -42,11 +42,13 @@ def saved(folder: Path, *constants: onnx.TensorProto, **attributes: Any) -> Path
 
 def test_everything_is_as_it_was_written(tmp_path: Path) -> None:
     tensors = [numpy_helper.from_array(array, name) for name, array in WEIGHTS.items()]
-    found = GraphFile(saved(tmp_path, *tensors, axis=-2, epsilon=1e-6, words="few", parts=0))
+    numbers: dict[str, Any] = {"axis": -2, "epsilon": 1e-6, "words": "few", "parts": 0}
+    found = GraphFile(saved(tmp_path, *tensors, order=[1, -1, 0], **numbers))
     (node,) = found.nodes
     assert (node.domain, node.operator) == ("macaron", "Split")
     assert (node.inputs, node.outputs) == (["x", "", "y"], ["a", "b"])
     wanted = {"axis": -2, "epsilon": float(np.float32(1e-6)), "words": None, "parts": 0}
+    wanted |= {"order.0": 1, "order.1": -1, "order.2": 0}
     assert node.attributes == wanted
     assert found.opsets == {"": 24, "macaron": 1}
     assert found.inputs == [ValueInfo("x", "float32", ["B", 3, None]), ValueInfo("y", None, [])]
