@@ -2,32 +2,35 @@
 //
 // Paths are relative to the page: a proxy may have put it, with the whole server, below a path of its own.
 
+import { storage } from "./storage.js";
+
 /** The full URL of a path. */
 export const address = (path) => new URL(path, document.baseURI).href.replace(/[?#].*$/, "");
 
 const KEY = "macaron-api-key";
+const session = storage("sessionStorage");
 
-export const apiKey = () => sessionStorage.getItem(KEY) ?? "";
+export const apiKey = () => session.getItem(KEY) ?? "";
 
 export function setApiKey(key) {
-  if (key) sessionStorage.setItem(KEY, key);
-  else sessionStorage.removeItem(KEY);
+  if (key) session.setItem(KEY, key);
+  else session.removeItem(KEY);
 }
 
 export async function get(path, key = apiKey()) {
-  return (await send(path, { headers: authorization(key) })).json();
+  return json(await send(path, { headers: authorization(key) }));
 }
 
 /** POST a body; returns its answer, and the milliseconds until it arrived. */
 export async function post(path, body, signal) {
   const start = performance.now();
-  const answer = await (await sendJson(path, body, signal)).json();
+  const answer = await json(await sendJson(path, body, signal));
   return { answer, roundTrip: performance.now() - start };
 }
 
 /** POST a form with a file; returns its answer. */
 export async function sendFile(path, form) {
-  return (await send(path, { method: "POST", headers: authorization(), body: form })).json();
+  return json(await send(path, { method: "POST", headers: authorization(), body: form }));
 }
 
 /** Fetch a file. */
@@ -38,7 +41,7 @@ export async function fetchFile(path) {
 /** Send a body, if there is one, by another method; returns the answer, if there is one. */
 export async function change(method, path, body, key) {
   const response = await sendJson(path, body, undefined, method, key);
-  return response.status === 204 ? undefined : response.json();
+  return response.status === 204 ? undefined : json(response);
 }
 
 /** POST a body; yields the data of each server-sent event as it arrives. */
@@ -67,17 +70,42 @@ function sendJson(path, body, signal, method = "POST", key = apiKey()) {
 }
 
 async function send(path, options) {
+  const headers = sendable(options.headers);
   let response;
   try {
     const [plain, query] = path.split("?");
-    response = await fetch(address(plain) + (query ? `?${query}` : ""), options);
+    response = await fetch(address(plain) + (query ? `?${query}` : ""), { ...options, headers });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Error("The server does not answer; is it still running?");
   }
   if (response.ok) return response;
+  const { status, statusText } = response;
   const body = await response.json().catch(() => ({}));
-  throw new Error(reason(body) ?? `${response.status} ${response.statusText}`);
+  const message = status === 401 && !headers.has("Authorization") ? keyIsNeeded(path) : reason(body);
+  throw Object.assign(new Error(message ?? `${status} ${statusText}`), { status });
+}
+
+/** Headers that can be sent, unlike those with a key that was copied with a character of a text. */
+function sendable(headers) {
+  try {
+    return new Headers(headers);
+  } catch {
+    throw new Error("The key has a character that no key has; copy it once more.");
+  }
+}
+
+const keyIsNeeded = (path) =>
+  path.startsWith("admin/") ? "Type the admin key first." : "This server needs an API key: type it at the top.";
+
+/** The JSON of an answer, which a proxy may have replaced by a page of its own. */
+async function json(response) {
+  try {
+    return await response.json();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Error("The answer is incomplete, or not from this server; try it once more.");
+  }
 }
 
 /** The message of an error: in `error` in the native dialect, in `error.message` in OpenAI's. */

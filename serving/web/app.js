@@ -31,6 +31,7 @@ async function load(added) {
     showSome();
     element("attribution").textContent = attribution(server);
     element("page").hidden = false;
+    if (document.activeElement === document.body) element("text").focus({ preventScroll: true });
   });
   element("loading").hidden = true;
 }

@@ -1,9 +1,11 @@
 // Documents: a file is uploaded, watched and downloaded.
 
 import { change, fetchFile, get, sendFile } from "./api.js";
-import { announce, attempt, clearError, element, showError } from "./dom.js";
+import { acts, announce, attempt, clearError, element, showError } from "./dom.js";
 
 const PAUSE_MS = 400;
+const FAILED_PAUSE_MS = 2000;
+const MOST_FAILURES = 30;
 
 export class Documents {
   /** `pair` has the languages, `stored()` returns the glossary and memory to use. */
@@ -11,29 +13,35 @@ export class Documents {
     this._pair = pair;
     this._stored = stored;
     this._current = null;
-    element("file").addEventListener("change", () => this._take(element("file").files));
+    element("file").addEventListener("change", () => this._take([...element("file").files]));
     element("file-stop").addEventListener("click", () => this._stop());
-    element("file-fetch").addEventListener("click", () => attempt(() => this._fetch()));
-    const place = element("translate-panel");
-    place.addEventListener("dragover", (event) => {
-      if (!event.dataTransfer.types.includes("Files")) return;
+    acts(element("file-fetch"), () => this._fetch());
+    this._takeDropped(element("translate-panel"));
+  }
+
+  /** Take files that are dropped anywhere on the page, which a browser would otherwise open in its place. */
+  _takeDropped(panel) {
+    const fields = (event) => event.target.type === "file"; // each takes what is dropped on it
+    document.addEventListener("dragover", (event) => {
+      if (!event.dataTransfer.types.includes("Files") || fields(event)) return;
       event.preventDefault();
-      place.classList.add("dropping");
+      panel.classList.add("dropping");
     });
     for (const name of ["dragleave", "drop"]) {
-      place.addEventListener(name, () => place.classList.remove("dropping"));
+      document.addEventListener(name, () => panel.classList.remove("dropping"));
     }
-    place.addEventListener("drop", (event) => {
-      if (!event.dataTransfer.files.length) return;
+    document.addEventListener("drop", (event) => {
+      if (!event.dataTransfer.files.length || fields(event)) return;
       event.preventDefault();
-      this._take(event.dataTransfer.files);
+      if (panel.checkVisibility()) this._take([...event.dataTransfer.files]);
     });
   }
 
-  async _take([file]) {
+  async _take([file, ...others]) {
     element("file").value = ""; // the same file may be chosen again
     if (!file) return;
     clearError();
+    if (others.length) return showError("One document at a time: drop a single file.");
     await this._stop();
     const form = new FormData();
     form.set("file", file);
@@ -54,7 +62,7 @@ export class Documents {
     while (this._current === state.id && !["done", "failed"].includes(state.state)) {
       this._progress(state);
       await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
-      if (this._current === state.id) state = await get(`documents/${state.id}`);
+      if (this._current === state.id) state = await this._look(state.id);
     }
     if (this._current !== state.id) return undefined;
     if (state.state === "failed") {
@@ -69,6 +77,18 @@ export class Documents {
     element("file-fetch").hidden = false;
     if (state.pictures) this._draw(state.id).catch(() => {}); // they are optional
     return state;
+  }
+
+  /** The state of a document, also from a server that is away for a moment. */
+  async _look(id) {
+    for (let failures = 1; ; failures += 1) {
+      try {
+        return await get(`documents/${id}`);
+      } catch (error) {
+        if (error.status < 500 || failures === MOST_FAILURES || this._current !== id) throw error;
+      }
+      await new Promise((resolve) => setTimeout(resolve, FAILED_PAUSE_MS));
+    }
   }
 
   _progress({ name, done, total, seconds_left: left }) {

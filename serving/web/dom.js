@@ -43,6 +43,17 @@ export async function attempt(action) {
   }
 }
 
+/** Run a user's action at each click on a button, but never twice at once. */
+export function acts(button, action) {
+  let running = false;
+  button.addEventListener("click", async () => {
+    if (running) return;
+    running = true;
+    await attempt(action);
+    running = false;
+  });
+}
+
 /** An action that is delayed until it has not been requested again for a while. */
 export class Debounced {
   constructor(action, milliseconds) {

@@ -1,7 +1,8 @@
 // Stored glossaries: one is chosen for a translation; they are created, changed and deleted here.
 
 import { change, get } from "./api.js";
-import { announce, attempt, clearError, element, fill } from "./dom.js";
+import { acts, announce, attempt, clearError, element, fill } from "./dom.js";
+import { pairs } from "./pairs.js";
 
 const LISTED = 1000;
 
@@ -15,8 +16,8 @@ export class Glossaries {
     element("glossary").addEventListener("change", onChoice);
     element("edited").addEventListener("change", () => this._read());
     element("glossaries").addEventListener("toggle", () => this._read());
-    element("glossary-save").addEventListener("click", () => attempt(() => this._save()));
-    element("glossary-delete").addEventListener("click", () => attempt(() => this._delete()));
+    acts(element("glossary-save"), () => this._save());
+    acts(element("glossary-delete"), () => this._delete());
   }
 
   /** The id of the glossary to translate with; empty for none. */
@@ -53,24 +54,27 @@ export class Glossaries {
     return { source: this._pair.source.toLowerCase(), target: this._pair.target.toLowerCase() };
   }
 
-  /** Show the glossary to change, or an empty one; text typed for a new one stays. */
-  async _read() {
+  /** Show the glossary to change, or an empty one; what has been typed for it stays, unless it is read `again`. */
+  async _read(again = false) {
     const glossary = this._edited;
-    if (!glossary && this._shown === "") return;
-    this._shown = glossary?.id ?? "";
+    const shown = glossary ? [glossary.id, ...Object.values(this._languages)].join(" ") : "";
+    if (shown === this._shown && !again) return;
+    this._shown = shown;
     element("glossary-name").value = glossary?.name ?? "";
     element("glossary-delete").disabled = !glossary;
     element("entries").value = "";
     if (!glossary || !this._dictionary(glossary)) return;
     const path = `glossaries/${glossary.id}/entries?${new URLSearchParams(this._languages)}`;
     const read = await attempt(() => get(path));
-    if (read && this._edited === glossary) element("entries").value = read.entries.map(line).join("\n");
+    if (this._shown !== shown) return;
+    if (read) element("entries").value = read.entries.map(line).join("\n");
+    else this._shown = null; // the next look reads it
   }
 
   async _save() {
     clearError();
     const name = element("glossary-name").value;
-    const entries = element("entries").value.split("\n").filter((text) => text.trim()).map(entry);
+    const entries = pairs(element("entries").value);
     const dictionary = { ...this._languages, entries };
     let id = this._edited?.id;
     if (id) {
@@ -92,7 +96,7 @@ export class Glossaries {
     await this.use();
     element("edited").value = id;
     element("glossary").value = id;
-    await this._read();
+    await this._read(true);
     announce(news);
     this._onChoice();
   }
@@ -101,10 +105,4 @@ export class Glossaries {
 /** An entry as a line: `term = translation`, or with a tab if one of the two contains `=`. */
 function line({ source, target }) {
   return [source, target].join(`${source}${target}`.includes("=") ? "\t" : " = ");
-}
-
-function entry(text) {
-  const sign = text.includes("\t") ? "\t" : "=";
-  const [source, ...rest] = text.split(sign);
-  return { source: source.trim(), target: rest.join(sign).trim() };
 }

@@ -1,7 +1,8 @@
 // Translation memories: one is chosen for a translation; they are created, filled and deleted here.
 
 import { change, get, sendFile } from "./api.js";
-import { announce, attempt, clearError, create, element, fill } from "./dom.js";
+import { acts, announce, clearError, create, element, fill } from "./dom.js";
+import { pairs } from "./pairs.js";
 import { AUTO } from "./server.js";
 
 const LISTED = 1000;
@@ -18,8 +19,8 @@ export class Memories {
       element(id).addEventListener("change", onChoice);
     }
     element("memory-edited").addEventListener("change", () => this._describe());
-    element("memory-save").addEventListener("click", () => attempt(() => this._save()));
-    element("memory-delete").addEventListener("click", () => attempt(() => this._delete()));
+    acts(element("memory-save"), () => this._save());
+    acts(element("memory-delete"), () => this._delete());
   }
 
   /** The fields of a request for the memory and its use. */
@@ -74,7 +75,7 @@ export class Memories {
 
   async _save() {
     clearError();
-    const segments = element("segments").value.split("\n").filter((text) => text.trim()).map(segment);
+    const segments = pairs(element("segments").value);
     const [file] = element("memory-file").files;
     let memory = this._edited;
     let made;
@@ -85,8 +86,8 @@ export class Memories {
     } else if (segments.length) {
       await change("POST", `memories/${memory.id}/segments`, { segments });
     }
-    element("segments").value = "";
     const news = file ? await this._read(memory, file, made) : "Memory saved";
+    element("segments").value = ""; // not before, as a file that cannot be read leaves no new memory
     await this._changed(memory.id, news);
   }
 
@@ -138,10 +139,4 @@ export function showOrigins(origins) {
       ),
     ),
   );
-}
-
-function segment(text) {
-  const sign = text.includes("\t") ? "\t" : "=";
-  const [source, ...rest] = text.split(sign);
-  return { source: source.trim(), target: rest.join(sign).trim() };
 }

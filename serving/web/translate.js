@@ -27,6 +27,7 @@ export class TranslatePanel {
     this._links = null;
     this._prefix = "";
     this._example = null;
+    this._translated = false;
     this._pair = new LanguagePair(() => {
       this._offerStored();
       if (this._editor.text === this._example) this._showExample();
@@ -68,14 +69,14 @@ export class TranslatePanel {
     const body = this._body();
     const blank = !body.q.trim();
     clearError();
-    if (blank) this._clearAnswer();
     const asked = !blank && !this._tooLong();
+    if (!asked) this._clearAnswer();
     this._output.busy = asked;
     if (!asked) return;
     const result = await attempt(() => post("translate", body, signal));
     if (signal.aborted) return;
     this._output.busy = false;
-    if (!result) return;
+    if (!result) return this._clearAnswer(); // what is there is of another text
     this._show(body, result);
     await this._compare(body, result, signal);
   }
@@ -103,6 +104,7 @@ export class TranslatePanel {
   _changed() {
     this._translations.stop();
     this._alternatives.stop();
+    this._translated = false;
     this._setPrefix("");
     this._describe();
     this._soon.ask();
@@ -123,11 +125,12 @@ export class TranslatePanel {
     this._editor.focus();
   }
 
+  /** Swap the languages; a text that is not translated yet stays. */
   _swap() {
-    const translation = this._output.text;
+    const text = this._translated ? this._output.text : this._editor.text;
     this._pair.swap();
     this._offerStored();
-    this._setText(translation);
+    this._setText(text);
   }
 
   _offerStored() {
@@ -196,6 +199,7 @@ export class TranslatePanel {
     const [translation] = answer.translations;
     const [best] = translation.hypotheses;
     this._links = null;
+    this._translated = true;
     this._pair.showDetected(translation);
     if (best && !this._html) {
       const targetWords = this._output.show(best);
@@ -215,6 +219,7 @@ export class TranslatePanel {
 
   _clearAnswer() {
     this._links = null;
+    this._translated = false;
     this._output.clear();
     this._pair.showDetected({});
     element("details").textContent = "";
