@@ -98,6 +98,14 @@ def _place() -> Path:
     return Path(serving.__path__[0]).parents[serving.__name__.count(".")]
 
 
+def _port(given: str) -> int:
+    """A port, as an argument. Raises ArgumentTypeError for a number that is none."""
+    port = int(given)
+    if port not in range(65536):
+        raise argparse.ArgumentTypeError(f"must be in [0, 65535], got {port}")
+    return port
+
+
 def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog, description="Serve bundles; MACARON_ variables set everything else."
@@ -117,5 +125,5 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         "a hub; imported into a cache the first time (see `pull`); may be given several times",
     )
     parser.add_argument("--host", default="127.0.0.1", help="default 127.0.0.1")
-    parser.add_argument("--port", type=int, default=3000, help="default 3000")
+    parser.add_argument("--port", type=_port, default=3000, help="default 3000")
     return parser

@@ -266,6 +266,8 @@ def store(options: argparse.Namespace) -> int:
     requests = at_least_one("--requests", options.requests)
     if rounds < 2:
         raise BenchError(f"--rounds must be at least 2, got {rounds}")
+    if options.before is not None and not options.before.is_dir():
+        raise BenchError(f"--before must be the folder of a checkout, got {options.before}")
     machine = idle_machine(cores_of(None), busy=options.busy)
     costs = measure_store(options.bundles, (source, target), options.before, rounds, requests, tell)
     machine = watched(machine)

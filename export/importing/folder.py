@@ -223,6 +223,14 @@ def read_weights(folder: Path) -> Weights:
         index = folder / f"{name}.index.json"
         if index.is_file():
             return Weights(index, _read_shards(index))
+    for name in _WHOLE:
+        shards = sorted(folder.glob(f"{Path(name).stem}-*-of-*{Path(name).suffix}"))
+        if shards:
+            raise ExportError(
+                f"{folder / name}.index.json: is missing, which says what each of the "
+                f"{len(shards)} files {shards[0].name}, ... holds; take it from where they come "
+                "from"
+            )
     others = sorted(path.name for path in folder.iterdir() if path.suffix in _OTHERS)
     hint = f", but {', '.join(others)}, in a form that is not read" if others else ""
     raise ExportError(
@@ -239,6 +247,11 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
     for file in sorted(set(map(str, names.values()))):
         if file != Path(file).name:
             raise ExportError(f"{index}: weight_map names {file!r}, which is not a file beside it")
+        if not (index.parent / file).is_file():
+            raise ExportError(
+                f"{index.parent / file}: is missing, a part of the weights by {index.name}; "
+                "download it as well"
+            )
         tensors |= _read_file(index.parent / file)
     return tensors
 

@@ -74,6 +74,14 @@ def test_host_and_port_are_those_of_make_serve(started: dict[str, Any], tmp_path
     assert f"PORT = {started['port']}\n" in makefile
 
 
+@pytest.mark.usefixtures("started")
+@pytest.mark.parametrize("port", ["99999", "-1"])
+def test_a_number_that_is_no_port_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([f"--port={port}"], "macaron serve")
+    assert f"argument --port: must be in [0, 65535], got {port}" in capsys.readouterr().err
+
+
 def test_the_service_is_looked_for_where_the_package_lies() -> None:
     command = server_command("127.0.0.1", 3000)
     assert command[command.index("--working-dir") + 1] == str(ROOT)

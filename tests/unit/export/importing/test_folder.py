@@ -212,6 +212,19 @@ def test_weights_that_are_not_there_or_elsewhere_are_refused(tmp_path: Path) -> 
         read_weights(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_what_is_missing_of_weights_in_parts_is_named(name: str, tmp_path: Path) -> None:
+    stem, suffix = name.split(".")
+    parts = [f"{stem}-{number:05}-of-00002.{suffix}" for number in (1, 2)]
+    (tmp_path / parts[1]).write_bytes(b"")
+    with pytest.raises(ExportError, match=f"{name}.index.json: is missing, .* 1 files {parts[1]}"):
+        read_weights(tmp_path)
+    index = tmp_path / f"{name}.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": parts[0]}}))
+    with pytest.raises(ExportError, match=rf"{parts[0]}: is missing, .* by {name}\.index\.json"):
+        read_weights(tmp_path)
+
+
 @pytest.mark.parametrize("form", ["safetensors", "pickled"])
 def test_files_that_are_cut_off_are_refused(form: str, tmp_path: Path) -> None:
     write(tmp_path, form)
