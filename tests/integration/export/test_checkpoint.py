@@ -150,6 +150,19 @@ def test_models_with_options_come_back(name: str, tiny_bundle: Path, tmp_path: P
         assert_within_half_a_level(found[key], parameter.detach())
 
 
+@pytest.mark.parametrize("name", ["joint", "macaron, gated"])
+def test_factors_that_an_earlier_version_did_not_fold_are_not_taken_out(
+    name: str, tiny_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("export.graphs.lowering.fold_scalars", lambda model: {})
+        model, bundle = made(MODELS[name], tiny_bundle, tmp_path)
+    recover_checkpoint(bundle, tmp_path / "run")
+    found = weights_of(tmp_path / "run")
+    for key, parameter in model.named_parameters():
+        assert_within_half_a_level(found[key], parameter.detach())
+
+
 def test_weights_that_export_has_worked_into_others_are_named(
     tiny_bundle: Path, tmp_path: Path
 ) -> None:
@@ -159,7 +172,14 @@ def test_weights_that_export_has_worked_into_others_are_named(
 
 
 def recovered(config: ModelConfig, like: Path, folder: Path) -> TranslationModel:
-    """A random model, whose int8 bundle, with the texts of another one, was taken back."""
+    """A random model, whose int8 bundle was taken back."""
+    model, bundle = made(config, like, folder)
+    recover_checkpoint(bundle, folder / "run")
+    return model
+
+
+def made(config: ModelConfig, like: Path, folder: Path) -> tuple[TranslationModel, Path]:
+    """A random model and its int8 bundle, with the texts of another one."""
     torch.manual_seed(3)
     model = build_model(config).eval()
     with torch.no_grad():
@@ -171,8 +191,7 @@ def recovered(config: ModelConfig, like: Path, folder: Path) -> TranslationModel
     recipe = read_manifest(like).recipe | {"model": model_tree(config)}
     (bundle / "tokenizer.model").write_bytes((like / "tokenizer.model").read_bytes())
     write_manifest(bundle, manifest.model_copy(update={"recipe": recipe}))
-    recover_checkpoint(bundle, folder / "run")
-    return model
+    return model, bundle
 
 
 def model_tree(config: ModelConfig) -> dict[str, Any]:
