@@ -26,7 +26,7 @@ inline Shape squeezed(const StandardAttributes&, const Context& context) {
   const char* what = "axes must be different ones of size 1";
   const Shape shape = context.shape(0);
   std::array<bool, 6> dropped{};
-  if (context.has(1))
+  if (context.has(1) && size_of(context.shape(1)) > 0)
     dropped = marked(context, 1, shape.size(), what);
   else
     for (size_t axis = 0; axis < shape.size(); ++axis) dropped[axis] = shape[axis] == 1;
@@ -54,8 +54,7 @@ inline Shape reshaped(const StandardAttributes& attributes, const Context& conte
       require(open < 0, what);
       open = axis;
     } else {
-      require(axes[axis] >= 0, what);
-      known *= axes[axis];
+      require(axes[axis] >= 0 && !__builtin_mul_overflow(known, axes[axis], &known), what);
     }
   }
   if (open >= 0) {
@@ -156,7 +155,7 @@ inline void transpose_op(const StandardAttributes& attributes, const Context& co
   const Shape shape = context.shape(0);
   const Strides own = strides_of(shape);
   const size_t count = shape.size();
-  const bool given = count && attributes.order[0] >= 0;
+  const bool given = count && attributes.order[0] != kUnset;
   Shape turned = shape;
   Strides strides{};
   std::array<bool, 6> seen{};
@@ -167,7 +166,7 @@ inline void transpose_op(const StandardAttributes& attributes, const Context& co
     turned.axis(axis) = shape[from];
     strides[axis] = own[from];
   }
-  require(count == seen.size() || attributes.order[count] < 0, what);
+  require(count == seen.size() || attributes.order[count] == kUnset, what);
   copy_strided(context, turned, strides, 0);
 }
 
@@ -215,16 +214,17 @@ inline void gather_elements_op(const StandardAttributes& attributes, const Conte
   for (size_t i = 0; i < shape.size(); ++i)
     require(i == axis || indices[i] <= shape[i], what);
   Strides strides = strides_of(shape);
-  const int64_t along = strides[axis], size = shape[axis], width = width_of(context.type(0));
+  const int64_t along = strides[axis], size = shape[axis];
   strides[axis] = 0;
-  const char* from = context.input<char>(0);
   const int64_t* wanted = context.input<int64_t>(1);
-  char* out = context.output<char>(0, indices);
-  each_row<1>(indices, {strides}, [&](int64_t begin, int64_t count, auto& place, auto& step) {
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t at = place[0] + i * step[0] + place_of(wanted[begin + i], size) * along;
-      std::memcpy(out + (begin + i) * width, from + at * width, width);
-    }
+  by_width(context.type(0), [&](auto number) {
+    using T = decltype(number);
+    const T* from = context.input<T>(0);
+    T* out = context.output<T>(0, indices);
+    each_row<1>(indices, {strides}, [&](int64_t begin, int64_t count, auto& place, auto& step) {
+      for (int64_t i = 0; i < count; ++i)
+        out[begin + i] = from[place[0] + i * step[0] + place_of(wanted[begin + i], size) * along];
+    });
   });
 }
 
@@ -274,14 +274,17 @@ inline void tensor_scatter_op(const StandardAttributes& attributes, const Contex
   require(!context.has(2) || size_of(context.shape(2)) == batches, what);
   int64_t middle = 1, inner = width_of(context.type(0));
   for (size_t i = 1; i < shape.size(); ++i) (i < axis ? middle : inner) *= i == axis ? 1 : shape[i];
+  const int64_t* begins = context.has(2) ? context.input<int64_t>(2) : nullptr;
+  require(places <= room, what);
+  for (int64_t batch = 0; begins && batch < batches; ++batch)
+    require(begins[batch] >= 0 && begins[batch] <= room - places, what);
   const char* cache = context.input<char>(0);
   const char* from = context.input<char>(1);
   char* out = context.output<char>(0, shape);
   const int64_t bytes = size_of(shape) * width_of(context.type(0));
   if (out != cache && bytes) std::memcpy(out, cache, bytes);  // the same memory if it is bound so
   for (int64_t batch = 0; batch < batches; ++batch) {
-    const int64_t at = context.has(2) ? context.input<int64_t>(2)[batch] : 0;
-    require(at >= 0 && places <= room && at <= room - places, what);
+    const int64_t at = begins ? begins[batch] : 0;
     for (int64_t row = batch * middle; row < (batch + 1) * middle && places * inner > 0; ++row)
       std::memcpy(out + (row * room + at) * inner, from + row * places * inner, places * inner);
   }
@@ -303,7 +306,7 @@ inline void split_op(const StandardAttributes& attributes, const Context& contex
     const int64_t equal = (whole + count - 1) / count;
     const int64_t own =
         context.has(1) ? context.input<int64_t>(1)[part] : std::min(equal, whole - done);
-    require(own >= 0 && done + own <= whole, what);
+    require(own >= 0 && own <= whole - done && (context.has(1) || own > 0 || !whole), what);
     shape.axis(axis) = own;
     char* out = context.output<char>(part, shape);
     for (int64_t row = 0; row < outer && own > 0; ++row)

@@ -29,8 +29,11 @@ inline void range_op(const StandardAttributes&, const Context& context) {
   const int64_t limit = number_of<int64_t>(context, 1, what);
   const int64_t delta = number_of<int64_t>(context, 2, what);
   require(delta != 0, what);
-  const int64_t way = delta > 0 ? limit - start : start - limit, step = std::abs(delta);
-  const int64_t count = way > 0 ? (way - 1) / step + 1 : 0;
+  int64_t way = 0;
+  const bool up = delta > 0, far = up ? __builtin_sub_overflow(limit, start, &way)
+                                      : __builtin_sub_overflow(start, limit, &way);
+  require(!far && delta > kUnset, what);
+  const int64_t count = way > 0 ? (way - 1) / (up ? delta : -delta) + 1 : 0;
   int64_t* out = context.output<int64_t>(0, {count});
   for (int64_t i = 0; i < count; ++i) out[i] = start + i * delta;
 }
@@ -45,7 +48,8 @@ inline void clip_op(const StandardAttributes&, const Context& context) {
     const T most = context.has(2) ? number_of<T>(context, 2, what) : std::numeric_limits<T>::max();
     const T* x = context.input<T>(0);
     T* out = context.output<T>(0, shape);
-    for (int64_t i = 0; i < size_of(shape); ++i) out[i] = std::min(std::max(x[i], least), most);
+    const int64_t size = size_of(shape);
+    for (int64_t i = 0; i < size; ++i) out[i] = std::min(std::max(x[i], least), most);
   });
 }
 
@@ -120,7 +124,8 @@ inline void not_op(const StandardAttributes&, const Context& context) {
   const Shape shape = context.shape(0);
   const uint8_t* x = context.input<uint8_t>(0);
   uint8_t* out = context.output<uint8_t>(0, shape);
-  for (int64_t i = 0; i < size_of(shape); ++i) out[i] = !x[i];
+  const int64_t size = size_of(shape);
+  for (int64_t i = 0; i < size; ++i) out[i] = !x[i];
 }
 
 // condition, a, b -> a where the condition holds, else b
@@ -150,16 +155,24 @@ void each_op(const StandardAttributes&, const Context& context) {
   const Shape shape = context.shape(0);
   const float* x = context.input<float>(0);
   float* out = context.output<float>(0, shape);
-  for (int64_t i = 0; i < size_of(shape); ++i) out[i] = function(x[i]);
+  const int64_t size = size_of(shape);
+  for (int64_t i = 0; i < size; ++i) out[i] = function(x[i]);
 }
 
 inline float relu(float x) { return x < 0.0f ? 0.0f : x; }
 inline float root(float x) { return std::sqrt(x); }
 inline float sine(float x) { return std::sin(x); }
 inline float cosine(float x) { return std::cos(x); }
-inline float hyperbolic_tangent(float x) { return std::tanh(x); }
 
 inline Floats sigmoid(Floats x) { return times_logistic(spread(1.0f), x); }
+
+// Near 0, where 1 - e^-2x has few digits, it is the first terms of its series.
+inline Floats hyperbolic_tangent(Floats x) {
+  const Floats a = magnitude(x), s = x * x, e = exponential(-2.0f * a);
+  const Floats near = a + a * s * (-0.333333333f + s * (0.133333333f - s * 0.053968254f));
+  const Floats y = a < 0.25f ? near : (1.0f - e) / (1.0f + e);
+  return x < 0.0f ? -y : y;
+}
 
 // x -> a function of its numbers, vector by vector
 template <Floats (*function)(Floats)>
@@ -184,7 +197,12 @@ inline void softmax_op(const StandardAttributes&, const Context& context) {
   const float* x = context.input<float>(0);
   float* out = context.output<float>(0, shape);
   for (int64_t row = 0; row < rows; ++row, x += dim, out += dim) {
-    const float share = 1.0f / sum_exponentials(x, dim, *std::max_element(x, x + dim), out);
+    Floats most = spread(-kInfinity);
+    int64_t begin = 0;
+    for (; begin + kLanes <= dim; begin += kLanes) most = higher(most, load(x + begin));
+    float largest = highest(most);
+    for (; begin < dim; ++begin) largest = std::max(largest, x[begin]);
+    const float share = 1.0f / sum_exponentials(x, dim, largest, out);
     for (int64_t i = 0; i < dim; ++i) out[i] *= share;
   }
 }
@@ -192,11 +210,16 @@ inline void softmax_op(const StandardAttributes&, const Context& context) {
 // x, exponent -> x to this power
 inline void pow_op(const StandardAttributes&, const Context& context) {
   const Shape shape = context.shape(0);
-  const float power = number_of<float>(context, 1, "the exponent must be a single number");
+  const char* what = "the exponent must be a single number";
+  const float power = number_of<float>(context, 1, what);
+  require(context.shape(1).size() <= shape.size(), what);
   const float* x = context.input<float>(0);
   float* out = context.output<float>(0, shape);
-  for (int64_t i = 0; i < size_of(shape); ++i)
-    out[i] = power == 2.0f ? x[i] * x[i] : std::pow(x[i], power);
+  const int64_t size = size_of(shape);
+  if (power == 2.0f)
+    for (int64_t i = 0; i < size; ++i) out[i] = x[i] * x[i];
+  else
+    for (int64_t i = 0; i < size; ++i) out[i] = std::pow(x[i], power);
 }
 
 // Whole or real numbers -> real ones
@@ -205,7 +228,8 @@ inline void cast_op(const StandardAttributes&, const Context& context) {
     const Shape shape = context.shape(0);
     const auto* x = context.input<decltype(type)>(0);
     float* out = context.output<float>(0, shape);
-    for (int64_t i = 0; i < size_of(shape); ++i) out[i] = static_cast<float>(x[i]);
+    const int64_t size = size_of(shape);
+    for (int64_t i = 0; i < size; ++i) out[i] = static_cast<float>(x[i]);
   });
 }
 
@@ -224,12 +248,25 @@ struct Summed {
 };
 struct Mean {
   static double term(double x) { return x; }
-  static double total(double sum, double count) { return sum / count; }
+  static double total(double sum, double count) { return count > 0 ? sum / count : 0.0; }
 };
 struct Norm {
   static double term(double x) { return x * x; }
   static double total(double sum, double) { return std::sqrt(sum); }
 };
+
+// The sum of the terms of a row, in eight parts.
+template <typename Of>
+double row_sum(const float* x, int64_t count) {
+  std::array<double, 8> parts{};
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8)
+    for (size_t part = 0; part < 8; ++part) parts[part] += Of::term(x[i + part]);
+  for (; i < count; ++i) parts[0] += Of::term(x[i]);
+  for (size_t half = 4; half > 0; half /= 2)
+    for (size_t part = 0; part < half; ++part) parts[part] += parts[part + half];
+  return parts[0];
+}
 
 // x, axes -> one number of those along these axes
 template <typename Of>
@@ -252,7 +289,11 @@ void reduce_op(const StandardAttributes& attributes, const Context& context) {
   float* out = context.output<float>(0, Shape(axes.data(), count));
   std::vector<double> totals(stride, 0.0);
   each_row<1>(shape, {strides}, [&](int64_t begin, int64_t length, auto& place, auto& step) {
-    for (int64_t i = 0; i < length; ++i) totals[place[0] + i * step[0]] += Of::term(x[begin + i]);
+    double* to = totals.data() + place[0];
+    if (step[0])
+      for (int64_t i = 0; i < length; ++i) to[i * step[0]] += Of::term(x[begin + i]);
+    else
+      *to += row_sum<Of>(x + begin, length);
   });
   const double terms = stride ? double(size_of(shape)) / stride : 0.0;
   for (int64_t i = 0; i < stride; ++i) out[i] = static_cast<float>(Of::total(totals[i], terms));

@@ -1025,6 +1025,7 @@ void find_operator(const std::string& name, Node& node, size_t& least, size_t& m
       node.view = each.view;
       node.any_number = most > each.op.inputs.size();
       node.any_outputs = each.run == split_op;
+      node.writes_first = each.run == tensor_scatter_op;
     }
 }
 

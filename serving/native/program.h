@@ -75,6 +75,7 @@ struct Node {
   std::vector<ElementType> input_types, output_types;
   bool any_number = false;  // of inputs, all of the same type
   bool any_outputs = false;
+  bool writes_first = false;  // into the memory of its first input, if that is bound to its output
   int unread = -1;  // an input that must be missing
   std::unique_ptr<void, void (*)(void*)> kernel{nullptr, [](void*) {}};
   std::vector<int> inputs, outputs;
@@ -121,6 +122,8 @@ class Program {
     require(in && inputs_ + count <= values, "the program has no head");
     values_.resize(values);
     std::copy(constants, constants + count, values_.begin() + inputs_);
+    for (size_t i = 0; i < count; ++i)
+      require_size({constants[i].axes.data(), size_t(constants[i].count)});
     for (size_t i = 0; i < inputs_; ++i) in >> values_[i].type;
     constants_to_ = inputs_ + count;
     made_.assign(constants_to_, true);
@@ -135,6 +138,7 @@ class Program {
     for (std::string name; in >> name;) add(in, name, find);
     for (size_t value = 0; value < place_.size(); ++value)
       require(place_[value] < 0 || made_[value], "no node makes an output");
+    require_whole_caches();
     assign_slots();
   }
 
@@ -147,6 +151,7 @@ class Program {
     std::unique_ptr<Workspace> space = take();
     for (size_t i = 0; i < inputs_; ++i)
       require(inputs[i].type == values_[i].type, "an input has another type of numbers than it had");
+    for (size_t i = 0; i < inputs_; ++i) require_size({inputs[i].axes.data(), size_t(inputs[i].count)});
     std::copy(inputs, inputs + inputs_, space->values.begin());
     const Within within(table());
     for (const Node& node : nodes_) {
@@ -248,6 +253,15 @@ class Program {
     return type == kAny ? values_[node.inputs.at(0)].type : type == kNumber ? shared : type;
   }
 
+  // Refuses a program in which a node reads a cache after another has written into it.
+  void require_whole_caches() const {
+    std::vector<bool> written(values_.size(), false);
+    for (const Node& node : nodes_) {
+      for (int value : node.inputs) require(value < 0 || !written[value], "a cache is read too late");
+      if (node.writes_first) written[node.inputs[0]] = place_[node.outputs[0]] >= 0;
+    }
+  }
+
   // Gives each value that a node makes a slot of memory, which a later value gets when no node
   // reads it any more. A view keeps the slot of what it views.
   void assign_slots() {
@@ -284,6 +298,7 @@ class Program {
     const Context context(table(), &call);
     const auto& kernel = *static_cast<const StandardKernel*>(call.node.kernel.get());
     const Shape shape = call.node.view(kernel.attributes, context);
+    require_size(shape);
     const Tensor& from = call.space.values[call.node.inputs[0]];
     const int value = call.node.outputs[0];
     if (!is_view(call.node)) {
@@ -301,6 +316,7 @@ class Program {
   // The memory of an output of a node.
   void* output(const Call& call, size_t index, const int64_t* axes, size_t count) const {
     const Shape shape(axes, count);
+    require_size(shape);
     const int value = call.node.outputs.at(index);
     Tensor& to = call.space.values[value];
     to.type = values_[value].type;

@@ -30,13 +30,26 @@ struct Standard {
   int64_t axis;  // the default of this attribute
 };
 
-// Refuses a constant input that is not a single number, before the first run.
-inline void require_single(const void* info, size_t input) {
+// Calls `work` with the shape of an input if it is constant, before the first run. So calls that
+// ONNX Runtime knows and a program does not are left to it.
+template <typename Work>
+void with_constant(const void* info, size_t input, Work work) {
   int constant = 0;
   const void* found = nullptr;
   runtime().ignore(runtime().call(Runtime::kGetConstantInput, info, input, &constant, &found));
-  require(!constant || size_of(shape_of(runtime(), found)) == 1,
-          "scale and zero point must be single numbers");
+  if (constant) work(shape_of(runtime(), found));
+}
+
+inline void require_single(const void* info, size_t input) {
+  with_constant(info, input, [](const Shape& shape) {
+    require(size_of(shape) == 1, "scale and zero point must be single numbers");
+  });
+}
+
+inline void check_power(const StandardAttributes&, const void* info) {
+  with_constant(info, 1, [](const Shape& shape) {
+    require(!shape.size(), "the exponent must be a single number");
+  });
 }
 
 inline void check_scales(const StandardAttributes&, const void* info) {
@@ -48,12 +61,25 @@ inline void check_last_axis(const StandardAttributes& attributes, const void*) {
   require(attributes.axis == -1, "the axis must be the last one");
 }
 
+inline void check_norm(const StandardAttributes& attributes, const void* info) {
+  check_last_axis(attributes, info);
+  for (size_t input : {1, 2})
+    with_constant(info, input, [](const Shape& shape) {
+      require(shape.size() == 1 && shape[0] > 1, "weight and bias must be as long as the last axis");
+    });
+}
+
 inline void check_cast(const StandardAttributes& attributes, const void*) {
   require(attributes.to == kFloat, "numbers become real numbers of 32 bits");
 }
 
-inline void check_gemm(const StandardAttributes& attributes, const void*) {
-  require(attributes.turned, "the weight must have a row for each output");
+inline void check_gemm(const StandardAttributes& attributes, const void* info) {
+  const char* what = "weight and bias must be [N,K] and [N]";
+  require(attributes.turned, what);
+  with_constant(info, 1, [&](const Shape& weight) {
+    require(weight.size() == 2, what);
+    with_constant(info, 2, [&](const Shape& bias) { require(bias == Shape{weight[0]}, what); });
+  });
 }
 
 struct StandardKernel {
@@ -152,18 +178,18 @@ inline const std::vector<Standard>& standards() {
         standard_of("Sqrt", 1, {kFloat}, kFloat, each_op<root>),
         standard_of("Sin", 1, {kFloat}, kFloat, each_op<sine>),
         standard_of("Cos", 1, {kFloat}, kFloat, each_op<cosine>),
-        standard_of("Tanh", 1, {kFloat}, kFloat, each_op<hyperbolic_tangent>),
+        standard_of("Tanh", 1, {kFloat}, kFloat, lanes_op<hyperbolic_tangent>),
         standard_of("Sigmoid", 1, {kFloat}, kFloat, lanes_op<sigmoid>),
         standard_of("Gelu", 1, {kFloat}, kFloat, lanes_op<gelu>),
         standard_of("Softmax", 1, {kFloat}, kFloat, softmax_op, -1, check_last_axis),
-        standard_of("Pow", 2, {kFloat, kFloat}, kFloat, pow_op),
+        standard_of("Pow", 2, {kFloat, kFloat}, kFloat, pow_op, 0, check_power),
         standard_of("ReduceSum", 2, {kFloat, kInt64}, kFloat, reduce_op<Summed>),
         standard_of("ReduceMean", 2, {kFloat, kInt64}, kFloat, reduce_op<Mean>),
         standard_of("ReduceL2", 2, {kFloat, kInt64}, kFloat, reduce_op<Norm>),
         standard_of("LayerNormalization", 2, {kFloat, kFloat, kFloat}, kFloat, layer_norm_op, -1,
-                    check_last_axis),
+                    check_norm),
         standard_of("RMSNormalization", 2, {kFloat, kFloat}, kFloat, rms_norm_op, -1,
-                    check_last_axis),
+                    check_norm),
         standard_of("Gemm", 2, {kFloat, kFloat, kFloat}, kFloat, gemm_op, 0, check_gemm),
         standard_of("QuantizeLinear", 3, {kFloat, kFloat, kUint8}, kUint8, quantize_op, 0,
                     check_scales),

@@ -13,11 +13,13 @@
 
 namespace macaron {
 
+constexpr int64_t kUnset = std::numeric_limits<int64_t>::min();
+
 struct StandardAttributes {
   int64_t axis = 0, start = 0, end = std::numeric_limits<int64_t>::max(), parts = 0;
   int64_t allow_zero = 0, batches = 0, keep_axes = 1, to = 0, turned = 0;
   float epsilon = 1e-5f;
-  std::array<int64_t, 6> order{-1, -1, -1, -1, -1, -1};  // of axes
+  std::array<int64_t, 6> order{kUnset, kUnset, kUnset, kUnset, kUnset, kUnset};  // of axes
 };
 
 // Types of inputs and outputs that are not one type of numbers. As outputs they are the type of the
@@ -38,6 +40,30 @@ inline int64_t width_of(int type) {
       return 8;
   }
   throw std::invalid_argument("a tensor has an unknown type");
+}
+
+// Refuses shapes whose sizes, or the sizes of whose parts, could overflow. An axis of 0 does not
+// make the others small.
+inline void require_size(const Shape& shape) {
+  constexpr int64_t kMost = int64_t{1} << 56;
+  int64_t size = 1;
+  for (int64_t axis : shape)
+    require(axis >= 0 && !__builtin_mul_overflow(size, std::max<int64_t>(axis, 1), &size) &&
+                size <= kMost,
+            "a tensor would be too large");
+}
+
+// Calls `work` with a number as wide as those of a type.
+template <typename Work>
+void by_width(int type, Work work) {
+  switch (width_of(type)) {
+    case 1:
+      return work(uint8_t{});
+    case 4:
+      return work(uint32_t{});
+    default:
+      return work(uint64_t{});
+  }
 }
 
 // An axis of `count`, counted from the end if it is negative.
@@ -129,17 +155,20 @@ void each_row(const Shape& shape, const std::array<Strides, N>& strides, Row row
 // Writes the first output: the numbers of the first input from the place `first` on, by strides.
 inline void copy_strided(const Context& context, const Shape& shape, const Strides& strides,
                          int64_t first) {
-  const int64_t width = width_of(context.type(0));
-  const char* from = context.input<char>(0);
-  char* out = context.output<char>(0, shape);
-  each_row<1>(shape, {strides}, [&](int64_t begin, int64_t count, auto& place, auto& step) {
-    const char* own = from + (first + place[0]) * width;
-    char* to = out + begin * width;
-    if (step[0] == 1 || count == 1)
-      std::memcpy(to, own, count * width);
-    else
-      for (int64_t i = 0; i < count; ++i)
-        std::memcpy(to + i * width, own + i * step[0] * width, width);
+  by_width(context.type(0), [&](auto number) {
+    using T = decltype(number);
+    const T* from = context.input<T>(0);
+    T* out = context.output<T>(0, shape);
+    each_row<1>(shape, {strides}, [&](int64_t begin, int64_t count, auto& place, auto& step) {
+      const T* own = from + first + place[0];
+      T* to = out + begin;
+      if (step[0] == 1 || count == 1)
+        std::copy(own, own + count, to);
+      else if (step[0] == 0)
+        std::fill(to, to + count, *own);
+      else
+        for (int64_t i = 0; i < count; ++i) to[i] = own[i * step[0]];
+    });
   });
 }
 

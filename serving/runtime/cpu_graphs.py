@@ -23,8 +23,9 @@ from serving.bundle.graph import Graph
 from serving.runtime.cache_tensors import CacheGroups, Caches, Sources
 from serving.runtime.graphs.file import DTYPES, GraphFile, Node, ValueInfo
 
-_LEAST_OPSET = 18
-"""The first version of ONNX's operators whose Split has a number of outputs."""
+_OPSETS = range(18, 25)
+"""Versions of ONNX's operators that native code knows. The first is that whose Split has a number
+of outputs."""
 _AXES = 6
 """Most axes of a tensor."""
 _MISSING = (0,) * (3 + _AXES)
@@ -293,7 +294,7 @@ def load_program(library: Path, file: Path, threads: int) -> Program | None:
     """
     try:
         graph = GraphFile(file)
-        if graph.opsets.get("", 0) < _LEAST_OPSET or not all(map(_known, graph.nodes)):
+        if graph.opsets.get("", 0) not in _OPSETS or not all(map(_known, graph.nodes)):
             return None
         if sum(node.operator == "Gemm" for node in graph.nodes) > _MOST_GEMMS:
             return None
@@ -306,7 +307,9 @@ def load_program(library: Path, file: Path, threads: int) -> Program | None:
 def _known(node: Node) -> bool:
     if None in node.attributes.values():
         return False
-    if node.domain == "macaron" or (node.domain, node.operator) == _PRODUCT:
+    if node.domain == "macaron":
+        return node.operator not in _STANDARD
+    if (node.domain, node.operator) == _PRODUCT:
         return True
     if node.domain or node.operator not in _STANDARD:
         return False
@@ -324,8 +327,8 @@ def _text(graph: GraphFile) -> str:
     number[""] = -1
     outputs = [str(number[value.name]) for value in graph.outputs]
     types = [_NUMBERS[np.dtype(value.dtype)] for value in graph.inputs if value.dtype]
-    if len(types) < len(graph.inputs):
-        raise ValueError("an input has an unknown type of numbers")
+    if len(types) < len(graph.inputs) or None in [value.dtype for value in graph.outputs]:
+        raise ValueError("an input or output has an unknown type of numbers")
     head = len(graph.inputs), len(graph.constants), len(names), len(outputs), *types, *outputs
     lines = [" ".join(map(str, head))]
     for node in graph.nodes:

@@ -47,7 +47,7 @@ class Node(NamedTuple):
     outputs: Sequence[str]
     attributes: dict[str, float | None]
     """Numbers by name; None for an attribute that is not a number. Those of a list `perm` have the
-    names `perm.0`, `perm.1` and so on."""
+    names `perm.0`, `perm.1` and so on; an empty one counts as no number."""
 
 
 class ValueInfo(NamedTuple):
@@ -191,7 +191,8 @@ class GraphFile:
         if inner[_ATTRIBUTE_TYPE].begin != _INTS_TYPE:
             return {name: self._number(inner)}
         numbers = [signed(number) for each in listed for number in varints(self._data, each)]
-        return {f"{name}.{place}": number for place, number in enumerate(numbers)}
+        named = {f"{name}.{place}": number for place, number in enumerate(numbers)}
+        return named or {name: None}
 
     def _number(self, attribute: dict[int, Field]) -> float | None:
         kind = attribute[_ATTRIBUTE_TYPE].begin

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from serving.runtime import kernels, ort
 from serving.runtime.cpu_graphs import Program, load_program
@@ -47,9 +47,10 @@ def file_of_nodes(
     nodes: Sequence[onnx.NodeProto],
     inputs: Sequence[NDArray[Any] | None],
     outputs: Sequence[NDArray[Any]],
+    constants: Mapping[str, NDArray[Any]] | None = None,
 ) -> Path:
     """A model with the inputs i0, i1, ... and the outputs o0, o1, ... of the types and axes of
-    these arrays."""
+    these arrays, and with constants by name."""
 
     def values(letter: str, arrays: Sequence[NDArray[Any] | None]) -> list[onnx.ValueInfoProto]:
         return [
@@ -62,7 +63,9 @@ def file_of_nodes(
             if array is not None
         ]
 
-    graph = helper.make_graph(list(nodes), "few", values("i", inputs), values("o", outputs))
+    stored = [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()]
+    ends = values("i", inputs), values("o", outputs)
+    graph = helper.make_graph(list(nodes), "few", *ends, stored)
     opsets = [helper.make_opsetid("", 24)]
     file = folder / "few.onnx"
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=11), file)
