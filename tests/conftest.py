@@ -25,6 +25,20 @@ if TYPE_CHECKING:
     from serving.generation.generator import Generator
 
 TESTS = Path(__file__).parent
+LONGEST = (
+    "system/test_replicas.py",
+    "integration/importing/test_smollm2.py",
+    "integration/decoding/test_sanitised.py",
+    "system/test_replicas_proxy.py",
+    "system/test_student.py",
+    "unit/serving/server/work/documents/test_memory.py",
+    "system/test_own_block.py",
+    "system/test_installed.py",
+    "integration/bench/test_students.py",
+    "system/test_readme.py",
+)
+"""Files that take over a minute, in the order in which processes begin them, before all others: one
+that began last would end alone. The replicas wait most of their time."""
 OVERRIDES = [
     "model.vocab_size=300",
     "model.model_dim=64",
@@ -61,24 +75,34 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """For the slow tests, not the files without any: each process of the run would import them all,
+    which takes longer than most slow tests do."""
+    if config.getoption("markexpr") != "slow" or not collection_path.name.startswith("test_"):
+        return None
+    return None if "mark.slow" in collection_path.read_text(encoding="utf-8") else True
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order tests in whole files, so that tests that wait for servers come among tests that
-    compute. The processes of a run begin them in this order, and those that wait leave the cores to
-    the others. Unit tests, whose files are short, come last, so that all processes end at the same
-    time."""
+    """Order tests in whole files: the longest first, then tests that wait for servers among tests
+    that compute. The processes of a run begin them in this order, and those that wait leave the
+    cores to the others. Unit tests, whose files are short, come last, so that all processes end at
+    the same time."""
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    rooms = {path: path.relative_to(TESTS).parts[0] for path in files}
-    waiting = [path for path in files if rooms[path] == "system"]
-    last = [path for path in files if rooms[path] == "unit"]
-    computing = [path for path in files if rooms[path] not in ("system", "unit")]
+    first = [path for path in (TESTS / name for name in LONGEST) if path in files]
+    rooms = {path: path.relative_to(TESTS).parts[0] for path in files if path not in first}
+    waiting = [path for path, room in rooms.items() if room == "system"]
+    last = [path for path, room in rooms.items() if room == "unit"]
+    computing = [path for path, room in rooms.items() if room not in ("system", "unit")]
     spread = sorted(
         (number / len(group), path)
         for group in (waiting, computing)
         for number, path in enumerate(group)
     )
-    items[:] = [item for path in (*(path for _, path in spread), *last) for item in files[path]]
+    order = (*first, *(path for _, path in spread), *last)
+    items[:] = [item for path in order for item in files[path]]
 
 
 @pytest.fixture(scope="session", autouse=True)
