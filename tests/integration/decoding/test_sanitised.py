@@ -25,8 +25,9 @@ from tests.integration.decoding.kernel_inputs import CASES
 from tests.integration.decoding.test_kernels import close, functions, one_call, run
 
 COMPILER = kernels.find_compiler(os.environ)
+# Stack traces need lines alone (-g1); describing variables, too, takes a third longer.
 FLAGS = (
-    *("-std=c++17", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden"),
+    *("-std=c++17", "-O1", "-g1", "-fPIC", "-shared", "-fvisibility=hidden"),
     *("-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all"),
 )
 FEATURES = set(kernels.processor_features().split())
