@@ -169,7 +169,8 @@ def _choices(places: dict[str, list[_Place]]) -> Iterator[tuple[float, ...]]:
 
 def _sizes(place: _Place) -> Floats:
     """The magnitudes of a place's factors, rounded so that equal ones can be told."""
-    return np.round(np.abs(place.factor), 3)
+    sizes: Floats = np.abs(place.factor).round(3)
+    return sizes
 
 
 def _without(

@@ -1,5 +1,5 @@
-"""Tests are found and begun as tests/conftest.py supposes: none is left out, and none begins late for
-a name that has changed."""
+"""Tests are found and begun as tests/conftest.py supposes: none is left out, and none begins late
+for a name that has changed."""
 
 from __future__ import annotations
 

@@ -191,7 +191,9 @@ class GraphFile:
         if inner[_ATTRIBUTE_TYPE].begin != _INTS_TYPE:
             return {name: self._number(inner)}
         numbers = [signed(number) for each in listed for number in varints(self._data, each)]
-        named = {f"{name}.{place}": number for place, number in enumerate(numbers)}
+        named: dict[str, float | None] = {
+            f"{name}.{place}": number for place, number in enumerate(numbers)
+        }
         return named or {name: None}
 
     def _number(self, attribute: dict[int, Field]) -> float | None:
