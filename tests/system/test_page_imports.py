@@ -56,10 +56,15 @@ def visited() -> Iterator[Visit]:
         assert found.complaints == []
 
 
+EXAMPLE = "If I have time, I'll call you tomorrow afternoon."
+"""The translation of the sentence that the page opens with."""
+
+
 def asked_for(page: Page, name: str, key: str = KEY) -> None:
     """Ask for an import on the page."""
-    # Not by a click: the page moves while the example is translated, and a click would miss.
-    page.get_by_text("Import a model", exact=True).press("Enter")
+    # The page moves when the example has been translated, and a click would miss.
+    expect(page.get_by_role("group", name="Translation")).to_have_text(EXAMPLE)
+    page.get_by_text("Import a model", exact=True).click()
     page.get_by_label("Admin key").fill(key)
     page.get_by_label("Name of the model").fill(name)
     page.get_by_role("button", name="Import", exact=True).click()
@@ -69,7 +74,7 @@ def test_the_page_opens_with_a_sentence_that_typing_replaces(visited: Visit, pla
     page = visited.page
     page.goto(place.server.url)
     output = page.get_by_role("group", name="Translation")
-    expect(output).to_have_text("If I have time, I'll call you tomorrow afternoon.")
+    expect(output).to_have_text(EXAMPLE)
     expect(page.locator("#demonstration")).to_contain_text("A small demonstration model.")
     page.get_by_label("Text to translate").press_sequentially("Guten Morgen!")
     expect(output).to_have_text("Good morning!")
