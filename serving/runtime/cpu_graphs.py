@@ -327,8 +327,8 @@ def _text(graph: GraphFile) -> str:
     number[""] = -1
     outputs = [str(number[value.name]) for value in graph.outputs]
     types = [_NUMBERS[np.dtype(value.dtype)] for value in graph.inputs if value.dtype]
-    if len(types) < len(graph.inputs) or None in [value.dtype for value in graph.outputs]:
-        raise ValueError("an input or output has an unknown type of numbers")
+    if len(types) < len(graph.inputs):
+        raise ValueError("an input has an unknown type of numbers")
     head = len(graph.inputs), len(graph.constants), len(names), len(outputs), *types, *outputs
     lines = [" ".join(map(str, head))]
     for node in graph.nodes:
