@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,11 +140,11 @@ def _weights(bundle: Path, manifest: Manifest, network: _Model) -> dict[str, Ten
     """The weights that come nearest to what the bundle computes. Raises ExportError if these
     compute something else."""
     places, rest = _places(bundle, manifest, network), dict(network.state_dict())
-    nearest, found = np.inf, rest
+    distance, nearest, found = _distance(bundle, manifest, network), np.inf, rest
     for missing in _choices(places):
         weights = rest | _read(bundle, _without(places, missing))
         network.load_state_dict(weights)
-        apart = _apart(bundle, manifest, network)
+        apart = distance()
         if apart < nearest:
             nearest, found = apart, weights
     if nearest > _MOST_APART:
@@ -279,47 +279,55 @@ def _value(
     raise _other_version(bundle, f"its graphs have other constants in place of {name}")
 
 
-def _apart(bundle: Path, manifest: Manifest, network: _Model) -> float:
-    """How far the outputs of a network are from those of its bundle."""
+def _distance(bundle: Path, manifest: Manifest, network: _Model) -> Callable[[], float]:
+    """A function for how far the outputs of a network are from those of its bundle, which is run
+    once."""
     ids = np.random.default_rng(0).integers(4, network.config.vocab_size, (_CHECKED, _LENGTH))
     if isinstance(network, TextModel):
-        return _encoders_apart(bundle, manifest, network, ids)
+        return _encoder_distance(bundle, manifest, network, ids)
     if isinstance(network, CausalLanguageModel):
-        return _language_models_apart(bundle, manifest, network, ids)
-    return _translators_apart(bundle, manifest, network, ids)
+        return _language_model_distance(bundle, manifest, network, ids)
+    return _translator_distance(bundle, manifest, network, ids)
 
 
-def _encoders_apart(
+def _encoder_distance(
     bundle: Path, manifest: Manifest, network: TextModel, ids: NDArray[np.int64]
-) -> float:
+) -> Callable[[], float]:
     texts = [EncodedText(tuple(row), (0,) * _LENGTH) for row in ids.tolist()]
     found = TextEncoder(bundle, manifest, default_threads()).run(texts)
-    return float(np.abs(found - read_all(network, texts)).mean() / np.abs(found).mean())
+    return lambda: float(np.abs(found - read_all(network, texts)).mean() / np.abs(found).mean())
 
 
-def _language_models_apart(
+def _language_model_distance(
     bundle: Path, manifest: Manifest, network: CausalLanguageModel, ids: NDArray[np.int64]
-) -> float:
+) -> Callable[[], float]:
     window = Window(ids.reshape(-1).astype(np.int32), 1)
     stepper = LanguageStepper(bundle, manifest, default_threads())
     found_TV = np.concatenate([each_1V.copy() for each_1V in step_logits(stepper, [window])])
-    both = [found_TV, window_logits(network, window)]
-    first_TV, second_TV = (torch.from_numpy(each).log_softmax(-1) for each in both)
-    return float((first_TV - second_TV).abs().mean())
+
+    def apart() -> float:
+        both = [found_TV, window_logits(network, window)]
+        first_TV, second_TV = (torch.from_numpy(each).log_softmax(-1) for each in both)
+        return float((first_TV - second_TV).abs().mean())
+
+    return apart
 
 
-def _translators_apart(
+def _translator_distance(
     bundle: Path, manifest: Manifest, network: TranslationModel, ids: NDArray[np.int64]
-) -> float:
+) -> Callable[[], float]:
     options = SearchOptions(max_length=_LENGTH, loop_guard=False)
     sentences = [Sentence([*row, EOS_ID], options) for row in ids.tolist()]
     stepper = OnnxStepper(bundle, manifest, default_threads())
     outputs = search_all(stepper, sentences)
-    totals = [
-        total_log_probs(each, sentences, outputs) for each in (stepper, TorchStepper(network))
-    ]
+    total = total_log_probs(stepper, sentences, outputs)
     tokens = sum(len(output) + 1 for output in outputs)
-    return float(np.abs(totals[0] - totals[1]).sum() / tokens)
+
+    def apart() -> float:
+        other = total_log_probs(TorchStepper(network), sentences, outputs)
+        return float(np.abs(total - other).sum() / tokens)
+
+    return apart
 
 
 def _other_version(bundle: Path, what: str) -> ExportError:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 """Programs that will do, the fastest to start first."""
@@ -51,14 +51,19 @@ def visit(browser: Browser, **options: Any) -> Iterator[Visit]:
     page = context.new_page()
     found = Visit(page)
 
-    def said(message: ConsoleMessage) -> None:
+    def note(message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             found.complaints.append(message.text)
 
     page.on("request", lambda request: found.requests.append(request.url))
-    page.on("console", said)
+    page.on("console", note)
     page.on("pageerror", lambda error: found.complaints.append(str(error)))
     try:
         yield found
     finally:
         context.close()
+
+
+def said(page: Page, text: str) -> None:
+    """The translation, once it is there."""
+    expect(page.get_by_role("group", name="Translation")).to_have_text(text)

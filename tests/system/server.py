@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from typing import Any
 
 import httpx
 import psutil
+import pytest
 
 from bench.systems.processes.http_server import free_port
 
@@ -94,6 +96,16 @@ def running(
     port = free_port()
     where, env = scratch if bento else ROOT, environment(bundles, scratch, **settings)
     with started(command(port, bento or "."), port, where, env, scratch / "log.txt") as server:
+        yield server
+
+
+@contextmanager
+def running_with_store(factory: pytest.TempPathFactory, *names: str) -> Iterator[Server]:
+    """A running server with these shipped bundles, and a store in a file."""
+    bundles, scratch = factory.mktemp("bundles"), factory.mktemp("server")
+    for name in names:
+        shutil.copytree(ROOT / "models" / name, bundles / name)
+    with running(bundles, scratch, MACARON_STORE=f"sqlite:///{scratch / 'store.db'}") as server:
         yield server
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Route, expect
 
-from tests.system.browser import NAMES, Visit, chromium, find_chromium, visit
-from tests.system.server import ROOT, Server, running
+from tests.system.browser import NAMES, Visit, chromium, find_chromium, said, visit
+from tests.system.server import Server, running_with_store
 
 if find_chromium() is None:
     pytest.skip(
@@ -20,10 +19,7 @@ if find_chromium() is None:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    bundles = tmp_path_factory.mktemp("bundles")
-    shutil.copytree(ROOT / "models" / "macaron-de-en", bundles / "macaron-de-en")
-    scratch = tmp_path_factory.mktemp("server")
-    with running(bundles, scratch, MACARON_STORE=f"sqlite:///{scratch / 'store.db'}") as server:
+    with running_with_store(tmp_path_factory, "macaron-de-en") as server:
         yield server
 
 
@@ -33,11 +29,6 @@ def visited() -> Iterator[Visit]:
     with chromium() as browser, visit(browser, viewport={"width": 1200, "height": 900}) as found:
         yield found
         assert found.complaints == []
-
-
-def said(page: Page, text: str) -> None:
-    """The translation, once it is there."""
-    expect(page.get_by_role("group", name="Translation")).to_have_text(text)
 
 
 def test_a_glossary_is_made_used_changed_and_deleted(visited: Visit, server: Server) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.system.browser import NAMES, Visit, chromium, find_chromium, visit
-from tests.system.server import ROOT, Server, running
+from tests.system.browser import NAMES, Visit, chromium, find_chromium, said, visit
+from tests.system.server import Server, running_with_store
 
 if find_chromium() is None:
     pytest.skip(
@@ -26,10 +25,7 @@ TMX = (
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    bundles = tmp_path_factory.mktemp("bundles")
-    shutil.copytree(ROOT / "models" / "macaron-de-en", bundles / "macaron-de-en")
-    scratch = tmp_path_factory.mktemp("server")
-    with running(bundles, scratch, MACARON_STORE=f"sqlite:///{scratch / 'store.db'}") as server:
+    with running_with_store(tmp_path_factory, "macaron-de-en") as server:
         yield server
 
 
@@ -39,11 +35,6 @@ def visited() -> Iterator[Visit]:
     with chromium() as browser, visit(browser, viewport={"width": 1200, "height": 900}) as found:
         yield found
         assert found.complaints == []
-
-
-def said(page: Page, text: str) -> None:
-    """The translation, once it is there."""
-    expect(page.get_by_role("group", name="Translation")).to_have_text(text)
 
 
 def origins(page: Page) -> list[list[str]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.system.browser import NAMES, Visit, chromium, find_chromium, visit
-from tests.system.server import ROOT, Server, running
+from tests.system.browser import NAMES, Visit, chromium, find_chromium, said, visit
+from tests.system.server import Server, running_with_store
 
 if find_chromium() is None:
     pytest.skip(
@@ -34,11 +33,7 @@ DROP = """([names, selector]) => {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    bundles = tmp_path_factory.mktemp("bundles")
-    for name in ("macaron-de-en", "macaron-en-de"):
-        shutil.copytree(ROOT / "models" / name, bundles / name)
-    scratch = tmp_path_factory.mktemp("server")
-    with running(bundles, scratch, MACARON_STORE=f"sqlite:///{scratch / 'store.db'}") as server:
+    with running_with_store(tmp_path_factory, "macaron-de-en", "macaron-en-de") as server:
         yield server
 
 
@@ -55,11 +50,6 @@ def page(visited: Visit, server: Server) -> Page:
     visited.page.goto(f"{server.url}/?source=de&target=en&q=Guten+Morgen!")
     said(visited.page, "Good morning!")
     return visited.page
-
-
-def said(page: Page, text: str) -> None:
-    """The translation, once it is there."""
-    expect(page.get_by_role("group", name="Translation")).to_have_text(text)
 
 
 def test_a_text_that_is_not_translated_is_not_lost_by_a_swap(page: Page) -> None:
