@@ -75,7 +75,7 @@ def held(server: Server) -> float:
 
 def language_model(server: Server) -> str:
     """The name of the first language model."""
-    return str(httpx.get(f"{server.url}/v1/models").json()["data"][0]["id"])
+    return str(httpx.get(f"{server.url}/v1/models", timeout=60).json()["data"][0]["id"])
 
 
 def seconds_until(condition: Callable[[], bool], limit: float) -> float:

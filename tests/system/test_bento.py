@@ -118,6 +118,6 @@ def test_serves_on_the_kernels_that_it_holds(
     with running(scratch, scratch, bento=tag, **own) as server:
         answer = server.ask("Kannst du mir bitte helfen?").json()
         assert answer["translatedText"] == "Can you help me, please?"
-        served = httpx.get(f"{server.url}/models").json()["models"]
+        served = httpx.get(f"{server.url}/models", timeout=60).json()["models"]
     assert "native kernels are not used" not in (scratch / "log.txt").read_text()
     assert {model["name"] for model in served} == {path.name for path in bundles()}

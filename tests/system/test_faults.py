@@ -197,7 +197,10 @@ def test_10_any_text_gets_an_answer(server: Server, text: str) -> None:
 def test_10_a_lone_surrogate_is_refused(server: Server) -> None:
     body = b'{"q": "\\ud800", "source": "de", "target": "en"}'
     headers = {"Content-Type": "application/json"}
-    assert httpx.post(f"{server.url}/translate", content=body, headers=headers).status_code == 400
+    assert (
+        httpx.post(f"{server.url}/translate", content=body, headers=headers, timeout=60).status_code
+        == 400
+    )
 
 
 def test_11_threads_and_descriptors_stay_as_they_are(server: Server) -> None:
@@ -269,7 +272,7 @@ def prepared(source: Path, folder: Path, name: str) -> Path:
 
 def precision(server: Server) -> str:
     """Of the one model that translates."""
-    found = httpx.get(f"{server.url}/models").json()["models"]
+    found = httpx.get(f"{server.url}/models", timeout=60).json()["models"]
     (model,) = [card for card in found if card["task"] == "translate"]
     return str(model["precision"])
 
@@ -323,6 +326,7 @@ def test_log_lines_are_json_and_without_texts(server: Server, log: Path) -> None
         f"{server.url}/translate",
         json={"q": secret, **PAIR},
         headers={"X-Request-ID": "of-this-test", "traceparent": f"00-{'ab' * 16}-{'cd' * 8}-01"},
+        timeout=60,
     )
     assert answer.headers["X-Request-ID"] == "of-this-test"
     # It is written after the answer.
@@ -350,7 +354,7 @@ def test_6_termination_finishes_what_was_accepted_and_says_so_at_once(
         seconds_until(lambda: busy_models(server) == 2, 20)
         server.process.terminate()
         seconds_until(lambda: not is_ready(server), 1)
-        assert httpx.get(f"{server.url}/readyz").json()["code"] == "not_ready"
+        assert httpx.get(f"{server.url}/readyz", timeout=60).json()["code"] == "not_ready"
         assert server.ask("noch schnell").status_code == 200  # sent before others knew
         streamed, translated = (answer.result() for answer in answers)
         assert streamed.text.endswith("data: [DONE]\n\n")

@@ -26,7 +26,7 @@ def test_an_imported_model_is_served_as_any_other(tmp_path: Path) -> None:
     (tmp_path / "server").mkdir()
     with running(tmp_path / "bundles", tmp_path / "server") as server:
         answer = server.ask(texts).json()
-        card = httpx.get(f"{server.url}/models").json()["models"][0]
+        card = httpx.get(f"{server.url}/models", timeout=60).json()["models"][0]
     assert answer["translatedText"] == [translation.text for translation in wanted]
     for found, translation in zip(answer["translations"], wanted, strict=True):
         scores = [hypothesis["score"] for hypothesis in found["hypotheses"]]

@@ -60,7 +60,7 @@ def test_a_joint_model_copies_over_http(tiny_model: TinyModel, tmp_path: Path) -
     source, target = (lines(run / f"validation.{s}") for s in ("source", "target"))
     shutil.copytree(tiny_model.int8, bundles / "tiny-int8")
     with running(bundles, tmp_path) as server:
-        listed = httpx.get(f"{server.url}/models").json()["models"]
+        listed = httpx.get(f"{server.url}/models", timeout=60).json()["models"]
         models = {model["name"]: model for model in listed}
         assert models["int8"]["family"] == "joint"
         answers = server.ask(source, model="int8").json()["translatedText"]

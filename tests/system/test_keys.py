@@ -31,14 +31,14 @@ def test_usage_is_true_after_a_restart(tmp_path: Path) -> None:
     }
     with running(tmp_path / "bundles", tmp_path, **settings) as server:
         url = f"{server.url}/v2/admin/developer-keys"
-        made = httpx.post(url, json={"label": "ours"}, headers=ADMIN).json()
+        made = httpx.post(url, json={"label": "ours"}, headers=ADMIN, timeout=60).json()
         limit = {"key_id": made["key_id"], "characters": 20}
-        assert httpx.put(f"{url}/limits", json=limit, headers=ADMIN).status_code == 200
+        assert httpx.put(f"{url}/limits", json=limit, headers=ADMIN, timeout=60).status_code == 200
         client = client_of(server, made["key"])
         result = client.translate_text("Guten Morgen!", source_lang="DE", target_lang="EN-US")
         assert isinstance(result, deepl.TextResult)
         assert result.text
-        models = httpx.get(f"{server.url}/admin/models", headers=ADMIN).json()["models"]
+        models = httpx.get(f"{server.url}/admin/models", headers=ADMIN, timeout=60).json()["models"]
         assert [(model["name"], model["loaded"]) for model in models] == [("macaron-de-en", True)]
         # Ended within the second in which usage is not in the store yet.
     with running(tmp_path / "bundles", tmp_path, **settings) as server:
@@ -50,6 +50,6 @@ def test_usage_is_true_after_a_restart(tmp_path: Path) -> None:
             client.translate_text("Guten Morgen!", source_lang="DE", target_lang="EN-US")
         end = {"key_id": made["key_id"]}
         url = f"{server.url}/v2/admin/developer-keys/deactivate"
-        assert httpx.put(url, json=end, headers=ADMIN).json()["is_deactivated"]
+        assert httpx.put(url, json=end, headers=ADMIN, timeout=60).json()["is_deactivated"]
         with pytest.raises(deepl.AuthorizationException):
             client.get_usage()

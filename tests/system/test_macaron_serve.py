@@ -55,7 +55,7 @@ def test_only_who_decodes_has_the_kernels_in_memory(server: Server) -> None:
 
 def test_a_log_line_has_the_trace_of_the_caller(server: Server) -> None:
     headers = {"X-Request-ID": "traced", "traceparent": f"00-{'ab' * 16}-{'cd' * 8}-01"}
-    assert httpx.get(f"{server.url}/languages", headers=headers).status_code == 200
+    assert httpx.get(f"{server.url}/languages", headers=headers, timeout=60).status_code == 200
     log = Path(f"/proc/{server.process.pid}/fd/1").resolve()
 
     def lines() -> list[str]:
@@ -68,7 +68,10 @@ def test_a_log_line_has_the_trace_of_the_caller(server: Server) -> None:
 
 def test_a_hangup_reloads_and_keeps_the_worker(server: Server) -> None:
     def reloads() -> bool:
-        return 'macaron_reloads_total{result="done"} 1.0' in httpx.get(f"{server.url}/metrics").text
+        return (
+            'macaron_reloads_total{result="done"} 1.0'
+            in httpx.get(f"{server.url}/metrics", timeout=60).text
+        )
 
     (worker,) = worker_pids(server)
     assert not reloads()

@@ -51,7 +51,7 @@ def copied(folder: Path, count: int) -> Path:
 
 def cards(server: Server) -> dict[str, dict[str, Any]]:
     """Those of the translation models, by name."""
-    found = httpx.get(f"{server.url}/models").json()["models"]
+    found = httpx.get(f"{server.url}/models", timeout=60).json()["models"]
     return {card["name"]: card for card in found if card["task"] == "translate"}
 
 

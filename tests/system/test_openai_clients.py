@@ -85,7 +85,9 @@ def test_openai_completes_as_the_python_interface_does(
 
 def test_usage_counts_what_tokenize_counts(client: openai.OpenAI, server: Server) -> None:
     counted = [
-        httpx.post(f"{server.url}/tokenize", json={"model": "lm", "prompt": prompt}).json()["count"]
+        httpx.post(
+            f"{server.url}/tokenize", json={"model": "lm", "prompt": prompt}, timeout=60
+        ).json()["count"]
         for prompt in ("the old man", "")
     ]
     assert counted[1] == 1  # the token that begins a text
@@ -271,7 +273,7 @@ def test_openai_retries_while_the_server_is_full(server: Server) -> None:
             response.status_code = 503
             response.headers["retry-after"] = "0"
 
-    with httpx.Client(event_hooks={"response": [note]}) as http:
+    with httpx.Client(event_hooks={"response": [note]}, timeout=60) as http:
         client = openai.OpenAI(
             base_url=f"{server.url}/v1", api_key="none", max_retries=1, http_client=http
         )

@@ -76,7 +76,7 @@ def output(page: Page) -> Locator:
 
 
 def most_characters(server: Server) -> int:
-    limits = httpx.get(f"{server.url}/limits").json()["limits"]
+    limits = httpx.get(f"{server.url}/limits", timeout=60).json()["limits"]
     return next(limit["value"] for limit in limits if limit["name"] == "max_text_chars")
 
 
@@ -550,7 +550,7 @@ def test_a_text_may_go_through_a_third_language(
 
 
 def test_the_data_of_every_model_are_named(page: Page, server: Server) -> None:
-    cards = httpx.get(f"{server.url}/models").json()["models"]
+    cards = httpx.get(f"{server.url}/models", timeout=60).json()["models"]
     assert len(cards) == 7
     for card in cards:
         expect(page.get_by_role("contentinfo")).to_contain_text(card["attribution"])

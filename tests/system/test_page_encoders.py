@@ -58,7 +58,7 @@ def test_a_text_is_classified(page: Page, server: Server) -> None:
     page.get_by_role("button", name="Classify").click()
     rows = page.get_by_role("region", name="Classes").get_by_role("row")
     body = {"q": "The cat sat.", "model": "tiny-classifier"}
-    (found,) = httpx.post(f"{server.url}/classify", json=body).json()["classifications"]
+    (found,) = httpx.post(f"{server.url}/classify", json=body, timeout=60).json()["classifications"]
     expect(rows).to_have_count(1 + len(found["labels"]))
     for row, label in zip(rows.all()[1:], found["labels"], strict=True):
         expect(row).to_have_text(f"{label['label']}{100 * label['probability']:.1f} %")
@@ -71,7 +71,7 @@ def test_two_texts_are_compared_and_the_code_does_the_same(page: Page, server: S
     page.get_by_label("Second text").press("Control+Enter")
     inputs = {"source_sentence": "The cat sat.", "sentences": ["A dog ran."]}
     body = {"model": "tiny-embedder", "inputs": inputs}
-    (likeness,) = httpx.post(f"{server.url}/similarity", json=body).json()
+    (likeness,) = httpx.post(f"{server.url}/similarity", json=body, timeout=60).json()
     expect(page.get_by_label("Similarity")).to_have_text(f"Cosine similarity {likeness:.3f}")
     page.locator("#encode-snippet summary").click()
     page.locator("#encode-snippet-form").select_option("curl")

@@ -98,7 +98,7 @@ def test_a_model_is_imported_from_the_page_and_served_at_once(visited: Visit, pl
     assert (place.bundles / "toy--intents").is_symlink()
     for _ in range(20):  # by whichever worker
         body = {"q": "what is my balance", "model": "intents"}
-        answer = httpx.post(f"{place.server.url}/classify", json=body)
+        answer = httpx.post(f"{place.server.url}/classify", json=body, timeout=60)
         assert answer.status_code == 200, answer.text
 
 

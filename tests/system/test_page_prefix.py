@@ -57,8 +57,8 @@ def test_the_page_translates_below_a_path(proxy: str, prefix: str) -> None:
 
 
 def test_the_proxy_keeps_the_metrics_to_itself(proxy: str) -> None:
-    assert httpx.get(f"{proxy}/metrics").status_code == 404
-    assert httpx.get(f"{proxy}/macaron/metrics").status_code == 404
+    assert httpx.get(f"{proxy}/metrics", timeout=60).status_code == 404
+    assert httpx.get(f"{proxy}/macaron/metrics", timeout=60).status_code == 404
 
 
 def test_the_api_answers_below_the_path_and_names_it(proxy: str, server: Server) -> None:
@@ -67,5 +67,5 @@ def test_the_api_answers_below_the_path_and_names_it(proxy: str, server: Server)
     kept = httpx.post(f"{server.url}/macaron/translate", json=body, timeout=60).json()
     plain = httpx.post(f"{server.url}/translate", json=body, timeout=60).json()
     assert below["translatedText"] == kept["translatedText"] == plain["translatedText"]
-    described = httpx.get(f"{proxy}/macaron/openapi.json").json()
+    described = httpx.get(f"{proxy}/macaron/openapi.json", timeout=60).json()
     assert described["servers"] == [{"url": "/macaron"}]

@@ -75,13 +75,13 @@ def test_answers_are_those_of_the_python_interface(server: Server, bundles: Path
 
 def test_public_routes_are_ours_and_not_bentomls(server: Server) -> None:
     for path in ("/livez", "/readyz", "/languages", "/models", "/limits", "/openapi.json"):
-        response = httpx.get(server.url + path)
+        response = httpx.get(server.url + path, timeout=60)
         assert (response.status_code, response.headers["content-type"]) == (200, "application/json")
-    assert "googletagmanager" not in httpx.get(server.url).text
+    assert "googletagmanager" not in httpx.get(server.url, timeout=60).text
     for path in ("/nowhere", "/docs.json"):
-        response = httpx.get(server.url + path)
+        response = httpx.get(server.url + path, timeout=60)
         assert (response.status_code, response.json()["code"]) == (404, "not_found")
-    assert httpx.put(f"{server.url}/livez").json()["code"] == "method_not_allowed"
+    assert httpx.put(f"{server.url}/livez", timeout=60).json()["code"] == "method_not_allowed"
 
 
 def test_concurrent_requests_share_a_batch(server: Server) -> None:
@@ -156,7 +156,7 @@ def test_termination_finishes_what_was_accepted(bundles: Path, tmp_path: Path) -
     ):
         connection.sendall((request_head(body) + body).encode())
         # It was sent first, so once this is answered it has been accepted.
-        assert httpx.get(f"{server.url}/livez").status_code == 200
+        assert httpx.get(f"{server.url}/livez", timeout=60).status_code == 200
         server.process.terminate()
         assert b" 200 OK" in connection.recv(65536).split(b"\r\n")[0]
         assert server.process.wait(60) == 0
