@@ -26,9 +26,25 @@ class Inner(Outer):
     second: int = 3
     """Only here."""
 
+    class Nested(BaseModel):
+        """A class within a class."""
+
+        model_config = ConfigDict(use_attribute_docstrings=True)
+
+        first: int
+        """Of the class within."""
+        second: int
+        """Not of the one around it."""
+
 
 def test_they_are_those_that_pydantic_reads() -> None:
-    for cls in (Outer, Inner):
+    class Local(Outer):
+        """A class within a function."""
+
+        third: str = "3"
+        """Told anew."""
+
+    for cls in (Outer, Inner, Inner.Nested, Local):
         wanted = {
             name: field.description for name, field in cls.model_fields.items() if field.description
         }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -188,7 +190,8 @@ class _NativeEndpoints:
 
     async def openapi(self, _: Request, __: RequestContext) -> Response:
         """Return the OpenAPI document of this server."""
-        return Response(self._backend.document(), media_type=JSON)
+        # The first time takes a second, in which others are served.
+        return Response(await asyncio.to_thread(self._backend.document), media_type=JSON)
 
 
 _FORM = (
