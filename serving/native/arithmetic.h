@@ -113,10 +113,24 @@ inline float dot(const float* a, const float* b, int64_t count) {
   return total;
 }
 
-// The products of `a` and `b`, summed in each lane. `count` is a multiple of kLanes.
+// Half a vector, and zeros.
+inline Floats widened(HalfFloats half) {
+#if defined(__aarch64__)
+  return __builtin_shufflevector(half, HalfFloats{}, 0, 1, 2, 3);
+#elif defined(__AVX512F__)
+  return __builtin_shufflevector(half, HalfFloats{}, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
+                                 14, 15);
+#else
+  return __builtin_shufflevector(half, HalfFloats{}, 0, 1, 2, 3, 4, 5, 6, 7);
+#endif
+}
+
+// The products of `a` and `b`, summed in each lane. `count` is a multiple of kLanes / 2.
 inline Floats dot_lanes(const float* a, const float* b, int64_t count) {
-  Floats total = load(a) * load(b);
-  for (int64_t i = kLanes; i < count; i += kLanes) total += load(a + i) * load(b + i);
+  Floats total{};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) total += load(a + i) * load(b + i);
+  if (i < count) total += widened(load_half(a + i) * load_half(b + i));
   return total;
 }
 

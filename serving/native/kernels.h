@@ -20,41 +20,48 @@ struct Layout {
   int64_t place, head;
 };
 
+// `parts` vectors of the sums of `weigh`, and half a one.
+template <int parts, bool half>
+void weigh_parts(const float* weights, const float* rows, const std::vector<int64_t>& seen,
+                 int64_t step, float factor, float* out) {
+  Floats total[parts + 1] = {};
+  HalfFloats rest{};
+  for (size_t i = 0; i < seen.size(); ++i) {
+    const float* row = rows + seen[i] * step;
+    for (int part = 0; part < parts; ++part) total[part] += weights[i] * load(row + part * kLanes);
+    if constexpr (half) rest += weights[i] * load_half(row + parts * kLanes);
+  }
+  for (int part = 0; part < parts; ++part) store(out + part * kLanes, total[part] * factor);
+  rest *= factor;
+  if constexpr (half) std::memcpy(out + parts * kLanes, &rest, sizeof rest);
+}
+
 // out[d] = factor * sum over i of weights[i] * rows[seen[i] * step + d]
 inline void weigh(const float* weights, const float* rows, const std::vector<int64_t>& seen,
                   int64_t step, int64_t width, float factor, float* out) {
-  const size_t count = seen.size();
+  constexpr int64_t kHalf = kLanes / 2, kMost = 4 * kLanes;
   int64_t d = 0;
-  for (; d + 4 * kLanes <= width; d += 4 * kLanes) {
-    Floats total[4] = {};
-    for (size_t i = 0; i < count; ++i) {
-      const float* row = rows + seen[i] * step + d;
-      for (int part = 0; part < 4; ++part) total[part] += weights[i] * load(row + part * kLanes);
-    }
-    for (int part = 0; part < 4; ++part) store(out + d + part * kLanes, total[part] * factor);
+  for (; d + kMost + kLanes <= width; d += kMost)
+    weigh_parts<4, false>(weights, rows + d, seen, step, factor, out + d);
+  // Each place is read once for all that is left.
+  const auto rest = [&](auto weigh_rest) {
+    weigh_rest(weights, rows + d, seen, step, factor, out + d);
+  };
+  const int64_t halves = (width - d) / kHalf;
+  switch (halves) {
+    case 1: rest(weigh_parts<0, true>); break;
+    case 2: rest(weigh_parts<1, false>); break;
+    case 3: rest(weigh_parts<1, true>); break;
+    case 4: rest(weigh_parts<2, false>); break;
+    case 5: rest(weigh_parts<2, true>); break;
+    case 6: rest(weigh_parts<3, false>); break;
+    case 7: rest(weigh_parts<3, true>); break;
+    case 8: rest(weigh_parts<4, false>); break;
+    case 9: rest(weigh_parts<4, true>); break;
   }
-  for (; d + 2 * kLanes <= width; d += 2 * kLanes) {
-    Floats total[2] = {};
-    for (size_t i = 0; i < count; ++i) {
-      const float* row = rows + seen[i] * step + d;
-      for (int part = 0; part < 2; ++part) total[part] += weights[i] * load(row + part * kLanes);
-    }
-    for (int part = 0; part < 2; ++part) store(out + d + part * kLanes, total[part] * factor);
-  }
-  for (; d + kLanes <= width; d += kLanes) {
-    Floats total{};
-    for (size_t i = 0; i < count; ++i) total += weights[i] * load(rows + seen[i] * step + d);
-    store(out + d, total * factor);
-  }
-  for (; d + kLanes / 2 <= width; d += kLanes / 2) {
-    HalfFloats total{};
-    for (size_t i = 0; i < count; ++i) total += weights[i] * load_half(rows + seen[i] * step + d);
-    total *= factor;
-    std::memcpy(out + d, &total, sizeof total);
-  }
-  for (; d < width; ++d) {
+  for (d += halves * kHalf; d < width; ++d) {
     float total = 0.0f;
-    for (size_t i = 0; i < count; ++i) total += weights[i] * rows[seen[i] * step + d];
+    for (size_t i = 0; i < seen.size(); ++i) total += weights[i] * rows[seen[i] * step + d];
     out[d] = total * factor;
   }
 }
@@ -91,12 +98,12 @@ inline void attend(const float* query, const float* keys, const float* values, L
   }
   const auto key = [&](int64_t i, int64_t h) {
     const int64_t begin = seen[std::min(i, count - 1)] * layout.place + h / shared * layout.head;
-    for (int64_t d = 0; d < width; d += kLine) __builtin_prefetch(values + begin + d);
+    for (int64_t d = 0; d < width; d += kLine) __builtin_prefetch(values + begin + d, 0, 2);
     return keys + begin;
   };
   // Computes one score, or four in one go if the width allows that; beyond the last place, the last
   // one is repeated.
-  const int64_t together = width % kLanes ? 1 : 4;
+  const int64_t together = width % (kLanes / 2) ? 1 : 4;
   const auto score = [&](int64_t i, int64_t h) {
     float* to = scores + h * room + i;
     const float* own = query + h * width;
@@ -109,7 +116,8 @@ inline void attend(const float* query, const float* keys, const float* values, L
                           dot_lanes(own, key(i + 2, h), width), dot_lanes(own, key(i + 3, h), width));
     std::memcpy(to, &four, sizeof four);
   };
-  // The keys are read in the order in which they lie in memory; meanwhile values are prefetched.
+  // The keys are read in the order in which they lie in memory. Meanwhile values are prefetched into
+  // the second cache: the first one has no room for those of all heads.
   if (layout.head < layout.place)
     for (int64_t i = 0; i < count; i += together)
       for (int64_t h = 0; h < heads; ++h) score(i, h);

@@ -33,14 +33,17 @@ def mask_of(generator: np.random.Generator, rows: int, queries: int, capacity: i
 Make = Callable[[np.random.Generator, int, int, int], tuple[list[NDArray[Any]], dict[str, Any]]]
 
 
-def tree(by_head: bool, rounded: bool) -> Make:
+def tree(by_head: bool, rounded: bool, width: int = WIDTH) -> Make:
+    """Queries, keys and values of tree attention, with `width` numbers a head."""
+    dim = HEADS * width
+
     def make(
         generator: np.random.Generator, rows: int, queries: int, capacity: int
     ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
         capacity += queries
-        shape = (rows, HEADS, capacity, WIDTH) if by_head else (rows, capacity, DIM)
+        shape = (rows, HEADS, capacity, width) if by_head else (rows, capacity, dim)
         inputs = [
-            floats(generator, rows, queries, 3 * DIM),
+            floats(generator, rows, queries, 3 * dim),
             floats(generator, *shape),
             floats(generator, *shape),
             generator.integers(0, capacity - queries + 1, rows),

@@ -39,6 +39,7 @@ from tests.integration.decoding.kernel_inputs import (
     row_scales,
     shortlist_logits,
     shortlist_logits_integer,
+    tree,
 )
 from training.models import (
     CausalLanguageModel,
@@ -416,6 +417,33 @@ def test_a_kernel_equals_the_standard_operators(
         found = [(exact, result) for pair in found for result in pair]
     for standard, native in found:
         close(standard, native) if known is None else close(standard[known], native[known])
+
+
+@pytest.mark.parametrize(
+    "width", [*range(1, 18), 24, 32, 40, 48, 52, 56, 64, 72, 80, 100, 128, 144]
+)
+def test_heads_of_any_width(
+    functions: dict[str, onnx.FunctionProto], library: Path, width: int
+) -> None:
+    """Vectors have 4, 8 or 16 numbers; heads may end with half of one, or within that. Caches that
+    lie head by head give the same."""
+    for capacity in (1, 6, 7):
+        inputs, attributes = tree(False, False, width)(np.random.default_rng(width), 2, 2, capacity)
+        found = run_both(functions["TreeAttention"], library, inputs, attributes)
+        for standard, native in found:
+            close(standard, native)
+        inputs[1:3] = [by_head(cache, width) for cache in inputs[1:3]]
+        context, *caches = run(
+            functions["TreeAttentionByHead"], library, inputs, {"scale": attributes["scale"]}
+        )
+        close(found[0][1], context)
+        for (_, flat), moved in zip(found[1:], caches, strict=True):
+            np.testing.assert_array_equal(by_head(flat, width), moved)
+
+
+def by_head(cache: NDArray[Any], width: int) -> NDArray[Any]:
+    """[B,C,D] as [B,H,C,E]."""
+    return np.ascontiguousarray(cache.reshape(*cache.shape[:2], -1, width).transpose(0, 2, 1, 3))
 
 
 @pytest.mark.parametrize("name", ["Rotary", "Swiglu", "GegluTanh", "AddRmsNorm"])
