@@ -65,9 +65,9 @@ def test_a_worker_that_dies_is_named(job: BenchJob) -> None:
 @pytest.mark.parametrize(
     ("job", "libraries"),
     [
-        # Programs need none; an earlier version exported the joint model, which is none.
+        # Programs need none.
         (("onnx", "models/macaron-de-en", "int8", 1, 1, "tokenizer.model"), []),
-        (("onnx", "models/joint-fast-de-en", "int8", 1, 1, "tokenizer.model"), ["onnxruntime"]),
+        (("onnx", "models/joint-fast-de-en", "int8", 1, 1, "tokenizer.model"), []),
         (("ctranslate2", "nowhere", "int8", 1, 1, None), ["ctranslate2"]),
     ],
 )
