@@ -29,8 +29,8 @@ export async function post(path, body, signal) {
 }
 
 /** POST a form with a file; returns its answer. */
-export async function sendFile(path, form) {
-  return json(await send(path, { method: "POST", headers: authorization(), body: form }));
+export async function sendFile(path, form, signal) {
+  return json(await send(path, { method: "POST", headers: authorization(), body: form, signal }));
 }
 
 /** Fetch a file. */

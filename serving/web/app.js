@@ -6,6 +6,7 @@ import { EncodePanel } from "./encode.js";
 import { GeneratePanel } from "./generate.js";
 import { Imports } from "./imports.js";
 import { Server } from "./server.js";
+import { work } from "./storage.js";
 import { tabs } from "./tabs.js";
 import { theme } from "./theme.js";
 import { TranslatePanel } from "./translate.js";
@@ -15,7 +16,7 @@ const generating = new GeneratePanel();
 const encoding = new EncodePanel();
 const importing = new Imports(load);
 
-let wanted = new URLSearchParams(location.search);
+let wanted = work();
 
 /** `added` is a model that has just been imported. */
 async function load(added) {

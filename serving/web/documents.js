@@ -1,6 +1,6 @@
 // Documents: a file is uploaded, watched and downloaded.
 
-import { change, fetchFile, get, sendFile } from "./api.js";
+import { change, fetchFile, get, Latest, sendFile } from "./api.js";
 import { acts, announce, attempt, clearError, element, showError } from "./dom.js";
 
 const PAUSE_MS = 400;
@@ -13,6 +13,7 @@ export class Documents {
     this._pair = pair;
     this._stored = stored;
     this._current = null;
+    this._uploads = new Latest();
     element("file").addEventListener("change", () => this._take([...element("file").files]));
     element("file-stop").addEventListener("click", () => this._stop());
     acts(element("file-fetch"), () => this._fetch());
@@ -42,6 +43,7 @@ export class Documents {
     if (!file) return;
     clearError();
     if (others.length) return showError("One document at a time: drop a single file.");
+    const signal = this._uploads.next();
     await this._stop();
     const form = new FormData();
     form.set("file", file);
@@ -50,7 +52,8 @@ export class Documents {
     if (this._pair.model) form.set("model", this._pair.model);
     for (const [name, value] of Object.entries(this._stored())) form.set(name, value);
     this._show(`Sending ${file.name} …`);
-    const sent = await attempt(() => sendFile("documents", form));
+    const sent = await attempt(() => sendFile("documents", form, signal));
+    if (signal.aborted) return; // another file has taken its place
     if (!sent) return this._show("");
     this._current = sent.id;
     const ended = await attempt(() => this._watch(sent));

@@ -33,6 +33,11 @@ export function clearError() {
   element("error").hidden = true;
 }
 
+/** Ask before something is deleted for good. */
+export function isToBeDeleted(kind, name) {
+  return confirm(`Delete the ${kind} “${name}” and all that is in it? It cannot be brought back.`);
+}
+
 /** Run a user's action; show the reason if it fails, unless it was aborted. */
 export async function attempt(action) {
   try {

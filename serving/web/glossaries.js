@@ -1,10 +1,11 @@
 // Stored glossaries: one is chosen for a translation; they are created, changed and deleted here.
 
 import { change, get } from "./api.js";
-import { acts, announce, attempt, clearError, element, fill } from "./dom.js";
+import { acts, announce, attempt, clearError, element, fill, isToBeDeleted } from "./dom.js";
 import { pairs } from "./pairs.js";
 
 const LISTED = 1000;
+const EMPTY = { name: "", entries: "" };
 
 export class Glossaries {
   /** `pair` has the languages; `onChoice` is called when another glossary is chosen. */
@@ -13,6 +14,8 @@ export class Glossaries {
     this._onChoice = onChoice;
     this._found = [];
     this._shown = "";
+    this._stored = EMPTY;
+    this._unsaved = new Map();
     element("glossary").addEventListener("change", onChoice);
     element("edited").addEventListener("change", () => this._read());
     element("glossaries").addEventListener("toggle", () => this._read());
@@ -54,27 +57,51 @@ export class Glossaries {
     return { source: this._pair.source.toLowerCase(), target: this._pair.target.toLowerCase() };
   }
 
-  /** Show the glossary to change, or an empty one; what has been typed for it stays, unless it is read `again`. */
+  /** What the fields hold. */
+  get _typed() {
+    return { name: element("glossary-name").value, entries: element("entries").value };
+  }
+
+  set _typed({ name, entries }) {
+    element("glossary-name").value = name;
+    element("entries").value = entries;
+  }
+
+  /** Keep what has been typed and not saved for the glossary that is shown. */
+  _leave() {
+    const { name, entries } = this._typed;
+    if (name === this._stored.name && entries === this._stored.entries) this._unsaved.delete(this._shown);
+    else this._unsaved.set(this._shown, { name, entries });
+  }
+
+  /** Show the glossary to change, or an empty one, with what has been typed for it, unless it is read `again`. */
   async _read(again = false) {
     const glossary = this._edited;
     const shown = glossary ? [glossary.id, ...Object.values(this._languages)].join(" ") : "";
     if (shown === this._shown && !again) return;
+    if (again) this._unsaved.delete(this._shown);
+    else this._leave();
     this._shown = shown;
-    element("glossary-name").value = glossary?.name ?? "";
     element("glossary-delete").disabled = !glossary;
-    element("entries").value = "";
+    this._show({ name: glossary?.name ?? "", entries: "" });
     if (!glossary || !this._dictionary(glossary)) return;
     const path = `glossaries/${glossary.id}/entries?${new URLSearchParams(this._languages)}`;
     const read = await attempt(() => get(path));
     if (this._shown !== shown) return;
-    if (read) element("entries").value = read.entries.map(line).join("\n");
+    if (read) this._show({ name: glossary.name, entries: read.entries.map(line).join("\n") });
     else this._shown = null; // the next look reads it
+  }
+
+  /** Show a glossary as it is stored, or what has been typed for it since. */
+  _show(stored) {
+    this._stored = stored;
+    this._typed = this._unsaved.get(this._shown) ?? stored;
   }
 
   async _save() {
     clearError();
-    const name = element("glossary-name").value;
-    const entries = pairs(element("entries").value);
+    const { name } = this._typed;
+    const entries = pairs(this._typed.entries);
     const dictionary = { ...this._languages, entries };
     let id = this._edited?.id;
     if (id) {
@@ -88,7 +115,9 @@ export class Glossaries {
 
   async _delete() {
     clearError();
-    await change("DELETE", `glossaries/${this._edited.id}`);
+    const { id, name } = this._edited;
+    if (!isToBeDeleted("glossary", name)) return;
+    await change("DELETE", `glossaries/${id}`);
     await this._changed("", "Glossary deleted");
   }
 

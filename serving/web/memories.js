@@ -1,7 +1,7 @@
 // Translation memories: one is chosen for a translation; they are created, filled and deleted here.
 
 import { change, get, sendFile } from "./api.js";
-import { acts, announce, clearError, create, element, fill } from "./dom.js";
+import { acts, announce, clearError, create, element, fill, isToBeDeleted } from "./dom.js";
 import { pairs } from "./pairs.js";
 import { AUTO } from "./server.js";
 
@@ -108,7 +108,9 @@ export class Memories {
 
   async _delete() {
     clearError();
-    await change("DELETE", `memories/${this._edited.id}`);
+    const { id, name } = this._edited;
+    if (!isToBeDeleted("memory", name)) return;
+    await change("DELETE", `memories/${id}`);
     await this._changed("", "Memory deleted");
   }
 

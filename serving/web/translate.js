@@ -11,6 +11,7 @@ import { LanguagePair } from "./languages.js";
 import { Memories, showOrigins } from "./memories.js";
 import { Output } from "./output.js";
 import { snippets, translateForms } from "./snippets.js";
+import { keepWork } from "./storage.js";
 import { comparisonRow, failedRow, showHypotheses, timingLine } from "./tables.js";
 import { crossLinks } from "./words.js";
 
@@ -59,6 +60,7 @@ export class TranslatePanel {
     if (wanted.has("q")) this._editor.text = wanted.get("q");
     else if (first && !this._editor.text) this._showExample();
     this._describe();
+    this._keep();
     this.translate();
   }
 
@@ -107,7 +109,15 @@ export class TranslatePanel {
     this._translated = false;
     this._setPrefix("");
     this._describe();
+    this._keep();
     this._soon.ask();
+  }
+
+  /** Keep the languages, and a text that is not the example, in case the page is loaded again. */
+  _keep() {
+    const parameters = this._parameters;
+    if (this._editor.text === this._example) parameters.delete("q");
+    keepWork(parameters);
   }
 
   /** Show an example; the first typed key replaces it. */
@@ -283,10 +293,15 @@ export class TranslatePanel {
     }
   }
 
-  _address() {
+  /** The languages, the model and the text, as parameters of the page's address. */
+  get _parameters() {
     const { source, target, model } = this._pair;
     const parameters = new URLSearchParams({ source, target, q: this._editor.text });
     if (model) parameters.set("model", model);
-    return `${location.origin}${location.pathname}?${parameters}`;
+    return parameters;
+  }
+
+  _address() {
+    return `${location.origin}${location.pathname}?${this._parameters}`;
   }
 }

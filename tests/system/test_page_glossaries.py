@@ -58,6 +58,11 @@ def test_a_glossary_is_made_used_changed_and_deleted(visited: Visit, server: Ser
     page.get_by_text("Glossaries", exact=True).click()
     page.get_by_label("Glossary to change").select_option("<b>rotors</b>")
     expect(page.get_by_label("Entries")).to_have_value("Pumpe = rotor")
+    page.once("dialog", lambda dialog: dialog.dismiss())
+    page.get_by_role("button", name="Delete the glossary").click()
+    page.wait_for_load_state("networkidle")
+    expect(chosen.locator("option")).to_have_text(["No glossary", "<b>rotors</b>"])
+    page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Delete the glossary").click()
     expect(chosen.locator("option")).to_have_text(["No glossary"])
 

@@ -88,6 +88,7 @@ def test_a_memory_is_made_filled_used_and_deleted(
     expect(chosen.locator("option")).to_have_text(["No memory", "<b>mine</b> (2)"])
     page.get_by_text("Translation memories", exact=True).click()
     page.get_by_label("Memory to fill").select_option("<b>mine</b> (2)")
+    page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Delete the memory").click()
     expect(chosen.locator("option")).to_have_text(["No memory"])
 
@@ -116,6 +117,7 @@ def test_what_is_chosen_counts_for_documents_and_for_a_language_that_is_detected
     expect(chosen.locator("option:checked")).to_have_text("for documents (1)")
     said(page, "What a building!")
     page.get_by_label("Memory to fill").select_option("for documents (1)")
+    page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Delete the memory").click()
     expect(chosen.locator("option")).to_have_text(["No memory"])
 

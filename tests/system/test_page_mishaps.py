@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.system.browser import NAMES, Visit, chromium, find_chromium, said, visit
 from tests.system.server import Server, running_with_store
@@ -72,6 +72,21 @@ def test_no_translation_stands_beside_another_text(page: Page) -> None:
     expect(page.get_by_role("region", name="Hypotheses")).to_be_hidden()
 
 
+def test_a_page_that_is_loaded_again_goes_on_with_the_text(page: Page, server: Server) -> None:
+    box = page.get_by_label("Text to translate")
+    page.get_by_role("button", name="Swap the languages").click()
+    box.fill("I have no time today.")
+    for _ in range(2):
+        page.reload()
+        expect(box).to_have_value("I have no time today.")
+        expect(page.get_by_label("From")).to_have_value("en")
+        said(page, "Ich habe heute keine Zeit.")
+    page.goto(f"{server.url}/?source=de&target=en&q=Guten+Abend!")  # an address counts for more
+    said(page, "Good evening.")
+    page.reload()
+    said(page, "Good evening.")
+
+
 def test_what_is_typed_replaces_the_example(visited: Visit, server: Server) -> None:
     visited.page.goto(server.url)
     expect(visited.page.get_by_label("Text to translate")).to_be_focused()
@@ -128,6 +143,32 @@ def test_a_glossary_is_saved_once_and_keeps_what_is_typed(page: Page) -> None:
     expect(page.get_by_label("Entries")).to_have_value("Haus = house\nAuto = vehicle")
 
 
+def test_unsaved_entries_stay_with_their_languages_and_glossary(page: Page) -> None:
+    page.get_by_text("Glossaries", exact=True).click()
+    name, entries = page.get_by_label("Name", exact=True), page.get_by_label("Entries")
+    edited = page.get_by_label("Glossary to change")
+    name.fill("tools")
+    entries.fill("Hammer = mallet")
+    page.get_by_role("button", name="Save the glossary").click()
+    expect(edited.locator("option:checked")).to_have_text("tools")
+
+    entries.fill("Hammer = mallet\nZange = tongs")
+    swap = page.get_by_role("button", name="Swap the languages")
+    swap.click()
+    expect(entries).to_have_value("")
+    entries.fill("tongs = Zange")
+    swap.click()
+    expect(entries).to_have_value("Hammer = mallet\nZange = tongs")
+    edited.select_option("New glossary")
+    expect(entries).to_have_value("")
+    edited.select_option("tools")
+    expect(entries).to_have_value("Hammer = mallet\nZange = tongs")
+    page.get_by_role("button", name="Save the glossary").click()
+    page.wait_for_load_state("networkidle")
+    swap.click()
+    expect(entries).to_have_value("tongs = Zange")
+
+
 def test_sentences_stay_if_the_file_beside_them_cannot_be_read(page: Page) -> None:
     page.get_by_text("Translation memories", exact=True).click()
     page.get_by_label("Title").fill("mine")
@@ -156,3 +197,14 @@ def test_files_may_be_dropped_anywhere_on_the_page(visited: Visit, page: Page) -
     page.evaluate(DROP, [["c.txt", "d.txt"], "footer"])
     expect(page.get_by_role("alert")).to_contain_text("One document at a time")
     assert visited.bodies("/documents") == 1
+
+
+def test_a_file_takes_the_place_of_one_that_is_still_being_sent(page: Page) -> None:
+    held = list[Route]()
+    page.route("**/documents", lambda route: held.append(route), times=1)
+    page.evaluate(DROP, [["first.txt"], "footer"])
+    expect(page.get_by_text("Sending first.txt").last).to_be_visible()
+    page.evaluate(DROP, [["second.txt"], "footer"])
+    expect(page.get_by_role("button", name="Download second.en.txt")).to_be_visible()
+    assert len(held) == 1
+    expect(page.get_by_role("alert")).to_be_hidden()
