@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from starlette.testclient import TestClient
@@ -13,6 +14,9 @@ from serving.server.app import create_app
 from serving.server.http.settings import Settings
 from serving.server.models.bundles import load_bundles
 from serving.server.models.registry import Registry
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 
@@ -29,6 +33,18 @@ def demo_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient
     with TestClient(create_app(registry, settings)) as client:
         yield client
     registry.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A browser for the tests of a file, each of which has a profile of its own in it."""
+    from playwright.sync_api import expect
+
+    from tests.system.browser import chromium
+
+    expect.set_options(timeout=20_000)
+    with chromium() as browser:
+        yield browser
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
-from tests.system.browser import NAMES, Visit, chromium, find_chromium, visit
+from tests.system.browser import NAMES, Visit, find_chromium, visit
 from tests.system.server import ROOT, Server, running
 from tests.unit.serving.documents.packages import docx
 
@@ -32,13 +32,6 @@ GERMAN = "Ich habe heute keine Zeit."
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with running(ROOT / "models", tmp_path_factory.mktemp("server")) as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def browser(server: Server) -> Iterator[Browser]:
-    expect.set_options(timeout=20_000)
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture

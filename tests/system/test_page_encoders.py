@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.conftest import TinyEncoders
-from tests.system.browser import NAMES, Visit, chromium, find_chromium, visit
+from tests.system.browser import NAMES, Visit, find_chromium, visit
 from tests.system.server import Server, running
 
 if find_chromium() is None:
@@ -32,9 +32,8 @@ def server(
 
 
 @pytest.fixture
-def visited(server: Server) -> Iterator[Visit]:
-    expect.set_options(timeout=20_000)
-    with chromium() as browser, visit(browser) as found:
+def visited(browser: Browser, server: Server) -> Iterator[Visit]:
+    with visit(browser) as found:
         found.page.goto(server.url)
         yield found
         assert found.complaints == []

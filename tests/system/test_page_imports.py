@@ -9,9 +9,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.system.browser import NAMES, Visit, chromium, find_chromium, visit
+from tests.system.browser import NAMES, Visit, find_chromium, visit
 from tests.system.faults import seconds_until
 from tests.system.server import ROOT, Server, is_ready, running
 from tests.toy.hub import ToyHub, environment, toy_hub
@@ -49,9 +49,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 @pytest.fixture
-def visited() -> Iterator[Visit]:
-    expect.set_options(timeout=20_000)
-    with chromium() as browser, visit(browser, viewport={"width": 1200, "height": 900}) as found:
+def visited(browser: Browser) -> Iterator[Visit]:
+    with visit(browser, viewport={"width": 1200, "height": 900}) as found:
         yield found
         assert found.complaints == []
 

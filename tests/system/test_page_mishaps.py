@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.system.browser import NAMES, Visit, chromium, find_chromium, said, visit
+from tests.system.browser import NAMES, Visit, find_chromium, said, visit
 from tests.system.server import Server, running_with_store
 
 if find_chromium() is None:
@@ -38,9 +38,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-def visited() -> Iterator[Visit]:
-    expect.set_options(timeout=20_000)
-    with chromium() as browser, visit(browser, viewport={"width": 1200, "height": 700}) as found:
+def visited(browser: Browser) -> Iterator[Visit]:
+    with visit(browser, viewport={"width": 1200, "height": 700}) as found:
         yield found
 
 

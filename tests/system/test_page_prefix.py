@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from bench.systems.processes.http_server import free_port
-from tests.system.browser import NAMES, chromium, find_chromium, visit
+from tests.system.browser import NAMES, find_chromium, visit
 from tests.system.proxy import NGINX, running_nginx
 from tests.system.server import ROOT, Server, running
 
@@ -44,9 +44,8 @@ def proxy(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.mark.parametrize("prefix", ["/macaron/", "/"])
-def test_the_page_translates_below_a_path(proxy: str, prefix: str) -> None:
-    expect.set_options(timeout=20_000)
-    with chromium() as browser, visit(browser, viewport={"width": 1200, "height": 900}) as found:
+def test_the_page_translates_below_a_path(browser: Browser, proxy: str, prefix: str) -> None:
+    with visit(browser, viewport={"width": 1200, "height": 900}) as found:
         found.page.goto(f"{proxy}{prefix}?q=Guten+Morgen!&source=de&target=en")
         output = found.page.get_by_role("group", name="Translation")
         expect(output).to_contain_text("morning")
