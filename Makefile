@@ -47,7 +47,9 @@ wheel-arm: $(VENV)/dev.stamp ## build the wheel for Linux on ARM by a cross-comp
 	$(MANYLINUX) dist/*-linux_aarch64.whl && rm dist/*-linux_aarch64.whl
 	$(BIN)/python -m tests.try_arm_wheel dist/*aarch64.whl
 
-PYTEST = $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -rsfE
+# Tests write tens of thousands of small files: into memory, where there is room for them.
+IN_MEMORY := $(shell df --output=avail /dev/shm 2> /dev/null | awk 'NR == 2 && $$1 > 8000000 {print "PYTEST_DEBUG_TEMPROOT=/dev/shm"}')
+PYTEST = $(IN_MEMORY) $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -rsfE
 
 # Types are checked on one core, for a minute: tests run beside that. What fails in either fails the whole.
 test: $(VENV)/dev.stamp ## run the checks, and beside them all tests but the slow ones

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import deepl
@@ -16,8 +18,13 @@ from tests.system.server import Server, running
 ADMIN = {"Authorization": "DeepL-Auth-Key an-admin-key-of-the-tests"}
 
 
-def client_of(server: Server, key: str) -> deepl.DeepLClient:
-    return deepl.DeepLClient(key, server_url=server.url)
+@contextmanager
+def client_of(server: Server, key: str) -> Iterator[deepl.DeepLClient]:
+    client = deepl.DeepLClient(key, server_url=server.url)
+    try:
+        yield client
+    finally:
+        client.close()
 
 
 @pytest.mark.slow
@@ -34,15 +41,17 @@ def test_usage_is_true_after_a_restart(tmp_path: Path) -> None:
         made = httpx.post(url, json={"label": "ours"}, headers=ADMIN, timeout=60).json()
         limit = {"key_id": made["key_id"], "characters": 20}
         assert httpx.put(f"{url}/limits", json=limit, headers=ADMIN, timeout=60).status_code == 200
-        client = client_of(server, made["key"])
-        result = client.translate_text("Guten Morgen!", source_lang="DE", target_lang="EN-US")
+        with client_of(server, made["key"]) as client:
+            result = client.translate_text("Guten Morgen!", source_lang="DE", target_lang="EN-US")
         assert isinstance(result, deepl.TextResult)
         assert result.text
         models = httpx.get(f"{server.url}/admin/models", headers=ADMIN, timeout=60).json()["models"]
         assert [(model["name"], model["loaded"]) for model in models] == [("macaron-de-en", True)]
         # Ended within the second in which usage is not in the store yet.
-    with running(tmp_path / "bundles", tmp_path, **settings) as server:
-        client = client_of(server, made["key"])
+    with (
+        running(tmp_path / "bundles", tmp_path, **settings) as server,
+        client_of(server, made["key"]) as client,
+    ):
         usage = client.get_usage()
         assert (usage.character.count, usage.character.limit) == (13, 20)
         assert not usage.any_limit_reached

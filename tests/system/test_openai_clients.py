@@ -49,8 +49,10 @@ def server(bundles: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture
-def client(server: Server) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60)
+def client(server: Server) -> Iterator[openai.OpenAI]:
+    url = f"{server.url}/v1"
+    with openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=60) as client:
+        yield client
 
 
 def test_openai_lists_models(client: openai.OpenAI) -> None:
@@ -310,8 +312,11 @@ def keeping(
     shutil.copytree(bundles, folder / "bundles")
     shutil.copytree(tiny_encoders.bundles / "tiny-embedder", folder / "bundles" / "tiny-embedder")
     store = f"sqlite:///{folder}/store.db"
-    with running(folder / "bundles", folder, MACARON_STORE=store) as server:
-        yield openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=60)
+    with (
+        running(folder / "bundles", folder, MACARON_STORE=store) as server,
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=60) as client,
+    ):
+        yield client
 
 
 def answered(

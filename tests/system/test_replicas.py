@@ -67,20 +67,17 @@ def test_a_batch_whose_server_is_killed_is_ended_by_another(
             stack.enter_context(running(bundles, tmp_path / name, **settings))
             for name in ("one", "two")
         )
-        file = client_of(first).files.create(
-            file=("in.jsonl", io.BytesIO(lines())), purpose="batch"
-        )
-        id = (
-            client_of(first)
-            .batches.create(input_file_id=file.id, endpoint="/translate", completion_window="24h")
-            .id
-        )
+        with client_of(first) as client:
+            file = client.files.create(file=("in.jsonl", io.BytesIO(lines())), purpose="batch")
+            id = client.batches.create(
+                input_file_id=file.id, endpoint="/translate", completion_window="24h"
+            ).id
         # The server that was asked has begun it at once; the other looks every two seconds.
         wait_until(lambda: _done(store, id) >= 5, 60)
         first.kill()
         before, killed = _done(store, id), time.monotonic()
         assert before < LINES
-        client = client_of(second)
+        client = stack.enter_context(client_of(second))
         assert client.files.content(file.id).read() == lines()
         assert client.batches.retrieve(id).status == "in_progress"
         wait_until(lambda: client.batches.retrieve(id).status == "completed", 240)

@@ -87,14 +87,16 @@ def without_lines(code: CodeType) -> CodeType:
     return code.replace(co_consts=tuple(parts), co_firstlineno=1, co_linetable=b"")
 
 
-@pytest.mark.parametrize("path", MODULES, ids=str)
-def test_a_module_is_the_same_but_for_what_it_imports(path: Path) -> None:
-    source = (ROOT / path).read_text(encoding="utf-8")
-    after = ast.parse(rename(source))
-    compile(after, "module.py", "exec")
-    # Undone on the tree, the renaming gives the code of before.
-    found = compile(Undone().visit(after), "module.py", "exec")
-    assert without_lines(found) == without_lines(compile(source, "module.py", "exec"))
+def test_a_module_is_the_same_but_for_what_it_imports() -> None:
+    changed = []
+    for path in MODULES:
+        source = (ROOT / path).read_text(encoding="utf-8")
+        after = ast.parse(rename(source), str(path))
+        # Undone on the tree, the renaming gives the code of before.
+        found = compile(Undone().visit(after), "module.py", "exec")
+        if without_lines(found) != without_lines(compile(source, "module.py", "exec")):
+            changed.append(str(path))
+    assert changed == []
 
 
 def test_another_module_is_not_the_same() -> None:
