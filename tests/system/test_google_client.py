@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +40,26 @@ def wanted(tiny_bundle: Path) -> dict[str, str]:
     return {text: translation.text for text, translation in zip(texts, found, strict=True)}
 
 
-def connected(server: Server, key: str = KEY) -> Any:
-    credentials = api_key.Credentials(key)
-    return translate_v2.Client(credentials=credentials, client_options={"api_endpoint": server.url})
+@pytest.fixture
+def connected(server: Server) -> Iterator[Callable[[str], Any]]:
+    """Clients of the server, by key, which are closed at the end."""
+    with ExitStack() as stack:
+
+        def connect(key: str) -> Any:
+            options = {"api_endpoint": server.url}
+            credentials = api_key.Credentials(key)
+            client = translate_v2.Client(credentials=credentials, client_options=options)
+            return stack.enter_context(closing(client))
+
+        yield connect
 
 
-def test_it_translates(server: Server, wanted: dict[str, str]) -> None:
-    client = connected(server)
+@pytest.fixture
+def client(connected: Callable[[str], Any]) -> Any:
+    return connected(KEY)
+
+
+def test_it_translates(client: Any, wanted: dict[str, str]) -> None:
     options = {"source_language": "de", "target_language": "en-GB"}
     for text, translation in wanted.items():
         found = client.translate(text, format_="text", model="nmt", **options)
@@ -54,8 +68,7 @@ def test_it_translates(server: Server, wanted: dict[str, str]) -> None:
     assert [found["translatedText"] for found in several] == list(wanted.values())
 
 
-def test_it_detects(server: Server, wanted: dict[str, str]) -> None:
-    client = connected(server)
+def test_it_detects(client: Any, wanted: dict[str, str]) -> None:
     translated = client.translate(GERMAN, format_="text")
     assert translated["detectedSourceLanguage"] == "de"
     assert translated["translatedText"] == wanted[GERMAN]
@@ -65,23 +78,22 @@ def test_it_detects(server: Server, wanted: dict[str, str]) -> None:
     assert client.detect_language(GERMAN)["confidence"] > 0.5
 
 
-def test_it_sends_html_where_no_format_is_given(server: Server) -> None:
-    found = connected(server).translate("<p>Guten <b>Morgen</b>!</p>", source_language="de")
+def test_it_sends_html_where_no_format_is_given(client: Any) -> None:
+    found = client.translate("<p>Guten <b>Morgen</b>!</p>", source_language="de")
     text = found["translatedText"]
     assert text.startswith("<p>")
     assert text.endswith("</p>")
     assert text.count("<b>") == text.count("</b>") == 1
 
 
-def test_it_lists_languages(server: Server) -> None:
-    assert connected(server).get_languages() == [
+def test_it_lists_languages(client: Any) -> None:
+    assert client.get_languages() == [
         {"language": "de", "name": "German"},
         {"language": "en", "name": "English"},
     ]
 
 
-def test_it_raises_googles_errors(server: Server) -> None:
-    client = connected(server)
+def test_it_raises_googles_errors(client: Any, connected: Callable[[str], Any]) -> None:
     with pytest.raises(exceptions.BadRequest, match="target must be one of"):
         client.translate("Hallo", target_language="xx")
     with pytest.raises(exceptions.BadRequest, match="'cid' is not supported"):
@@ -89,4 +101,4 @@ def test_it_raises_googles_errors(server: Server) -> None:
     with pytest.raises(exceptions.NotFound, match="model must be one of"):
         client.translate("Hallo", model="best")
     with pytest.raises(exceptions.Unauthorized, match="not known to this server"):
-        connected(server, "another-key").translate("Hallo")
+        connected("another-key").translate("Hallo")
