@@ -24,8 +24,8 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ConfigError(f"unknown {name} {value!r}{hint}")
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of an error message that proposes the most similar known word; empty if none is
-    similar."""
-    match = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {match[0]!r}?" if match else ""
+def nearest(word: str, known: Iterable[str], most: int = 1) -> str:
+    """The end of an error message that proposes the most similar known words, at most that many;
+    empty if none is similar."""
+    matches = difflib.get_close_matches(word, list(known), n=most, cutoff=0.5)
+    return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""

@@ -238,6 +238,8 @@ def _check_alignment(recipe: Recipe) -> None:
 
 
 RECIPES = Path(__file__).parents[1] / "recipes"
+_PROPOSED = 3
+"""Largest number of recipes that are proposed in place of an unknown one."""
 
 
 def load_recipe(name: str, overrides: list[str]) -> Recipe:
@@ -251,7 +253,10 @@ def load_recipe(name: str, overrides: list[str]) -> Recipe:
         path = RECIPES / f"{name}.yaml"
     if not path.is_file():
         known = sorted(p.stem for p in RECIPES.glob("*.yaml"))
-        raise ConfigError(f"no recipe {name!r}{nearest(name, known)} (there are {known})")
+        raise ConfigError(
+            f"no recipe {name!r}{nearest(name, known, _PROPOSED)} (`ls {RECIPES}` lists all "
+            f"{len(known)}; a path names a recipe elsewhere)"
+        )
     tree = read_tree(path)
     for override in overrides:
         apply_override(tree, override)
