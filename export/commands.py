@@ -16,6 +16,7 @@ from export.bundles.subject import Form
 from export.bundles.trial import try_bundle
 from export.engines.engine import check_engines, export_engines
 from export.errors import ExportError
+from export.graphs.writing import choose_activations
 from export.importing.bundle import import_bundle
 from export.importing.by_name import named_source
 from export.importing.model import Declared, LanguageChoice
@@ -23,6 +24,7 @@ from export.importing.vocabularies.languages import split_codes
 from export.texts.texts import DocumentsFile, TextPair, Texts
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Manifest
+from serving.hub.cache import AUTO
 
 
 def bundle(options: argparse.Namespace) -> int:
@@ -46,6 +48,9 @@ def import_model(options: argparse.Namespace) -> int:
     if options.dev and options.text:
         raise ExportError("--dev and --text are both the text to compare on; give one of them")
     codes = LanguageChoice(split_codes("--from", options.from_), split_codes("--to", options.to))
+    form = _form(options)
+    if form.precision != AUTO:  # known to be wrong before anything is downloaded
+        choose_activations(form.precision, form.target, form.activations)
     with progress.shown(), named_source(options.source, options.family) as source:
         declared = Declared(
             options.family,
@@ -58,7 +63,7 @@ def import_model(options: argparse.Namespace) -> int:
         manifest = import_bundle(
             source.path,
             options.out,
-            _form(options),
+            form,
             replace(_texts(options), task=options.task),
             declared,
             force=options.force,

@@ -17,6 +17,8 @@ from serving.hub.tell import size_text, tell
 
 _SHOWN = 12
 """Shown digits of a revision."""
+_PRECISIONS = (AUTO, "fp32", "int8")
+"""The precisions of an import for the CPU."""
 
 
 def main_pull(arguments: list[str], prog: str) -> int:
@@ -24,8 +26,8 @@ def main_pull(arguments: list[str], prog: str) -> int:
     folders."""
     options = pull_parser(prog).parse_args(arguments)
     try:
-        for given in options.names:
-            print(pull(named(given), options.precision).bundle, flush=True)
+        for name in [named(given) for given in options.names]:  # all are read before the first
+            print(pull(name, options.precision).bundle, flush=True)
     except BundleError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -55,6 +57,7 @@ def pull_parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("names", nargs="+", metavar="NAME", help=FORMS)
     parser.add_argument(
         "--precision",
+        choices=_PRECISIONS,
         default=AUTO,
         help="fp32, int8, or auto (default): the smallest that loses little enough",
     )

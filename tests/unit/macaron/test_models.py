@@ -60,6 +60,18 @@ def test_a_bundle_that_was_damaged_is_listed_as_such(
     assert "damaged" in capsys.readouterr().out
 
 
+def test_what_is_asked_for_wrongly_is_refused_before_the_hub_is_asked(
+    hub: ToyHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["pull", "--precision", "int7", NAME])
+    assert ended.value.code == 2
+    assert "invalid choice: 'int7'" in capsys.readouterr().err
+    assert main(["pull", NAME, "intents"]) == 1
+    assert "error: intents: is not a model name" in capsys.readouterr().err
+    assert hub.asked == []
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -68,3 +68,23 @@ def test_a_bundle_needs_no_import(
     hub.add("toy/model", Path(__file__).resolve().parents[4] / "models" / "intents")
     line = refused(hub, tmp_path, capsys)
     assert line.endswith("served as it is, with `macaron serve --model toy/model`")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--precision", "int7"], "--target cpu --precision int7 is not supported; use one of: "),
+        (["--precision", "fp32", "--activations", "static"], "needs --precision int8, got fp32"),
+    ],
+)
+def test_a_wrong_form_is_refused_before_the_hub_is_asked(
+    hub: ToyHub,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    said: str,
+) -> None:
+    hub.repositories["toy/model"] = Repository({"config.json": b"{}"})
+    assert main(["import", "toy/model", str(tmp_path / "out"), *words]) == 1
+    assert said in capsys.readouterr().err.splitlines()[-1]
+    assert hub.asked == []
