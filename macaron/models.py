@@ -10,8 +10,8 @@ from contextlib import suppress
 
 from serving.bundle.folder import parse_manifest
 from serving.errors import BundleError
-from serving.hub.cache import AUTO, Entry, entries, models_folder, remove
-from serving.hub.names import FORMS, named
+from serving.hub.cache import AUTO, Entry, entries, models_folder, names, remove
+from serving.hub.names import FORMS, named, nearest
 from serving.hub.pull import pull
 from serving.hub.tell import size_text, tell
 
@@ -124,13 +124,17 @@ def _row(described: dict[str, str | int | None]) -> tuple[str, ...]:
     )
 
 
-def _remove(names: Sequence[str]) -> int:
+def _remove(given: Sequence[str]) -> int:
     """Remove each; returns 1 if one of them did not exist."""
     missing = 0
-    for name in names:
+    for name in given:
         gone = remove(name)
         if not gone:
-            print(f"error: {name}: is not in the cache; `macaron models` lists it", file=sys.stderr)
+            print(
+                f"error: {name}: is not in the cache{nearest(name, names())}; `macaron models` "
+                "lists what is",
+                file=sys.stderr,
+            )
             missing = 1
         for entry in gone:
             print(entry.bundle)

@@ -123,6 +123,11 @@ def _is_bundle_folder(path: Path) -> bool:
     return path.is_dir() and not path.name.startswith(".")
 
 
+def names() -> set[str]:
+    """The names of all cached models."""
+    return {entry.note.name for entry in entries()}
+
+
 def newest(name: str) -> Entry | None:
     """The model that was pulled last under a name; None if there is none."""
     return next((entry for entry in entries() if entry.note.name == name), None)

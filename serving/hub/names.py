@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -144,10 +146,28 @@ def name_here(given: str) -> Name | None:
     name = parse_name(given)
     if isinstance(name, HubName) and path.parent.exists():
         raise ModelNameError(
-            f"{given}: there is no such file or folder, but the folder {path.parent} exists; for a "
-            f"model of that name on the hub, write https://huggingface.co/{given}"
+            f"{given}: there is no such file or folder, but the folder {path.parent} exists"
+            f"{nearest_path(path)}; for a model of that name on the hub, write "
+            f"https://huggingface.co/{given}"
         )
     return name
+
+
+def nearest(given: str, known: Iterable[str]) -> str:
+    """The part of a message that proposes the most similar known name; empty if none is similar."""
+    match = difflib.get_close_matches(given, sorted(known), n=1)
+    return f"; did you mean {match[0]!r}?" if match else ""
+
+
+def nearest_path(path: Path) -> str:
+    """The part of a message that proposes what has the most similar name in the folder of a path
+    that does not exist; empty if nothing has."""
+    try:
+        beside = {each.name: str(path.with_name(each.name)) for each in path.parent.iterdir()}
+    except OSError:
+        return ""
+    match = difflib.get_close_matches(path.name, sorted(beside), n=1)
+    return f"; did you mean {beside[match[0]]!r}?" if match else ""
 
 
 def _of_pair(kind: str, rest: str) -> FirefoxName | ArgosName:

@@ -18,10 +18,11 @@ from serving.hub.cache import (
     entry_at,
     keep,
     locked,
+    names,
     newest,
 )
 from serving.hub.importing import check_installed, import_bundle
-from serving.hub.names import FORMS, Name, name_here
+from serving.hub.names import FORMS, Name, name_here, nearest, nearest_path
 from serving.hub.publishers.published import Published, fetched
 from serving.hub.tell import tell
 
@@ -43,8 +44,10 @@ def bundle_folder(given: str | Path) -> Path:
     if name is None:
         path = Path(given).expanduser()
         if not path.exists():
+            hint = nearest(given, names()) or nearest_path(path)
             raise ModelNameError(
                 f"{given}: there is no such file or folder, and it is not a model name: {FORMS}"
+                f"{hint}"
             )
         return path
     kept = newest(str(name))

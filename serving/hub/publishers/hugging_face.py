@@ -34,8 +34,9 @@ from huggingface_hub.hf_api import ModelInfo
 
 from serving.bundle.folder import MANIFEST
 from serving.errors import ModelNameError
+from serving.hub.cache import names
 from serving.hub.fetching.downloads import check_hash
-from serving.hub.names import HubName
+from serving.hub.names import HubName, nearest
 from serving.hub.publishers.published import Published, linked
 from serving.hub.publishers.selection import Selection, select
 
@@ -167,7 +168,7 @@ def _reported(name: HubName) -> Iterator[None]:
     except RepositoryNotFoundError as error:
         raise ModelNameError(
             f"{name}: there is no such folder here, and no such model on {hub}, or it is private; "
-            "check the spelling, or log in with `hf auth login`"
+            f"check the spelling, or log in with `hf auth login`{nearest(str(name), names())}"
         ) from error
     except RevisionNotFoundError as error:
         raise ModelNameError(
@@ -194,6 +195,7 @@ def _reported(name: HubName) -> Iterator[None]:
         raise ModelNameError(
             f"{name}: {hub} cannot be reached ({why}), and the model is not in the cache; connect "
             "to the network, set HF_ENDPOINT to a mirror, or give a folder instead"
+            f"{nearest(str(name), names())}"
         ) from error
     except OSError as error:
         if error.errno is not None:

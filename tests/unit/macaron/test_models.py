@@ -78,7 +78,7 @@ def test_what_is_asked_for_wrongly_is_refused_before_the_hub_is_asked(
         (["pull", "intents"], "error: intents: is not a model name; it must be OWNER/NAME"),
         (["pull", "firefox:x"], "error: firefox:x: must be firefox:FROM-TO"),
         (["pull", "--precision", "int8", NAME], "is a finished bundle, whose precision is fixed"),
-        (["models", "rm", NAME], f"error: {NAME}: is not in the cache"),
+        (["models", "rm", NAME], f"error: {NAME}: is not in the cache; `macaron models` lists"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(
@@ -88,3 +88,19 @@ def test_what_cannot_be_done_is_one_line(
     out, err = capsys.readouterr()
     assert out == ""
     assert said in err.splitlines()[-1]
+
+
+def test_a_misspelt_name_is_answered_with_a_cached_one_of_a_similar_name(
+    hub: ToyHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["pull", NAME]) == 0
+    said = f"; did you mean {NAME!r}?"
+    for words in (["models", "rm", "toy/intent"], ["pull", "toy/intent"]):
+        assert main(words) == 1
+        assert said in capsys.readouterr().err
+    for name in ("toy/intent", "intents"):
+        assert main(["classify", name]) == 1
+        assert said in capsys.readouterr().err
+    assert main(["models", "rm", "other"]) == 1
+    assert "did you mean" not in capsys.readouterr().err
+    assert main(["models", "rm", NAME]) == 0

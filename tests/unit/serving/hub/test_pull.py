@@ -256,6 +256,21 @@ def test_a_name_with_a_slip_says_what_names_are(hub: ToyHub) -> None:
         served_bundle("opus-mt-de-en")
 
 
+def test_a_misspelt_path_is_answered_with_what_is_beside_it(
+    hub: ToyHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models" / "macaron-de-en").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    for given in ("models/macron-de-en", "./models/macron-de-en", "./models/macron-de-en/"):
+        with pytest.raises(ModelNameError, match=r"; did you mean 'models/macaron-de-en'\?"):
+            bundle_folder(given)
+    for given in ("./models/other", "./nowhere/macaron-de-en"):
+        with pytest.raises(ModelNameError) as error:
+            bundle_folder(given)
+        assert "did you mean" not in str(error.value)
+    assert hub.asked == []
+
+
 def test_a_path_is_never_looked_up(hub: ToyHub) -> None:
     assert bundle_folder(Path("toy/intents")) == Path("toy/intents")
     with pytest.raises(ModelNameError, match=r"^\./toy/intents: there is no such file or folder"):
