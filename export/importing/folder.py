@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import reprlib
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -25,6 +27,8 @@ WEIGHTS = (*_WHOLE, *(f"{name}.index.json" for name in _WHOLE))
 """Files that hold the weights, or list the files that do; a folder has one."""
 _OTHERS = (".h5", ".msgpack", ".ot", ".onnx", ".ckpt", ".gguf", ".gz", ".zip")
 """Endings of weights that are quantised or packed."""
+MOST = 2**24
+"""Largest size or number that an option may give, far more than any model has."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -58,6 +62,27 @@ def _read_value(path: Path) -> Any:
         raise ExportError(f"{path}: not valid JSON: {error}") from error
 
 
+def integer_of(where: str, value: object, *, least: int = 0, most: int = MOST) -> int:
+    """The value of an option, which `where` names, as an integer in this range; raises ExportError
+    for another kind of value, and for one out of range."""
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+        return value
+    above = isinstance(value, int) and value > most
+    bounds = f"from {least} to {most}" if above else f">= {least}"
+    raise ExportError(f"{where} must be an integer {bounds}, got {reprlib.repr(value)}")
+
+
+def number_of(where: str, value: object, *, above: float | None = None) -> float:
+    """The value of an option, which `where` names, as a finite number; raises ExportError for
+    another kind of value, and for one that is not greater than `above`."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        finite = abs(value) <= sys.float_info.max
+        if finite and (above is None or value > above):
+            return float(value)
+    bound = "" if above is None else f" > {above:g}"
+    raise ExportError(f"{where} must be a finite number{bound}, got {reprlib.repr(value)}")
+
+
 def has_config(source: Path) -> bool:
     """Whether a folder has a `config.json`, which excludes other toolkits."""
     return (source / CONFIG).is_file()
@@ -82,11 +107,36 @@ class Options:
         self._seen.add(name)
         return self._tree.get(name, default)
 
-    def integer(self, name: str) -> int:
-        """The value of an option that must be an integer of 0 or more."""
-        value = self.get(name)
-        if type(value) is not int or value < 0:
-            raise ExportError(f"{self.path}: {name} must be an integer >= 0, got {value!r}")
+    def integer(
+        self, name: str, default: int | None = None, *, least: int = 0, most: int = MOST
+    ) -> int:
+        """The value of an option that must be an integer in this range; the default if it is
+        missing or null. Without a default it must be there."""
+        return integer_of(f"{self.path}: {name}", self.get(name, default), least=least, most=most)
+
+    def integer_or_none(
+        self, name: str, default: int | None, *, least: int = 0, most: int = MOST
+    ) -> int | None:
+        """Likewise for an option whose null stands for something of its own."""
+        if self.given(name, default) is None:
+            return None
+        return self.integer(name, default, least=least, most=most)
+
+    def number(
+        self, name: str, default: float | None = None, *, above: float | None = None
+    ) -> float:
+        """The value of an option that must be a finite number, greater than `above`; the default if
+        it is missing or null. Without a default it must be there."""
+        return number_of(f"{self.path}: {name}", self.get(name, default), above=above)
+
+    def flag(self, name: str, default: bool) -> bool:
+        """The value of an option that must be true or false; the default if it is missing or
+        null."""
+        value = self.get(name, default)
+        if not isinstance(value, bool):
+            raise ExportError(
+                f"{self.path}: {name} must be true or false, got {reprlib.repr(value)}"
+            )
         return value
 
     def need(self, name: str, kind: type) -> Any:
@@ -174,9 +224,9 @@ class Weights:
         kept = {new: tensor for new, tensor in named.items() if new is not None}
         return Weights(self.path, kept, self._described_by)
 
-    def take(self, name: str, *shape: int) -> Tensor:
-        """A tensor of that shape in fp32; raises ExportError if it is missing or differs."""
-        found = self._tensors.pop(name, None)
+    def check(self, name: str, *shape: int) -> None:
+        """Raise ExportError if a tensor is missing or has another shape."""
+        found = self._tensors.get(name)
         if found is None:
             raise ExportError(f"{self.path}: the tensor {name!r} is missing")
         if tuple(found.shape) != shape:
@@ -184,9 +234,23 @@ class Weights:
                 f"{self.path}: {name!r} must be {list(shape)} by {self._described_by}, "
                 f"got {list(found.shape)}"
             )
+
+    def take(self, name: str, *shape: int) -> Tensor:
+        """A tensor of that shape in fp32; raises ExportError if it is missing or differs, or if one
+        of its numbers is NaN or infinite."""
+        self.check(name, *shape)
+        found = self._tensors.pop(name)
         if not found.is_floating_point():
             raise ExportError(f"{self.path}: {name!r} must hold floats, got {found.dtype}")
-        return found.float()
+        value = found.float()
+        if value.numel() and not all(bool(each.isfinite()) for each in value.aminmax()):
+            count = int((~value.isfinite()).sum())
+            raise ExportError(
+                f"{self.path}: {name!r} must hold finite numbers, but {count} of {value.numel()} "
+                "are NaN or infinite; its training failed, or the file is damaged: take another "
+                "checkpoint"
+            )
+        return value
 
     def take_one(self, names: Sequence[str], *shape: int) -> Tensor:
         """The one tensor that has several names; one of them is enough."""

@@ -17,6 +17,7 @@ from serving.bundle.shortlist import Shortlist
 from serving.errors import InvalidOptionError
 from serving.search.ids import SpecialIds
 from serving.search.options import MAX_STEPS, parse_options
+from training.errors import ConfigError
 from training.models import TransformerConfig, TranslationModel, build_model
 from training.models.networks.bert import Pooling
 
@@ -128,17 +129,20 @@ def read_sizes(options: Options, *, activation: str, scale_embedding: bool) -> T
     """The options that all families here name alike: sizes, activation and the scale of the
     embedding. `activation` and `scale_embedding` are the family's defaults. Raises ExportError."""
     found = options.must("activation_function", *ACTIVATIONS, default=activation)
-    scaled = options.get("scale_embedding", scale_embedding)
-    return TransformerConfig(
-        model_dim=options.integer("d_model"),
-        num_heads=options.equal("encoder_attention_heads", "decoder_attention_heads"),
-        ffn_dim=options.equal("encoder_ffn_dim", "decoder_ffn_dim"),
-        activation=ACTIVATIONS[found],
-        num_encoder_layers=options.integer("encoder_layers"),
-        num_decoder_layers=options.integer("decoder_layers"),
-        vocab_size=options.integer("vocab_size"),
-        embedding_scale="token" if scaled else "none",
-    )
+    scaled = options.flag("scale_embedding", scale_embedding)
+    try:
+        return TransformerConfig(
+            model_dim=options.integer("d_model"),
+            num_heads=options.equal("encoder_attention_heads", "decoder_attention_heads"),
+            ffn_dim=options.equal("encoder_ffn_dim", "decoder_ffn_dim"),
+            activation=ACTIVATIONS[found],
+            num_encoder_layers=options.integer("encoder_layers"),
+            num_decoder_layers=options.integer("decoder_layers"),
+            vocab_size=options.integer("vocab_size"),
+            embedding_scale="token" if scaled else "none",
+        )
+    except ConfigError as error:
+        raise ExportError(f"{options.path}: {error}") from error
 
 
 def generation_options(folder: Path) -> Options:

@@ -24,7 +24,7 @@ def encoder_config(tree: dict[str, Any], path: Path) -> BertConfig:
         sizes = _sizes(options, family)
         # The family's own options come last, and win.
         config = BertConfig(**{**sizes, **family.more(options)})
-    except (TypeError, ValueError, ConfigError) as error:
+    except ConfigError as error:
         raise ExportError(f"{path}: {error}") from error
     options.get("model_type")
     options.get("classifier_pooling")  # which the classifier has
@@ -37,33 +37,27 @@ def _sizes(options: Options, family: EncoderFamily) -> dict[str, Any]:
     """The fields common to all families; raises ExportError if one is missing."""
     names = family.sizes
 
-    def need(key: str) -> Any:
-        value = options.get(key)
-        if value is None:
-            raise ExportError(f"{options.path}: {key} is missing")
-        return value
-
     activation = options.get(names["activation"])
-    if activation not in ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise ExportError(
             f"{options.path}: {names['activation']} must be one of {sorted(ACTIVATIONS)}, "
             f"got {activation!r}"
         )
-    segments = need(family.segments) if family.segments else 0
-    skipped = family.skipped_positions({"pad_token_id": options.get("pad_token_id", 1)})
+    segments = options.integer(family.segments) if family.segments else 0
+    skipped = family.skipped_positions(options)
     return {
-        "model_dim": need(names["model_dim"]),
-        "num_heads": need(names["num_heads"]),
-        "ffn_dim": need(names["ffn_dim"]),
-        "num_encoder_layers": need(names["num_encoder_layers"]),
-        "vocab_size": need("vocab_size"),
-        "max_positions": need("max_position_embeddings") - skipped,
+        "model_dim": options.integer(names["model_dim"]),
+        "num_heads": options.integer(names["num_heads"]),
+        "ffn_dim": options.integer(names["ffn_dim"]),
+        "num_encoder_layers": options.integer(names["num_encoder_layers"]),
+        "vocab_size": options.integer("vocab_size"),
+        "max_positions": options.integer("max_position_embeddings") - skipped,
         # The vector of the only kind is part of each position's.
         "num_segments": 0 if segments == 1 else segments,
-        "norm_eps": family.norm_eps or need(names["norm_eps"]),
+        "norm_eps": family.norm_eps or options.number(names["norm_eps"]),
         "activation": ACTIVATIONS[activation],
-        "dropout": options.get(names["dropout"], 0.1),
-        "attention_dropout": options.get(names["attention_dropout"], 0.1),
+        "dropout": options.number(names["dropout"], 0.1),
+        "attention_dropout": options.number(names["attention_dropout"], 0.1),
         "pooler": family.pooler,
     }
 

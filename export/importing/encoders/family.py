@@ -70,11 +70,11 @@ class EncoderFamily:
     """Options that change no output; any other unread option is an error. None accepts all, since
     older files have many."""
 
-    def skipped_positions(self, tree: Mapping[str, Any]) -> int:
+    def skipped_positions(self, options: Options) -> int:
         """Rows of the position table that no token uses."""
         if not self.offset:
             return 0
-        return 1 + (int(tree.get("pad_token_id", 1)) if self.padding is None else self.padding)
+        return 1 + (options.integer("pad_token_id", 1) if self.padding is None else self.padding)
 
 
 _SIZES = {

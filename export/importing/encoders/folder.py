@@ -25,8 +25,13 @@ from export.importing.encoders.sentences import (
     transformer_folder,
 )
 from export.importing.encoders.tokenizer import put_first, read_tokenizer
-from export.importing.encoders.weights import EncoderWeights, load_classifier, load_encoder
-from export.importing.folder import CONFIG, read_json, read_optional, read_weights
+from export.importing.encoders.weights import (
+    EncoderWeights,
+    check_sizes,
+    load_classifier,
+    load_encoder,
+)
+from export.importing.folder import CONFIG, Options, read_json, read_optional, read_weights
 from training.models import (
     BidirectionalEncoder,
     SentenceEmbedder,
@@ -48,8 +53,10 @@ def read_encoder(folder: Path, pooling: Pooling | None = None) -> ReadEncoder:
     tree = read_json(folder / CONFIG)
     config, family = encoder_config(tree, folder / CONFIG), family_of(tree, folder / CONFIG)
     weights = EncoderWeights(read_weights(folder), family)
+    skipped = family.skipped_positions(Options(folder / CONFIG, tree))
+    check_sizes(config, weights, family, skipped)
     encoder = BidirectionalEncoder(config, find_block(config.block))
-    load_encoder(encoder, weights, family, family.skipped_positions(tree))
+    load_encoder(encoder, weights, family, skipped)
     tokenizer = read_tokenizer(folder)
     sentences = read_optional(folder / SENTENCES)
     if sentences.get("do_lower_case"):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from export.errors import ExportError
-from export.importing.folder import Options
+from export.importing.folder import Options, number_of
 from training.models.networks.bert import Pooling
 
 _FULL, _SLIDING = "full_attention", "sliding_attention"
@@ -27,7 +27,7 @@ def read_options(options: Options) -> dict[str, Any]:
     kinds = _layer_kinds(options, count)
     both = _bases(options)
     # Of the window both sides are counted.
-    half = options.get("local_attention", 128) // 2
+    half = options.integer("local_attention", 128) // 2
     windows = tuple(half if kind == _SLIDING else 0 for kind in kinds)
     if half < 1 and any(kind == _SLIDING for kind in kinds):
         raise ExportError(f"{options.path}: local_attention must be >= 2, got {2 * half}")
@@ -53,28 +53,26 @@ def classifier_pooling(tree: dict[str, Any], path: object) -> Pooling:
 
 def _layer_kinds(options: Options, count: int) -> list[str]:
     """The kind of each layer: from `layer_types`, or a window for all but every n-th layer."""
-    each = options.get("global_attn_every_n_layers", 3)
-    if type(each) is not int or each < 1:
-        raise ExportError(
-            f"{options.path}: global_attn_every_n_layers must be an integer >= 1, got {each!r}"
-        )
+    each = options.integer("global_attn_every_n_layers", 3, least=1)
     mostly = [_SLIDING if number % each else _FULL for number in range(count)]
-    kinds = options.get("layer_types", mostly)
-    if not isinstance(kinds, list) or len(kinds) != count or not {*kinds} <= {_FULL, _SLIDING}:
+    kinds: Any = options.get("layer_types", mostly)
+    known = isinstance(kinds, list) and all(kind in (_FULL, _SLIDING) for kind in kinds)
+    if not known or len(kinds) != count:
         raise ExportError(
             f"{options.path}: layer_types must be {_FULL!r} or {_SLIDING!r} for each of the "
             f"{count} layers, got {kinds!r}"
         )
-    return kinds
+    return list(kinds)
 
 
 def _bases(options: Options) -> dict[str, float]:
     """The base of rotary positions for either kind of layer. Older files hold it beside the other
     options."""
     options.must_be(None, "rope_scaling")
-    everywhere = float(options.get("global_rope_theta", _GLOBAL_BASE))
-    given = options.given("local_rope_theta", _LOCAL_BASE)
-    bases = {_FULL: everywhere, _SLIDING: everywhere if given is None else float(given)}
+    everywhere = options.number("global_rope_theta", _GLOBAL_BASE)
+    own = options.given("local_rope_theta", _LOCAL_BASE) is not None
+    local = options.number("local_rope_theta", _LOCAL_BASE) if own else everywhere
+    bases = {_FULL: everywhere, _SLIDING: local}
     by_kind = options.get("rope_parameters", {})
     for kind in bases:
         scaling = (by_kind.get(kind) or {}) if isinstance(by_kind, dict) else by_kind
@@ -88,5 +86,6 @@ def _bases(options: Options) -> dict[str, float]:
                 f"{options.path}: rope_parameters of {kind} must be of the type 'default', got "
                 f"{scaling!r}"
             )
-        bases[kind] = float(scaling.get("rope_theta", bases[kind]))
+        base = scaling.get("rope_theta", bases[kind])
+        bases[kind] = number_of(f"{options.path}: rope_parameters of {kind}: rope_theta", base)
     return bases

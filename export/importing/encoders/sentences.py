@@ -38,7 +38,10 @@ def read_pooling(folder: Path) -> tuple[Pooling | None, bool]:
     path = folder / _MODULES
     if not path.exists():
         return None, True
-    kinds = {module["type"].rpartition(".")[2]: module["path"] for module in read_objects(path)}
+    kinds = {
+        str(module.get("type", "")).rpartition(".")[2]: str(module.get("path", ""))
+        for module in read_objects(path)
+    }
     other = kinds.keys() - {"Transformer", "Pooling", "Normalize"}
     if other or "Pooling" not in kinds:
         raise ExportError(

@@ -9,7 +9,9 @@ from torch import Tensor, nn
 
 from export.importing.encoders.family import EncoderFamily
 from export.importing.folder import Weights
-from training.models import BidirectionalEncoder, TextClassifier
+from training.models import BertConfig, BidirectionalEncoder, TextClassifier
+
+_SEGMENTS = "embeddings.token_type_embeddings.weight"
 
 
 class EncoderWeights:
@@ -25,6 +27,10 @@ class EncoderWeights:
     def rows(self, name: str) -> int:
         """Number of rows of an existing tensor."""
         return self._weights.shape(self._name(name))[0]
+
+    def check(self, name: str, *shape: int) -> None:
+        """Raise ExportError if a tensor is missing or has another shape."""
+        self._weights.check(self._name(name), *shape)
 
     def copy(self, module: Any, *names: str) -> None:
         """Copy weight and bias into a layer or a norm; with several names they are stacked."""
@@ -54,6 +60,21 @@ class EncoderWeights:
 
     def _name(self, name: str) -> str:
         return name if name in self._weights else f"{self._family.prefix}.{name}"
+
+
+def check_sizes(
+    config: BertConfig, weights: EncoderWeights, family: EncoderFamily, skipped: int
+) -> None:
+    """Raise ExportError if the weights are not of these sizes, before a model of them takes any
+    memory."""
+    dim, last = config.model_dim, config.num_encoder_layers - 1
+    weights.check(f"{family.embedding}.weight", config.vocab_size, dim)
+    if family.positions:
+        weights.check(f"{family.positions}.weight", skipped + config.max_positions, dim)
+        if config.num_segments:
+            weights.check(_SEGMENTS, config.num_segments, dim)
+    down = family.layer["ffn.down_proj"]
+    weights.check(f"{family.layers}.{last}.{down}.weight", dim, config.ffn_dim)
 
 
 def load_encoder(
@@ -97,10 +118,9 @@ def _load_positions(
     positions = weights.table(
         f"{family.positions}.weight", skipped, config.max_positions, config.model_dim
     )
-    kinds = "embeddings.token_type_embeddings.weight"
     if embedding.segments is not None:
-        weights.assign(embedding.segments.weight, kinds)
+        weights.assign(embedding.segments.weight, _SEGMENTS)
     elif family.segments:
-        positions = positions + weights.table(kinds, 0, 1, config.model_dim)
+        positions = positions + weights.table(_SEGMENTS, 0, 1, config.model_dim)
     with torch.no_grad():
         embedding.positions.weight.copy_(positions)

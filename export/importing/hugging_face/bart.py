@@ -57,8 +57,8 @@ def _is_first_forced(options: Options, generation: Options, first: int) -> bool:
             f"{options.path}: forced_bos_token_id must be {first}, the id of {_FIRST}, or left "
             f"out, got {named!r}"
         )
-    earlier = options.get("force_bos_token_to_be_generated", False)
-    return named is not None or bool(earlier)
+    earlier = options.flag("force_bos_token_to_be_generated", False)
+    return named is not None or earlier
 
 
 def _languages(choice: LanguageChoice, *, first_is_forced: bool) -> Languages:

@@ -83,7 +83,7 @@ def _m2m100_pieces(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
     ids = dict(read_json(find_file(folder, "vocab.json", "the ids of the pieces")))
     path = folder / "tokenizer_config.json"
     tokenizer_config = read_json(path) if path.is_file() else {}
-    codes = _LANGUAGES.get(tokenizer_config.get("language_codes") or "m2m100")
+    codes = _LANGUAGES.get(str(tokenizer_config.get("language_codes") or "m2m100"))
     if codes is None:
         raise ExportError(
             f"{path}: language_codes {tokenizer_config['language_codes']!r} is not "
@@ -101,10 +101,11 @@ def _nllb_pieces(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
     tree = read_json(path)
     try:
         ids = dict(tree["model"]["vocab"])
-        added = {str(entry["content"]): entry["id"] for entry in tree["added_tokens"]}
+        added = {str(entry["content"]): int(entry["id"]) for entry in tree["added_tokens"]}
     except (KeyError, TypeError, ValueError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ExportError(
-            f"{path}: model.vocab and added_tokens must give pieces their ids; {error} is missing"
+            f"{path}: model.vocab and added_tokens must give pieces their ids; {reason}"
         ) from error
     tokenizer_config = folder / "tokenizer_config.json"
     if tokenizer_config.is_file() and read_json(tokenizer_config).get("legacy_behaviour"):
@@ -141,8 +142,7 @@ def _written(ids: Mapping[str, int], size: int, folder: Path) -> list[str]:
     match."""
     found = {i: piece for piece, i in ids.items() if type(i) is int}
     missing = [piece for piece in SPECIAL if piece not in ids]
-    unused = set(range(size)) - found.keys()
-    if missing or max(found, default=0) >= size or len(unused) > _MOST_UNUSED:
+    if missing or max(found, default=0) >= size or size - len(found) > _MOST_UNUSED:
         named = f"{missing[0]} is missing" if missing else f"{len(found)} pieces"
         raise ExportError(
             f"{folder}: the tokenizer does not fit the embedding of {size} rows that {CONFIG}'s "

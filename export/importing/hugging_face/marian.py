@@ -137,7 +137,7 @@ def _read_ids(folder: Path, name: str, rows: int) -> list[str]:
     path = find_file(folder, name, "the ids of the pieces")
     ids = read_json(path)
     found = [i for i in ids.values() if type(i) is int]
-    if sorted(found) != list(range(rows)):
+    if not len(found) == len(ids) == rows or sorted(found) != list(range(rows)):
         raise ExportError(
             f"{path}: must give each of the {rows} rows of the embedding one piece, as {CONFIG}'s "
             f"vocab_size says; got {len(ids)} pieces, ids up to {max(found, default=-1)}"

@@ -6,6 +6,7 @@ Shape letters: D model, P heads together, F feed-forward, V vocabulary.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
@@ -25,6 +26,8 @@ _ACTIVATIONS = {
 """Names of `transformers` to ours."""
 _DEFAULTS = {"t5": "relu", "mt5": "gated-gelu"}
 """The default activation by the kind of model."""
+_FARTHEST = 2**16
+"""Largest distance with a bucket of its own, of which a table is made."""
 _OUTPUT = "lm_head.weight"
 _EMBEDDINGS = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 """The names of one matrix [V,D]."""
@@ -38,19 +41,19 @@ def read_config(options: Options, weights: Weights) -> tuple[TransformerConfig, 
     for name in ("is_decoder", "tie_encoder_decoder"):
         options.must(name, False, default=False)
     found = options.must("feed_forward_proj", *_ACTIVATIONS, default=_DEFAULTS[kind])
-    is_tied = options.get("tie_word_embeddings", True)
-    scales = options.get("scale_decoder_outputs", is_tied) if kind == "t5" else False
+    is_tied = options.flag("tie_word_embeddings", True)
+    scales = options.flag("scale_decoder_outputs", is_tied) if kind == "t5" else False
     layers = options.integer("num_layers")
-    sizes = {
+    sizes: dict[str, Any] = {
         "model_dim": options.integer("d_model"),
         "num_heads": options.integer("num_heads"),
         "head_dim": options.integer("d_kv"),
         "ffn_dim": options.integer("d_ff"),
         "num_encoder_layers": layers,
-        "num_decoder_layers": options.get("num_decoder_layers", layers),
+        "num_decoder_layers": options.integer("num_decoder_layers", layers),
         "vocab_size": options.integer("vocab_size"),
-        "num_buckets": options.get("relative_attention_num_buckets", 32),
-        "max_distance": options.get("relative_attention_max_distance", 128),
+        "num_buckets": options.integer("relative_attention_num_buckets", 32),
+        "max_distance": options.integer("relative_attention_max_distance", 128, most=_FARTHEST),
     }
     try:
         config = TransformerConfig(
@@ -59,7 +62,7 @@ def read_config(options: Options, weights: Weights) -> tuple[TransformerConfig, 
             positions="relative_bias",
             norm="pre",
             norm_type="rms",
-            norm_eps=options.get("layer_norm_epsilon", 1e-6),
+            norm_eps=options.number("layer_norm_epsilon", 1e-6),
             embedding_scale="none",
             attention_bias=False,
             ffn_bias=False,
@@ -67,7 +70,7 @@ def read_config(options: Options, weights: Weights) -> tuple[TransformerConfig, 
         )
     except ConfigError as error:
         raise ExportError(f"{options.path}: {error}") from error
-    return config, bool(scales)
+    return config, scales
 
 
 def t5_state(weights: Weights, config: TransformerConfig, *, scales_output: bool) -> State:

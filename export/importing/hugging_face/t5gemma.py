@@ -15,6 +15,7 @@ from torch import Tensor
 
 from export.errors import ExportError
 from export.importing.folder import Options, Weights, read_json, read_weights
+from export.importing.language_models.options import read_cap
 from export.importing.layers import State
 from export.importing.model import (
     HARMLESS,
@@ -101,8 +102,8 @@ def _read_side(options: Options, side: str) -> tuple[dict[str, Any], dict[str, A
     options.must("hidden_activation", _ACTIVATION, default=_ACTIVATION)
     options.must("attention_bias", False, default=False)
     options.must("tie_word_embeddings", True, default=True)
-    window = options.given("sliding_window", _LEAST_WINDOW)
-    if window is not None and (type(window) is not int or window < _LEAST_WINDOW):
+    window = options.integer_or_none("sliding_window", _LEAST_WINDOW)
+    if window is not None and window < _LEAST_WINDOW:
         raise ExportError(
             f"{options.path}: sliding_window of the {side} must be at least {_LEAST_WINDOW}, got "
             f"{window!r}"
@@ -119,23 +120,23 @@ def _read_side(options: Options, side: str) -> tuple[dict[str, Any], dict[str, A
                 f"with a base of 10000, got {rotary!r} and {base!r}"
             )
     sizes = {
-        "head_dim": options.get("head_dim", 256),
+        "head_dim": options.integer("head_dim", 256),
         "vocab_size": options.integer("vocab_size"),
-        "norm_eps": options.get("rms_norm_eps", 1e-6),
-        "attention_soft_cap": float(options.given("attn_logit_softcapping", 50.0) or 0.0),
+        "norm_eps": options.number("rms_norm_eps", 1e-6),
+        "attention_soft_cap": read_cap(options, "attn_logit_softcapping", 50.0),
     }
     own = {
         "model_dim": options.integer("hidden_size"),
         "num_heads": options.integer("num_attention_heads"),
         "ffn_dim": options.integer("intermediate_size"),
         "layers": options.integer("num_hidden_layers"),
-        "kv_heads": options.get("num_key_value_heads", 4),
-        "scalar": options.get("query_pre_attn_scalar", 256),
+        "kv_heads": options.integer("num_key_value_heads", 4),
+        "scalar": options.number("query_pre_attn_scalar", 256.0, above=0.0),
         # The encoder's value has no effect.
-        "logit_soft_cap": float(options.given("final_logit_softcapping", 30.0) or 0.0),
+        "logit_soft_cap": read_cap(options, "final_logit_softcapping", 30.0),
     }
     kv_heads = own["kv_heads"]
-    if type(kv_heads) is not int or kv_heads < 1 or own["num_heads"] % kv_heads:
+    if kv_heads < 1 or own["num_heads"] % kv_heads:
         raise ExportError(
             f"{options.path}: num_key_value_heads of the {side} must divide "
             f"{own['num_heads']}, got {kv_heads!r}"
@@ -158,7 +159,7 @@ def _config(
     weights: Weights,
 ) -> TransformerConfig:
     encoder, decoder = (read[side][1] for side in _SIDES)
-    tied = options.get("tie_word_embeddings", True)
+    tied = options.flag("tie_word_embeddings", True)
     shared = weights.same(_EMBEDDINGS["encoder"], _EMBEDDINGS["decoder"])
     try:
         return TransformerConfig(

@@ -30,6 +30,8 @@ SIZES: dict[str, Any] = {
 """Settings that all of these families have in common."""
 
 FULL, SLIDING = "full_attention", "sliding_attention"
+WIDEST = 2**20
+"""Widest window, whose positions are listed for each layer."""
 
 
 def read_sizes(
@@ -41,13 +43,23 @@ def read_sizes(
         **SIZES,
         "model_dim": options.integer("hidden_size"),
         "num_heads": options.integer("num_attention_heads"),
-        "num_kv_heads": options.given("num_key_value_heads", kv_heads) or 0,
+        "num_kv_heads": options.integer_or_none("num_key_value_heads", kv_heads) or 0,
         "num_decoder_layers": options.integer("num_hidden_layers"),
         "ffn_dim": options.integer("intermediate_size"),
         "vocab_size": options.integer("vocab_size"),
-        "norm_eps": options.get("rms_norm_eps", eps),
-        "tie_embeddings": options.get("tie_word_embeddings", tied),
+        "norm_eps": options.number("rms_norm_eps", eps),
+        "tie_embeddings": options.flag("tie_word_embeddings", tied),
     }
+
+
+def read_cap(options: Options, name: str, default: float) -> float:
+    """A soft cap; null stands for no cap, which is 0 here."""
+    return 0.0 if options.given(name, default) is None else options.number(name, default)
+
+
+def read_window(options: Options, default: int | None) -> int | None:
+    """The positions that a layer with a window sees; null stands for all."""
+    return options.integer_or_none("sliding_window", default, least=1, most=WIDEST)
 
 
 def window_of(width: int | None, longest: int) -> dict[str, Any]:
@@ -70,20 +82,21 @@ def windows_of(kinds: Sequence[str], width: int | None) -> dict[str, Any]:
 def layer_kinds(options: Options, count: int, default: Sequence[str]) -> list[str]:
     """The kind of each layer, one that sees a window or one that sees all: from `layer_types`, or
     from `default` if that is missing. Raises ExportError for other kinds of layers."""
-    kinds = options.get("layer_types") or list(default)
-    if not isinstance(kinds, list) or len(kinds) != count or not set(kinds) <= {FULL, SLIDING}:
+    kinds: Any = options.get("layer_types") or list(default)
+    known = isinstance(kinds, list) and all(kind in (FULL, SLIDING) for kind in kinds)
+    if not known or len(kinds) != count:
         raise ExportError(
             f"{options.path}: layer_types must be {FULL!r} or {SLIDING!r} for each of the {count} "
             f"layers, got {kinds!r}"
         )
-    return kinds
+    return list(kinds)
 
 
 def sometimes_sliding(options: Options, count: int) -> dict[str, Any]:
     """The windows of Qwen: in the layers from `max_window_layers` on if `use_sliding_window` is
     set, or as `layer_types` says."""
-    used, width = options.get("use_sliding_window", False), options.given("sliding_window", 4096)
-    first = options.get("max_window_layers", 28)
+    used, width = options.flag("use_sliding_window", False), read_window(options, 4096)
+    first = options.integer("max_window_layers", 28)
     sliding = used and width is not None
     default = [SLIDING if sliding and layer >= first else FULL for layer in range(count)]
     kinds = layer_kinds(options, count, default)

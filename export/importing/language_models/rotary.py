@@ -4,13 +4,14 @@ texts that are longer than those of the first training."""
 from __future__ import annotations
 
 import math
+import reprlib
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from export.errors import ExportError
-from export.importing.folder import Options
+from export.importing.folder import MOST, Options, number_of
 from export.importing.language_models.model import ImportedLanguageModel
 
 _SCALING = "rope_scaling"
@@ -49,6 +50,13 @@ def rotary_options(options: Options) -> tuple[str, dict[str, Any]]:
     return name, {**({} if base is None else {"rope_theta": base}), **rope}
 
 
+def rotary_number(path: Path, name: str, rope: dict[str, Any], key: str, default: float) -> float:
+    """A number among the options of rotary positions, which the option `name` holds; the default if
+    it is missing or null. Raises ExportError for another kind of value."""
+    value = rope.get(key)
+    return number_of(f"{path}: {name}: {key}", default if value is None else value)
+
+
 def read_rotary(options: Options, width: int, base: float = 10000.0) -> dict[str, Any]:
     """The base of rotary positions and their scaling. `width` is that of a head, `base` the
     family's default. Raises ExportError for an unknown kind of scaling."""
@@ -57,7 +65,7 @@ def read_rotary(options: Options, width: int, base: float = 10000.0) -> dict[str
         return rotary_sizes(options.path, name, rope, base, _YARN)
     _check_whole(options.path, name, rope)
     check_rotary(options.path, name, rope, *_OF_YARN)
-    base = float(rope.get("rope_theta", base))
+    base = rotary_number(options.path, name, rope, "rope_theta", base)
     truncate = rope.get("truncate", True)
     return yarn_sizes(_yarn_numbers(options), width, base, truncate=truncate)
 
@@ -65,17 +73,16 @@ def read_rotary(options: Options, width: int, base: float = 10000.0) -> dict[str
 def stretched(options: Options, longest: int) -> tuple[int, float]:
     """The number of positions that a model reads, and the factor of turned queries and keys. The
     number is larger than `longest`, the model's own, with `yarn` only."""
-    _, rope = rotary_options(options)
+    name, rope = rotary_options(options)
     if not _is_yarn(rope):
         return longest, 1.0
     numbers = _yarn_numbers(options)
     factor, trained = numbers["factor"], numbers["original_max_position_embeddings"]
-    given = rope.get("attention_factor")
-    if given is None:
-        both = numbers["mscale"], numbers["mscale_all_dim"]
-        above, below = both if all(both) else (1.0, 0.0)
-        given = temperature(factor, above) / temperature(factor, below)
-    return max(longest, int(trained * factor)), float(given)
+    both = numbers["mscale"], numbers["mscale_all_dim"]
+    above, below = both if all(both) else (1.0, 0.0)
+    usual = temperature(factor, above) / temperature(factor, below)
+    scale = rotary_number(options.path, name, rope, "attention_factor", usual)
+    return max(longest, int(trained * factor)), scale
 
 
 def _kind(rope: dict[str, Any]) -> Any:
@@ -113,10 +120,12 @@ def check_yarn(path: Path, name: str, numbers: dict[str, Any]) -> None:
     """Raise ExportError for a number of YaRN that is missing or too small."""
     for key, value in numbers.items():
         least = 0.0 if key.startswith("mscale") else 1.0 if key == "factor" else 1e-6
-        if type(value) not in (int, float) or not value >= least:
+        if type(value) not in (int, float) or not least <= value <= MOST:
+            above = isinstance(value, int | float) and value > MOST
+            bound = f"<= {MOST}" if above else f">= {least:g}"
             raise ExportError(
-                f"{path}: {name} of the type {_YARN!r} needs a number {key} >= {least:g}, "
-                f"got {value!r}"
+                f"{path}: {name} of the type {_YARN!r} needs a number {key} {bound}, got "
+                f"{reprlib.repr(value)}"
             )
 
 
@@ -150,19 +159,20 @@ def rotary_sizes(
 ) -> dict[str, Any]:
     """The same of the option `name`, which may name the `others` elsewhere."""
     kind = _kind(rope)
-    if kind not in _SCALED_BY:
+    if not isinstance(kind, str) or kind not in _SCALED_BY:
         raise ExportError(
             f"{path}: {name} of the type {kind!r} is not supported; it must be one of "
             f"{', '.join(map(repr, (*_SCALED_BY, *others)))}"
         )
     _check_whole(path, name, rope)
     check_rotary(path, name, rope)
-    found: dict[str, Any] = {"rotary_base": float(rope.get("rope_theta", base))}
+    found: dict[str, Any] = {"rotary_base": rotary_number(path, name, rope, "rope_theta", base)}
     if kind == "default":
         return found
-    missing = [key for key in _SCALED_BY[kind] if not isinstance(rope.get(key), int | float)]
-    if missing:
-        raise ExportError(f"{path}: {name} of the type {kind!r} needs a number {missing[0]}")
+    for key in _SCALED_BY[kind]:
+        if rope.get(key) is None:
+            raise ExportError(f"{path}: {name} of the type {kind!r} needs a number {key}")
+        number_of(f"{path}: {name}: {key}", rope[key])
     found["rotary_scaling"] = kind
     return found | {ours: rope[key] for key, ours in _SCALED_BY[kind].items()}
 

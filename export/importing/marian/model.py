@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from export.errors import ExportError
-from export.importing.folder import Options, Weights
+from export.importing.folder import Options, Weights, integer_of
 from export.importing.layers import State
 from export.importing.marian.file import MarianFile, read_model
 from export.importing.marian.folder import find_files, languages_of, read_vocabulary, search_of
@@ -139,8 +139,8 @@ def _sizes(options: Options) -> tuple[int, int]:
             f"{options.path}: dim-vocabs must be two sizes, of one source and a target, got "
             f"{sizes!r}"
         )
-    if not all(type(size) is int and size > 0 for size in sizes):
-        raise ExportError(f"{options.path}: dim-vocabs must be integers > 0, got {sizes!r}")
+    for size in sizes:
+        integer_of(f"{options.path}: dim-vocabs", size, least=1)
     if not _is_tied(options, "tied-embeddings-src"):
         return sizes[0], sizes[1]
     if sizes[0] != sizes[1]:

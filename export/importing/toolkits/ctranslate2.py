@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from export.errors import ExportError
-from export.importing.folder import CONFIG, read_json
+from export.importing.folder import CONFIG, number_of, read_json
 from export.importing.hugging_face.m2m100 import CONTROL, many_languages, tags_among
 from export.importing.model import Imported, LanguageChoice, loaded
 from export.importing.toolkits.ctranslate2_file import is_spec_file, read_spec_file
@@ -64,7 +64,10 @@ def read_ctranslate2(source: Path, choice: LanguageChoice) -> Imported:
             f"{folder / MODEL}: {file.spec!r} is not supported, it must be {_SPEC!r}, an "
             "encoder-decoder that translates"
         )
-    layers = SpecLayers(folder / MODEL, file, options.get("layer_norm_epsilon"))
+    epsilon = options.get("layer_norm_epsilon")
+    if epsilon is not None:
+        epsilon = number_of(f"{path}: layer_norm_epsilon", epsilon)
+    layers = SpecLayers(folder / MODEL, file, epsilon)
     from_zero = bool(file.options.get("decoder/start_from_zero_embedding"))
     layers.check_rows(folder, written)
     special = _special_ids(path, options, written.target, from_zero=from_zero)

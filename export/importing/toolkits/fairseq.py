@@ -17,7 +17,13 @@ from typing import Any
 from torch import Tensor
 
 from export.errors import ExportError
-from export.importing.folder import Weights, checkpoint_file, has_checkpoint_file, read_pickled
+from export.importing.folder import (
+    Weights,
+    checkpoint_file,
+    has_checkpoint_file,
+    integer_of,
+    read_pickled,
+)
 from export.importing.layers import State, take_norm, transformer_state
 from export.importing.model import ACTIVATIONS, Imported, LanguageChoice, loaded
 from export.importing.vocabularies.languages import short_code
@@ -171,12 +177,12 @@ def _config(
     rows = model.get("encoder.embed_positions.weight") if learnt else None
     config = TransformerConfig(
         block="macaron" if options.get("macaron") else "standard",
-        model_dim=_equal(path, options, "embed_dim", 512),
-        num_heads=_equal(path, options, "attention_heads", 8),
-        ffn_dim=_equal(path, options, "ffn_embed_dim", 2048),
+        model_dim=_size(path, options, "embed_dim", 512),
+        num_heads=_size(path, options, "attention_heads", 8),
+        ffn_dim=_size(path, options, "ffn_embed_dim", 2048),
         activation=ACTIVATIONS[activation],
-        num_encoder_layers=options.get("encoder_layers", 7 if convolves else 6),
-        num_decoder_layers=options.get("decoder_layers", 6),
+        num_encoder_layers=_layers(path, options, "encoder", 7 if convolves else 6),
+        num_decoder_layers=_layers(path, options, "decoder", 6),
         vocab_size=len(written.target),
         source_vocab_size=0 if shared else len(written.source),
         tie_embeddings=bool(shared or options.get("share_decoder_input_output_embed")),
@@ -275,6 +281,16 @@ def _equal(path: Path, options: Mapping[str, Any], name: str, usual: Any) -> Any
             f"{values[1]}"
         )
     return values[0]
+
+
+def _size(path: Path, options: Mapping[str, Any], name: str, usual: int) -> int:
+    """A size that both sides must have alike."""
+    return integer_of(f"{path}: encoder_{name}", _equal(path, options, name, usual))
+
+
+def _layers(path: Path, options: Mapping[str, Any], side: str, usual: int) -> int:
+    """The number of a side's layers."""
+    return integer_of(f"{path}: {side}_layers", options.get(f"{side}_layers", usual))
 
 
 def _renamed(model: Mapping[str, Tensor]) -> dict[str, Tensor]:

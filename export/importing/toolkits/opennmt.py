@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from export.errors import ExportError
-from export.importing.folder import checkpoint_file, read_pickled
+from export.importing.folder import checkpoint_file, integer_of, number_of, read_pickled
 from export.importing.model import Imported, LanguageChoice, loaded
 from export.importing.toolkits.ctranslate2_file import SpecFile
 from export.importing.toolkits.spec_layers import SpecLayers
@@ -83,7 +83,7 @@ def read_opennmt(source: Path, choice: LanguageChoice) -> Imported:
     tensors = {**checkpoint["model"]}
     tensors |= {f"generator.{name}": value for name, value in checkpoint["generator"].items()}
     file = SpecFile("", _renamed(tensors), _numbers(path, options, tensors))
-    layers = SpecLayers(path, file, options.get("norm_eps", 1e-6))
+    layers = SpecLayers(path, file, number_of(f"{path}: norm_eps", options.get("norm_eps", 1e-6)))
     layers.check_rows(path, written)
     pieces = {
         "pad": "<blank>",
@@ -142,7 +142,7 @@ def _check_options(path: Path, options: Mapping[str, Any]) -> None:
             listed = " or ".join(map(repr, supported))
             raise ExportError(f"{path}: {name} {found!r} is not supported; it must be {listed}")
     relative = options.get("max_relative_positions", 0)
-    if relative < 0:
+    if not isinstance(relative, int) or relative < 0:
         raise ExportError(
             f"{path}: max_relative_positions {relative} (rotary, ALiBi) is not supported; it must "
             "be 0 or more"
@@ -175,7 +175,7 @@ def _numbers(
         raise ExportError(f"{path}: the tensor {name!r} is missing")
     scaled = bool(options.get("position_encoding", False))
     of_side = {
-        "num_heads": options.get("heads", 8),
+        "num_heads": integer_of(f"{path}: heads", options.get("heads", 8)),
         "activation": _ACTIVATIONS[options.get("pos_ffn_activation_fn", "relu")],
         "pre_norm": 1,
         "scale_embeddings": math.sqrt(tensors[name].shape[1]) if scaled else 0,

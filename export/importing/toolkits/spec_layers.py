@@ -85,6 +85,10 @@ class SpecLayers:
             raise ExportError(f"{self._path}: the tensor {name!r} is missing")
         return self._weights.shape(name)[axis]
 
+    def _whole(self, name: str) -> Tensor:
+        """A tensor whose shape is still to be checked."""
+        return self._weights.take(name, *self._weights.shape(name))
+
     def _both(self, name: str, default: float) -> float:
         """An option that must be the same for both sides."""
         values = [self._options.pop(f"{s}/{name}", default) for s in ("encoder", "decoder")]
@@ -144,12 +148,9 @@ class SpecLayers:
         keys = "encoder/layer_0/self_attention/relative_position_keys"
         if keys in self._weights:
             return _Positions("relative", distances=self._weights.shape(keys)[0] // 2)
-        tables = {
-            side: self._weights.drop(f"{side}/position_encodings/encodings")
-            for side in ("encoder", "decoder")
-        }
-        given = {side: table for side, table in tables.items() if table is not None}
-        if len(given) < len(tables):
+        names = {side: f"{side}/position_encodings/encodings" for side in ("encoder", "decoder")}
+        given = {side: self._whole(name) for side, name in names.items() if name in self._weights}
+        if len(given) < len(names):
             return _Positions("sinusoid")  # CTranslate2 computes them when it loads the model
         shapes = [list(table.shape) for table in given.values()]
         if shapes[0] != shapes[1] or shapes[0][1] != self._dim:
@@ -229,9 +230,10 @@ class SpecLayers:
 
     def _linear(self, there: str, here: str, rows: int, columns: int) -> State:
         weight = self._weights.take(f"{there}/weight", rows, columns)
-        bias = self._weights.drop(f"{there}/bias")  # some converters leave out zero biases
-        zeros = torch.zeros(rows)
-        return {f"{here}.weight": weight, f"{here}.bias": zeros if bias is None else bias}
+        name, bias = f"{there}/bias", torch.zeros(rows)
+        if name in self._weights:  # some converters leave out zero biases
+            bias = self._weights.take(name, rows)
+        return {f"{here}.weight": weight, f"{here}.bias": bias}
 
     def _norm(self, there: str, here: str) -> State:
         state = {f"{here}.weight": self._weights.take(f"{there}/gamma", self._dim)}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from export.errors import ExportError
-from export.importing.folder import Options, Weights, read_weights
+from export.importing.folder import Options, Weights, number_of, read_weights
 from export.importing.language_models.families.llama import NAMES
 from export.importing.language_models.model import HARMLESS, ImportedLanguageModel
 from export.importing.language_models.options import (
@@ -19,8 +19,10 @@ from export.importing.language_models.options import (
     SLIDING,
     head_width,
     layer_kinds,
+    read_cap,
     read_decoder,
     read_sizes,
+    read_window,
     windows_of,
 )
 from export.importing.language_models.rotary import read_rotary, rotary_options, rotary_sizes
@@ -88,7 +90,7 @@ def read_gemma2(folder: Path) -> ImportedLanguageModel:
     alternating = [FULL if number % 2 else SLIDING for number in range(sizes["num_decoder_layers"])]
     kinds = layer_kinds(options, len(alternating), alternating)
     sizes |= read_rotary(options, head_width(sizes))
-    sizes |= windows_of(kinds, options.given("sliding_window", 4096))
+    sizes |= windows_of(kinds, read_window(options, 4096))
     sizes |= _caps(options, attention=50.0, logits=30.0)
     return _read(folder, options, sizes, GEMMA2_NAMES, "Gemma 2", longest)
 
@@ -133,16 +135,13 @@ def _read_gemma3(
     weights_of: Callable[[Path], Weights] = read_weights,
 ) -> ImportedLanguageModel:
     sizes, longest = _read_sizes(options)
-    count, each = sizes["num_decoder_layers"], options.get("sliding_window_pattern", 6)
-    if type(each) is not int or each < 1:
-        raise ExportError(
-            f"{options.path}: sliding_window_pattern must be an integer >= 1, got {each!r}"
-        )
+    count = sizes["num_decoder_layers"]
+    each = options.integer("sliding_window_pattern", 6, least=1)
     mostly = [SLIDING if (number + 1) % each else FULL for number in range(count)]
     kinds = layer_kinds(options, count, mostly)
-    width = options.given("sliding_window", 4096)
-    if type(width) is not int or width < 1:
-        raise ExportError(f"{options.path}: sliding_window must be an integer >= 1, got {width!r}")
+    width = read_window(options, 4096)
+    if width is None:
+        raise ExportError(f"{options.path}: sliding_window must be an integer >= 1, got None")
     sizes |= windows_of(kinds, width) | {"query_key_norm": "head"}
     sizes |= both_rotary(options, kinds)
     sizes |= _caps(options, attention=0.0, logits=0.0)
@@ -155,29 +154,34 @@ def _read_sizes(options: Options) -> tuple[dict[str, Any], int]:
     options.must("hidden_activation", activation, default=activation)
     options.get("hidden_act")  # which `transformers` does not read here
     options.must("use_bidirectional_attention", False, default=False)
-    sizes["head_dim"] = options.get("head_dim", 256)
-    sizes["attention_bias"] = options.get("attention_bias", False)
+    sizes["head_dim"] = options.integer("head_dim", 256)
+    sizes["attention_bias"] = options.flag("attention_bias", False)
     return sizes, options.integer("max_position_embeddings")
 
 
 def _caps(options: Options, *, attention: float, logits: float) -> dict[str, Any]:
     """The soft caps; null stands for no cap. The given ones are the family's defaults."""
     return {
-        "attention_soft_cap": float(options.given("attn_logit_softcapping", attention) or 0.0),
-        "logit_soft_cap": float(options.given("final_logit_softcapping", logits) or 0.0),
+        "attention_soft_cap": read_cap(options, "attn_logit_softcapping", attention),
+        "logit_soft_cap": read_cap(options, "final_logit_softcapping", logits),
     }
 
 
 def both_rotary(options: Options, kinds: list[str]) -> dict[str, Any]:
     """Rotary positions of layers that see all positions, which may be scaled, and of layers with a
     window, which may not: given by kind of layer, or in the form of older files."""
-    local = float(options.get("rope_local_base_freq", LOCAL_BASE))
+    local = options.number("rope_local_base_freq", LOCAL_BASE)
     name, rope = rotary_options(options)
     if rope.keys() & {FULL, SLIDING}:
         whole, windowed = (rope.get(kind) or {} for kind in (FULL, SLIDING))
     else:
         whole, windowed = rope, {}
-    everywhere = float(rope.get("rope_theta", GLOBAL_BASE))
+    for kind, given in ((FULL, whole), (SLIDING, windowed)):
+        if not isinstance(given, dict):
+            raise ExportError(
+                f"{options.path}: {name} of {kind} must be a JSON object, got {given!r}"
+            )
+    everywhere = number_of(f"{options.path}: rope_theta", rope.get("rope_theta", GLOBAL_BASE))
     found = rotary_sizes(options.path, f"{name} of {FULL}", whole, everywhere)
     kind = windowed.get("rope_type", "default")
     if kind != "default":
@@ -200,7 +204,7 @@ def _read(
 ) -> ImportedLanguageModel:
     """Read a decoder whose scores are divided by the root of the option `query_pre_attn_scalar`,
     not of a head's width. Queries are multiplied to make up for the difference."""
-    scalar = options.get("query_pre_attn_scalar", 256)
+    scalar = options.number("query_pre_attn_scalar", 256.0, above=0.0)
     read = read_decoder(folder, options, sizes, names, kind, longest, _HARMLESS, weights_of)
     scale_queries(read, math.sqrt(read.model.config.head_width / scalar))
     return read

@@ -54,14 +54,14 @@ def _read_sizes(options: Options) -> dict[str, Any]:
         "model_dim": dim,
         "num_heads": options.integer("n_head"),
         "num_decoder_layers": options.integer("n_layer"),
-        "ffn_dim": options.get("n_inner") or 4 * dim,
+        "ffn_dim": options.integer("n_inner", 0) or 4 * dim,
         "activation": ACTIVATIONS[activation],
         "vocab_size": options.integer("vocab_size"),
-        "norm_eps": options.get("layer_norm_epsilon", 1e-5),
+        "norm_eps": options.number("layer_norm_epsilon", 1e-5),
         "embedding_scale": "none",
         "positions": "learnt",
         "max_positions": options.integer("n_positions"),
-        "tie_embeddings": options.get("tie_word_embeddings", True),
+        "tie_embeddings": options.flag("tie_word_embeddings", True),
     }
 
 

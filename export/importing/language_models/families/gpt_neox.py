@@ -14,7 +14,12 @@ from export.importing.language_models.model import ImportedLanguageModel
 from export.importing.language_models.options import (
     read_decoder,
 )
-from export.importing.language_models.rotary import rotary_options, rotary_sizes, turned_features
+from export.importing.language_models.rotary import (
+    rotary_number,
+    rotary_options,
+    rotary_sizes,
+    turned_features,
+)
 from export.importing.language_models.state import Names
 from export.importing.model import read_options
 
@@ -47,7 +52,7 @@ def read_gpt_neox(folder: Path) -> ImportedLanguageModel:
     options = read_options(folder)
     dim, heads = options.integer("hidden_size"), options.integer("num_attention_heads")
     activation = options.must("hidden_act", *ACTIVATIONS, default="gelu")
-    parallel = options.get("use_parallel_residual", True)
+    parallel = options.flag("use_parallel_residual", True)
     sizes = {
         "model_dim": dim,
         "num_heads": heads,
@@ -55,12 +60,12 @@ def read_gpt_neox(folder: Path) -> ImportedLanguageModel:
         "ffn_dim": options.integer("intermediate_size"),
         "activation": ACTIVATIONS[activation],
         "vocab_size": options.integer("vocab_size"),
-        "norm_eps": options.get("layer_norm_eps", 1e-5),
+        "norm_eps": options.number("layer_norm_eps", 1e-5),
         "embedding_scale": "none",
         "positions": "rotary",
         "block": "parallel" if parallel else "standard",
-        "attention_bias": options.get("attention_bias", True),
-        "tie_embeddings": options.get("tie_word_embeddings", False),
+        "attention_bias": options.flag("attention_bias", True),
+        "tie_embeddings": options.flag("tie_word_embeddings", False),
         **_read_rotary(options, dim // max(heads, 1)),
     }
     longest = options.integer("max_position_embeddings")
@@ -69,10 +74,10 @@ def read_gpt_neox(folder: Path) -> ImportedLanguageModel:
 
 def _read_rotary(options: Options, width: int) -> dict[str, Any]:
     """Rotary positions. Older files give the base and the share of a head under other names."""
-    base, share = options.get("rotary_emb_base", 10000.0), options.get("rotary_pct", 0.25)
-    share = options.get("partial_rotary_factor", share)
+    base, share = options.number("rotary_emb_base", 10000.0), options.number("rotary_pct", 0.25)
+    share = options.number("partial_rotary_factor", share)
     name, rope = rotary_options(options)
-    dim = int(width * rope.get("partial_rotary_factor", share))
+    dim = int(width * rotary_number(options.path, name, rope, "partial_rotary_factor", share))
     rest = {key: value for key, value in rope.items() if key != "partial_rotary_factor"}
     found = rotary_sizes(options.path, name, rest, base)
     return found | {"rotary_dim": turned_features(options.path, dim, width)}

@@ -11,6 +11,7 @@ from export.importing.language_models.options import (
     head_width,
     read_decoder,
     read_sizes,
+    read_window,
     window_of,
 )
 from export.importing.language_models.rotary import read_rotary
@@ -49,9 +50,9 @@ def read_llama(folder: Path) -> ImportedLanguageModel:
     if options.get("layer_types"):
         options.must("layer_types", [FULL] * sizes["num_decoder_layers"])
     sizes |= read_rotary(options, head_width(sizes))
-    sizes["attention_bias"] = options.get("attention_bias", False)
-    sizes["ffn_bias"] = options.get("mlp_bias", False)
+    sizes["attention_bias"] = options.flag("attention_bias", False)
+    sizes["ffn_bias"] = options.flag("mlp_bias", False)
     longest = options.integer("max_position_embeddings")
-    sizes |= window_of(options.get("sliding_window"), longest)
+    sizes |= window_of(read_window(options, None), longest)
     name = {"mistral": "Mistral"}.get(str(options.get("model_type")), "Llama")
     return read_decoder(folder, options, sizes, NAMES, name, longest)

@@ -32,7 +32,7 @@ def read_olmo2(folder: Path) -> ImportedLanguageModel:
     sizes |= {
         "norm": "output",
         "query_key_norm": "width",
-        "attention_bias": options.get("attention_bias", False),
+        "attention_bias": options.flag("attention_bias", False),
         "ffn_bias": False,
     }
     longest = options.integer("max_position_embeddings")

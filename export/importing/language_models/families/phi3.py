@@ -10,9 +10,15 @@ from typing import Any
 from export.errors import ExportError
 from export.importing.folder import Options
 from export.importing.language_models.model import ImportedLanguageModel
-from export.importing.language_models.options import read_decoder, read_sizes, window_of
+from export.importing.language_models.options import (
+    read_decoder,
+    read_sizes,
+    read_window,
+    window_of,
+)
 from export.importing.language_models.rotary import (
     check_rotary,
+    rotary_number,
     rotary_options,
     scale_turned,
     turned_features,
@@ -52,7 +58,7 @@ def read_phi3(folder: Path) -> ImportedLanguageModel:
     longest = options.integer("max_position_embeddings")
     rotary, readable, factor = _read_rotary(options, sizes, longest)
     sizes |= {**rotary, "attention_bias": False, "ffn_bias": False}
-    sizes |= window_of(options.get("sliding_window"), readable)
+    sizes |= window_of(read_window(options, None), readable)
     read = read_decoder(folder, options, sizes, NAMES, "Phi-3", readable, ("auto_map",))
     scale_turned(read, factor)
     return read
@@ -69,14 +75,18 @@ def _read_rotary(
     would have to be computed again. So they read only as much as the short factors are for.
     """
     name, rope = rotary_options(options)
-    partial = options.get("partial_rotary_factor", 1.0)
-    trained = options.get("original_max_position_embeddings", _TRAINED)
+    partial = options.number("partial_rotary_factor", 1.0)
+    trained = options.integer("original_max_position_embeddings", _TRAINED, least=2)
     listed = ("short_factor", "long_factor", "factor", "attention_factor")
     check_rotary(options.path, name, rope, *listed)
-    partial = rope.get("partial_rotary_factor", partial)
+
+    def number(key: str, default: float) -> float:
+        return rotary_number(options.path, name, rope, key, default)
+
+    partial = number("partial_rotary_factor", partial)
     width = sizes["model_dim"] // max(sizes["num_heads"], 1)
     dim = int(width * partial)
-    found: dict[str, Any] = {"rotary_base": float(rope.get("rope_theta", 10000.0))}
+    found: dict[str, Any] = {"rotary_base": number("rope_theta", 10000.0)}
     found["rotary_dim"] = turned_features(options.path, dim, width)
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind == "default":
@@ -92,6 +102,6 @@ def _read_rotary(
             f"{options.path}: {name}: short_factor must be {dim // 2} numbers, got {factors!r}"
         )
     found |= {"rotary_scaling": "listed", "rotary_factors": tuple(map(float, factors))}
-    longer = rope.get("factor") or longest / trained
+    longer = number("factor", longest / trained)
     scaled = 1.0 if longer <= 1.0 else math.sqrt(1.0 + math.log(longer) / math.log(trained))
-    return found, min(trained, longest), float(rope.get("attention_factor") or scaled)
+    return found, min(trained, longest), number("attention_factor", scaled)

@@ -45,12 +45,12 @@ def read_qwen3(folder: Path) -> ImportedLanguageModel:
     sizes = read_sizes(options, kv_heads=32)
     options.must("hidden_act", "silu", default="silu")
     longest = options.integer("max_position_embeddings")
-    sizes["head_dim"] = options.get("head_dim", 128)
+    sizes["head_dim"] = options.integer("head_dim", 128)
     sizes |= read_rotary(options, head_width(sizes))
     sizes |= sometimes_sliding(options, sizes["num_decoder_layers"])
     sizes |= {
         "query_key_norm": "head",
-        "attention_bias": options.get("attention_bias", False),
+        "attention_bias": options.flag("attention_bias", False),
         "ffn_bias": False,
     }
     return read_decoder(folder, options, sizes, NORMED_NAMES, "Qwen3", longest)

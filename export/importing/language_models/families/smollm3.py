@@ -16,6 +16,7 @@ from export.importing.language_models.options import (
     layer_kinds,
     read_decoder,
     read_sizes,
+    read_window,
     windows_of,
 )
 from export.importing.language_models.rotary import read_rotary
@@ -32,8 +33,8 @@ def read_smollm3(folder: Path) -> ImportedLanguageModel:
     sizes = read_sizes(options, tied=True, kv_heads=4)
     options.must("hidden_act", "silu", default="silu")
     sizes |= read_rotary(options, head_width(sizes), BASE)
-    sizes["attention_bias"] = options.get("attention_bias", False)
-    sizes["ffn_bias"] = options.get("mlp_bias", False)
+    sizes["attention_bias"] = options.flag("attention_bias", False)
+    sizes["ffn_bias"] = options.flag("mlp_bias", False)
     longest = options.integer("max_position_embeddings")
     turned = _turned_layers(options, sizes["num_decoder_layers"])
     if not all(turned):
@@ -45,15 +46,13 @@ def read_smollm3(folder: Path) -> ImportedLanguageModel:
 
 def _turned_layers(options: Options, count: int) -> tuple[int, ...]:
     """A number for each layer: 1 if it has rotary positions, 0 if not."""
-    each, listed = options.get("no_rope_layer_interval", 4), options.get("no_rope_layers")
-    if type(each) is not int or each < 1:
-        raise ExportError(
-            f"{options.path}: no_rope_layer_interval must be an integer >= 1, got {each!r}"
-        )
+    each = options.integer("no_rope_layer_interval", 4, least=1)
+    listed: Any = options.get("no_rope_layers")
     turned = (
         [int((number + 1) % each != 0) for number in range(count)] if listed is None else listed
     )
-    if not isinstance(turned, list) or len(turned) < count or not set(turned) <= {0, 1}:
+    known = isinstance(turned, list) and all(number in (0, 1) for number in turned)
+    if not known or len(turned) < count:
         raise ExportError(
             f"{options.path}: no_rope_layers must be 0 or 1 for each of the {count} layers, got "
             f"{turned!r}"
@@ -64,7 +63,7 @@ def _turned_layers(options: Options, count: int) -> tuple[int, ...]:
 def _windows(options: Options, turned: tuple[int, ...]) -> dict[str, Any]:
     """The windows of layers without positions, if `use_sliding_window` is set, or as `layer_types`
     says."""
-    used, width = options.get("use_sliding_window", False), options.get("sliding_window")
+    used, width = options.flag("use_sliding_window", False), read_window(options, None)
     sliding = used and width is not None
     default = [SLIDING if sliding and not each else FULL for each in turned]
     kinds = layer_kinds(options, len(turned), default)

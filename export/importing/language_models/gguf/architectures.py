@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from export.errors import ExportError
-from export.importing.folder import Options, Weights
+from export.importing.folder import MOST, Options, Weights
 from export.importing.language_models.families.gemma import LOCAL_BASE, scale_queries
 from export.importing.language_models.families.gemma import SIZES as GEMMA_SIZES
 from export.importing.language_models.model import ImportedLanguageModel, model_config
@@ -19,6 +19,7 @@ from export.importing.language_models.options import (
     FULL,
     SIZES,
     SLIDING,
+    WIDEST,
     window_of,
     windows_of,
 )
@@ -51,9 +52,13 @@ class GgufHeader:
         """The option `name` of the architecture, or the default if the file does not have it."""
         return self.options.get(self.key(name), default)
 
-    def need(self, name: str, kind: type) -> Any:
-        """The option `name` of the architecture, which must be present and of that type."""
-        return self.options.need(self.key(name), kind)
+    def integer(self, name: str, default: int | None = None, *, most: int = MOST) -> int:
+        """The option `name` of the architecture, which must be an integer; as in `Options`."""
+        return self.options.integer(self.key(name), default, most=most)
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """The option `name` of the architecture, which must be a number; as in `Options`."""
+        return self.options.number(self.key(name), default)
 
     def must(self, name: str, *supported: Any, default: Any = None) -> Any:
         """The option `name` of the architecture, which must have one of these values."""
@@ -81,25 +86,25 @@ def read_sizes(
     header.get("rope.scaling.finetuned")  # changes nothing
     header.must("expert_count", 0, default=0)
     header.must("vocab_size", vocab_size, default=vocab_size)
-    dim, heads = header.need("embedding_length", int), header.need("attention.head_count", int)
-    width = header.get("attention.key_length", dim // heads if heads else 0)
+    dim, heads = header.integer("embedding_length"), header.integer("attention.head_count")
+    width = header.integer("attention.key_length", dim // heads if heads else 0)
     header.must("attention.value_length", width, default=width)
     sizes: Sizes = {
         **SIZES,
         "model_dim": dim,
         "num_heads": heads,
-        "num_kv_heads": header.get("attention.head_count_kv", 0),
+        "num_kv_heads": header.integer("attention.head_count_kv", 0),
         "head_dim": 0 if width * heads == dim else width,
-        "num_decoder_layers": header.need("block_count", int),
-        "ffn_dim": header.need("feed_forward_length", int),
+        "num_decoder_layers": header.integer("block_count"),
+        "ffn_dim": header.integer("feed_forward_length"),
         "vocab_size": vocab_size,
-        "rotary_base": header.get("rope.freq_base", 10000.0),
+        "rotary_base": header.number("rope.freq_base", 10000.0),
         "rotary_scaling": "none" if scaling == _YARN else scaling,
-        "rotary_factor": 1.0 if scaling == _YARN else header.get("rope.scaling.factor", 1.0),
+        "rotary_factor": 1.0 if scaling == _YARN else header.number("rope.scaling.factor", 1.0),
         "attention_bias": False,
         "ffn_bias": False,
         "tie_embeddings": f"{architecture.names.output}.weight" not in header.weights,
-        "max_positions": header.need("context_length", int),
+        "max_positions": header.integer("context_length"),
     }
     sizes |= architecture.own_sizes(header, sizes)
     longest = sizes.pop("max_positions")
@@ -113,8 +118,8 @@ def read_sizes(
 def scale_by_yarn(header: GgufHeader, read: ImportedLanguageModel) -> None:
     """Multiply queries and keys as YaRN does, if it scales the positions."""
     if header.get("rope.scaling.type") == _YARN:
-        factor = temperature(header.need("rope.scaling.factor", float), 1.0)
-        scale_turned(read, factor * header.get("rope.scaling.attn_factor", 1.0))
+        factor = temperature(header.number("rope.scaling.factor"), 1.0)
+        scale_turned(read, factor * header.number("rope.scaling.attn_factor", 1.0))
 
 
 def _yarn_numbers(header: GgufHeader, sizes: Sizes, longest: int) -> dict[str, float]:
@@ -129,10 +134,10 @@ def _yarn_numbers(header: GgufHeader, sizes: Sizes, longest: int) -> dict[str, f
     for part, neutral in _NEUTRAL.items():
         header.must(f"rope.scaling.{part}", neutral, default=neutral)
     numbers = {
-        "factor": header.need("rope.scaling.factor", float),
-        _TRAINED: header.get("rope.scaling.original_context_length", longest),
-        "beta_fast": header.get("rope.scaling.yarn_beta_fast", 32.0),
-        "beta_slow": header.get("rope.scaling.yarn_beta_slow", 1.0),
+        "factor": header.number("rope.scaling.factor"),
+        _TRAINED: header.integer("rope.scaling.original_context_length", longest),
+        "beta_fast": header.number("rope.scaling.yarn_beta_fast", 32.0),
+        "beta_slow": header.number("rope.scaling.yarn_beta_slow", 1.0),
     }
     check_yarn(path, name, numbers)
     return numbers
@@ -143,7 +148,7 @@ def _width(sizes: Sizes) -> int:
 
 
 def _root_mean_square(header: GgufHeader) -> Sizes:
-    return {"norm_eps": header.need("attention.layer_norm_rms_epsilon", float)}
+    return {"norm_eps": header.number("attention.layer_norm_rms_epsilon")}
 
 
 def _llama(header: GgufHeader, sizes: Sizes) -> Sizes:
@@ -201,23 +206,23 @@ def _phi3(header: GgufHeader, sizes: Sizes) -> Sizes:
     """Positions are scaled for texts of the first training's length; see
     `phi3.read_phi3`."""
     width, longest = _width(sizes), sizes["max_positions"]
-    dim = header.get("rope.dimension_count", width)
+    dim = header.integer("rope.dimension_count", width)
     found = _root_mean_square(header)
     found["rotary_dim"] = turned_features(header.options.path, dim, width)
-    trained = header.get("rope.scaling.original_context_length", longest)
+    trained = header.integer("rope.scaling.original_context_length", longest)
     short = header.weights.drop(_SHORT)
     header.weights.drop(_LONG)
-    header.get("rope.scaling.attn_factor")
+    header.get("rope.scaling.attn_factor")  # read by `_scale_phi3`
     if short is not None:
         factors = tuple(short.float().flatten().tolist())
         found |= {"rotary_scaling": "listed", "rotary_factors": factors}
         longest = min(trained, longest)
-    window = header.get("attention.sliding_window", 0)
+    window = header.integer("attention.sliding_window", 0, most=WIDEST)
     return found | window_of(window or None, longest) | {"max_positions": longest}
 
 
 def _scale_phi3(header: GgufHeader, read: ImportedLanguageModel) -> None:
-    factor = header.get("rope.scaling.attn_factor", 1.0)
+    factor = header.number("rope.scaling.attn_factor", 1.0)
     if factor != 1.0 and read.model.config.rotary_scaling == "listed":
         scale_turned(read, factor)
 
@@ -232,23 +237,20 @@ def _gemma(header: GgufHeader, sizes: Sizes, window: int, each: int) -> Sizes:
 
 
 def _gemma2(header: GgufHeader, sizes: Sizes) -> Sizes:
-    return _gemma(header, sizes, header.get("attention.sliding_window", 4096), 2) | {
-        "attention_soft_cap": header.get("attn_logit_softcapping", 50.0),
-        "logit_soft_cap": header.get("final_logit_softcapping", 30.0),
+    window = header.integer("attention.sliding_window", 4096, most=WIDEST)
+    return _gemma(header, sizes, window, 2) | {
+        "attention_soft_cap": header.number("attn_logit_softcapping", 50.0),
+        "logit_soft_cap": header.number("final_logit_softcapping", 30.0),
     }
 
 
 def _gemma3(header: GgufHeader, sizes: Sizes) -> Sizes:
-    each = header.get("attention.sliding_window_pattern", 6)
-    if type(each) is not int or each < 1:
-        raise ExportError(
-            f"{header.options.path}: {header.key('attention.sliding_window_pattern')} must be an "
-            f"integer >= 1, got {each!r}"
-        )
-    found = _gemma(header, sizes, header.need("attention.sliding_window", int), each)
-    base = header.get("rope.freq_base_swa", LOCAL_BASE)
+    each = header.options.integer(header.key("attention.sliding_window_pattern"), 6, least=1)
+    window = header.integer("attention.sliding_window", most=WIDEST)
+    found = _gemma(header, sizes, window, each)
+    base = header.number("rope.freq_base_swa", LOCAL_BASE)
     local = {"window_rotary_base": base} if "layer_windows" in found else {}
-    cap = header.get("final_logit_softcapping", 0.0)
+    cap = header.number("final_logit_softcapping", 0.0)
     return found | local | {"query_key_norm": "head", "logit_soft_cap": cap}
 
 
@@ -265,11 +267,11 @@ def _scale_gemma(header: GgufHeader, read: ImportedLanguageModel) -> None:
 
 def _gpt_neox(header: GgufHeader, sizes: Sizes) -> Sizes:
     width = _width(sizes)
-    dim = header.get("rope.dimension_count", width)
+    dim = header.integer("rope.dimension_count", width)
     parallel = header.get("use_parallel_residual", True)
     return {
         "norm_type": "layer",
-        "norm_eps": header.need("attention.layer_norm_epsilon", float),
+        "norm_eps": header.number("attention.layer_norm_epsilon"),
         "activation": "gelu",
         "block": "parallel" if parallel else "standard",
         "rotary_dim": turned_features(header.options.path, dim, width),

@@ -116,13 +116,13 @@ def _read_tensors(path: Path, reader: GGUFReader) -> dict[str, Tensor]:
 def _read_special_ids(header: Options, vocab_size: int) -> tuple[SpecialIds, tuple[int, ...]]:
     """The special ids, and the ids that end a text beside eos: the ends of a turn and of a message,
     at which llama.cpp stops too."""
-    eos = header.need("tokenizer.ggml.eos_token_id", int)
+    eos = header.integer("tokenizer.ggml.eos_token_id")
     names = {"bos": "bos", "unk": "unknown", "pad": "padding"}
-    found = {ours: header.get(f"tokenizer.ggml.{theirs}_token_id", eos)
+    found = {ours: header.integer(f"tokenizer.ggml.{theirs}_token_id", eos)
              for ours, theirs in names.items()}  # fmt: skip
-    ends = {name: header.get(f"tokenizer.ggml.{name}_token_id", eos) for name in ("eot", "eom")}
+    ends = {name: header.integer(f"tokenizer.ggml.{name}_token_id", eos) for name in ("eot", "eom")}
     for name, value in {**found, **ends, "eos": eos}.items():
-        if not 0 <= value < vocab_size:
+        if value >= vocab_size:
             raise ExportError(
                 f"{header.path}: the id of {name} must be in [0, {vocab_size - 1}], got {value}"
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from export.errors import ExportError
 from export.importing.folder import (
+    MOST,
     Options,
     Weights,
     checkpoint_file,
@@ -76,9 +78,52 @@ def test_what_is_no_integer_from_0_on_is_refused(value: object) -> None:
         options(size=value).integer("size")
 
 
-@pytest.mark.parametrize("value", [0, 1, 10**12])
+@pytest.mark.parametrize("value", [0, 1, MOST])
 def test_integers_from_0_on_are_taken(value: int) -> None:
     assert options(size=value).integer("size") == value
+
+
+@pytest.mark.parametrize("value", [MOST + 1, 10**400])
+def test_a_size_that_no_model_has_is_refused(value: int) -> None:
+    with pytest.raises(ExportError, match=f"size must be an integer from 0 to {MOST}, got 1"):
+        options(size=value).integer("size")
+
+
+def test_an_integer_has_a_default_and_bounds_of_its_own() -> None:
+    found = options(a=None, b=3)
+    assert [found.integer(name, 7) for name in "abc"] == [7, 3, 7]
+    assert [found.integer_or_none(name, 7) for name in "abc"] == [None, 3, 7]
+    with pytest.raises(ExportError, match="b must be an integer >= 4, got 3"):
+        found.integer("b", least=4)
+    with pytest.raises(ExportError, match="b must be an integer from 0 to 2, got 3"):
+        found.integer_or_none("b", None, most=2)
+
+
+def test_numbers_are_finite_and_flags_are_flags() -> None:
+    found = options(a=None, b=2, c=0.5, d=True)
+    assert [found.number(name, 7.0) for name in "abce"] == [7.0, 2.0, 0.5, 7.0]
+    assert [found.flag(name, False) for name in "ade"] == [False, True, False]
+    with pytest.raises(ExportError, match=r"config\.json: c must be a finite number > 1, got 0\.5"):
+        found.number("c", above=1.0)
+    for value in ("2", [], True, {}, math.nan, math.inf, -math.inf, 10**400):
+        with pytest.raises(ExportError, match=r"config\.json: x must be a finite number, got"):
+            options(x=value).number("x", 1.0)
+    for value in ("true", 1, [], {}, 0.0):
+        with pytest.raises(ExportError, match=r"config\.json: x must be true or false, got"):
+            options(x=value).flag("x", False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_a_tensor_that_is_not_finite_is_named(dtype: torch.dtype, wrong: float) -> None:
+    tensors = {"good": torch.ones(2, 3, dtype=dtype), "empty": torch.ones(0, 3, dtype=dtype)}
+    tensors["bad"] = torch.tensor([[1.0, wrong], [wrong, -2.0]], dtype=dtype)
+    weights = Weights(Path("model.safetensors"), tensors)
+    assert weights.take("good", 2, 3).dtype == torch.float32
+    assert weights.take("empty", 0, 3).shape == (0, 3)
+    said = r"model\.safetensors: 'bad' must hold finite numbers, but 2 of 4 are NaN or infinite"
+    with pytest.raises(ExportError, match=said):
+        weights.take("bad", 2, 2)
 
 
 def test_what_is_needed_has_its_type() -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial, reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +18,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from export.__main__ import main
+from export.errors import ExportError
+from export.importing.bundle import recognise
+from export.importing.model import Declared
 from export.importing.subjects import licence_of_card
-from tests.toy.checkpoints import write_m2m100, write_opus
+from tests.toy.checkpoints import write_m2m100, write_opus, write_t5
+from tests.toy.encoders import save_encoder
+from tests.toy.language_checkpoints import write_gpt2, write_llama
+from tests.toy.t5gemma import write_t5gemma
 
 POSITIONS = "model.encoder.embed_positions.weight"
 Change = Callable[[Path], object]
@@ -147,6 +157,16 @@ def lone(name: str) -> Change:
             weights(lambda t: t.update({POSITIONS: torch.ones(9, 32)})),
             ["model.encoder.embed_positions.weight", "sinusoids"],
         ),
+        (
+            "opus",
+            weights(lambda t: t["model.decoder.layers.1.fc2.bias"][3:5].fill_(float("nan"))),
+            ["model.safetensors: 'model.decoder.layers.1.fc2.bias'", "2 of 32 are NaN or infinite"],
+        ),
+        (
+            "m2m100",
+            weights(lambda t: t["model.shared.weight"][9].fill_(float("inf"))),
+            ["model.safetensors: 'model.shared.weight' must hold finite numbers, but 32 of"],
+        ),
         ("opus", cut_off("model.safetensors"), ["model.safetensors", "cut off"]),
         ("opus", cut_bin, ["pytorch_model.bin", "cut off"]),
         ("opus", pickled, ["pytorch_model.bin", "never is"]),
@@ -209,3 +229,70 @@ def test_the_licence_is_that_of_the_card(sources: dict[str, Path], tmp_path: Pat
     assert licence_of_card(tmp_path) is None
     (tmp_path / "README.md").write_text("license: mit\n")  # no front matter
     assert licence_of_card(tmp_path) is None
+
+
+WRONG: tuple[object, ...] = ("64", [1], {"a": 1}, 1.5, 10**9, 10**400)
+SOURCES: dict[str, Callable[[Path], object]] = {
+    "opus": write_opus,
+    "t5": write_t5,
+    "t5gemma": write_t5gemma,
+    "gpt2": write_gpt2,
+    "llama": write_llama,
+    "gemma3": partial(write_llama, kind="Gemma3Text"),
+    "gpt_neox": partial(write_llama, kind="GPTNeoX", num_key_value_heads=None),
+    "bert": save_encoder,
+}
+
+
+def _entries(tree: dict[str, Any], place: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The places of all numbers and flags in a tree."""
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from _entries(value, (*place, name))
+        elif isinstance(value, int | float):
+            yield (*place, name)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_value_of_another_kind_or_size_is_refused_in_words(source: str, tmp_path: Path) -> None:
+    """Whatever an entry of a configuration says, it is read, or refused with a message, and never
+    takes the memory that a size of a billion would."""
+    SOURCES[source](tmp_path)
+    path, declared = tmp_path / "config.json", Declared(pooling="mean")
+    written = path.read_text()
+    for place in _entries(json.loads(written)):
+        for value in WRONG:
+            tree = json.loads(written)
+            reduce(getitem, place[:-1], tree)[place[-1]] = value
+            path.write_text(json.dumps(tree))
+            with suppress(ExportError):  # which `main` makes one line of
+                recognise(tmp_path).read(tmp_path, declared)
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "kind"),
+    [
+        ("opus", "d_model", "an integer"),
+        ("opus", "scale_embedding", "true or false"),
+        ("t5", "d_kv", "an integer"),
+        ("t5", "num_decoder_layers", "an integer"),
+        ("t5", "relative_attention_num_buckets", "an integer"),
+        ("t5", "layer_norm_epsilon", "a finite number"),
+        ("t5gemma", "tie_word_embeddings", "true or false"),
+        ("gpt2", "n_inner", "an integer"),
+        ("llama", "num_key_value_heads", "an integer"),
+        ("llama", "rms_norm_eps", "a finite number"),
+        ("gemma3", "sliding_window", "an integer"),
+        ("bert", "hidden_size", "an integer"),
+        ("bert", "layer_norm_eps", "a finite number"),
+    ],
+)
+@pytest.mark.parametrize("value", ["64", [64], {}])
+def test_the_entry_the_kind_and_the_value_are_named(
+    source: str, name: str, kind: str, value: object, tmp_path: Path
+) -> None:
+    SOURCES[source](tmp_path)
+    config(**{name: value})(tmp_path)
+    said = rf"config\.json: {name} must be {kind}.*, got {re.escape(repr(value))}"
+    with pytest.raises(ExportError, match=said):
+        recognise(tmp_path).read(tmp_path, Declared(pooling="mean"))

@@ -380,7 +380,7 @@ def test_what_is_not_supported_is_refused_by_name(
             "of the type 'default', got",
         ),
         ("modernbert", {"rope_scaling": {"factor": 2}}, "rope_scaling .* is not supported"),
-        ("modernbert", {"vocab_size": None}, "vocab_size is missing"),
+        ("modernbert", {"vocab_size": None}, "vocab_size must be an integer >= 0, got None"),
     ],
 )
 def test_what_newer_families_do_not_have_is_refused_by_name(

@@ -194,7 +194,10 @@ def test_a_list_of_names_of_classes_counts_in_its_order(tmp_path: Path) -> None:
 MISTAKES: list[tuple[Callable[[Path], object], str]] = [
     (lambda f: edit(f, "config.json", lambda t: t.update(model_type="gpt2")), "model_type must be"),
     (lambda f: edit(f, "config.json", lambda t: t.update(hidden_act="tanh")), "hidden_act must be"),
-    (lambda f: edit(f, "config.json", lambda t: t.pop("hidden_size")), "hidden_size is missing"),
+    (
+        lambda f: edit(f, "config.json", lambda t: t.pop("hidden_size")),
+        "hidden_size must be an integer >= 0, got None",
+    ),
     (lambda f: edit(f, "config.json", lambda t: t.update(intermediate_size=9)), "by config.json"),
     (lambda f: edit(f, "config.json", lambda t: t.update(num_hidden_layers=4)), "is missing"),
     (lambda f: (f / "config.json").write_text("{"), "not valid JSON"),

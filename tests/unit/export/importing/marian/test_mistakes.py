@@ -164,7 +164,7 @@ def no_names(folder: Path) -> None:
         (options(transformer_tied_layers=[1, 1]), ["transformer-tied-layers [1, 1]"]),
         (options(tied_embeddings_all=False), ["'encoder_Wemb' is missing"]),
         (options(dim_vocabs=[SIZE, 90]), ["dim-vocabs", "[120, 90]"]),
-        (options(dim_vocabs=["a", "a"]), ["dim-vocabs", "integers"]),
+        (options(dim_vocabs=["a", "a"]), ["dim-vocabs must be an integer >= 1, got 'a'"]),
         (
             options(dim_emb=64),
             [MODEL, "'Wemb' must be [120, 64] by special:model.yml", "[120, 32]"],

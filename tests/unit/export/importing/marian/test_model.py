@@ -130,7 +130,7 @@ def test_a_shortlist_beside_it_is_read_with_it(tmp_path: Path) -> None:
         ({"transformer-postprocess": "da"}, "transformer-postprocess 'da' is not supported"),
         ({"transformer-ffn-depth": 3}, "transformer-ffn-depth 3 is not supported"),
         ({"dim-vocabs": [SIZE]}, "dim-vocabs must be two sizes, of one source and a target"),
-        ({"dim-vocabs": [SIZE, 0]}, "dim-vocabs must be integers > 0"),
+        ({"dim-vocabs": [SIZE, 0]}, "dim-vocabs must be an integer >= 1"),
         ({"dim-vocabs": [SIZE, 40]}, "two equal sizes where source and target share an embedding"),
         ({"transformer-flavour": "new"}, "'transformer-flavour' .'new'. is not known"),
     ],
