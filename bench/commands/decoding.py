@@ -17,6 +17,7 @@ from bench.commands.options import (
     check_file,
     command_of,
     cores_of,
+    language_pair,
     numbers,
     read_texts,
 )
@@ -320,11 +321,10 @@ def documents(options: argparse.Namespace) -> int:
 
     cores = cores_of(options.threads)
     check_file("--json", options.json)
-    source, _, target = options.languages.partition("-")
     plan = DocumentsPlan(
         bundle=options.bundle,
         texts=read_texts(options.texts),
-        languages=(source, target),
+        languages=language_pair(options.bundle, options.languages),
         pages=at_least_one("--pages", options.pages),
         cues=at_least_one("--cues", options.cues),
         seconds=options.seconds,
@@ -352,11 +352,10 @@ def batches(options: argparse.Namespace) -> int:
 
     cores = cores_of(options.threads)
     check_file("--json", options.json)
-    source, _, target = options.languages.partition("-")
     plan = BatchesPlan(
         bundle=options.bundle,
         texts=read_texts(options.texts),
-        languages=(source, target),
+        languages=language_pair(options.bundle, options.languages),
         line_texts=numbers("--line-texts", options.line_texts, _MAX_LINE_TEXTS),
         batch_texts=at_least_one("--batch-texts", options.batch_texts),
         seconds=at_least_one("--seconds", options.seconds),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from bench.errors import BenchError
+from serving.bundle.folder import parse_manifest
 from serving.threads import default_threads
 
 MAX_BATCH = 1024
@@ -60,9 +62,34 @@ def named_paths(option: str, texts: Sequence[str]) -> dict[str, Path]:
 
 
 def check_file(option: str, path: Path | None) -> None:
-    """Raise BenchError, before the work, for a folder if a file is to be written."""
-    if path is not None and path.is_dir():
+    """Make the folder of a file that is to be written; raises BenchError, before the work, if the
+    file cannot be."""
+    if path is None:
+        return
+    if path.is_dir():
         raise BenchError(f"{option} must name a file, {path} is a folder")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise BenchError(
+            f"{option} {path}: cannot be written ({error.strerror}); name another place"
+        ) from error
+
+
+def language_pair(bundle: Path, given: str) -> tuple[str, str]:
+    """The source and the target in the value of `--languages`; raises BenchError, before the work,
+    for a pair that the bundle does not translate."""
+    source, _, target = given.partition("-")
+    languages = parse_manifest(bundle).languages
+    if not languages.translates(source, target):
+        there = languages.listing or "nothing"
+        raise BenchError(
+            f"--languages must be SOURCE-TARGET of {bundle}, which translates {there}, got "
+            f"{given!r}"
+        )
+    return source, target
 
 
 def read_texts(file: Path) -> list[str]:

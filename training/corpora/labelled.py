@@ -192,11 +192,12 @@ def _holds_names(cells: Sequence[str]) -> bool:
     return len(known) > 1 or any(name in _LABELS for name in known)
 
 
-def find_columns(sheet: Sheet, kind: str | None) -> tuple[Column, ...]:
+def find_columns(sheet: Sheet, kind: str | None, advice: str = "") -> tuple[Column, ...]:
     """Find the columns of texts and label, by their known names or else by their content: the label
     is the one of two or three columns with the fewest different values.
 
-    Raises CorpusError if they cannot be recognised.
+    Raises CorpusError, with this advice or that of naming them by `--columns`, if they cannot be
+    recognised.
     """
     labelled = kind != "contrastive"
     names = {name.strip().lower(): name for name in reversed(sheet.names)}
@@ -211,11 +212,12 @@ def find_columns(sheet: Sheet, kind: str | None) -> tuple[Column, ...]:
     width = len(sheet.rows[0][1])
     wanted = {"single": (2,), "pair": (3,), "contrastive": (2,)}.get(kind or "", (2, 3))
     if width not in wanted:
+        named = "sentence1,sentence2" if kind == "contrastive" else "text,label"
+        how = advice or f"name them with --columns, as in --columns {named} or --columns 2,1"
         raise CorpusError(
             f"{sheet.path}: which of its {width} columns are texts"
-            f"{' and label' if labelled else ''} cannot be guessed; name them with --columns, as "
-            f"in --columns {'sentence1,sentence2' if kind == 'contrastive' else 'text,label'} or "
-            f"--columns 2,1; line {sheet.rows[0][0]} is {list(sheet.rows[0][1])!r:.200}"
+            f"{' and label' if labelled else ''} cannot be guessed; {how}; line "
+            f"{sheet.rows[0][0]} is {list(sheet.rows[0][1])!r:.200}"
         )
     columns: list[Column] = list(sheet.names or range(1, width + 1))
     if labelled:

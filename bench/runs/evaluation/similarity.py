@@ -22,6 +22,11 @@ from training.recipe.filters import bare
 MOST_PAIRS = 2000
 """Number of texts among which each text is searched for; accuracy falls if there are more."""
 _READ_TOGETHER = 64
+_ADVICE = (
+    "give a table of these columns alone, or name them sentence1, sentence2 and, for --scores, "
+    "score in its first line"
+)
+"""What to do with a table whose columns are not recognised."""
 
 
 @dataclass(frozen=True)
@@ -45,31 +50,32 @@ def measure_similarity(
     the same meaning, without lines that repeat a text, which would have several right answers; of
     `scored` all lines of two texts and a score.
 
-    Raises CorpusError, with the line, for an error in a table.
+    Raises CorpusError, with the line, for an error in a table, before anything is measured.
     """
     results = []
-    for name, path in pairs.items():
-        lines = _distinct(_read(path, "contrastive"))[:MOST_PAIRS]
+    read = {name: _distinct(_read(path, "contrastive")) for name, path in pairs.items()}
+    rated = {name: _read(path, "regression") for name, path in scored.items()}
+    wanted = {name: scores(path, rated[name]) for name, path in scored.items()}
+    for name, distinct in read.items():
+        lines = distinct[:MOST_PAIRS]
         for system, embedder in systems.items():
             progress(f"{name}: {system}")
             accuracy = matching_metrics(*_vectors(embedder, lines))["accuracy"]
             results.append(SimilarityResult(system, name, len(lines), float(accuracy)))
-    for name, path in scored.items():
-        lines = _read(path, "regression")
-        wanted = scores(path, lines)
+    for name, lines in rated.items():
         for system, embedder in systems.items():
             progress(f"{name}: {system}")
             first_BD, second_BD = _vectors(embedder, lines)
             lengths_B = np.linalg.norm(first_BD, axis=1) * np.linalg.norm(second_BD, axis=1)
             cosines_B = (first_BD * second_BD).sum(axis=1) / np.maximum(lengths_B, 1e-12)
-            spearman = score_metrics(cosines_B, wanted)["spearman"]
+            spearman = score_metrics(cosines_B, wanted[name])["spearman"]
             results.append(SimilarityResult(system, name, len(lines), float(spearman)))
     return results
 
 
 def _read(path: Path, kind: str) -> list[LabelledLine]:
     sheet = read_sheet(path)
-    return sheet.lines(find_columns(sheet, kind), 2)
+    return sheet.lines(find_columns(sheet, kind, _ADVICE), 2)
 
 
 def _distinct(lines: Sequence[LabelledLine]) -> list[LabelledLine]:

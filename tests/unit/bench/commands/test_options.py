@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.__main__ import main
 from bench.commands.options import (
     at_least_one,
     check_file,
     command_of,
     cores_of,
+    language_pair,
     named_paths,
     numbers,
     read_texts,
@@ -74,6 +76,33 @@ def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
     check_file("--json", tmp_path / "new.json")
     with pytest.raises(BenchError, match="--json must name a file"):
         check_file("--json", tmp_path)
+
+
+def test_a_file_that_cannot_be_written_is_said_before_the_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check_file("--plot", tmp_path / "new" / "folder" / "a.png")
+    assert list((tmp_path / "new" / "folder").iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(BenchError, match=r"--json .*a\.json: cannot be written"):
+        check_file("--json", tmp_path / "file" / "a.json")
+    texts = ["--source", str(tmp_path / "none"), "--reference", str(tmp_path / "none")]
+    plot = ["--plot", str(tmp_path / "file" / "a.png")]
+    assert main(["bundles", "--system", "a=b", *texts, *plot]) == 1
+    assert "error: --plot " in capsys.readouterr().err
+
+
+def test_a_pair_is_one_that_the_bundle_translates(capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = Path(__file__).resolve().parents[4] / "models" / "macaron-de-en"
+    assert language_pair(bundle, "de-en") == ("de", "en")
+    said = r"--languages must be SOURCE-TARGET of .*macaron-de-en, which translates de to en, got"
+    for given_pair in ("en-de", "de-fr", "de", "de_en", ""):
+        with pytest.raises(BenchError, match=f"{said} '{given_pair}'"):
+            language_pair(bundle, given_pair)
+    for verb in ("batches", "documents"):
+        words = ["--bundle", str(bundle), "--languages", "de-fr", "--texts", __file__, "--busy"]
+        assert main([verb, *words]) == 1
+        assert "which translates de to en, got 'de-fr'" in capsys.readouterr().err
 
 
 def test_the_command_has_what_decides_the_result_and_can_be_given_to_a_shell() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import pytest
 from scipy.stats import spearmanr
 
 from bench.runs.evaluation.similarity import (
@@ -15,6 +16,7 @@ from bench.runs.evaluation.similarity import (
     similarity_markdown,
 )
 from serving.encoding.reader import Embedder
+from training.errors import CorpusError
 
 
 class LetterEmbedder:
@@ -60,3 +62,15 @@ def test_both_measures_equal_those_of_loops(tmp_path: Path) -> None:
     assert 0 < hits < 12
     assert messages == ["p: letters", "s: letters"]
     assert f"| p | 6 | {100 * hits / 12:.1f} |" in similarity_markdown(found)
+
+
+def test_a_table_that_is_not_recognised_is_said_before_the_measurement(tmp_path: Path) -> None:
+    pairs, wide = tmp_path / "pairs.tsv", tmp_path / "wide.tsv"
+    pairs.write_text("".join(f"{a}\t{b}\n" for a, b in PAIRS))
+    wide.write_text("1\ta\tb\t2.5\n2\tc\td\t3.5\n")
+    systems, messages = {"letters": cast(Embedder, LetterEmbedder())}, list[str]()
+    for tables in (({"w": wide}, {}), ({"p": pairs}, {"w": wide})):
+        with pytest.raises(CorpusError, match="cannot be guessed; give a table of") as error:
+            measure_similarity(systems, *tables, messages.append)
+        assert "--columns" not in str(error.value)  # which this bench does not have
+    assert messages == []
