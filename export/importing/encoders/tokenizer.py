@@ -10,6 +10,7 @@ from tokenizers import Tokenizer as FastTokenizer
 from export.errors import ExportError
 from export.importing.folder import read_optional
 from export.importing.pointers import refuse_pointer
+from export.importing.vocabularies.byte_pairs import check_merges
 from export.importing.vocabularies.sentencepieces import read_unigram
 
 TOKENIZER, VOCABULARY = "tokenizer.json", "vocab.txt"
@@ -70,6 +71,7 @@ def _byte_pairs(folder: Path) -> FastTokenizer:
     tokenizer.add_special_tokens([piece for piece in special if ids[piece] is not None])
     if tokenizer.token_to_id("<mask>") is not None:
         tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
+    check_merges(folder / MERGES, tokenizer.to_str().encode())
     tokenizer.post_processor = processors.RobertaProcessing(
         ("</s>", last), ("<s>", first), add_prefix_space=space
     )

@@ -15,6 +15,7 @@ from export.importing.hugging_face.family import Family, Folder, VocabularyPart,
 from export.importing.layers import State, drop_sinusoids, transformer_state
 from export.importing.model import Imported, LanguageChoice, Pieces, find_file, read_sizes
 from export.importing.vocabularies.languages import check_known, short_code
+from export.importing.vocabularies.text_side import TOKENIZER
 from serving.bundle.languages import Languages
 from training.models import TransformerConfig
 from training.models.sublayers.embedding import fairseq_sinusoid
@@ -31,6 +32,7 @@ _SHORT_TAG = re.compile(r"__([a-z]{2,3})__")
 """The form of M2M100's language tags."""
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 MODEL = "sentencepiece.bpe.model"
+_IDS = "vocab.json"
 
 
 def read_m2m100(folder: Path, choice: LanguageChoice) -> Imported:
@@ -41,7 +43,8 @@ def read_m2m100(folder: Path, choice: LanguageChoice) -> Imported:
 
 
 def _is_nllb(folder: Path) -> bool:
-    return not (folder / "vocab.json").is_file()
+    """Whether the ids of the pieces are where NLLB has them, and not where M2M100 does."""
+    return not (folder / _IDS).is_file() and (folder / TOKENIZER).is_file()
 
 
 CONTROL = frozenset({"<s>", "<pad>", "</s>", "<mask>"})
@@ -80,7 +83,8 @@ def _read_state(weights: Weights, folder: Folder) -> State:
 
 def _m2m100_pieces(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
     """The id of each piece, and the tag of each language."""
-    ids = dict(read_json(find_file(folder, "vocab.json", "the ids of the pieces")))
+    what = f"the ids of the pieces of M2M100; NLLB has them in {TOKENIZER}"
+    ids = dict(read_json(find_file(folder, _IDS, what)))
     path = folder / "tokenizer_config.json"
     tokenizer_config = read_json(path) if path.is_file() else {}
     codes = _LANGUAGES.get(str(tokenizer_config.get("language_codes") or "m2m100"))
@@ -97,7 +101,7 @@ def _m2m100_pieces(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
 
 def _nllb_pieces(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
     """The id of each piece, and the tag of each language."""
-    path = find_file(folder, "tokenizer.json", "the ids of the pieces")
+    path = find_file(folder, TOKENIZER, "the ids of the pieces")
     tree = read_json(path)
     try:
         ids = dict(tree["model"]["vocab"])

@@ -21,19 +21,39 @@ SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 def read_byte_pairs(folder: Path, size: int) -> bytes:
     """The vocabulary of a folder, in one file or in two, for an embedding of `size` rows; raises
     ExportError if there is none, or a special piece is missing."""
-    path = folder / TOKENIZER
+    path = merges = folder / TOKENIZER
     if path.is_file():
         content = read_tokenizer_file(path)
     else:
         path = find_file(folder, "vocab.json", f"the ids of the pieces, or {TOKENIZER}")
         merges = find_file(folder, "merges.txt", "the merges of the vocabulary")
         content = _joined(path, merges, folder / "tokenizer_config.json")
+    check_merges(merges, content)
     content = _without_mask(content, size)
     tokenizer = FastTokenizer.from_str(content.decode())
     for piece in SPECIAL:
         if tokenizer.token_to_id(piece) is None:
             raise ExportError(f"{path}: the piece {piece} is missing")
     return content
+
+
+def check_merges(path: Path, content: bytes) -> None:
+    """Raise ExportError, which names `path`, if most pieces of several letters in a vocabulary of
+    byte pairs are made by no merge: then texts would be cut into single letters."""
+    tree = json.loads(content)
+    if tree["model"].get("type") != "BPE":
+        return
+    added = {token["content"] for token in tree["added_tokens"]}
+    wide = {piece for piece in tree["model"]["vocab"] if len(piece) > 1} - added
+    merges = tree["model"]["merges"]
+    pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in merges)
+    made = wide & {"".join(pair) for pair in pairs}
+    if 2 * len(made) < len(wide):
+        raise ExportError(
+            f"{path}: its {len(merges)} merges make {len(made)} of the {len(wide)} pieces of "
+            "several letters; it is empty or cut off: take the file again from where the "
+            "checkpoint comes from"
+        )
 
 
 def read_tokenizer_file(path: Path) -> bytes:

@@ -179,7 +179,11 @@ def lone(name: str) -> Change:
         ("opus", remove("tokenizer_config.json"), ["source_lang None", "--from CODE"]),
         ("m2m100", config(vocab_size=400), ["does not fit the embedding of 400 rows"]),
         ("m2m100", remove("sentencepiece.bpe.model"), ["sentencepiece.bpe.model is missing"]),
-        ("m2m100", remove("vocab.json"), ["tokenizer.json is missing"]),
+        (
+            "m2m100",
+            remove("vocab.json"),
+            ["vocab.json is missing", "NLLB has them in tokenizer.json"],
+        ),
         ("m2m100", config(normalize_before=False), ["normalize_before False"]),
     ],
 )

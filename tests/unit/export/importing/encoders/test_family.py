@@ -400,6 +400,9 @@ def test_merges_that_are_none_are_refused(tmp_path: Path) -> None:
     (tmp_path / "merges.txt").write_text("a b c d\n")
     with pytest.raises(ExportError, match="not merges"):
         read_encoder(tmp_path, "mean")
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n")
+    with pytest.raises(ExportError, match=r"merges\.txt: its 0 merges make 0 of the \d+ pieces"):
+        read_encoder(tmp_path, "mean")
     (tmp_path / "merges.txt").unlink()
     with pytest.raises(ExportError, match="there is neither"):
         read_encoder(tmp_path, "mean")

@@ -96,3 +96,24 @@ def test_files_that_are_missing_or_damaged_are_named(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text('{"model": 3}')
     with pytest.raises(ExportError, match=r"tokenizer\.json: no usable tokenizer"):
         read_tokenizer_file(tmp_path / "tokenizer.json")
+
+
+@pytest.mark.parametrize("merges", ["", "#version: 0.2\n"])
+def test_merges_that_make_no_piece_are_refused(merges: str, tmp_path: Path) -> None:
+    write_two(tmp_path)
+    (tmp_path / "merges.txt").write_text(merges)
+    said = r": its 0 merges make 0 of the 2 pieces of several letters; it is empty or cut off"
+    with pytest.raises(ExportError, match=rf"merges\.txt{said}"):
+        read_byte_pairs(tmp_path, len(PIECES))
+    write_one(tmp_path)
+    tree = json.loads((tmp_path / "tokenizer.json").read_text())
+    tree["model"]["merges"] = []
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tree))
+    with pytest.raises(ExportError, match=rf"tokenizer\.json{said}"):
+        read_byte_pairs(tmp_path, len(PIECES))
+
+
+def test_a_vocabulary_of_single_letters_needs_no_merges(tmp_path: Path) -> None:
+    write_two(tmp_path, {piece: i for i, piece in enumerate([*SPECIAL, "a", "b"])})
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n")
+    assert ids_of(read_byte_pairs(tmp_path, 6), "ab") == [4, 5]
