@@ -145,6 +145,11 @@ def read_sizes(options: Options, *, activation: str, scale_embedding: bool) -> T
         raise ExportError(f"{options.path}: {error}") from error
 
 
+def read_cap(options: Options, name: str, default: float) -> float:
+    """A soft cap; null stands for no cap, which is 0 here."""
+    return 0.0 if options.given(name, default) is None else options.number(name, default)
+
+
 def generation_options(folder: Path) -> Options:
     """The options in `generation_config.json`; empty if there is no such file."""
     path = folder / "generation_config.json"

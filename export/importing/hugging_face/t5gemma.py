@@ -15,7 +15,6 @@ from torch import Tensor
 
 from export.errors import ExportError
 from export.importing.folder import Options, Weights, read_json, read_weights
-from export.importing.language_models.options import read_cap
 from export.importing.layers import State
 from export.importing.model import (
     HARMLESS,
@@ -25,6 +24,7 @@ from export.importing.model import (
     find_file,
     generation_options,
     loaded,
+    read_cap,
     read_options,
     search_options,
 )

@@ -52,11 +52,6 @@ def read_sizes(
     }
 
 
-def read_cap(options: Options, name: str, default: float) -> float:
-    """A soft cap; null stands for no cap, which is 0 here."""
-    return 0.0 if options.given(name, default) is None else options.number(name, default)
-
-
 def read_window(options: Options, default: int | None) -> int | None:
     """The positions that a layer with a window sees; null stands for all."""
     return options.integer_or_none("sliding_window", default, least=1, most=WIDEST)

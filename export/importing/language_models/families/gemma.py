@@ -19,7 +19,6 @@ from export.importing.language_models.options import (
     SLIDING,
     head_width,
     layer_kinds,
-    read_cap,
     read_decoder,
     read_sizes,
     read_window,
@@ -27,7 +26,7 @@ from export.importing.language_models.options import (
 )
 from export.importing.language_models.rotary import read_rotary, rotary_options, rotary_sizes
 from export.importing.language_models.state import Names, one_more
-from export.importing.model import read_options
+from export.importing.model import read_cap, read_options
 
 _LAYER = "model.layers.{}"
 GEMMA2_NAMES = replace(
