@@ -73,7 +73,6 @@ def read_t5(folder: Path, choice: LanguageChoice) -> Imported:
     options, generation = read_options(folder), generation_options(folder)
     weights = read_weights(folder)
     config, scales_output = read_config(options, weights)
-    state = t5_state(weights, config, scales_output=scales_output)
     vocabulary = _read_vocabulary(folder, options, generation, config.vocab_size)
     languages = _languages(options, choice, vocabulary)
     options.get("bos_token_id")  # T5 has no bos
@@ -81,7 +80,7 @@ def read_t5(folder: Path, choice: LanguageChoice) -> Imported:
     options.finish(_HARMLESS)
     return Imported(
         "T5 of Hugging Face transformers",
-        loaded(config, state),
+        loaded(config, t5_state(weights, config, scales_output=scales_output)),
         vocabulary.pieces,
         vocabulary.special_ids,
         languages,
