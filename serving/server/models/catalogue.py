@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -10,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from serving.bundle.languages import match_language
 from serving.bundle.manifest import Task
 from serving.errors import NotReadyError, RequestError, UnknownLanguageError, UnknownModelError
+from serving.hub.names import nearest
 from serving.server.http.settings import Settings, variable
 from serving.server.models.served import (
     AnyModel,
@@ -301,6 +301,4 @@ def _unknown_model(name: str, models: Sequence[AnyModel]) -> UnknownModelError:
 
 
 def _unknown(value: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(value, known, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"must be one of {sorted(known)}, got {value!r}{hint}"
+    return f"must be one of {sorted(known)}, got {value!r}{nearest(value, known)}"
