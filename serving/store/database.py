@@ -7,6 +7,7 @@ PostgreSQL is for several servers. Both are used from threads, never from the ev
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ rows that expire are not marked."""
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _BUSY_S = 10
 """Seconds that a writer waits for another writer."""
+_RETRY_S = 0.01
 _CONNECTIONS = 8
 _MIGRATION_LOCK = 0x6D616361
 """Number of the lock that a process holds on PostgreSQL while it brings the schema up to date; it
@@ -160,12 +162,26 @@ def _engine(url: URL) -> Engine:
 def _prepare_sqlite(connection: Any, _: object) -> None:
     connection.isolation_level = None  # the driver's own rules leave out BEGIN before DDL
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode = WAL")
+    _keep_a_journal(cursor)
     cursor.execute("PRAGMA synchronous = NORMAL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
     # SQLite's own function knows only ASCII letters.
     connection.create_function("lower", 1, str.lower, deterministic=True)
+
+
+def _keep_a_journal(cursor: Any) -> None:
+    # Of several connections that open a new file at once one changes its journal. SQLite refuses
+    # the others without waiting: each holds a lock that the change of another one waits for.
+    end = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+        time.sleep(_RETRY_S)
 
 
 def _begin_sqlite(connection: Connection) -> None:

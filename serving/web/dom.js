@@ -59,6 +59,22 @@ export function acts(button, action) {
   });
 }
 
+const holds = new WeakMap();
+
+/** Run an action, until whose end fields cannot be changed, as it reads or replaces what they hold. */
+export async function holding(fields, action) {
+  const hold = (field, more) => {
+    holds.set(field, (holds.get(field) ?? 0) + more);
+    field.readOnly = holds.get(field) > 0;
+  };
+  fields.forEach((field) => hold(field, 1));
+  try {
+    return await action();
+  } finally {
+    fields.forEach((field) => hold(field, -1));
+  }
+}
+
 /** An action that is delayed until it has not been requested again for a while. */
 export class Debounced {
   constructor(action, milliseconds) {

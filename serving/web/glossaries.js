@@ -1,7 +1,7 @@
 // Stored glossaries: one is chosen for a translation; they are created, changed and deleted here.
 
 import { change, get } from "./api.js";
-import { acts, announce, attempt, clearError, element, fill, isToBeDeleted } from "./dom.js";
+import { acts, announce, attempt, clearError, element, fill, holding, isToBeDeleted } from "./dom.js";
 import { pairs } from "./pairs.js";
 
 const LISTED = 1000;
@@ -19,7 +19,8 @@ export class Glossaries {
     element("glossary").addEventListener("change", onChoice);
     element("edited").addEventListener("change", () => this._read());
     element("glossaries").addEventListener("toggle", () => this._read());
-    acts(element("glossary-save"), () => this._save());
+    this._fields = [element("glossary-name"), element("entries")];
+    acts(element("glossary-save"), () => holding(this._fields, () => this._save()));
     acts(element("glossary-delete"), () => this._delete());
   }
 
@@ -74,19 +75,21 @@ export class Glossaries {
     else this._unsaved.set(this._shown, { name, entries });
   }
 
-  /** Show the glossary to change, or an empty one, with what has been typed for it, unless it is read `again`. */
-  async _read(again = false) {
+  /** Show the glossary to change, or an empty one, with what has been typed for it; of `done` nothing is to be kept. */
+  async _read(done = null) {
     const glossary = this._edited;
     const shown = glossary ? [glossary.id, ...Object.values(this._languages)].join(" ") : "";
-    if (shown === this._shown && !again) return;
-    if (again) this._unsaved.delete(this._shown);
-    else this._leave();
+    this._unsaved.delete(done);
+    if (this._shown !== done) {
+      if (this._shown === shown) return;
+      this._leave();
+    }
     this._shown = shown;
     element("glossary-delete").disabled = !glossary;
     this._show({ name: glossary?.name ?? "", entries: "" });
     if (!glossary || !this._dictionary(glossary)) return;
     const path = `glossaries/${glossary.id}/entries?${new URLSearchParams(this._languages)}`;
-    const read = await attempt(() => get(path));
+    const read = await attempt(() => holding(this._fields, () => get(path)));
     if (this._shown !== shown) return;
     if (read) this._show({ name: glossary.name, entries: read.entries.map(line).join("\n") });
     else this._shown = null; // the next look reads it
@@ -100,6 +103,7 @@ export class Glossaries {
 
   async _save() {
     clearError();
+    const saved = this._shown;
     const { name } = this._typed;
     const entries = pairs(this._typed.entries);
     const dictionary = { ...this._languages, entries };
@@ -110,22 +114,24 @@ export class Glossaries {
     } else {
       ({ id } = await change("POST", "glossaries", { name, dictionaries: [dictionary] }));
     }
-    await this._changed(id, "Glossary saved");
+    await this._changed(saved, id, "Glossary saved");
   }
 
   async _delete() {
     clearError();
+    const deleted = this._shown;
     const { id, name } = this._edited;
     if (!isToBeDeleted("glossary", name)) return;
     await change("DELETE", `glossaries/${id}`);
-    await this._changed("", "Glossary deleted");
+    await this._changed(deleted, "", "Glossary deleted");
   }
 
-  async _changed(id, news) {
+  /** After what was shown as `done` has been stored or deleted, show the glossary `id`. */
+  async _changed(done, id, news) {
     await this.use();
     element("edited").value = id;
     element("glossary").value = id;
-    await this._read(true);
+    await this._read(done);
     announce(news);
     this._onChoice();
   }

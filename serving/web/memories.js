@@ -1,7 +1,7 @@
 // Translation memories: one is chosen for a translation; they are created, filled and deleted here.
 
 import { change, get, sendFile } from "./api.js";
-import { acts, announce, clearError, create, element, fill, isToBeDeleted } from "./dom.js";
+import { acts, announce, clearError, create, element, fill, holding, isToBeDeleted } from "./dom.js";
 import { pairs } from "./pairs.js";
 import { AUTO } from "./server.js";
 
@@ -19,7 +19,8 @@ export class Memories {
       element(id).addEventListener("change", onChoice);
     }
     element("memory-edited").addEventListener("change", () => this._describe());
-    acts(element("memory-save"), () => this._save());
+    const fields = [element("memory-name"), element("segments")];
+    acts(element("memory-save"), () => holding(fields, () => this._save()));
     acts(element("memory-delete"), () => this._delete());
   }
 

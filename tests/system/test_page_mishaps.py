@@ -168,6 +168,26 @@ def test_unsaved_entries_stay_with_their_languages_and_glossary(page: Page) -> N
     expect(entries).to_have_value("tongs = Zange")
 
 
+def test_entries_cannot_be_changed_while_they_are_saved_or_read(page: Page) -> None:
+    page.get_by_text("Glossaries", exact=True).click()
+    name, entries = page.get_by_label("Name", exact=True), page.get_by_label("Entries")
+    waiting: list[Route] = []
+    page.route("**/glossaries", lambda route: waiting.append(route))
+    page.route("**/glossaries/*/entries?*", lambda route: waiting.append(route))
+    name.fill("tools")
+    entries.fill("Hammer = mallet")
+    page.get_by_role("button", name="Save the glossary").click()
+    for _ in ("saved", "read"):
+        expect(entries).not_to_be_editable()
+        expect(name).not_to_be_editable()
+        for _ in range(1000):
+            if not waiting:
+                page.wait_for_timeout(20)
+        waiting.pop().continue_()
+    expect(entries).to_be_editable()
+    expect(entries).to_have_value("Hammer = mallet")
+
+
 def test_sentences_stay_if_the_file_beside_them_cannot_be_read(page: Page) -> None:
     page.get_by_text("Translation memories", exact=True).click()
     page.get_by_label("Title").fill("mine")

@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -53,6 +54,17 @@ def test_servers_that_start_at_once_bring_it_up_to_date_once(
     for thread in threads:
         thread.join()
     assert errors == []
+
+
+def test_a_server_waits_for_another_one_that_begins_the_file(tmp_path: Path) -> None:
+    """SQLite itself waits for a lock, but not to change the journal of a file."""
+    first = sqlite3.connect(tmp_path / "store.db", isolation_level=None, check_same_thread=False)
+    first.execute("BEGIN IMMEDIATE")
+    done = threading.Timer(0.3, lambda: first.execute("COMMIT"))
+    done.start()
+    Database("sqlite:///store.db", tmp_path).close()
+    done.join()
+    first.close()
 
 
 def test_what_an_error_ends_is_undone(store: Store) -> None:
