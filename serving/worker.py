@@ -12,7 +12,7 @@ import os
 import socket
 from typing import Any
 
-from serving.translation.processes.loader import AHEAD, start_ahead, taken_ahead
+from serving.processes.loader import AHEAD, start_ahead, taken_ahead
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ import serving
 from serving.errors import ServingError
 from serving.server.check import check, decoded_by_forks, refuse
 from serving.server.worker import FAILED, SETTINGS
-from serving.translation.processes.loader import AHEAD, environment
+from serving.processes.loader import AHEAD, environment
 
 WORKER = f"{serving.__name__}.worker"
 """The program of a worker."""

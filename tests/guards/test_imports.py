@@ -107,7 +107,7 @@ def test_a_worker_starts_what_loads_models_before_it_imports_anything() -> None:
     done = run_python("-c", "import serving.worker, sys; print(*sys.modules)")
     assert done.returncode == 0, done.stderr
     loaded = set(done.stdout.split())
-    assert "serving.translation.processes.loader" in loaded
+    assert "serving.processes.loader" in loaded
     assert loaded & {"numpy", "pydantic", "starlette", "uvicorn", "serving.server.app"} == set()
 
 

@@ -17,7 +17,7 @@ from bench.machine.load import Load
 from bench.subjects.job import BenchJob, Search
 from bench.systems.processes.child import start_child
 from serving.server.http.settings import Settings
-from serving.translation.processes.isolated import IsolatedTranslator
+from serving.processes.isolated import IsolatedTranslator
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Request
 

@@ -30,7 +30,7 @@ from serving.server.app import create_app
 from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
 from serving.server.models.served import ServedTranslator
-from serving.translation.processes.isolated import IsolatedTranslator
+from serving.processes.isolated import IsolatedTranslator
 from serving.translation.results import Translation
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Completed, Request, TranslationTicket

@@ -13,7 +13,7 @@ from serving.generation.generator import Generator
 from serving.generation.presets import load_generator
 from serving.server.http.settings import Settings
 from serving.server.models.manifests import read_manifests
-from serving.translation.processes.presets import DecodingProcesses, load_translator
+from serving.processes.presets import DecodingProcesses, load_translator
 from serving.translation.scheduler import TranslationBundle
 
 AnyBundle = TranslationBundle | Generator | TextReader

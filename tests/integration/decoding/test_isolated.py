@@ -29,10 +29,10 @@ from serving.errors import (
 from serving.search.options import SearchOptions
 from serving.server.http.metrics import Metrics, State
 from serving.text.terms import Terms
-from serving.translation.processes.group import ProcessGroup
-from serving.translation.processes.isolated import IsolatedEngine, IsolatedTranslator
-from serving.translation.processes.loop import DecodingLoop, portable
-from serving.translation.processes.orders import Order
+from serving.processes.group import ProcessGroup
+from serving.processes.isolated import IsolatedEngine, IsolatedTranslator
+from serving.processes.loop import DecodingLoop, portable
+from serving.processes.orders import Order
 from serving.translation.results import Translation
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Completed, PartialTranslation, Request, TranslationTicket
@@ -216,7 +216,7 @@ def test_processes_end_with_the_scheduler_after_their_work() -> None:
 def test_processes_end_with_a_parent_that_is_killed() -> None:
     program = (
         "import time; from pathlib import Path\n"
-        "from serving.translation.processes.isolated import IsolatedTranslator\n"
+        "from serving.processes.isolated import IsolatedTranslator\n"
         f"translator = IsolatedTranslator(Path({str(BUNDLE)!r}), workers=2)\n"
         "print(*(translator.engine().pid for _ in range(2)), flush=True); time.sleep(600)"
     )

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from serving.translation.processes import group
-from serving.translation.processes.group import Loader, ProcessGroup
-from serving.translation.processes.isolated import IsolatedEngine, IsolatedTranslator
+from serving.processes import group
+from serving.processes.group import Loader, ProcessGroup
+from serving.processes.isolated import IsolatedEngine, IsolatedTranslator
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Request
 from serving.translation.translator import Translator

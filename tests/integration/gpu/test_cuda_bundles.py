@@ -31,7 +31,7 @@ from serving.server.app import create_app
 from serving.server.http.settings import Settings
 from serving.server.models.bundles import load_bundles
 from serving.server.models.registry import Registry
-from serving.translation.processes.isolated import IsolatedTranslator
+from serving.processes.isolated import IsolatedTranslator
 from serving.translation.translator import Translator
 from tests.conftest import TinyLanguageModel, TinyModel
 from tests.recorded_device import recorded_gpu

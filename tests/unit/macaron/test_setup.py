@@ -162,7 +162,7 @@ def test_several_lines_of_names_stay_as_they_are() -> None:
         ("from \\\n serving.lines import x", "on one line"),
         ("from serving . lines import x", "on one line"),
         ("import  serving", "on one line"),
-        ("x = 'serving.translation.processes.decoder'", "__package__"),
+        ("x = 'serving.processes.decoder'", "__package__"),
         ("x = 'serving.service:MacaronService'", "__package__"),
         ("x = f'serving.{name}'", "__package__"),
         ("x = 'call `python -m export bundle`'", "__package__"),

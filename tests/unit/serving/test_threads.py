@@ -8,7 +8,7 @@ import pytest
 
 from serving import threads
 from serving.generation.presets import load_generator
-from serving.translation.processes.presets import MOST_WORKERS, load_translator
+from serving.processes.presets import MOST_WORKERS, load_translator
 from tests.unit.serving.echo import echo_manifest
 
 FOR_CPU = echo_manifest()
@@ -21,9 +21,9 @@ def test_throughput_decodes_a_batch_a_thread(count: int, monkeypatch: pytest.Mon
     def load(_: Path, *, threads: int, workers: int, limits: object) -> None:
         loaded.update(threads=threads, workers=workers)
 
-    monkeypatch.setattr("serving.translation.processes.presets.Translator", load)
+    monkeypatch.setattr("serving.processes.presets.Translator", load)
     monkeypatch.setattr(
-        "serving.translation.processes.presets.parse_manifest", lambda folder: FOR_CPU
+        "serving.processes.presets.parse_manifest", lambda folder: FOR_CPU
     )
     load_translator(Path("bundle"), "throughput", count)
     assert loaded == {"threads": count, "workers": min(count, MOST_WORKERS)}

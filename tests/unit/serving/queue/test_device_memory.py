@@ -23,7 +23,7 @@ from serving.queue.limits import BatchLimits
 from serving.search.options import SearchOptions
 from serving.search.sampling_options import GenerationOptions
 from serving.translation.offline import decode_in_batches
-from serving.translation.processes.loop import portable
+from serving.processes.loop import portable
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Request
 from tests.unit.serving.echo import EchoTranslator

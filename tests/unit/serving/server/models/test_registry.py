@@ -23,7 +23,7 @@ from serving.server.http.settings import Settings
 from serving.server.models.bundles import load_bundles
 from serving.server.models.registry import Registry
 from serving.server.models.served import ServedTranslator
-from serving.translation.processes.presets import DecodingProcesses
+from serving.processes.presets import DecodingProcesses
 from serving.translation.ticket import Request
 from tests.unit.serving.echo import EchoTranslator, wait_until
 

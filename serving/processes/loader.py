@@ -21,7 +21,7 @@ from serving.runtime.gpu.cuda_switches import VISIBLE
 
 if TYPE_CHECKING:  # these import modules that a worker starts a process before
     from serving.runtime.session import DeviceUse
-    from serving.translation.processes.orders import DropOrder, LoadOrder, ServeOrder
+    from serving.processes.orders import DropOrder, LoadOrder, ServeOrder
 
 _ROOT = Path(__file__).resolve().parents[__name__.count(".")]
 """The folder from which this package is imported: the repository, or site-packages."""
@@ -32,7 +32,7 @@ _END_S = 10.0
 
 
 class Loader:
-    """A process that loads models: `serving.translation.processes.decoder`."""
+    """A process that loads models: `serving.processes.decoder`."""
 
     def __init__(self, *, forks: bool, gpu: str | None = None) -> None:
         """Start the process. With `forks` its forks decode, otherwise it decodes itself. It sees
@@ -79,7 +79,7 @@ class Loader:
     def serve(self, models: Iterable[int]) -> dict[int, socket.socket]:
         """Order the process to decode for models; returns this side's end of each connection.
         Raises OSError if the process has ended."""
-        from serving.translation.processes.orders import ServeOrder
+        from serving.processes.orders import ServeOrder
 
         pairs = {model: socket.socketpair() for model in models}
         try:

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from serving.errors import OverloadedError
 from serving.search.beams.sentence import Sentence
-from serving.translation.processes.group import ProcessGroup, ProcessLink
-from serving.translation.processes.isolated import IsolatedEngine
+from serving.processes.group import ProcessGroup, ProcessLink
+from serving.processes.isolated import IsolatedEngine
 
 
 class IdleProcesses:

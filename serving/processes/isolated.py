@@ -20,7 +20,7 @@ from serving.queue.limits import BatchLimits
 from serving.runtime.device import computes_on_cpu
 from serving.search.beams.sentence import Sentence
 from serving.search.options import Group, SearchOptions
-from serving.translation.processes.group import ProcessGroup, ProcessLink
+from serving.processes.group import ProcessGroup, ProcessLink
 from serving.translation.running import SentenceProgress
 from serving.translation.texts import load_texts
 

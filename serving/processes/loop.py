@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from multiprocessing.connection import Connection
 
 from serving.errors import ServingError
-from serving.translation.processes.orders import Order
-from serving.translation.processes.turns import FairTurns
+from serving.processes.orders import Order
+from serving.processes.turns import FairTurns
 from serving.translation.running import RunningBatches
 
 

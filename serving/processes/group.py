@@ -18,8 +18,8 @@ from serving.queue.limits import BatchLimits
 from serving.resident import proportional_bytes
 from serving.runtime.session import DeviceUse
 from serving.search.beams.sentence import Sentence
-from serving.translation.processes.loader import Loader, taken_ahead
-from serving.translation.processes.orders import DropOrder, LoadOrder, Order
+from serving.processes.loader import Loader, taken_ahead
+from serving.processes.orders import DropOrder, LoadOrder, Order
 from serving.translation.running import SentenceProgress
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from serving.translation.processes.turns import FairTurns
+from serving.processes.turns import FairTurns
 
 
 def turns_of(costs: dict[str, float], seconds: float) -> Counter[str]:

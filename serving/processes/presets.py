@@ -13,8 +13,8 @@ from serving.runtime.device import batches_at_once, computes_on_cpu
 from serving.runtime.gpu.cuda_driver import visible_gpus
 from serving.runtime.gpu.cuda_switches import MOST_STREAMS
 from serving.threads import Preset
-from serving.translation.processes.group import ProcessGroup
-from serving.translation.processes.isolated import IsolatedTranslator
+from serving.processes.group import ProcessGroup
+from serving.processes.isolated import IsolatedTranslator
 from serving.translation.translator import Translator
 
 MOST_WORKERS = 8

@@ -1,7 +1,7 @@
 """A process that loads models and decodes with them, or has copies of itself decode: `python -m
-serving.translation.processes.decoder FD forks|alone`.
+serving.processes.decoder FD forks|alone`.
 
-`serving.translation.processes.group` starts it. With `forks` it never decodes except for a warm-up,
+`serving.processes.group` starts it. With `forks` it never decodes except for a warm-up,
 and has no threads: copies of it, which share the memory of all loaded models, decode. Otherwise it
 decodes itself. It ends when its parent has ended.
 """
@@ -21,9 +21,9 @@ from multiprocessing.connection import Connection
 
 from serving.resident import give_back
 from serving.runtime.session import DeviceUse
-from serving.translation.processes.loop import DecodingLoop, portable
-from serving.translation.processes.orders import DropOrder, LoadOrder, ServeOrder
-from serving.translation.processes.presets import load_translator
+from serving.processes.loop import DecodingLoop, portable
+from serving.processes.orders import DropOrder, LoadOrder, ServeOrder
+from serving.processes.presets import load_translator
 from serving.translation.running import RunningBatches
 from serving.translation.translator import Translator
 

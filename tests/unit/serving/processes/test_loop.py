@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from multiprocessing import Pipe
 
-from serving.translation.processes.loop import DecodingLoop
+from serving.processes.loop import DecodingLoop
 from serving.translation.running import RunningBatches
 from tests.unit.serving.echo import EchoTranslator
 

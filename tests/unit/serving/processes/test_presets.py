@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from serving.bundle.folder import parse_manifest
-from serving.translation.processes import presets as loading
+from serving.processes import presets as loading
 
 BUNDLE = Path(__file__).resolve().parents[5] / "models" / "macaron-de-en"
 
